@@ -25,7 +25,7 @@ from sweeper.spec.request import Request
 from sweeper.storage.load import load, load_history, load_trials
 
 __all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]
-OTHER_MODES = ("describe", "help", "json", "list", "plan", "restore")
+OTHER_MODES = ("describe", "help", "json", "list", "plan", "restore", "version")
 """Options of the command line with which it does something else than to run or to plan a sweep."""
 REPEATED = ("track",)
 """Options that take several values."""

@@ -46,8 +46,9 @@ def main() -> None:
         print(f"error: no command '{name}'; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(EXIT_WRONG)
     command = COMMANDS[name]
+    options = () if {"-h", "--help"}.intersection(arguments) else command.options
     os.environ[COMMAND] = f"sweeper {name}"  # what its usage line names
-    sys.argv[1:] = [*command.options, *arguments]
+    sys.argv[1:] = [*options, *arguments]
     runpy.run_module(command.module, run_name="__main__", alter_sys=True)
 
 

@@ -8,6 +8,7 @@ change what Ray, the clouds' clients, Git or matplotlib do are removed.
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ def pytest_configure() -> None:
     for folder in (mine / "home", run / "fonts"):
         folder.mkdir(parents=True, exist_ok=True)
     os.environ |= {"HOME": str(mine / "home"), "TMPDIR": str(mine), "RAY_TMPDIR": str(mine)}
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a test that calls Ray without starting it fails
     os.environ["MPLCONFIGDIR"] = str(run / "fonts")  # matplotlib lists the machine's fonts there, which takes seconds
     os.environ["XDG_CACHE_HOME"] = str(
         run / "cache"
@@ -71,9 +73,22 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def environment() -> Iterator[None]:
-    """Environment variables that a module's tests leave behind, as Ray does when it starts, end with the module."""
-    before = dict(os.environ)
+def environment(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a module's tests leave behind in this process ends with the module: environment variables, which Ray sets
+    when it starts, and methods of the user. A connection to Ray fails it: sweeps of later modules would use it."""
+    variables, methods = dict(os.environ), dict(_own_methods())
     yield
     os.environ.clear()
-    os.environ.update(before)
+    os.environ.update(variables)
+    _own_methods().clear()
+    _own_methods().update(methods)
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        ray.shutdown()
+        pytest.fail(f"{request.node.nodeid} leaves this process connected to Ray", pytrace=False)
+
+
+def _own_methods() -> dict[str, object]:
+    """The methods of the user that this process knows, if it has imported the catalog."""
+    catalog = sys.modules.get("trainables.catalog")
+    return {} if catalog is None else catalog._own_methods

@@ -114,6 +114,7 @@ SWEEPER: Mapping[str, Rule] = {
         may=(
             *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing"),
             *("sweeper.execution.process.early_imports", "sweeper.execution.process.signal_disposition"),
+            "trainables.cache",
         ),
         never=("torch", "pandas", "optuna"),
     ),
@@ -139,7 +140,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.cli": Rule(
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *("sweeper.names", "sweeper.masking"),
+            *("sweeper.names", "sweeper.masking", "sweeper.version"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),

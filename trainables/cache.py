@@ -1,40 +1,78 @@
-"""The user's cache folder. It holds what can be made again, some of which is executed: only this user may change it."""
+"""Folders that no other user can change, such as the user's cache folder: some of what is in it is executed."""
 
+import contextlib
 import errno
 import os
 import pwd
 import stat
 from pathlib import Path
 
+VARIABLE = "XDG_CACHE_HOME"
+"""Environment variable that names the folder of the user's caches."""
+
 
 class OpenFolderError(Exception):
     """A folder that another user could replace or change, in one line that says which and what to do."""
 
+    def __init__(self, law: str, path: Path, offence: str, remedy: str, variable: str) -> None:
+        choice = f"use `{remedy} {path}`, or " if remedy else ""
+        super().__init__(f"{law}, but {path} {offence}; {choice}set {variable} to a folder of your own")
+
 
 def cache_folder() -> Path:
     """The folder of what can be made again: `sweeper` in `XDG_CACHE_HOME`, which is `~/.cache` by default."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweeper"
+    return Path(os.environ.get(VARIABLE) or Path.home() / ".cache") / "sweeper"
 
 
 def check_closed(folder: Path) -> None:
-    """Raise OpenFolderError if another user could change what is in a folder, or rename it or a folder above it.
+    """Raise OpenFolderError if another user could change what is in a folder of the cache, or rename it or a folder
+    above it.
+
+    `folder` must be without symbolic links, because they could be changed after the check. Folders that are not there
+    do not count. Raises OSError for a file or a link in place of a folder.
+    """
+    law = (
+        f"{folder} and all folders above it must belong to you or to root and be writable for no one else, because "
+        "what is in it is executed"
+    )
+    with contextlib.suppress(FileNotFoundError):
+        check_parents(folder, law, VARIABLE)
+        _check(folder, False, law, VARIABLE)
+
+
+def check_parents(folder: Path, law: str, variable: str) -> None:
+    """Raise OpenFolderError if another user could rename `folder` or a folder above it.
 
     Whoever can write to a folder above it can put a folder of his own in its place, except where that one is sticky, as
-    /tmp is. `folder` must be without symbolic links, because they could be changed after the check. Folders that are
-    not there do not count. Raises OSError for a file or a link in place of a folder.
+    /tmp is. The error begins with `law`, and names the environment `variable` that chooses another folder. Raises
+    FileNotFoundError if a folder above it is not there, and as `check_closed`.
     """
-    for path in (*reversed(folder.parents), folder):
-        try:
-            status = path.lstat()
-        except FileNotFoundError:
-            return
-        if not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-        mode, sticky = stat.S_IMODE(status.st_mode), bool(status.st_mode & stat.S_ISVTX) and path != folder
-        if status.st_uid not in (0, os.geteuid()):
-            _refuse(folder, path, f"belongs to {_user(status.st_uid)}", "")
-        if mode & 0o022 and not sticky:
-            _refuse(folder, path, f"has mode {mode:04o}", f"use `chmod go-w {path}`, or ")
+    for path in reversed(folder.parents):
+        _check(path, True, law, variable)
+
+
+def _check(path: Path, may_be_sticky: bool, law: str, variable: str) -> None:
+    """Raise OpenFolderError if another user could change which files are in a folder."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid not in (0, os.geteuid(), _user_outside()):
+        raise OpenFolderError(law, path, f"belongs to {_user(status.st_uid)}", "", variable)
+    if mode & 0o022 and not (may_be_sticky and mode & stat.S_ISVTX):
+        remedy = "chmod +t" if may_be_sticky and mode & 0o002 else "chmod go-w"  # all users may need it, as /tmp
+        raise OpenFolderError(law, path, f"has mode {mode:04o}", remedy, variable)
+
+
+def _user_outside(process: Path = Path("/proc/self"), kernel: Path = Path("/proc/sys/kernel")) -> int | None:
+    """The id that stands for all users outside of this user namespace, the machine's root among them: in a container
+    that was started without root, folders of the machine belong to it. None where it is a user's."""
+    with contextlib.suppress(OSError, ValueError):
+        number = int((kernel / "overflowuid").read_text())
+        ranges = [line.split() for line in (process / "uid_map").read_text().splitlines()]
+        if not any(int(first) <= number < int(first) + int(count) for first, _, count in ranges):
+            return number
+    return None
 
 
 def make_closed(folder: Path) -> None:
@@ -45,13 +83,6 @@ def make_closed(folder: Path) -> None:
         if not path.exists():  # one that another process makes meanwhile is as good
             path.mkdir(mode=0o700, exist_ok=True)
     check_closed(folder)
-
-
-def _refuse(folder: Path, path: Path, offence: str, choice: str) -> None:
-    raise OpenFolderError(
-        f"{folder} and all folders above it must belong to you or to root and be writable for no one else, because "
-        f"what is in it is executed, but {path} {offence}; {choice}set XDG_CACHE_HOME to a folder of your own"
-    )
 
 
 def _user(number: int) -> str:

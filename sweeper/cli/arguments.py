@@ -16,6 +16,7 @@ from sweeper.spec import registry
 from sweeper.spec.request import Compile, Keep, Request, SearchOptions
 from sweeper.spec.search import SAMPLERS
 from sweeper.trackers.catalog import parse_track
+from sweeper.version import code_version
 from trainables.validation import unknown
 
 COMMAND = "SWEEPER_COMMAND"
@@ -177,9 +178,21 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *, prog: str, **options: Any) -> None:
         """`prog` is the command, unless the user typed `sweeper COMMAND`."""
         super().__init__(prog=os.environ.pop(COMMAND, prog), **options, allow_abbrev=False)
+        self.add_argument("--version", action=_PrintVersion, help="print the version of the code, and exit")
 
     def error(self, message: str) -> Never:
         raise SpecError(f"{message}; --help shows all options")
+
+
+class _PrintVersion(argparse.Action):
+    """Prints the version, which is looked for only then, and exits."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> Never:
+        print(f"sweeper {code_version()}")
+        parser.exit()
 
 
 def named(option: str, noun: str, text: str) -> str:

@@ -15,7 +15,7 @@ ARCHIVES = "_replaced"
 """Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
 FOLDERS = frozenset(
     ("trials", "history", "heatmaps", "tables", "trajectories", "models", "sheets", "studies", "reports", "checkpoints")
-) | {"tensorboard", "probes", "cuts", ARCHIVES, DAMAGED}
+) | {"requests", "tensorboard", "probes", "cuts", ARCHIVES, DAMAGED}
 """The folders of a store."""
 INDEX = "reports/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""

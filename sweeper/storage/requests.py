@@ -59,12 +59,16 @@ def request_name(preset: str, changes: str) -> str:
 
 
 def write_request(files: Files, sweep: str, listed: RequestRows) -> None:
-    """Write the list of a request, unless it is there."""
+    """Write the list of a request, unless it is there. What is there in its place is replaced."""
     path = request_path(sweep, listed.request)
     table = pa.table({listed.column: pa.array(listed.ids, pa.string())})
     metadata = {NAME: listed.request.encode(), PRESET: listed.preset.encode()}
     data = table_to_parquet(table.replace_schema_metadata(metadata))
-    if files.read(path) != data:
+    try:
+        known = files.read(path)
+    except DamagedError:  # no file, such as a pipe
+        known = None
+    if known != data:
         files.write(path, data)
 
 

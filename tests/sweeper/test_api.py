@@ -121,6 +121,7 @@ def test_a_sweep_that_ships_can_be_given_as_a_value() -> None:
         ({"cohort": 0}, "--cohort must be a whole number of at least 1"),
         ({"colour": "red"}, "unrecognized arguments: --colour=red"),
         ({"help": True}, "'help' is an option of the command line alone"),
+        ({"version": True}, "'version' is an option of the command line alone"),
         ({"restore": "now"}, "'restore' is an option of the command line alone"),
         ({"sweep": TINY, "name": "anomaly_grid"}, "the name of a sweep of your own must not be that of one that ships"),
         ({"track": ["tensorbord"]}, "no tracker 'tensorbord' (did you mean 'tensorboard'?)"),

@@ -56,11 +56,17 @@ def test_help_lists_the_commands(
     assert "  run       run a sweep, or continue it\n" in shown
 
 
-@pytest.mark.parametrize("name", ["run", "view", "export", "compare", "submit"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_usage_line_names_the_command_that_was_typed(name: str) -> None:
     command = [sys.executable, "-m", "sweeper.console", name, "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert shown.returncode == 0 and shown.stdout.startswith(f"usage: sweeper {name} "), shown
+
+
+@pytest.mark.parametrize("module", ["sweeper.run", "sweeper.view", "cluster.submit"])
+def test_every_command_prints_the_version(module: str) -> None:
+    shown = subprocess.run([sys.executable, "-m", module, "--version"], cwd=ROOT, capture_output=True, text=True)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"sweeper {code_version()}\n", "")
 
 
 def test_the_version_is_that_of_the_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.other_user import NOBODY, as_nobody, needs_root
-from trainables.cache import OpenFolderError, check_closed, make_closed
+from trainables.cache import OpenFolderError, _user_outside, check_closed, make_closed
 
 
 @pytest.fixture
@@ -52,7 +52,8 @@ def test_no_one_else_may_write_a_folder_or_those_above_it_but_sticky_ones(
         check_closed(folder)
     line = str(raised.value)
     assert line.startswith(f"{folder} and all folders above it must belong to you or to root")
-    assert f"but {changed} has mode {mode:04o}; use `chmod go-w {changed}`, or set XDG_CACHE_HOME" in line
+    remedy = "+t" if above and mode & 0o002 else "go-w"
+    assert f"but {changed} has mode {mode:04o}; use `chmod {remedy} {changed}`, or set XDG_CACHE_HOME" in line
 
 
 @needs_root
@@ -90,3 +91,21 @@ def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
         with pytest.raises(NotADirectoryError):
             act(tmp_path / "cache" / "steps")
     assert not list((tmp_path / "real").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "outside"),
+    [
+        ("0 0 4294967295", None),
+        ("0 1000 1\n1 100000 65536", None),
+        ("1000 1000 1", 65534),
+        ("0 1000 1", 65534),
+    ],
+)
+def test_the_machines_root_counts_as_root_in_a_container_without_it(
+    uid_map: str, outside: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "uid_map").write_text(f"{uid_map}\n")
+    (tmp_path / "overflowuid").write_text("65534\n")
+    assert _user_outside(tmp_path, tmp_path) == outside
+    assert _user_outside(tmp_path / "absent", tmp_path) is None

@@ -1,6 +1,7 @@
 """Which Ray cluster a sweep uses: that of this process, an existing one, or a local one that ends with the sweep."""
 
 import contextlib
+import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,12 +12,18 @@ from sweeper.execution.driver.scratch import scratch_folder
 from sweeper.execution.process.early_imports import imported_meanwhile
 from sweeper.packing.profiling.cluster import is_local
 
-ANSWER_SECONDS = 5.0
-"""Seconds to wait for a connection to a cluster's address."""
+ANSWER_SECONDS = 10.0
+"""Seconds to wait for a connection to a cluster's address, and for an answer there."""
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""What clients of gRPC, which Ray's servers speak, send first (RFC 9113, section 3.4). A server answers with a frame of
+its own settings, whose fourth byte is 4."""
+TLS = "RAY_USE_TLS"
+"""Ray's environment variable for encryption. The greeting would be encrypted, too."""
 
 
 def check_address(address: str | None) -> None:
-    """Raise ClusterError if no cluster answers at `address`: `host:port` or `ray://host:port`.
+    """Raise ClusterError if no cluster answers at `address`: `host:port` or `ray://host:port`. Ray itself would try for
+    minutes, and print warnings meanwhile.
 
     `auto`, `local` and None are accepted without a connection.
     """
@@ -26,9 +33,24 @@ def check_address(address: str | None) -> None:
     if not host or not port.isdigit():
         raise ClusterError(f"--address must be host:port, ray://host:port, auto or local, but got {address!r}")
     try:
-        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+        with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as connection:
+            speaks_grpc = os.environ.get(TLS, "0").lower() in ("1", "true") or _speaks_grpc(connection)
     except (OSError, OverflowError, ValueError) as error:  # the last two for a port with thousands of digits
         raise ClusterError(f"no Ray cluster answers at {address}: {error}") from error
+    if not speaks_grpc:
+        raise ClusterError(
+            f"no Ray cluster answers at {address}: another program listens there; give the head's port, which is 6379 "
+            "by default, or ray:// with that of Ray Client, 10001; the dashboard's port is for sweeper submit"
+        )
+
+
+def _speaks_grpc(connection: socket.socket) -> bool:
+    """Whether a server of gRPC is at the other end."""
+    connection.sendall(GREETING)
+    answer = b""
+    while len(answer) < 4 and (received := connection.recv(4 - len(answer))):
+        answer += received
+    return answer[3:] == b"\x04"
 
 
 def session_address() -> str | None:

@@ -3,6 +3,8 @@
 import contextlib
 import logging
 import os
+import sys
+import warnings
 from collections.abc import Iterator
 
 from sweeper.spec import user_code
@@ -12,9 +14,11 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",
 }
-"""Environment of this process and the workers: no telemetry, and no process beside each group of workers that looks for
-nodes about to go, which send SIGTERM (see `cluster.spot_notice`)."""
+"""Environment of this process and the workers: no telemetry, no process beside each group of workers that looks for
+nodes about to go, which send SIGTERM (see `cluster.spot_notice`), and no cluster that starts because Ray is called
+after it was shut down: nobody would end it, and the next sweep of this process would run on it."""
 
 LOOPBACK = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -48,6 +52,32 @@ def quiet_loggers() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def quiet_stderr() -> Iterator[None]:
+    """Context in which what Ray's C++ code and its warnings print is dropped; what Python writes to `sys.stderr` is
+    not. While Ray looks for a cluster that does not answer, they repeat what its exception then says."""
+    sys.stderr.flush()
+    with (
+        os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace") as ours,
+        open(os.devnull, "w") as nothing,
+        warnings.catch_warnings(action="ignore"),
+    ):
+        os.dup2(nothing.fileno(), 2)
+        try:
+            with contextlib.nullcontext() if _is_captured() else contextlib.redirect_stderr(ours):
+                yield
+        finally:
+            os.dup2(ours.fileno(), 2)
+
+
+def _is_captured() -> bool:
+    """Whether `sys.stderr` is not this process's standard error, as in a notebook."""
+    try:
+        return sys.stderr.fileno() != 2
+    except OSError:
+        return True
 
 
 @contextlib.contextmanager

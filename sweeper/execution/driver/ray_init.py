@@ -11,6 +11,7 @@ import ray._private.utils
 
 from sweeper.errors import ClusterError, first_line
 from sweeper.execution.driver.local_node import lean_start
+from sweeper.execution.driver.ray_environment import quiet_stderr
 from sweeper.execution.driver.ray_token import make_token
 from sweeper.execution.driver.replaced_attribute import replaced
 from sweeper.execution.process.signal_disposition import kept_disposition
@@ -23,7 +24,7 @@ def start_or_join(address: str | None, scratch: str) -> None:
     if is_local(address):
         make_token(Path.home(), os.environ)
     try:
-        with _own_sigterm(), lean_start() if is_local(address) else contextlib.nullcontext():
+        with _own_sigterm(), lean_start() if is_local(address) else quiet_stderr():
             ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "start Ray here" if is_local(address) else f"join the Ray cluster at {address}"

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from sweeper.errors import ClusterError
+from trainables.cache import OpenFolderError, check_parents
 
 PREFIX, LOCK, INNER = "sweep-", "driver.lock", "r"
 LONGEST_HOME = 22
@@ -35,7 +36,7 @@ def scratch_folder() -> Iterator[Path]:
     """
     home = scratch_home()
     with _making():
-        check_parents(home)
+        _check_home(home)
         remove_abandoned(home)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))  # mode 0700
         lock = _locked(folder)
@@ -64,16 +65,13 @@ def scratch_home() -> Path:
     return Path("/tmp" if len(home) > LONGEST_HOME else home)
 
 
-def check_parents(home: Path) -> None:
-    """Raise ClusterError if another user can rename `home`, a folder above it or what is in it."""
-    for folder in (home, *home.parents):
-        mode = stat.S_IMODE(folder.stat().st_mode)
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise ClusterError(
-                "cannot make a scratch folder: folders above scratch files must not let every user rename what is in "
-                f"them, but {folder} has mode {mode:04o} without a sticky bit; use `chmod +t {folder}`, or set TMPDIR "
-                "to a folder of your own"
-            )
+def _check_home(home: Path) -> None:
+    """Raise ClusterError if another user can rename what is in `home`, `home` itself or a folder above it."""
+    law = "folders above scratch files must belong to you or to root and be writable for no one else, or be sticky"
+    try:
+        check_parents(home / PREFIX, law, "TMPDIR")
+    except OpenFolderError as error:
+        raise ClusterError(f"cannot make a scratch folder: {error}") from error
 
 
 def remove_abandoned(home: Path) -> None:

@@ -42,7 +42,7 @@ class NodeHealth:
         ray = sys.modules.get("ray")  # importing it here would be too early for its environment
         if ray is None or not ray.is_initialized():
             return None
-        context = ray.get_runtime_context()
+        context = ray.runtime_context.get_runtime_context()  # ray.get_runtime_context starts a cluster if it just ended
         if not _answers(context.gcs_address):  # any call of Ray would wait for a minute now
             return self._silent_head()
         self._silent_since = None

@@ -137,11 +137,10 @@ def test_a_gpu_is_requested_of_a_cluster_without_workers_that_can_grow(
     assert [options["num_gpus"] for options in fake.options] == [1] and measured == [((), "data", 1)]
 
 
-def test_a_request_to_stop_ends_the_wait_for_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_to_stop_ends_the_wait_for_measurements(measured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     fake, stopping = FakeRay({"CPU": 16.0, "GPU": 2.0}), StopSignal()
     monkeypatch.setattr(fake, "wait", lambda tasks, **_: ([], tasks))
     monkeypatch.setattr(module, "ray", fake)
-    monkeypatch.setattr(probing, "measure_configs", lambda *_, **__: PROBE)
     cluster = ray_cluster("auto", "data", stopping, lambda line: None)
     stopping.asked = True
     with pytest.raises(KeyboardInterrupt):

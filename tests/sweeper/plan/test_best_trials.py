@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from sweeper.plan.best_trials import BestTrials, Ranking, rankings_of
+from sweeper.plan.best_trials import BestTrials, Ranking, rankings_of, varying_keys
 from sweeper.plan.plan import GridPlan
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
+from sweeper.plan.trials import Trial
+from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")
 LOSS = Metric("loss", "minimize")
@@ -67,3 +68,37 @@ def test_heatmaps_over_the_same_axes_choose_by_the_first() -> None:
         Ranking(ERROR, ("method", "beta")),
     ]
     assert BestTrials(rankings[:2]).columns == ("trial_id", "status", "auroc_joint", "val_auroc_joint", "beta", "nu")
+
+
+def plan_of(preset: Grid | Grids, *configs: dict[str, Any]) -> GridPlan:
+    trials = tuple(Trial(f"t{index}", config) for index, config in enumerate(configs))
+    return GridPlan(
+        "s",
+        "p",
+        Sweep("", {"p": preset}, tables=(Table("t", ("beta",), (AUROC,)),)),
+        trials=trials,
+        groups=(),
+        steps=(),
+        statuses={},
+    )
+
+
+def test_a_narrowed_plan_varies_what_its_preset_varies() -> None:
+    """Else the settings of a run with one value would not be told apart from those of the runs before it."""
+    grid = Grid({"method": "vje", "lr": 0.1}, {"beta": (0.5, 1.0), "nu": (3.0,), "seed": (0, 1)})
+    one = {"method": "vje", "lr": 0.1, "beta": 0.5, "nu": 3.0, "seed": 0}
+    assert varying_keys(plan_of(grid, one)) == ["beta", "seed"]
+
+
+def test_what_a_request_varies_beyond_its_preset_comes_first() -> None:
+    grid = Grid({"method": "vje", "lr": 0.1}, {"beta": (0.5, 1.0)})
+    one = {"method": "vje", "lr": 0.1, "beta": 0.5}
+    assert varying_keys(plan_of(grid, one, one | {"lr": 0.2})) == ["lr", "beta"]
+
+
+def test_a_key_that_some_trials_lack_or_that_differs_between_parts_varies() -> None:
+    """A key that a later version added is missing in earlier trials."""
+    parts = Grids((Grid({"method": "vje", "tau": 0.1}, {}), Grid({"method": "byol"}, {}), Grid({"method": "vae"}, {})))
+    first = {"method": "vje", "tau": 0.1, "width": 8}
+    assert varying_keys(plan_of(parts, first)) == ["method", "tau"]
+    assert varying_keys(plan_of(parts, first, {"method": "vje", "tau": 0.1})) == ["width", "method", "tau"]

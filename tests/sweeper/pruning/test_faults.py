@@ -5,6 +5,7 @@ The waves, the retries and the rung server are real. Cohorts train at random spe
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import random
 from collections.abc import Mapping
@@ -234,6 +235,12 @@ def search(seed: int, slots: int, faults: Faults) -> Saved:
     raise AssertionError
 
 
+@functools.cache
+def undisturbed(seed: int) -> Mapping[int, tuple[str, int, str | None]]:
+    """The rows of a search without faults, in which each cohort has a slot."""
+    return search(seed, 8, Faults()).rows
+
+
 @pytest.mark.parametrize(
     "faults",
     [
@@ -243,10 +250,11 @@ def search(seed: int, slots: int, faults: Faults) -> Saved:
     ],
 )
 def test_the_same_trials_are_pruned_whatever_happens(faults: Faults) -> None:
+    """24 seeds: of those, at least 5 show each of these planted errors: events that take effect out of turn, reports or
+    restored cohorts that are ignored, and parts of a cohort that do not wait for each other."""
     splits = 0
-    for seed in range(60):
-        expected = search(seed, 8, Faults()).rows
+    for seed in range(24):
         disturbed = search(seed, random.Random(seed).choice([1, 1, 2, 3, 8]), faults)
-        assert disturbed.rows == expected, seed
+        assert disturbed.rows == undisturbed(seed), seed
         splits += disturbed.splits
-    assert splits > 20 or not faults.splits
+    assert splits > 10 or not faults.splits

@@ -1,19 +1,42 @@
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from sweeper.errors import ClusterError
+from sweeper.execution.driver import connection
 from sweeper.execution.driver.connection import check_address
+
+
+def answering(answer: bytes) -> Iterator[int]:
+    """A port on this machine at which somebody gives this answer, whatever is said."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join()
 
 
 @pytest.fixture
 def listening() -> Iterator[int]:
-    """A port on this machine that somebody answers at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
+    """A port on this machine that a server of gRPC answers at."""
+    yield from answering(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+
+
+@pytest.fixture(params=[b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0", b""])
+def other_program(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A port on this machine that another program answers at."""
+    yield from answering(request.param)
 
 
 @pytest.fixture
@@ -39,6 +62,25 @@ def test_an_address_that_nobody_answers_at_is_refused(scheme: str, closed: int) 
     address = f"{scheme}127.0.0.1:{closed}"
     with pytest.raises(ClusterError, match=f"no Ray cluster answers at {address}: .*refused"):
         check_address(address)
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_of_another_program_is_refused_with_the_ports_that_count(scheme: str, other_program: int) -> None:
+    """Ray would try for minutes, and print warnings, before it said that it has timed out."""
+    with pytest.raises(ClusterError, match="another program listens there; give the head's port, which is 6379 by def"):
+        check_address(f"{scheme}127.0.0.1:{other_program}")
+
+
+def test_a_server_that_says_nothing_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(ClusterError, match=": timed out"):
+        check_address(f"127.0.0.1:{server.getsockname()[1]}")
+
+
+def test_an_encrypted_cluster_is_not_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_address(f"127.0.0.1:{server.getsockname()[1]}")
 
 
 @pytest.mark.parametrize("address", ["", "head", "head:", ":6379", "head:port", "http://head:6379/x", "ray://head"])

@@ -82,8 +82,18 @@ def test_the_paths_of_rays_sockets_are_short_enough(long: bool, home: Path, monk
 
 def test_a_folder_that_others_can_rename_is_refused(home: Path) -> None:
     home.chmod(0o777)
-    with pytest.raises(ClusterError, match=f"{home} has mode 0777 without a sticky bit; use `chmod"), scratch_folder():
-        pass
+    with pytest.raises(ClusterError, match=rf"but {home} has mode 0777; use `chmod \+t {home}`, or set TMPDIR"):
+        scratch_folder().__enter__()
+
+
+@needs_root
+def test_a_folder_inside_one_of_another_user_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He could rename ours, and put one of his own in its place."""
+    (inner := home / "o").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(inner))
+    os.chown(inner, NOBODY, NOBODY)
+    with pytest.raises(ClusterError, match=f"but {inner} belongs to nobody; set TMPDIR to a folder of your own"):
+        scratch_folder().__enter__()
 
 
 def test_a_folder_that_cannot_be_made_whole_leaves_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

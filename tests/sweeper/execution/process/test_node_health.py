@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+import ray
 
 from sweeper.execution.process.node_health import HEAD_DIED, HEAD_TIMEOUT, NODE_DIED, NodeHealth
 
@@ -36,8 +37,12 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
             get_node_id=lambda: "mine",
         )
         nodes = [{"NodeID": "mine", "Alive": True}, {"NodeID": "other", "Alive": False}]
-        ray = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context, nodes=lambda: nodes)
-        monkeypatch.setitem(sys.modules, "ray", ray)
+        fake = SimpleNamespace(
+            is_initialized=lambda: True,
+            runtime_context=SimpleNamespace(get_runtime_context=lambda: context),
+            nodes=lambda: nodes,
+        )
+        monkeypatch.setitem(sys.modules, "ray", fake)
         yield server
 
 
@@ -79,8 +84,19 @@ def test_the_head_of_a_joined_cluster_may_be_unreachable_for_a_while(
 
 def test_nothing_is_reported_while_ray_starts_or_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     set_children(monkeypatch)
-    for ray in (SimpleNamespace(), SimpleNamespace(is_initialized=lambda: False)):
-        monkeypatch.setitem(sys.modules, "ray", ray)
+    for fake in (SimpleNamespace(), SimpleNamespace(is_initialized=lambda: False)):
+        monkeypatch.setitem(sys.modules, "ray", fake)
         assert NodeHealth()() is None
     monkeypatch.delitem(sys.modules, "ray")
     assert NodeHealth()() is None
+
+
+def test_a_look_while_ray_ends_starts_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself starts a cluster when most of its functions are called without one."""
+    set_children(monkeypatch)
+    starts: list[object] = []
+    monkeypatch.setattr(ray._private.auto_init_hook, "enable_auto_connect", True)
+    monkeypatch.setattr(ray, "init", lambda: starts.append(None))
+    connected = iter([True])
+    monkeypatch.setattr(ray, "is_initialized", lambda: next(connected, False))
+    assert NodeHealth()() is None and not starts

@@ -83,4 +83,4 @@ def test_a_folder_that_others_can_write_is_neither_read_nor_written(
     assert library() == library() == LIBRARY and bundler.made == 2 and not list(tmp_path.iterdir())
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2 and said[0].startswith("the chart library of pages is bundled anew in each process: ")
-    assert f"but {tmp_path} has mode 0777; use `chmod go-w {tmp_path}`" in said[0]
+    assert f"but {tmp_path} has mode 0777; use `chmod +t {tmp_path}`" in said[0]

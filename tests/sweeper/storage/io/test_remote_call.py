@@ -1,6 +1,8 @@
 """Stores that do not answer: a line soon, an error in time, and signals at every moment. No network is needed: nothing
 answers at a local socket that listens and says nothing."""
 
+import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -9,11 +11,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage.io import files as files_module
+from sweeper.storage.io import remote_call, retry
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.remote_call import NoAnswerError, call_remotely, made_progress
 
@@ -56,7 +60,8 @@ def test_silence_is_said_once_and_ends_and_progress_begins_it_anew() -> None:
     assert call_remotely(in_steps, 0.6, said.append, silence=0.5) == "done" and len(said) == 1
 
 
-def test_an_interrupt_leaves_a_call_that_does_not_return() -> None:
+def test_an_interrupt_leaves_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_call, "ENDING_SECONDS", 0.01)
     over = threading.Event()
     timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
@@ -65,23 +70,26 @@ def test_an_interrupt_leaves_a_call_that_does_not_return() -> None:
     over.set()
 
 
-@pytest.mark.slow
 def test_a_silent_store_gets_a_line_and_an_error(
     silent_port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SWEEPER_PATIENCE", "1")
+    assert retry.answer_seconds(retry.NO_RETRIES) == 5.0
+    monkeypatch.setattr(retry, "MIN_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(files_module, "MIN_ATTEMPT_SECONDS", 0.0)
     monkeypatch.setattr(files_module, "call_remotely", _impatient)
-    with pytest.raises(StoreError, match=r"store gs://bucket/x\?.*: cannot read 'a': no answer for 5 s"):
+    with pytest.raises(StoreError, match=r"store gs://bucket/x\?.*: cannot read 'a': no answer for 1 s"):
         Files(address("gs", silent_port)).read("a")
-    line = "does not answer; trying for another 4 s, Ctrl-C stops\n"
+    line = "does not answer; trying for another 0 s, Ctrl-C stops\n"
     assert capsys.readouterr().err.endswith(line)
 
 
 def _impatient(operation, limit, on_silence):
-    return call_remotely(operation, limit, on_silence, silence=0.5)
+    return call_remotely(operation, limit, on_silence, silence=0.6)
 
 
 ROOT = Path(__file__).parents[4]
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PROGRAMS = {
     "run": ["sweeper.run", "anomaly_grid", "--preset", "digits", "--plan", "--store", "URI"],
     "compare": ["sweeper.compare", "anomaly_grid:digits,nu=1@URI", ",nu=2"],
@@ -96,7 +104,7 @@ def test_the_seconds_that_the_line_of_silence_promises_are_tried(
     """A client may give up by itself, soon after the line. Without a line its error is raised at once."""
     monkeypatch.setattr(files_module, "REST_SECONDS", 0.01)
     monkeypatch.setattr(files_module, "call_remotely", _impatient)
-    answers: list[float] = [0.6, 0.0, 0.0]
+    answers: list[float] = [0.7, 0.0, 0.0]
 
     def operation() -> str:
         if answers:
@@ -113,23 +121,25 @@ def test_the_seconds_that_the_line_of_silence_promises_are_tried(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("program", "number"),
-    [("run", signal.SIGTERM), ("compare", signal.SIGINT), ("export", signal.SIGTERM), ("view", signal.SIGINT)],
-)
-def test_a_program_that_waits_for_a_silent_store_heeds_a_signal(
-    program: str, number: signal.Signals, silent_port: int
-) -> None:
+def test_programs_that_wait_for_a_silent_store_heed_a_signal(silent_port: int) -> None:
     """Without the thread that makes the call, each of them ignored signals for as long as the store was silent."""
     uri = address("gs", silent_port)
-    command = [sys.executable, "-m", *(word.replace("URI", uri) for word in PROGRAMS[program])]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        killer = threading.Timer(300, process.kill)
-        killer.start()
-        assert process.stderr
-        first = process.stderr.readline()
-        process.send_signal(number)
-        _, rest = process.communicate()
-        killer.cancel()
-    assert "does not answer" in first and "SECRET" not in first, first + rest
-    assert process.returncode == 130 and rest.count("\n") == 1 and rest.startswith("interrupted"), rest
+    with contextlib.ExitStack() as stack:
+        processes = []  # all at once, as each waits for some seconds before it says that it does
+        for module, *arguments in PROGRAMS.values():
+            command = [sys.executable, "-m", module, *(word.replace("URI", uri) for word in arguments)]
+            pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            process = stack.enter_context(subprocess.Popen(command, cwd=ROOT, **pipes))
+            stack.callback(process.kill)
+            killer = threading.Timer(300, process.kill)
+            killer.start()
+            stack.callback(killer.cancel)
+            processes.append(process)
+        for program, process, number in zip(PROGRAMS, processes, itertools.cycle(SIGNALS), strict=False):
+            assert process.stderr
+            first = process.stderr.readline()
+            process.send_signal(number)
+            _, rest = process.communicate()
+            assert "does not answer" in first and "SECRET" not in first, (program, first + rest)
+            assert process.returncode == 130, (program, rest)
+            assert rest.count("\n") == 1 and rest.startswith("interrupted"), (program, rest)

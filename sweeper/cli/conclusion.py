@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
 from sweeper.cli.page_writer import write_page
 from sweeper.errors import StoreError
-from sweeper.plan.kept_models import ranked_columns, remove_displaced
+from sweeper.plan.kept_models import missing_models, ranked_columns, remove_displaced
 from sweeper.plan.plan import Plan
 from sweeper.search.search_plan import SearchPlan
+from sweeper.spec.request import Keep
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.layout import history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
-from sweeper.storage.models import trials_with_models
+from sweeper.storage.models import forget_written, trials_with_models
 from sweeper.storage.parquet.damaged_files import quarantining
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import selecting_line
@@ -30,7 +31,7 @@ COMPACT_ABOVE = 256
 """A sweep that ends with more files of rows than this is compacted."""
 
 
-def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> int:
+def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> int:
     """Write figures and tables from all rows of the request and print a summary. Returns the exit status. `keep`: which
     trained models the run keeps."""
     store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
@@ -90,8 +91,15 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> in
     if without_history:
         lost = f"{without_history} trials have lost their history with a damaged file"
         print(f"{lost}; the same command trains them again")
-    complete = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
-    return EXIT_OK if complete else EXIT_FAILED
+    forget_written(store.files, plan.name)
+    missing = missing_models(store.files, plan, keep)
+    if missing:
+        again = "the same command trains these trials again and writes them"
+        if isinstance(plan, SearchPlan):
+            again = "sweeper.load_model trains such a trial again"
+        print(f"error: {len(missing)} models could not be written, and are missing; {again}", file=sys.stderr)
+    trained = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
+    return EXIT_OK if trained and not missing else EXIT_FAILED
 
 
 def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:

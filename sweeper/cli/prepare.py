@@ -11,6 +11,7 @@ from sweeper.cli.own_images import with_own_images
 from sweeper.plan import changes, cohorts, earlier_rows
 from sweeper.plan.changes import Changes
 from sweeper.plan.earlier_rows import expected_values
+from sweeper.plan.kept_models import missing_models
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial, content_hash, enumerate_trials
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value, registry
@@ -123,7 +124,17 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         whole=request_rows,
         notes=(*filter(None, [own.note, earlier, longer]), *preflight.stacking_notes(list(configs.values()), checked)),
     )
-    return plan, Columns(types, metrics)
+    return _without_unwritten_models(plan, store, request), Columns(types, metrics)
+
+
+def _without_unwritten_models(plan: GridPlan, store: Store, request: Request) -> GridPlan:
+    """The plan without the results of trials whose model is to be kept but could not be written."""
+    missing = frozenset() if request.fresh else missing_models(store.files, plan, request.keep) & plan.statuses.keys()
+    if not missing:
+        return plan
+    statuses = {trial: status for trial, status in plan.statuses.items() if trial not in missing}
+    note = f"{len(missing)} trials have a row, but their model could not be written; they are trained again"
+    return replace(plan, statuses=statuses, without_model=missing, notes=(*plan.notes, note))
 
 
 def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:

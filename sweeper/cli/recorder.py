@@ -16,6 +16,7 @@ from sweeper.plan.cohorts import Cohort
 from sweeper.plan.kept_models import KeptModels
 from sweeper.spec.node_price import NodePrice
 from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.models import record_unwritten
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 from sweeper.trackers.sweep_trials import TrackedTrials
@@ -101,7 +102,7 @@ class Recorder(CohortListener):
                 self._store.write_sheets(self._sweep, trial.id, member.pictures)
             self._store.write_history(self._sweep, cohort, self._history[cohort])
             self._forget(cohort)
-            self._write_rows(cohort, report.members, message.origin)
+            self._write_rows(cohort, report.members, message.origin, message.without_model)
             self._delete_checkpoints(cohort)
             return
         self._write_due_history()
@@ -171,8 +172,11 @@ class Recorder(CohortListener):
                 self._store.files.delete(checkpoint_path(self._sweep, whole.id))
                 self._ended.add(whole.id)
 
-    def _write_rows(self, cohort: str, members: Sequence[Member], origin: Origin | None) -> None:
-        """Write one row per member. `origin` is the process that trained the cohort; None if it failed."""
+    def _write_rows(
+        self, cohort: str, members: Sequence[Member], origin: Origin | None, without_model: Sequence[str] = ()
+    ) -> None:
+        """Write one row per member. `origin` is the process that trained the cohort; None if it failed. The models of
+        the trials `without_model` could not be written."""
         trials, now = self._source.cohorts[cohort].trials, datetime.now(UTC)
         shared = {
             "cohort": cohort,
@@ -198,6 +202,8 @@ class Recorder(CohortListener):
             }
             for trial, member in zip(trials, members, strict=True)
         ]
+        if without_model:
+            record_unwritten(self._store.files, self._sweep, cohort, without_model)
         if self._models:
             self._models.delete_worse(rows)
         self._store.write(self._sweep, cohort, rows, self._columns)

@@ -17,6 +17,7 @@ from sweeper.execution.stages import Stage
 from sweeper.plan.cohorts import Cohort
 from sweeper.spec import user_code
 from sweeper.storage.io.files import Files
+from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.layout import model_path
 from trainables.reports import CheckpointError, Heartbeat, ModelError
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelPaths
@@ -48,10 +49,11 @@ class ModelStorage:
     kept: Kept
     """Which of them will stay."""
 
-    def write(self, path: str, data: bytes) -> None:
-        """Write the file at `path`. Raises ModelError if it cannot be written, after the retries of `files`."""
+    def write(self, path: str, data: bytes, *, retry: bool) -> None:
+        """Write the file at `path`. Raises ModelError if it cannot be written, with `retry` after the retries of
+        `files`."""
         try:
-            self.files.write(path, data)
+            (self.files if retry else self.files.with_retries(NO_RETRIES)).write(path, data)
         except StoreError as error:
             raise ModelError(str(error)) from error
 
@@ -142,6 +144,8 @@ class _Events:
                 self.pending.remove(cohort)
                 self.running.add(cohort)
                 self.listener.started(cohort)
+            case Told(cohort) if not self.queue.runs(cohort):
+                pass  # it has sent its last report, or has failed for good
             case Told(cohort, CohortReport() as message):
                 self.listener.reported(cohort, message)
                 self.queue.reported(cohort, message.report.epoch, message.report.done)

@@ -74,7 +74,12 @@ def _of_grid(
     print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(allocation.cuts))}", flush=True)
     record = partial(record_halved, store.files, plan.name)
     by_workers = cohorts.by_workers(all_cohorts)
-    statuses = partial(StoreReader(store.files).statuses_with_history, plan.name)
+    reader = StoreReader(store.files)
+
+    def statuses() -> dict[str, str]:
+        stored = reader.statuses_with_history(plan.name)
+        return {trial: status for trial, status in stored.items() if trial not in plan.without_model}
+
     sharing = Sharing(lease, statuses, partial(print, flush=True))
     return [
         Stage(CohortQueue(by_workers[workers], plan.statuses, ancestors, record, sharing), slots[workers])

@@ -16,8 +16,17 @@ from typing import Any
 
 from sweeper.plan.best_trials import BestTrials, final_best, rankings_of, settings_of
 from sweeper.plan.plan import Plan
+from sweeper.spec.request import Keep
 from sweeper.storage.io.files import Files
-from sweeper.storage.models import best_of_others, delete_displaced, delete_models, trials_with_models, write_best
+from sweeper.storage.models import (
+    best_of_others,
+    delete_displaced,
+    delete_models,
+    read_best,
+    trials_with_models,
+    unwritten_models,
+    write_best,
+)
 
 
 class KeptModels:
@@ -61,6 +70,13 @@ def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]
     stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best
     if stale:
         delete_displaced(files, plan.name, sorted(stale - best_of_others(files, plan.views)))
+
+
+def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
+    """The plan's trials whose model is to be kept but could not be written, by a run with this `--keep`."""
+    if keep == "none" or not (unwritten := unwritten_models(files, plan.name).intersection(plan.ids)):
+        return frozenset()
+    return unwritten if keep == "all" else unwritten & read_best(files, plan.views)
 
 
 def ranked_columns(plan: Plan) -> tuple[str, ...]:

@@ -99,6 +99,8 @@ class GridPlan(Plan):
     statuses: Mapping[str, str]
     space: Grid | Grids | None = None
     """The space from which the trials were enumerated."""
+    without_model: frozenset[str] = frozenset()
+    """Trials that have a row, but are trained again because their model could not be written."""
     unsized: tuple[str, ...] = ()
     """Data sets of unknown size; `steps` is 0 for their trials."""
 

@@ -106,6 +106,11 @@ def model_path(sweep: str, trial: str) -> str:
     return f"{models_folder(sweep)}/{check_name(trial)}{MODEL_SUFFIX}"
 
 
+def unwritten_models_folder(sweep: str) -> str:
+    """The folder of the lists of trials whose models could not be written, one a cohort."""
+    return f"models/unwritten/{check_name(sweep)}"
+
+
 def leases_folder(sweep: str) -> str:
     """The folder of the leases of the drivers that run the sweep now."""
     return f".drivers/{check_name(sweep)}"

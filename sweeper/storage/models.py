@@ -13,7 +13,7 @@ from sweeper.errors import DamagedError
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record
 from sweeper.storage.io.retry import NO_RETRIES, Result
-from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder
+from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder, unwritten_models_folder
 from sweeper.storage.parquet.parquet_folder import map_parallel
 from trainables.reports import ModelError
 from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, read_metadata
@@ -29,6 +29,11 @@ def write_best(files: Files, views: str, trials: Collection[str]) -> None:
     path, data = best_models_path(views), json.dumps(sorted(trials)).encode()
     if files.read(path) != data:
         files.write(path, data)
+
+
+def read_best(files: Files, views: str) -> frozenset[str]:
+    """The listed best trials of a request; none without a list. `views`: `SWEEP/REQUEST`."""
+    return frozenset(read_record(files, best_models_path(views), list[str]) or ())
 
 
 def best_of_others(files: Files, views: str) -> frozenset[str]:
@@ -75,3 +80,32 @@ def _kept(files: Files, path: str) -> str | None:
         return kept
     except (ModelError, DamagedError):
         return None
+
+
+def record_unwritten(files: Files, sweep: str, cohort: str, trials: Collection[str]) -> None:
+    """Record that the models of these trials of a cohort could not be written."""
+    files.write(f"{unwritten_models_folder(sweep)}/{cohort}.json", json.dumps(sorted(trials)).encode())
+
+
+def unwritten_models(files: Files, sweep: str) -> frozenset[str]:
+    """The trials whose models could not be written, and are not in the store. Lists of models that have all been
+    written since are deleted by `forget_written`."""
+    lists = _unwritten_lists(files, sweep)
+    return frozenset(trial for trials in lists.values() for trial in trials)
+
+
+def forget_written(files: Files, sweep: str) -> None:
+    """Delete the lists of models that have all been written since."""
+    for path, trials in _unwritten_lists(files, sweep).items():
+        if not trials:
+            files.delete(path)
+
+
+def _unwritten_lists(files: Files, sweep: str) -> dict[str, set[str]]:
+    """Path of each list -> its trials that still have no model."""
+    folder = unwritten_models_folder(sweep)
+    if not (names := files.list_files(folder, ".json")):
+        return {}
+    written = set(trials_with_models(files, sweep))
+    paths = [f"{folder}/{name}" for name in names]
+    return {path: set(read_record(files, path, list[str]) or ()) - written for path in paths}

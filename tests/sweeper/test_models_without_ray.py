@@ -12,6 +12,7 @@ from sweeper.models import config_of, load_model
 from sweeper.spec import registry
 from sweeper.storage.io.files import Files
 from sweeper.storage.load import load
+from sweeper.storage.parquet.schema import PROVENANCE
 from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
 from tests.sweeper.tiny_sweep import TINY
@@ -112,9 +113,25 @@ def test_a_model_that_cannot_be_written_costs_no_result(
             raise StoreError("store full: cannot write a model")
         write(files, path, data)
 
-    monkeypatch.setattr(Files, "write", refuse)
-    assert train(tmp_path) == 0 and not contents(tmp_path)
-    assert "its models cannot be kept: store full: cannot write a model" in capsys.readouterr().out
+    with monkeypatch.context() as full:
+        full.setattr(Files, "write", refuse)
+        assert train(tmp_path) == 1 and not contents(tmp_path)
+    out, error = capsys.readouterr()
+    assert out.count("its models cannot be kept: store full: cannot write a model") == 2, "once a cohort"
+    assert error == (
+        "error: 2 models could not be written, and are missing; the same command trains these trials again and writes "
+        "them\n"
+    )
+    rows = load("tiny", tmp_path / "store")
+    assert train(tmp_path, "--keep", "none") == 0, "which asks for no models"
+    assert "to run" not in capsys.readouterr().out
+    assert train(tmp_path) == 0 and len(contents(tmp_path)) == 2
+    assert "2 trials have a row, but their model could not be written" in capsys.readouterr().err
+    assert train(tmp_path) == 0
+    assert "to run" not in capsys.readouterr().out
+    volatile = [*PROVENANCE, "sweep"]
+    again = load("tiny", tmp_path / "store")
+    pd.testing.assert_frame_equal(rows.drop(columns=volatile), again.drop(columns=volatile), check_like=True)
 
 
 def test_a_wrong_choice_is_one_line_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

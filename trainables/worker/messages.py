@@ -159,6 +159,8 @@ class CohortReport:
     """A line for the user: a checkpoint was of no use."""
     about_steps: str | None = None
     """A line for the user: why steps that should be compiled are not, or that a compiled one was damaged; said once."""
+    without_model: tuple[str, ...] = ()
+    """Ids of the trials whose model could not be written, in the last report."""
 
 
 Message = CohortReport | Heartbeat

@@ -52,8 +52,9 @@ class Checkpoints(Protocol):
 class Models(Protocol):
     """Storage of trained models, reachable from every node."""
 
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file atomically. Raises ModelError if it cannot be written."""
+    def write(self, path: str, data: bytes, *, retry: bool) -> None:
+        """Write a file atomically, and `retry` while the storage does not answer. Raises ModelError if it cannot be
+        written."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def train_cohort(
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
     judged_epochs, notices, unkept, about_steps = set[int](), list[str](), list[str](), list[str]()
+    without_model = list[str]()
     compiler = StepCompiler(about_steps.append) if task.spec.compiled else None
 
     def write(failure: Failure) -> None:
@@ -177,14 +179,15 @@ def train_cohort(
 
     def keep(index: int, model: TrainedModel) -> None:
         assert task.models and settings.models
-        facts = {"trial_id": task.models.trials[index], "kept": task.models.kept}
-        if unkept:  # the store was given its time with the first model
-            return
+        trial = task.models.trials[index]
+        facts = {"trial_id": trial, "kept": task.models.kept}
         with watchdog.suspended():
-            try:
-                settings.models.write(task.models.paths[index], pack_model(model, facts))
+            try:  # the store is given its time with the first model that it does not take
+                settings.models.write(task.models.paths[index], pack_model(model, facts), retry=not without_model)
             except ModelError as error:
-                unkept.append(f"its models cannot be kept: {error}")
+                if not without_model:
+                    unkept.append(f"its models cannot be kept: {error}")
+                without_model.append(trial)
 
     def send_heartbeat(heartbeat: Heartbeat) -> None:
         with watchdog.suspended():
@@ -222,7 +225,8 @@ def train_cohort(
             from_here = replace(origin, compiled=compiler is not None and compiler.compiled)
             with watchdog.suspended():
                 judged = report.epoch in judged_epochs
-                send(CohortReport(report, from_here, judged, notice, "; ".join(about_steps) or None))
+                about = "; ".join(about_steps) or None
+                send(CohortReport(report, from_here, judged, notice, about, tuple(without_model)))
             about_steps.clear()
 
     ends_itself = math.isfinite(settings.step_timeout)

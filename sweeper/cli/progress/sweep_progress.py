@@ -122,7 +122,8 @@ class Progress:
         self._before.update(statuses.values())
         if self.cohorts is not None:
             self.cohorts -= cohorts
-        self._update(trained_before=True)
+        self._time_left.left_out(statuses)
+        self._update()
 
     def rank(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Consider rows for the best setting without counting them."""

@@ -98,8 +98,7 @@ class TimeLeft:
         for row in rows:
             trial = str(row["trial_id"])
             kind, before = self._kind(trial), self._reached.get(trial, 0.0)
-            kind.left -= kind.steps * (1.0 - before)
-            self._reached[trial] = 1.0
+            self.left_out([trial])
             if row["status"] not in DONE:
                 continue
             steps = kind.steps * (1.0 if kind is self._other else _share_run(row))
@@ -108,6 +107,13 @@ class TimeLeft:
                 kind.ended += 1
                 kind.ended_steps += steps
                 kind.ended_seconds += seconds
+
+    def left_out(self, trials: Iterable[str]) -> None:
+        """Take that this run has nothing left to train of these trials."""
+        for trial in trials:
+            kind = self._kind(trial)
+            kind.left -= kind.steps * (1.0 - self._reached.get(trial, 0.0))
+            self._reached[trial] = 1.0
 
     @property
     def estimate(self) -> timedelta | None:

@@ -125,6 +125,24 @@ def test_a_training_that_returns_without_a_last_report_has_failed(tmp_path: Path
     assert failure == Failure("error", "its training ended without a last report")
 
 
+def test_a_message_that_comes_twice_or_of_a_cohort_that_failed_for_good_changes_nothing(tmp_path: Path) -> None:
+    heartbeat = Heartbeat(2.5, 4, 1.0)
+    listener = run(
+        ScriptedBackend(lambda task: [*[Told(task.cohort, LAST)] * 2, Told(task.cohort, heartbeat), Ended(task.cohort)]),
+        tmp_path,
+    )
+    assert listener.reported.call_count == 1 and not listener.advanced.called
+    second: list[str] = []
+
+    def script(task: CohortTask) -> list[Event]:
+        second.append(task.cohort)
+        late = [Told(second[0], LAST), Told(second[0], heartbeat)] if len(second) > 1 else []
+        return [*late, Ended(task.cohort, LUCK)]
+
+    listener = run(ScriptedBackend(script), tmp_path, trials=2)
+    assert listener.failed.call_count == 2 and not listener.reported.called and not listener.advanced.called
+
+
 def test_a_process_that_dies_after_the_last_report_has_not_failed(tmp_path: Path) -> None:
     listener = run(ScriptedBackend(lambda task: [Told(task.cohort, LAST), Ended(task.cohort, LUCK)]), tmp_path)
     assert not listener.failed.called and not listener.interrupted.called

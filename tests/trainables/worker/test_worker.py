@@ -1,21 +1,26 @@
 """A training process that is asked to end, hangs, or needs too much memory: the checkpoint and reason it leaves."""
 
+import math
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.trainables.small import HERE, content_of, three
 from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker.alone import spec_of, task_of
-from trainables.reports import CheckpointError
+from trainables.reports import CheckpointError, ModelError
 from trainables.training.checkpoints.checkpoint import unpack
 from trainables.training.train import train
 from trainables.worker.exit_file import parse_failure
-from trainables.worker.worker import checkpoint_to_resume
+from trainables.worker.messages import CohortReport, ModelPaths
+from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train_cohort
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +126,30 @@ class _Unreadable:
         return self.readable[path]
 
     def write(self, path: str, data: bytes) -> None: ...
+
+
+class _Full:
+    """Storage that takes no model of the first trial, and says when it was asked to try again."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+
+    def write(self, path: str, data: bytes, *, retry: bool) -> None:
+        self.asked.append((path, retry))
+        if path == "m0":
+            raise ModelError("store full")
+
+
+def test_after_a_model_that_cannot_be_written_the_others_have_one_attempt_each() -> None:
+    models, sent = _Full(), list[Any]()
+    kept = ModelPaths(("t0", "t1", "t2"), ("m0", "m1", "m2"), "best")
+    settings = WorkerSettings("run", str(HERE), _Unreadable(own=b""), step_timeout=math.inf, models=models)
+    task = replace(task_of(three(), 3, "own"), models=kept)
+    train_cohort(task, settings, None, torch.device("cpu"), sent.append)
+    assert models.asked == [("m0", True), ("m1", False), ("m2", False)]
+    last = [message for message in sent if isinstance(message, CohortReport)][-1]
+    assert last.report.done and last.without_model == ("t0",)
+    assert (last.notice or "").endswith("its models cannot be kept: store full")
 
 
 def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:

@@ -2,9 +2,11 @@
 
 const MOST_CURVES = 60;
 
-/* Hyperparameters that tell these trials apart. */
-const varying = (report, trials) =>
-  report.named("hyperparameter").filter((column) => !column.isConstant && new Set(trials.map((trial) => column.at(trial))).size > 1);
+/* Hyperparameters that tell these trials apart, in the order of their preset. */
+function varying(report, trials) {
+  const vary = report.named("hyperparameter").filter((column) => !column.isConstant && new Set(trials.map((trial) => column.at(trial))).size > 1);
+  return report.ordered(report.value("preset", trials[0]), vary);
+}
 
 const nameOf = (report, trial, columns) =>
   columns.slice(0, 4).map((column) => `${column.name}=${report.className(column, trial) ?? formatValue(column.at(trial))}`).join(", ") || report.value("trial_id", trial);

@@ -113,3 +113,34 @@ def test_what_only_the_request_varies_is_not_shown_first(chromium: Any, tmp_path
         heads = page.tab.locator("#rows thead th").all_inner_texts()
         assert [head for head in heads if head in AXES or head == "decay"] == ["beta", "normal_class", "decay"]
         assert page.complaints == []
+
+
+def test_separators_in_names_break_no_chart(chromium: Any, tmp_path: Path) -> None:
+    rows = [
+        row(f"t{beta}{index}", beta / 10, beta=beta, method=method)
+        for beta in (0.5, 1.0)
+        for index, method in enumerate(("a\u2028b", "a\u2029b"))
+    ]
+    with tab(chromium) as page:
+        page.open(write(tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}))
+        page.tab.wait_for_selector("#heatmap path[role=button]")
+        page.tab.get_by_label("columns", exact=True).select_option("method")
+        page.tab.wait_for_function("() => document.querySelector('#heatmap .chart').textContent.includes('a\u21b5b')")
+        assert page.tab.locator("#heatmap path[role=button]").count() == 4
+        assert page.complaints == []
+
+
+def test_a_filter_that_selects_nothing_says_why(chromium: Any, tmp_path: Path) -> None:
+    rows = [row(f"t{beta}", beta / 3, beta=beta) for beta in (0.5, 1.0)]
+    with tab(chromium) as page:
+        page.open(write(tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}))
+        for text, reason in {
+            "betta=1": "there is no column 'betta'; there are: trial_id, status, beta",
+            "beta=0.7": "no trial has beta=0.7; beta has: 0.5, 1",
+            "nowhere": "no trial has the text 'nowhere'",
+            "beta=1 auroc_joint<0.2": "each condition holds for some trials, but not all for one",
+        }.items():
+            page.tab.get_by_label("filter").fill(text)
+            assert page.tab.inner_text("#rows [role=status]").startswith(f"0 of 2 trials: {reason}"), text
+        assert "0.1667" in page.tab.inner_text("#page") or page.tab.get_by_label("filter").fill("") is None
+        assert "0.16666" not in page.tab.inner_text("#page"), "numbers are short"

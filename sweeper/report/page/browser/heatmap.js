@@ -210,11 +210,17 @@ class Heatmap {
     const counts = grid.cells.map((cell) => cell.count).filter(Boolean);
     const most = Math.max(0, ...counts);
     const over = this.report.views[this.request.preset]?.over ?? "trials";
-    if (most > 1) lines.push(`${metric.label}: mean of ${Math.min(...counts) < most ? "up to " : ""}${most} ${this.isFiltered || this.remaining().length > 1 ? "trials" : over} a cell.`);
+    if (most > 1) lines.push(`${metric.label}: mean ± standard deviation of ${Math.min(...counts) < most ? "up to " : ""}${most} ${this.isFiltered || this.remaining().length > 1 ? "trials" : over} a cell.`);
     if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
     if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);
     lines.push("Choose a cell with a click, or with the arrow keys and Enter, to see its trials.");
     this.captions.replaceChildren(...lines.map((line) => el("p", { class: "quiet" }, line)));
+  }
+
+  /* How values are written on an axis: short, unless two of them would be the same text and so one cell. */
+  labels(name, values) {
+    const texts = values.map((value) => this.text(name, value));
+    return new Set(texts).size === texts.length ? (value) => this.text(name, value) : (value) => String(value ?? DASH);
   }
 
   async chart(metric, grid, frames, range) {
@@ -224,14 +230,15 @@ class Heatmap {
     const span = range.high - range.low || 1;
     const scale = metric.percent ? 100 : 1;
     const flipped = metric.direction === "minimize";
+    const [xLabel, yLabel] = [this.labels(this.columns, grid.columnValues), this.labels(this.rows, grid.rowValues)];
     const data = grid.cells.map((cell, index) => {
       const place = (cell.mean - range.low) / span;
       const published = this.published(cell);
       const spread = step > 55 && Number.isFinite(cell.std) ? `± ${formatMetric(cell.std, metric.percent, 2)}` : "";
       return {
         index,
-        x: this.text(this.columns, cell.column),
-        y: this.text(this.rows, cell.row),
+        x: xLabel(cell.column),
+        y: yLabel(cell.row),
         mean: Number.isFinite(cell.mean) ? cell.mean : null,
         shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
         text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
@@ -258,8 +265,8 @@ class Heatmap {
       data: { values: data },
       params: [{ name: "chosen", value: chosen }],
       encoding: {
-        x: { field: "x", type: "nominal", title: this.columns, sort: grid.columnValues.map((value) => this.text(this.columns, value)), axis: { ...axis, orient: "bottom" }, scale: gap },
-        y: { field: "y", type: "nominal", title: this.rows, sort: grid.rowValues.map((value) => this.text(this.rows, value)), axis, scale: gap },
+        x: { field: "x", type: "nominal", title: this.columns, sort: grid.columnValues.map(xLabel), axis: { ...axis, orient: "bottom" }, scale: gap },
+        y: { field: "y", type: "nominal", title: this.rows, sort: grid.rowValues.map(yLabel), axis, scale: gap },
       },
       layer: [
         {

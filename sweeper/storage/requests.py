@@ -9,7 +9,7 @@ rows: the ids of trials; or those of studies, because the trials of a search are
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sweeper.errors import DamagedError
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import request_path, trials_folder
+from sweeper.storage.layout import SUFFIX, request_path, requests_folder, trials_folder
 from sweeper.storage.parquet.parquet_file import parquet_to_table, table_to_parquet
 
 if TYPE_CHECKING:
@@ -76,6 +76,19 @@ def read_request(files: Files, sweep: str, request: str) -> RequestRows | None:
     """Return the list of a request; None if there is none, as in a store of an earlier version, or for a request that
     has not run. Raises StoreError if it is damaged."""
     return _read(files, request_path(sweep, request))
+
+
+def list_requests(files: Files, sweep: str) -> tuple[list[RequestRows], Mapping[str, str]]:
+    """Return the lists of all requests of a sweep, and path -> what is wrong with it for those that are damaged."""
+    folder, found, damaged = requests_folder(sweep), list[RequestRows](), dict[str, str]()
+    for file in files.list_files(folder, SUFFIX):
+        try:
+            listed = _read(files, f"{folder}/{file}")
+        except DamagedError as error:
+            damaged[f"{folder}/{file}"] = str(error)
+        else:
+            found += [listed] if listed else []
+    return found, damaged
 
 
 def selecting_line(files: Files, sweep: str, request: str) -> str:

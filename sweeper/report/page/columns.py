@@ -25,7 +25,7 @@ def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetViews])
         values = json_values(rows[name], columns.hyperparameters.get(name))
         column: dict[str, Any] = {"name": name, "kind": "run"}
         if name in columns.metrics:
-            metric = declared.get(name) or _other_images(declared, name) or _known_metric(name)
+            metric = declared.get(name) or _other_images(declared, name) or _known_metric(declared, name)
             column |= {"kind": "metric", "direction": metric.direction, "percent": metric.percent}
             column["bounds"] = [bound / (100 if metric.percent else 1) for bound in metric.bounds or ()] or None
         elif name in columns.hyperparameters:
@@ -60,9 +60,13 @@ def _other_images(declared: Mapping[str, Metric], name: str) -> Metric | None:
     return declared.get(name.removeprefix(VALIDATION) if name.startswith(VALIDATION) else f"{VALIDATION}{name}")
 
 
-def _known_metric(name: str) -> Metric:
+def _known_metric(declared: Mapping[str, Metric], name: str) -> Metric:
+    """Return a metric that no view has, in the unit of those of its family."""
     family = family_of(name)
-    return Metric(name, family.direction if family else None)
+    if family is None:
+        return Metric(name)
+    percent = family.share and any(metric.percent for metric in declared.values() if family_of(metric.name) is family)
+    return Metric(name, family.direction, percent)
 
 
 def _json_value(value: Any, kind: type | None) -> Any:

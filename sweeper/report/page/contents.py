@@ -1,7 +1,7 @@
 """All that the page of a sweep shows, as plain values for JSON, and its curves."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -19,11 +19,11 @@ from sweeper.spec.metric import VALIDATION
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record
 from sweeper.storage.layout import trial_names_path
-from sweeper.storage.requests import read_request
+from sweeper.storage.requests import list_requests, request_name
 from sweeper.storage.snapshot import Snapshot, take_snapshot
 
 MAX_REQUESTS = 24
-"""Most requests (a preset and its changes) of a page, except that every preset has at least one."""
+"""Most requests of which a page has tables, trajectories and best settings."""
 
 
 @dataclass(frozen=True)
@@ -83,49 +83,83 @@ def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
+@dataclass(frozen=True)
+class _Request:
+    """The rows of one request."""
+
+    label: str
+    preset: str
+    rows: pd.DataFrame
+    total: int | None
+    """Number of its trials; None if that is not known, as of a search."""
+
+
 def _requests(
     files: Files, name: str, snapshot: Snapshot, shown: Mapping[str, PresetViews]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return each preset, with each of its changes, that has rows, and a sentence about those that are left out.
+    """Return the requests that have rows, that with the latest row first, and sentences about what is left out."""
+    known, notes = _listed_requests(files, name, snapshot.rows)
+    failures, found = list[str](), list[dict[str, Any]]()
+    for index, request in enumerate(known):
+        plain = {"label": request.label, "preset": request.preset, "total": request.total}
+        record: dict[str, Any] = {
+            **plain,
+            "trials": _ranges(request.rows.index),
+            "best": {},
+            "tables": [],
+            "trajectories": [],
+        }
+        if index < MAX_REQUESTS:
+            views = shown.get(request.preset)
+            comparable = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
+            record |= _findings_of(views, comparable, snapshot.history, failures.append)
+            best = made(failures.append, "best settings", partial(_best, views, request, comparable, snapshot))
+            record["best"] = best or {}
+        found.append(record)
+    notes += [f"{failure}." for failure in dict.fromkeys(failures)]
+    if known[MAX_REQUESTS:]:
+        lacks = f"it lacks the tables and best settings of {len(known) - MAX_REQUESTS} of {len(known)} requests"
+        place = files.display_uri_of(f"tables/{name}")
+        notes.append(f"To keep this page small, {lacks}, those with the oldest results; the tables are in {place}.")
+    return found, notes
 
-    A preset with several changes has a request for all of them, so no trial is left out. The changes with the fewest
-    trials have none of their own.
+
+def _listed_requests(files: Files, name: str, rows: pd.DataFrame) -> tuple[list[_Request], list[str]]:
+    """Return the requests that have rows, that with the latest row first, and a sentence about each damaged list.
+
+    Rows that belong to no listed request are of an earlier version of this program, which listed none, or of an
+    earlier definition of their preset. They come last, grouped by preset and changes.
     """
-    rows, found, failures = snapshot.rows, [], list[str]()
-    pairs = list(_pairs(rows)[["preset", "changes"]].itertuples(index=False, name=None))
-    changes: dict[str, list[str]] = {}
-    for preset, change in pairs:
-        changes.setdefault(preset, []).append(change)
-    several = [(preset, change) for preset, change in pairs if len(changes[preset]) > 1]
-    left_out = set(several[max(0, MAX_REQUESTS - len(changes)) :])
-    for preset, own in changes.items():
-        kept = [change for change in own if (preset, change) not in left_out]
-        for change in [None, *kept] if len(own) > 1 else own:
-            chosen = rows["preset"].fillna("") == preset
-            chosen = chosen if change is None else chosen & (rows["changes"].fillna("") == change)
-            label = ", ".join(filter(None, (preset or "no preset", change if change is not None else "all changes")))
-            comparable = rows[
-                chosen & (rows["status"] != "pruned")
-            ]  # metrics of pruned trials are from an earlier epoch
-            views = _findings_of(shown.get(preset), comparable, snapshot.history, failures.append)
-            known = {"label": label, "preset": preset, "changes": change}
-            planned = partial(_planned, files, name, label)
-            total = made(failures.append, f"request {label}", planned) if change is not None else None
-            ranked = partial(_best, shown.get(preset), comparable, snapshot, total)
-            best = made(failures.append, "best settings", ranked) if total or len(own) == 1 else None
-            found.append({**known, "total": total, "best": best or {}, **views})
-    failed = [f"{failure}." for failure in dict.fromkeys(failures)]
-    if not left_out:
-        return found, failed
-    lacks = f"{len(left_out)} of {len(several)} changes of presets, those with the fewest trials, cannot be chosen"
-    place = f"their trials are among 'all changes', and their tables in {files.display_uri_of(f'tables/{name}')}"
-    return found, [*failed, f"To keep this page small, {lacks}; {place}."]
+    lists, damaged = list_requests(files, name)
+    found = [
+        _Request(each.request, each.preset, own, len(each.ids) if each.column == "trial_id" else None)
+        for each in lists
+        if len(own := rows[rows[each.column].isin(each.ids)] if each.column in rows else rows[:0])
+    ]
+    names = {each.request for each in lists}
+    rest, others = rows.drop(index=list({index for request in found for index in request.rows.index})), list[_Request]()
+    groups = [rest["preset"].fillna(""), rest["changes"].fillna("")]
+    for (preset, changes), own in rest.groupby(groups, sort=False):
+        label = request_name(str(preset), str(changes))
+        label = f"{label}, earlier definition" if label in names else label or "no preset"
+        others.append(_Request(label, str(preset), own, None))
+
+    def latest_first(request: _Request) -> tuple[int, int]:
+        return -request.rows.index.max(), len(request.rows)
+
+    requests = [*sorted(found, key=latest_first), *sorted(others, key=latest_first)]
+    return requests, [f"Damaged and left out: {path}: {reason}." for path, reason in damaged.items()]
 
 
-def _pairs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the distinct pairs of `preset` and `changes` of the rows, with the number of trials, most first."""
-    pairs = rows[["preset", "changes"]].fillna("")
-    return pairs.value_counts(sort=True).rename("trials").reset_index()
+def _ranges(positions: Iterable[int]) -> list[list[int]]:
+    """Return whole numbers in ascending order as pairs of a first one and how many follow each other from it."""
+    ranges: list[list[int]] = []
+    for position in map(int, positions):
+        if ranges and position == sum(ranges[-1]):
+            ranges[-1][1] += 1
+        else:
+            ranges.append([position, 1])
+    return ranges
 
 
 def _findings_of(
@@ -145,18 +179,12 @@ def _findings_of(
     }
 
 
-def _planned(files: Files, name: str, request: str) -> int | None:
-    """Return the number of trials of a request; None for a search, and where the store does not say it."""
-    listed = read_request(files, name, request)
-    return len(listed.ids) if listed and listed.column == "trial_id" else None
-
-
-def _best(shown: PresetViews | None, rows: pd.DataFrame, snapshot: Snapshot, total: int | None) -> dict[str, Any]:
+def _best(shown: PresetViews | None, request: _Request, comparable: pd.DataFrame, snapshot: Snapshot) -> dict[str, Any]:
     """Return what is said of the best settings of one request, as in the terminal."""
     if shown is None:
         return {}
-    so_far = total is not None and len(rows) < total
-    return findings.best(shown, rows, list(snapshot.columns.hyperparameters), so_far=so_far)
+    so_far = request.total is not None and len(request.rows) < request.total
+    return findings.best(shown, comparable, snapshot.columns, so_far=so_far)
 
 
 def _first_metrics(shown: Mapping[str, PresetViews]) -> Sequence[str]:

@@ -17,8 +17,11 @@ from sweeper.report.page.preset_views import PresetViews
 from sweeper.report.selections import labelled, narrowed
 from sweeper.report.trajectories import trajectory as trajectories
 from sweeper.spec import Grid, Metric, Table, Trajectory
+from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Selection
 from sweeper.storage.io.files import Files
+from sweeper.storage.parquet.schema import Columns
+from trainables.evaluation.metrics import family_of
 
 MAX_BEST = 20
 """Most data sets or studies whose best setting a page names."""
@@ -50,10 +53,19 @@ def views(shown: PresetViews) -> dict[str, Any]:
         for view in shown.heatmaps
     ]
     found: dict[str, Any] = {"heatmaps": heatmaps, "over": shown.over, "headline": shown.headline.name}
+    found["axes"] = _defined_axes(shown)
     if shown.objectives:
         found["objectives"] = [asdict(metric) for metric in shown.objectives]
         found["parameters"] = [asdict(parameter) for parameter in shown.parameters]
     return found
+
+
+def _defined_axes(shown: PresetViews) -> list[str]:
+    """Return the hyperparameters that the definition of a preset varies, those of its views first."""
+    of_views = [name for heatmap in shown.heatmaps for name in heatmap.hyperparameters]
+    of_views += [name for table in shown.tables for name in table.hyperparameters]
+    of_grids = [name for grid in shown.grids for name, values in grid.axes.items() if len(values) > 1]
+    return list(dict.fromkeys((*of_views, *shown.naming, *of_grids, *(known.name for known in shown.parameters))))
 
 
 def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any] | None:
@@ -80,20 +92,30 @@ def trajectory(shown: PresetViews, view: Trajectory, rows: pd.DataFrame, history
     return {"name": view.name, "key": view.key, "metrics": _metrics(view.metrics), "points": columns}
 
 
-def best(shown: PresetViews, rows: pd.DataFrame, hyperparameters: Sequence[str], *, so_far: bool) -> dict[str, Any]:
+def best(shown: PresetViews, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:
     """Return metric -> the sentences about its best settings, and their trials as positions in all rows of the page,
-    for every metric of the preset's views that has a direction. A front of several objectives has no best setting."""
+    for every metric of the rows that has a direction. A front of several objectives has no best setting."""
     if len(shown.objectives) > 1:
         return {}
-    settings = Settings((*hyperparameters, *shown.replicates), shown.replicates)
+    settings = Settings((*columns.hyperparameters, *shown.replicates), shown.replicates)
     settings.add(rows.to_dict("records"))
     positions = dict(zip(rows["trial_id"], rows.index, strict=True))
     said = {}
-    for metric in shown.metrics:
+    for metric in _ranking_metrics(shown, columns):
         found = settings.best(metric, shown.naming)
         trials = [int(positions[trial]) for setting in found for trial in setting.values]
         said[metric.name] = {"text": sentences(found, MAX_BEST, so_far=so_far), "trials": trials}
     return said
+
+
+def _ranking_metrics(shown: PresetViews, columns: Columns) -> Sequence[Metric]:
+    """Return the metrics that rank settings: those of the views, and of the others each whose family has a direction.
+    A setting is chosen on validation images by itself, so their metrics are not among the others."""
+    declared = {metric.name: metric for metric in shown.metrics}
+    known = {name.removeprefix(VALIDATION) for name in declared}
+    others = (Metric(name, family.direction) for name in columns.metrics if (family := family_of(name)))
+    more = [metric for metric in others if metric.direction and metric.name.removeprefix(VALIDATION) not in known]
+    return [*declared.values(), *(metric for metric in more if not metric.name.startswith(VALIDATION))]
 
 
 def _rows(shown: PresetViews, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]) -> pd.DataFrame:

@@ -4,13 +4,18 @@ A heatmap is drawn of entries {trial, labels}. A trial that several selections h
 
 const MOST_VALUES = 60;
 
-/* Hyperparameters that vary among the trials, with few enough values for an axis. */
-function axesOf(report, trials) {
-  return report.named("hyperparameter").filter((column) => {
+/* Hyperparameters that vary among the trials, with few enough values for an axis, in the order of the preset. After
+   them those that a view of the preset has on an axis, if the trials have one value of them, and vary on its other axis. */
+function axesOf(report, request, trials) {
+  const few = report.named("hyperparameter").filter((column) => {
     if (column.isConstant || column.name === "schedule") return false;
     const count = new Set(trials.map((trial) => column.at(trial))).size;
     return count > 1 && count <= MOST_VALUES;
   });
+  const vary = (name) => few.some((column) => column.name === name);
+  const pairs = (report.views[request.preset]?.heatmaps ?? []).flatMap(({ rows, columns }) => [[rows, columns], [columns, rows]]);
+  const fixed = pairs.filter(([name, other]) => report.columns.has(name) && !vary(name) && vary(other)).map(([name]) => name);
+  return [...report.ordered(request.preset, few), ...new Set(fixed.map((name) => report.columns.get(name)))];
 }
 
 const hyperparameterAxis = (column) => ({

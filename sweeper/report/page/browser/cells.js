@@ -1,4 +1,4 @@
-/* The cells of a heatmap: means over trials, the best cell and the range of colours, as in the pictures of a sweep. */
+/* The cells of a heatmap: means over trials, the framed cells and the range of colours, as in the pictures of a sweep. */
 
 const STANDARD_ERRORS = 20;
 
@@ -30,14 +30,12 @@ function pivot(entries, metric, rows, columns) {
   return { rowValues, columnValues, cells };
 }
 
-/* Position of the first cell with the best finite value; -1 if there is none. */
-function best(values, direction) {
-  let found = -1;
-  values.forEach((value, position) => {
-    if (!Number.isFinite(value)) return;
-    if (found < 0 || (direction === "minimize" ? value < values[found] : value > values[found])) found = position;
-  });
-  return found;
+/* Positions of the cells that have these trials. A trial that several labels have counts for the first of them. */
+function framed(cells, entries, rows, columns, trials) {
+  const places = new Map(cells.map((cell, index) => [`${cell.row}\n${cell.column}`, index]));
+  const left = new Set(trials);
+  const found = entries.filter((entry) => left.delete(entry.trial));
+  return new Set(found.map((entry) => places.get(`${rows.at(entry)}\n${columns.at(entry)}`)));
 }
 
 const median = (values) => {

@@ -37,6 +37,17 @@ function showTip(handler, event, item, value) {
   tip.style.top = `${Math.min(event.clientY + 12, window.innerHeight - tip.offsetHeight - 8)}px`;
 }
 
+const SEPARATORS = { "\u2028": "\u21b5", "\u2029": "\u00b6" };
+
+/* The same with a sign in place of each line or paragraph separator: in an expression of Vega, which has the names of
+   fields and values, one ends the text and is a syntax error. */
+function withoutSeparators(value) {
+  if (typeof value === "string") return value.replace(/[\u2028\u2029]/g, (sign) => SEPARATORS[sign]);
+  if (Array.isArray(value)) return value.map(withoutSeparators);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, withoutSeparators(part)]));
+}
+
 /* Draw `spec` into `element`. Returns Vega's view, or null if another drawing of the same element has begun since. */
 async function chart(element, spec, { many = false } = {}) {
   const turn = (Number(element.dataset.turn) || 0) + 1;
@@ -45,7 +56,7 @@ async function chart(element, spec, { many = false } = {}) {
   await libraryLoaded;
   if (Number(element.dataset.turn) !== turn) return null;
   element.vega?.finalize();
-  const result = await vegaEmbed(element, { $schema: "https://vega.github.io/schema/vega-lite/v6.json", ...spec, config: theme() }, {
+  const result = await vegaEmbed(element, { $schema: "https://vega.github.io/schema/vega-lite/v6.json", ...withoutSeparators(spec), config: theme() }, {
     actions: false,
     ast: true,
     defaultStyle: false,

@@ -76,14 +76,24 @@ class Report {
     return [...this.columns.values()].filter((column) => column.kind === kind);
   }
 
-  /* The trials of a request, as numbers. A request without `changes` has all of its preset. */
+  /* The columns in the order of a preset: the axes of its definition, the method, those that a request alone varies, and
+     the seed. */
+  ordered(preset, columns) {
+    const defined = this.views[preset]?.axes ?? [];
+    const rank = ({ name }) => (name === "seed" ? 2e6 : defined.includes(name) ? defined.indexOf(name) : name === "method" ? 1e6 - 1 : 1e6);
+    return [...columns].sort((left, right) => rank(left) - rank(right));
+  }
+
+  /* The trials of a request, as numbers, of which it has ranges. */
   trialsOf(request) {
-    const trials = [];
-    for (let trial = 0; trial < this.count; trial += 1) {
-      if ((this.value("preset", trial) ?? "") !== request.preset) continue;
-      if (request.changes === null || (this.value("changes", trial) ?? "") === request.changes) trials.push(trial);
-    }
-    return trials;
+    return request.trials.flatMap(([first, count]) => Array.from({ length: count }, (_, index) => first + index));
+  }
+
+  /* What is said of the best settings by a metric, and their trials, of which it has none where nothing is best. The
+     setting is the same for a metric and for the same one on validation images. */
+  bestOf(request, metric) {
+    const plain = metric?.replace(/^val_/, "");
+    return request.best[plain] ?? request.best[`val_${plain}`] ?? { text: [], trials: [] };
   }
 
   /* [{epoch, value}] of a trial, without the epochs at which it has no value. */

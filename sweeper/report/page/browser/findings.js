@@ -1,4 +1,4 @@
-/* The paper's tables, the trajectories, the sheets, the trials without a row, and how the trials ran. */
+/* The paper's tables, the trajectories, the sheets, the trials that have not ended, and how the trials ran. */
 
 /* mean ± std, with the number of trials, the paper's figure and the difference from it. */
 function figureCell(cells, index, metric) {
@@ -41,7 +41,7 @@ function paperTable({ name, caption, rows, columns, metrics, cells }, write) {
     }));
     return el("tr", {}, keys, figures);
   });
-  return [el("h3", {}, name.replaceAll("_", " ")), plainTable(caption, [...rows, ...heads], body, name)];
+  return el("div", {}, el("h3", {}, name.replaceAll("_", " ")), plainTable(caption, [...rows, ...heads], body, name));
 }
 
 function trajectory(box, { key, metrics, points }, metric, write) {
@@ -52,6 +52,7 @@ function trajectory(box, { key, metrics, points }, metric, write) {
     line: write(key, NUMBERS[points[key][index]] ?? points[key][index]),
     epoch: points.epoch[index],
     mean: at("mean", index),
+    text: formatMetric(points.mean[index], metric.percent),
     low: at("std", index) === null ? null : at("mean", index) - at("std", index),
     high: at("std", index) === null ? null : at("mean", index) + at("std", index),
     count: points.count[index],
@@ -72,7 +73,7 @@ function trajectory(box, { key, metrics, points }, metric, write) {
       { mark: { type: "area", opacity: 0.15, aria: false }, encoding: { y: { ...y, field: "low" }, y2: { field: "high" } } },
       {
         mark: { type: "line", point: { size: 20 }, aria: false },
-        encoding: { y: { ...y, field: "mean" }, tooltip: [{ field: "line", title: key }, { field: "epoch" }, { field: "mean" }, { field: "count", title: "trials" }] },
+        encoding: { y: { ...y, field: "mean" }, tooltip: [{ field: "line", title: key }, { field: "epoch" }, { field: "text", title: "mean" }, { field: "count", title: "trials" }] },
       },
     ],
   });
@@ -83,7 +84,7 @@ class Findings {
     this.tables = new Section("tables", "Tables", (body) => this.renderTables(body));
     this.trajectories = new Section("trajectories", "Trajectories", (body) => this.renderTrajectories(body));
     this.sheets = new Section("sheets", "Sheets", (body) => this.renderSheets(body));
-    this.training = new Section("training", "Trials without a row", (body) => this.renderTraining(body));
+    this.training = new Section("training", "Trials that have not ended", (body) => this.renderTraining(body));
     this.runs = new Section("runs", "How it ran", (body) => this.renderRuns(body));
     this.sections = [this.tables, this.trajectories, this.sheets, this.training, this.runs];
   }
@@ -103,12 +104,17 @@ class Findings {
     for (const section of this.sections) section.draw();
   }
 
+  /* Metrics of a view in the unit that they have on the whole page. */
+  inUnit(metrics) {
+    return metrics.map((metric) => ({ ...metric, percent: this.report.columns.get(metric.name)?.percent ?? metric.percent }));
+  }
+
   renderTables(body) {
-    body.replaceChildren(...this.request.tables.flatMap((table) => paperTable(table, this.write)));
+    body.replaceChildren(...this.request.tables.flatMap((table) => paperTable({ ...table, metrics: this.inUnit(table.metrics) }, this.write)));
   }
 
   renderTrajectories(body) {
-    const boxes = this.request.trajectories.flatMap((view) => view.metrics.map((metric) => [chartBox(), view, metric]));
+    const boxes = this.request.trajectories.flatMap((view) => this.inUnit(view.metrics).map((metric) => [chartBox(), view, metric]));
     body.replaceChildren(...boxes.map(([box]) => box));
     return Promise.all(boxes.map(([box, view, metric]) => trajectory(box, view, metric, this.write)));
   }
@@ -117,7 +123,7 @@ class Findings {
     body.replaceChildren(...this.shared.map(figure));
   }
 
-  /* Trials that have reported, but have no row: they are training, or were cut off. */
+  /* Trials that have reported, but have no result: they are training, or were cut off. */
   renderTraining(body) {
     const { report } = this;
     const metrics = [...report.series.values()].filter((series) => series.trials.at(-1) >= report.count).map((series) => series.metric);

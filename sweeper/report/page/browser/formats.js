@@ -9,7 +9,8 @@ function formatValue(value) {
   if (value === null || value === undefined || value === "") return DASH;
   if (value === Infinity) return "\u221e";
   if (value === -Infinity) return `${MINUS}\u221e`;
-  return typeof value === "number" ? signed(String(value)) : String(value);
+  if (typeof value !== "number") return String(value);
+  return signed(String(Number.isInteger(value) ? value : Number(value.toPrecision(4))));
 }
 
 /* A metric with `digits` significant figures; in percent if the sweep shows it so. */

@@ -1,7 +1,5 @@
 /* A metric over two hyperparameters or labels; a cell, chosen by a click or by keyboard, shows its trials. */
 
-const rank = (name) => ({ method: -1, seed: 1 })[name] ?? 0;
-
 const measured = (report, trials) =>
   report.named("metric").filter((column) => trials.some((trial) => typeof column.at(trial) === "number"));
 
@@ -24,12 +22,13 @@ class Heatmap {
     this.request = request;
     this.trials = report.trialsOf(request).filter((trial) => report.value("status", trial) !== "pruned");
     this.text = report.writer(this.trials);
-    this.axes = axesOf(report, this.trials);
+    this.axes = axesOf(report, request, this.trials);
     this.metrics = measured(report, this.trials);
     const views = report.views[request.preset]?.heatmaps ?? [];
     this.views = views.filter((view) => entriesOf(report, this.trials, view.selections).length);
     if (!this.metrics.some((metric) => metric.name === this.metric)) this.choose(this.views[0] ?? {});
-    if (!this.isAxis(this.rows) || !this.isAxis(this.columns)) this.defaultAxes();
+    if (!this.isAxis(this.rows) || !this.isAxis(this.columns) || this.preset !== request.preset) this.defaultAxes();
+    this.preset = request.preset;
     this.fixed = Object.fromEntries(Object.entries(this.fixed ?? {}).filter(([name]) => this.axes.some((axis) => axis.name === name)));
     this.element.hidden = !this.exists;
   }
@@ -90,14 +89,17 @@ class Heatmap {
     const view = this.views.find((known) => known.metric === this.metric) ?? this.views[0];
     Object.assign(this, { rows: view?.rows, columns: view?.columns, anchor: "rows" });
     const wanted = [this.rows, this.columns].map((name) => (this.isAxis(name) ? name : null));
-    const others = this.names().filter((name) => this.isAxis(name) && !wanted.includes(name)).sort((left, right) => rank(left) - rank(right));
+    const others = this.names().filter((name) => this.isAxis(name) && !wanted.includes(name));
     this.rows = wanted[0] ?? (others.length + Boolean(wanted[1]) > 1 ? others.shift() : "method");
     this.columns = wanted[1] ?? this.fullest(others);
     if (this.columns === undefined) [this.rows, this.columns] = ["method", this.rows]; // a single axis
   }
 
-  /* The name that leaves the fewest cells without trials if it is on the horizontal axis. */
+  /* The first name of the preset's definition, else the one that leaves the fewest cells without trials if it is on the
+     horizontal axis. */
   fullest(names) {
+    const defined = names.find((name) => name !== "seed" && this.report.views[this.request.preset]?.axes.includes(name));
+    if (defined) return defined;
     const entries = this.entries(this.trials);
     const filled = (name) => {
       const { cells } = pivot(entries, this.column(this.metric), this.axis(this.rows), this.axis(name));
@@ -175,16 +177,13 @@ class Heatmap {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     const metric = this.column(this.metric);
     const trials = this.selected();
-    const grid = pivot(this.entries(trials), metric, this.axis(this.rows), this.axis(this.columns));
-    const validation = this.column(`val_${this.metric}`);
-    const byValidation = validation && trials.some((trial) => typeof validation.at(trial) === "number");
-    const criterion = byValidation
-      ? grid.cells.map((cell) => summary(cell.trials.map((trial) => validation.at(trial))).mean)
-      : grid.cells.map((cell) => cell.mean);
-    const winner = metric.direction ? best(criterion, metric.direction) : -1;
+    const [entries, rows, columns] = [this.entries(trials), this.axis(this.rows), this.axis(this.columns)];
+    const grid = pivot(entries, metric, rows, columns);
+    const best = this.report.bestOf(this.request, this.metric);
+    const frames = framed(grid.cells, entries, rows, columns, best.trials);
     const range = colourRange(grid.cells, metric.bounds);
-    this.caption(metric, grid, winner, byValidation, range);
-    await this.chart(metric, grid, winner, range);
+    this.caption(metric, grid, frames.size ? best.text : [], range);
+    await this.chart(metric, grid, frames, range);
     if (turn === this.turn) this.onDraw(this.group(grid, metric));
   }
 
@@ -206,43 +205,46 @@ class Heatmap {
     return lines;
   }
 
-  caption(metric, grid, winner, byValidation, range) {
+  caption(metric, grid, best, range) {
     const lines = [];
     const counts = grid.cells.map((cell) => cell.count).filter(Boolean);
     const most = Math.max(0, ...counts);
     const over = this.report.views[this.request.preset]?.over ?? "trials";
-    if (most > 1) lines.push(`${metric.label}: mean of ${Math.min(...counts) < most ? "up to " : ""}${most} ${this.isFiltered || this.remaining().length > 1 ? "trials" : over} a cell.`);
-    if (winner >= 0) {
-      const cell = grid.cells[winner];
-      const [place, value] = this.words(cell, metric);
-      lines.push(`${byValidation ? "Framed: chosen on validation images" : "Framed: the best cell"}, ${place}: ${value}.`);
-    }
+    if (most > 1) lines.push(`${metric.label}: mean ± standard deviation of ${Math.min(...counts) < most ? "up to " : ""}${most} ${this.isFiltered || this.remaining().length > 1 ? "trials" : over} a cell.`);
+    if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
     if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);
     lines.push("Choose a cell with a click, or with the arrow keys and Enter, to see its trials.");
     this.captions.replaceChildren(...lines.map((line) => el("p", { class: "quiet" }, line)));
   }
 
-  async chart(metric, grid, winner, range) {
+  /* How values are written on an axis: short, unless two of them would be the same text and so one cell. */
+  labels(name, values) {
+    const texts = values.map((value) => this.text(name, value));
+    return new Set(texts).size === texts.length ? (value) => this.text(name, value) : (value) => String(value ?? DASH);
+  }
+
+  async chart(metric, grid, frames, range) {
     const across = grid.columnValues.length;
     const step = Math.max(30, Math.min(76, (this.section.body.clientWidth - 110) / across));
     const tall = step > 55 ? 46 : 34;
     const span = range.high - range.low || 1;
     const scale = metric.percent ? 100 : 1;
     const flipped = metric.direction === "minimize";
+    const [xLabel, yLabel] = [this.labels(this.columns, grid.columnValues), this.labels(this.rows, grid.rowValues)];
     const data = grid.cells.map((cell, index) => {
       const place = (cell.mean - range.low) / span;
       const published = this.published(cell);
       const spread = step > 55 && Number.isFinite(cell.std) ? `± ${formatMetric(cell.std, metric.percent, 2)}` : "";
       return {
         index,
-        x: this.text(this.columns, cell.column),
-        y: this.text(this.rows, cell.row),
+        x: xLabel(cell.column),
+        y: yLabel(cell.row),
         mean: Number.isFinite(cell.mean) ? cell.mean : null,
         shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
         text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
         below: published === null ? spread : `paper ${formatMetric(published, metric.percent, 3)}`,
         dark: Number.isFinite(cell.mean) && (flipped ? 1 - place : place) < 0.62,
-        best: index === winner,
+        best: frames.has(index),
         words: this.words(cell, metric).join(", "),
         tip: this.words(cell, metric).join("\n"),
       };
@@ -263,8 +265,8 @@ class Heatmap {
       data: { values: data },
       params: [{ name: "chosen", value: chosen }],
       encoding: {
-        x: { field: "x", type: "nominal", title: this.columns, sort: grid.columnValues.map((value) => this.text(this.columns, value)), axis: { ...axis, orient: "bottom" }, scale: gap },
-        y: { field: "y", type: "nominal", title: this.rows, sort: grid.rowValues.map((value) => this.text(this.rows, value)), axis, scale: gap },
+        x: { field: "x", type: "nominal", title: this.columns, sort: grid.columnValues.map(xLabel), axis: { ...axis, orient: "bottom" }, scale: gap },
+        y: { field: "y", type: "nominal", title: this.rows, sort: grid.rowValues.map(yLabel), axis, scale: gap },
       },
       layer: [
         {

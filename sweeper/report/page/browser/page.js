@@ -21,14 +21,9 @@ class Page {
     this.connection = el("p", { class: "note", role: "status", hidden: "" });
   }
 
-  /* The request with the latest row, or all of its preset. */
+  /* The request with the latest row. */
   defaultRequest() {
-    const { requests } = this.report;
-    const last = this.report.count - 1;
-    if (last < 0) return { label: "", preset: "", changes: null, tables: [], trajectories: [] };
-    const preset = this.report.value("preset", last) ?? "";
-    const changes = this.report.value("changes", last) ?? "";
-    return requests.find((known) => known.preset === preset && known.changes === changes) ?? requests.find((known) => known.preset === preset) ?? requests[0];
+    return this.report.requests[0] ?? { label: "", preset: "", trials: [], best: {}, tables: [], trajectories: [] };
   }
 
   begin() {
@@ -79,7 +74,7 @@ class Page {
     const parts = [el("h1", {}, report.name), report.about ? el("p", {}, report.about) : null];
     if (report.requests.length > 1) {
       const options = report.requests.map((known) => [known.label, known.label]);
-      parts.push(el("div", { class: "controls" }, choice("preset and changes", options, request.label, (label) => {
+      parts.push(el("div", { class: "controls" }, choice("request", options, request.label, (label) => {
         this.request = report.requests.find((known) => known.label === label);
         this.heatmap.chosen = null;
         this.opened = null;
@@ -88,8 +83,8 @@ class Page {
       })));
     }
     parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${request.total ? `${trials.length} of ` : ""}${plural(request.total || trials.length, "trial")}${states ? `: ${states}` : ""}`));
-    const best = request.best?.[report.views[request.preset]?.headline]?.text ?? [];
-    parts.push(...best.map((sentence) => el("p", { class: "status" }, sentence)));
+    const best = report.bestOf(request, report.views[request.preset]?.headline);
+    parts.push(...best.text.map((sentence) => el("p", { class: "status" }, sentence)));
     if (ended) parts.push(el("p", { class: "quiet" }, `last result ${ended.slice(0, 19).replace("T", " ")} UTC`));
     parts.push(...report.notes.map((note) => el("p", { class: "note" }, note)));
     document.getElementById("header").replaceChildren(...parts.filter(Boolean));

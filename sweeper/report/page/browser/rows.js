@@ -3,28 +3,51 @@
 const ROWS_PER_PAGE = 50;
 const CONDITION = /^([\w.]+)(!=|>=|<=|=|>|<)(.*)$/;
 
-/* `beta=0.5 nu>=1 status!=pruned word`: all must hold. Words look into every column. */
-function predicate(report, text, columns) {
-  const parts = text.trim().split(/\s+/).filter(Boolean);
-  const tests = parts.map((part) => {
+const NAMED = 12;
+
+/* The first texts of a list, and how many more there are. */
+const listing = (texts) => `${texts.slice(0, NAMED).join(", ")}${texts.length > NAMED ? ` and ${texts.length - NAMED} more` : ""}`;
+
+/* What a filter says: `beta=0.5 nu>=1 status!=pruned word`, of which all must hold. Each part has a `test` of a trial,
+   and the reason if it selects none of the trials. Words look into every column. Shares in percent are compared so. */
+function conditions(report, text, columns, trials) {
+  return text.trim().split(/\s+/).filter(Boolean).map((part) => {
     const [, name, sign, wanted] = CONDITION.exec(part) ?? [];
     const column = report.columns.get(name);
-    if (!column) {
-      const word = part.toLowerCase();
-      return (trial) => columns.some((other) => String(report.className(other, trial) ?? other.at(trial) ?? "").toLowerCase().includes(word));
-    }
-    const asNumber = { inf: Infinity, "∞": Infinity, "-inf": -Infinity }[wanted] ?? (wanted === "" ? NaN : Number(wanted));
-    const empty = ["", "null", DASH].includes(wanted);
-    return (trial) => {
-      const value = column.at(trial);
-      if (value === null) return empty ? sign === "=" : sign === "!=";
-      if (empty) return sign === "!=";
-      const order = typeof value === "number" ? value - asNumber : compare(String(value), wanted);
-      const equal = (typeof value === "number" ? value === asNumber : String(value) === wanted) || report.className(column, trial) === wanted;
-      return { "=": equal, "!=": !equal, ">": order > 0, "<": order < 0, ">=": equal || order > 0, "<=": equal || order < 0 }[sign];
-    };
+    const test = column ? comparison(report, column, sign, wanted) : wordTest(report, part, columns);
+    return { test, reason: trials.some(test) ? null : reasonFor(report, part, column, name, wanted, columns, trials) };
   });
-  return (trial) => tests.every((test) => test(trial));
+}
+
+function wordTest(report, part, columns) {
+  const word = part.toLowerCase();
+  return (trial) => columns.some((other) => String(report.className(other, trial) ?? other.at(trial) ?? "").toLowerCase().includes(word));
+}
+
+function comparison(report, column, sign, wanted) {
+  const asNumber = { inf: Infinity, "∞": Infinity, "-inf": -Infinity }[wanted] ?? (wanted === "" ? NaN : Number(wanted));
+  const empty = ["", "null", DASH].includes(wanted);
+  return (trial) => {
+    const value = column.at(trial);
+    if (value === null) return empty ? sign === "=" : sign === "!=";
+    if (empty) return sign === "!=";
+    const isNumber = typeof value === "number";
+    const shown = isNumber && column.percent ? 100 * value : value;
+    const order = isNumber ? shown - asNumber : compare(String(value), wanted);
+    const same = isNumber ? shown === asNumber || formatCell(column, value) === wanted : String(value) === wanted;
+    const equal = same || report.className(column, trial) === wanted;
+    return { "=": equal, "!=": !equal, ">": order > 0, "<": order < 0, ">=": equal || order > 0, "<=": equal || order < 0 }[sign];
+  };
+}
+
+/* Why a part of a filter selects nothing, and what there is. */
+function reasonFor(report, part, column, name, wanted, columns, trials) {
+  if (!name) return `no trial has the text '${part}' in a column that is shown`;
+  if (!column) return `there is no column '${name}'; there are: ${listing(columns.map((other) => other.name))}`;
+  const values = distinct(trials.map((trial) => column.at(trial)));
+  const known = values.map((value) => (value === null ? "null" : column.isNumeric ? formatCell(column, value) : String(value)));
+  const of = column.percent ? ` (in percent)` : "";
+  return `no trial has ${part}${of}; ${name} has: ${listing(known)}`;
 }
 
 class Rows {
@@ -109,7 +132,10 @@ class Rows {
 
   /* The filtered trials in order. Null stays last either way. */
   shown() {
-    const found = this.trials.filter(predicate(this.report, this.text, this.columns));
+    const parts = conditions(this.report, this.text, this.columns, this.trials);
+    const reasons = parts.map((part) => part.reason).filter(Boolean);
+    const found = this.trials.filter((trial) => parts.every((part) => part.test(trial)));
+    this.reason = reasons.length ? reasons.join("; ") : found.length || !parts.length ? "" : "each condition holds for some trials, but not all for one";
     const column = this.report.columns.get(this.order?.name);
     if (!column) return found;
     const sign = this.order.descending ? -1 : 1;
@@ -124,7 +150,7 @@ class Rows {
     const pages = Math.max(1, Math.ceil(trials.length / ROWS_PER_PAGE));
     this.page = Math.min(Math.max(this.page, 0), pages - 1);
     const start = this.page * ROWS_PER_PAGE;
-    this.count.textContent = `${trials.length.toLocaleString("en")} of ${plural(this.trials.length, "trial")}`;
+    this.count.textContent = `${trials.length.toLocaleString("en")} of ${plural(this.trials.length, "trial")}${this.reason ? `: ${this.reason}` : ""}`;
     this.position.textContent = `page ${this.page + 1} of ${pages}`;
     this.before.disabled = this.page === 0;
     this.after.disabled = this.page === pages - 1;

@@ -2,9 +2,11 @@
 
 const MOST_CURVES = 60;
 
-/* Hyperparameters that tell these trials apart. */
-const varying = (report, trials) =>
-  report.named("hyperparameter").filter((column) => !column.isConstant && new Set(trials.map((trial) => column.at(trial))).size > 1);
+/* Hyperparameters that tell these trials apart, in the order of their preset. */
+function varying(report, trials) {
+  const vary = report.named("hyperparameter").filter((column) => !column.isConstant && new Set(trials.map((trial) => column.at(trial))).size > 1);
+  return report.ordered(report.value("preset", trials[0]), vary);
+}
 
 const nameOf = (report, trial, columns) =>
   columns.slice(0, 4).map((column) => `${column.name}=${report.className(column, trial) ?? formatValue(column.at(trial))}`).join(", ") || report.value("trial_id", trial);
@@ -123,10 +125,10 @@ function earlierRun(run) {
   return plainTable(`What differs from the run replaced at ${run.replaced}`, ["column", "then", "now"], rows);
 }
 
-/* A number with all its digits, so that it equals the file's; or the name that it has. */
+/* A short number, of which `data-value` and the pointer's text have all digits, as the file; or the name that it has. */
 function exact(column, value, name) {
   if (typeof value !== "number") return formatValue(value);
-  return el("span", { "data-value": String(value) }, name !== undefined ? name : column.percent ? `${formatMetric(value, true)} %` : formatValue(value));
+  return el("span", { "data-value": String(value), title: String(value) }, name ?? formatCell(column, value));
 }
 
 const figure = (picture) =>
@@ -135,7 +137,7 @@ const figure = (picture) =>
 /* `lines` have a name, points {epoch, value}, and `main` if they stand out. A metric in percent is drawn so. */
 function drawCurves(box, lines, { label, percent = false }) {
   const scale = percent ? 100 : 1;
-  const data = lines.flatMap((line, index) => line.points.map((point) => ({ ...point, line: index, name: line.name, main: Boolean(line.main) })));
+  const data = lines.flatMap((line, index) => line.points.map((point) => ({ ...point, text: formatMetric(point.value, percent), line: index, name: line.name, main: Boolean(line.main) })));
   if (!data.length) {
     box.vega?.finalize();
     box.vega = null;
@@ -158,7 +160,7 @@ function drawCurves(box, lines, { label, percent = false }) {
       opacity: { condition: { test: "datum.main", value: 1 }, value: lines.length > 12 ? 0.25 : 0.5 },
       strokeWidth: { condition: { test: "datum.main", value: 2.5 }, value: 1.2 },
       order: { field: "epoch" },
-      tooltip: [{ field: "name", title: "trial" }, { field: "epoch" }, { field: "value", title: "value" }],
+      tooltip: [{ field: "name", title: "trial" }, { field: "epoch" }, { field: "text", title: label }],
     },
   });
 }

@@ -46,3 +46,9 @@ def test_a_metric_is_shown_alike_on_validation_and_on_test_images() -> None:
 def test_the_first_view_of_a_metric_decides() -> None:
     assert set(declared_metrics(VIEWS)) == {"auroc_joint", "knn_z", "loss"}
     assert declared_metrics(()) == {}
+
+
+def test_metrics_of_a_family_have_one_unit() -> None:
+    rows = pd.DataFrame({"knn_mu": [0.5]})
+    (column,) = encode(rows, Columns({}, ("knn_mu",)), VIEWS)
+    assert column["percent"], "as knn_z, which a view shows in percent"

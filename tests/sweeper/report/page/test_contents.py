@@ -1,4 +1,5 @@
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from sweeper.report.page import findings
 from sweeper.report.page.contents import Contents, collect
 from sweeper.report.page.findings import in_order
 from sweeper.spec import Grid
-from sweeper.storage.layout import page_views_folder, trial_names_path
+from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
+from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.store import Store
 from tests.sweeper.report.page import stored_search
 from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, add_sheets, fill
@@ -30,7 +32,7 @@ def column(contents: Contents, name: str) -> dict[str, Any]:
 
 def test_rows_and_requests(contents: Contents) -> None:
     (request,) = contents.report["requests"]
-    assert (contents.report["count"], request["label"], request["changes"]) == (18, "paper", "")
+    assert (contents.report["count"], request["label"], request["trials"]) == (18, "paper", [[0, 18]])
     assert column(contents, "error")["values"][-1] == ERROR
     assert column(contents, "nu")["values"][4] == "inf"
     assert column(contents, "width")["values"][:2] == [None, 64]
@@ -100,24 +102,62 @@ def change(store: Store, folder: Path, changes: str, count: int = 18) -> None:
     store.write(NAME, changes.replace("=", "-"), changed, COLUMNS)
 
 
-def test_each_change_is_a_request_and_all_together_are_one(tmp_path: Path) -> None:
+def labels(report: Mapping[str, Any]) -> list[str]:
+    return [request["label"] for request in report["requests"]]
+
+
+def test_without_lists_each_change_is_a_request(tmp_path: Path) -> None:
     store = fill(tmp_path)
     change(store, tmp_path, "epochs=5")
     report = collect(store.files, NAME).report
-    assert [request["label"] for request in report["requests"]] == ["paper, all changes", "paper", "paper, epochs=5"]
+    assert sorted(labels(report)) == ["paper", "paper, epochs=5"]
+    trials = [trial for request in report["requests"] for trial in trials_of(request)]
+    assert sorted(trials) == list(range(36))
     assert report["notes"] == []
 
 
-def test_changes_that_are_left_out_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents_module, "MAX_REQUESTS", 3)
+def trials_of(request: Mapping[str, Any]) -> list[int]:
+    return [position for first, count in request["trials"] for position in range(first, first + count)]
+
+
+def test_a_request_has_the_trials_of_its_list_and_those_of_an_earlier_definition_are_another(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    change(store, tmp_path, "epochs=5", count=4)
+    new, ids = [f"trial{index:05d}" for index in range(12, 18)], [f"trial{index:05d}epochs=5" for index in range(4)]
+    write_request(store.files, NAME, RequestRows("paper", "paper", "trial_id", [*new, "to come"]))
+    write_request(store.files, NAME, RequestRows("paper, epochs=5", "paper", "trial_id", [*ids, new[0]]))
+    report = collect(store.files, NAME).report
+    trial_ids = column(Contents(report, b""), "trial_id")["values"]
+    found = {request["label"]: [trial_ids[trial] for trial in trials_of(request)] for request in report["requests"]}
+    earlier = [f"trial{index:05d}" for index in range(12)]
+    assert {label: sorted(trials) for label, trials in found.items()} == {
+        "paper": new,
+        "paper, epochs=5": sorted([*ids, new[0]]),
+        "paper, earlier definition": earlier,
+    }
+    totals = {request["label"]: request["total"] for request in report["requests"]}
+    assert totals == {"paper": 7, "paper, epochs=5": 5, "paper, earlier definition": None}
+    assert labels(report)[0] == "paper", "it has the latest row"
+    (table,) = report["requests"][0]["tables"]
+    assert table["cells"]["beta"] == [1.0], "no trial of the earlier definition is in its tables"
+
+
+def test_a_damaged_list_is_named_and_its_trials_stay(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    store.files.write(request_path(NAME, "paper"), b"PAR1 damaged PAR1")
+    report = collect(store.files, NAME).report
+    assert labels(report) == ["paper"] and report["notes"][0].startswith("Damaged and left out: requests/grid/paper")
+
+
+def test_tables_that_are_left_out_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents_module, "MAX_REQUESTS", 1)
     store = fill(tmp_path)
     change(store, tmp_path, "epochs=5", count=2)
-    change(store, tmp_path, "epochs=6", count=5)
     report = collect(store.files, NAME).report
-    assert [request["label"] for request in report["requests"]] == ["paper, all changes", "paper", "paper, epochs=6"]
+    assert [len(request["tables"]) for request in report["requests"]] == [1, 0]
     assert report["notes"] == [
-        "To keep this page small, 1 of 3 changes of presets, those with the fewest trials, cannot be chosen; their "
-        f"trials are among 'all changes', and their tables in {tmp_path}/tables/grid."
+        "To keep this page small, it lacks the tables and best settings of 1 of 2 requests, those with the oldest "
+        f"results; the tables are in {tmp_path}/tables/grid."
     ]
 
 

@@ -1,0 +1,146 @@
+"""What the page shows of a request: its trials alone, the frame of its best setting, and the axes of its definition."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeper.report.page import publish
+from sweeper.report.page.preset_views import views_of, write_views
+from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.requests import RequestRows, write_request
+from sweeper.storage.store import Store
+from tests.sweeper.report.page.browsers import Watched, browser, tab
+from tests.sweeper.report.page.stored import BEGIN
+
+pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is bundled
+
+AUROC = Metric("auroc_joint", "maximize")
+AXES = {"beta": (0.5, 1.0, 2.0), "nu": (1.0, math.inf), "normal_class": (0, 1)}
+SWEEP = Sweep("best", {"paper": Grid({"method": "vje"}, AXES)}, heatmaps=(Heatmap(AUROC, "beta", "nu"),))
+COLUMNS = Columns(
+    {"method": str, "dataset": str, "beta": float, "nu": float, "normal_class": int, "decay": float},
+    ("auroc_joint", "val_auroc_joint"),
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as started:
+        yield started
+
+
+def row(trial: str, auroc: float | None, **own: Any) -> dict[str, Any]:
+    run = {"cohort": "c", "cohort_size": 12, "epochs_run": 1, "seconds": 1.0, "preset": "paper", "changes": ""}
+    status = "finished" if auroc is not None else "failed"
+    fixed = {"method": "vje", "dataset": "digits", "nu": 1.0, "decay": 0.1}
+    times = {"started": BEGIN, "ended": BEGIN}
+    return {**run, **times, **fixed, "trial_id": trial, "status": status, "auroc_joint": auroc, **own}
+
+
+def write(folder: Path, rows: Sequence[Mapping[str, Any]], requests: Mapping[str, Sequence[str]]) -> str:
+    """Write a store with these rows and requests, and its page. Returns the address of the page."""
+    store = Store(folder)
+    store.prepare("best", COLUMNS)
+    write_views(store.files, "best", views_of(SWEEP, "paper"))
+    store.write("best", "c", rows, COLUMNS)
+    for request, trials in requests.items():
+        write_request(store.files, "best", RequestRows(request, "paper", "trial_id", trials))
+    publish.write(store.files, "best")
+    return f"file://{folder}/reports/best.html"
+
+
+def framed(page: Watched) -> list[str]:
+    """The cells with a frame, as a screen reader has them."""
+    page.tab.wait_for_selector("#heatmap path[role=button]")
+    chart = "document.querySelector('#heatmap .chart').vega"
+    return page.tab.evaluate(f"() => {chart}.data('source_0').filter((cell) => cell.best).map((cell) => cell.words)")
+
+
+def test_the_frame_is_at_the_setting_of_the_sentence(chromium: Any, tmp_path: Path) -> None:
+    rows = [
+        row("a0", 0.90, beta=0.5, normal_class=0),
+        row("a1", 0.80, beta=0.5, normal_class=1),
+        row("b0", 0.99, beta=1.0, normal_class=0),  # the best mean, but of the easy class alone
+        row("b1", None, beta=1.0, normal_class=1),
+        row("c0", 0.89, beta=2.0, normal_class=0),
+        row("c1", 0.79, beta=2.0, normal_class=1),
+    ]
+    with tab(chromium) as page:
+        page.open(write(tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}))
+        (cell,) = framed(page)
+        (sentence,) = [text for text in page.tab.locator("#header p").all_inner_texts() if text.startswith("best ")]
+        assert cell.startswith("beta=0.5, nu=1") and "at beta=0.5" in sentence
+        assert f"Framed: {sentence}." in page.tab.locator("#heatmap p").all_inner_texts()
+        page.tab.get_by_label("normal_class", exact=True).select_option("0")
+        page.tab.wait_for_function(
+            "() => document.querySelector('#heatmap path[role=button]').getAttribute('aria-label').includes('1 trial')"
+        )
+        assert [words.split(", nu")[0] for words in framed(page)] == ["beta=0.5"], "of the request, also if filtered"
+        assert page.complaints == []
+
+
+def test_trials_of_an_earlier_definition_are_in_no_cell_of_the_request(chromium: Any, tmp_path: Path) -> None:
+    classes = (0, 1)
+    new = [row(f"n{beta}{each}", beta / 10, beta=beta, normal_class=each) for beta in (0.5, 1.0) for each in classes]
+    old = [row(f"o{beta}{each}", 0.9, beta=beta, normal_class=each, decay=0.5) for beta in (1.0,) for each in classes]
+    with tab(chromium) as page:
+        page.open(write(tmp_path, [*old, *new], {"paper": [row["trial_id"] for row in new]}))
+        cells = page.tab.locator("#heatmap path[role=button]")
+        cells.first.wait_for()
+        assert "2 trials" in cells.nth(1).get_attribute("aria-label"), cells.nth(1).get_attribute("aria-label")
+        assert "paper: 4 of 4 trials" in page.tab.inner_text("#state")
+        page.tab.get_by_label("request", exact=True).select_option("paper, earlier definition")
+        page.tab.wait_for_function("() => document.querySelector('#state').textContent.includes('2 trials')")
+        assert page.complaints == []
+
+
+def test_what_only_the_request_varies_is_not_shown_first(chromium: Any, tmp_path: Path) -> None:
+    rows = [
+        row(f"t{beta}{decay}{each}", beta / 10, beta=beta, decay=decay, normal_class=each)
+        for beta in (0.5, 1.0)
+        for decay in (0.1, 0.5, 0.9)
+        for each in (0, 1)
+    ]
+    name = "paper, decay=0.1,0.5,0.9"
+    with tab(chromium) as page:
+        page.open(write(tmp_path, rows, {name: [row["trial_id"] for row in rows]}))
+        first = page.tab.locator("#heatmap path[role=button]").first.get_attribute("aria-label")
+        assert first.startswith("beta=0.5, nu=1; ") or first.startswith("beta=0.5, nu=1, "), first
+        heads = page.tab.locator("#rows thead th").all_inner_texts()
+        assert [head for head in heads if head in AXES or head == "decay"] == ["beta", "normal_class", "decay"]
+        assert page.complaints == []
+
+
+def test_separators_in_names_break_no_chart(chromium: Any, tmp_path: Path) -> None:
+    rows = [
+        row(f"t{beta}{index}", beta / 10, beta=beta, method=method)
+        for beta in (0.5, 1.0)
+        for index, method in enumerate(("a\u2028b", "a\u2029b"))
+    ]
+    with tab(chromium) as page:
+        page.open(write(tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}))
+        page.tab.wait_for_selector("#heatmap path[role=button]")
+        page.tab.get_by_label("columns", exact=True).select_option("method")
+        page.tab.wait_for_function("() => document.querySelector('#heatmap .chart').textContent.includes('a\u21b5b')")
+        assert page.tab.locator("#heatmap path[role=button]").count() == 4
+        assert page.complaints == []
+
+
+def test_a_filter_that_selects_nothing_says_why(chromium: Any, tmp_path: Path) -> None:
+    rows = [row(f"t{beta}", beta / 3, beta=beta) for beta in (0.5, 1.0)]
+    with tab(chromium) as page:
+        page.open(write(tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}))
+        for text, reason in {
+            "betta=1": "there is no column 'betta'; there are: trial_id, status, beta",
+            "beta=0.7": "no trial has beta=0.7; beta has: 0.5, 1",
+            "nowhere": "no trial has the text 'nowhere'",
+            "beta=1 auroc_joint<0.2": "each condition holds for some trials, but not all for one",
+        }.items():
+            page.tab.get_by_label("filter").fill(text)
+            assert page.tab.inner_text("#rows [role=status]").startswith(f"0 of 2 trials: {reason}"), text
+        assert "0.1667" in page.tab.inner_text("#page") or page.tab.get_by_label("filter").fill("") is None
+        assert "0.16666" not in page.tab.inner_text("#page"), "numbers are short"

@@ -134,7 +134,7 @@ def _select(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.Dat
 
 
 def _absent(files: Files, kind: str, sweep: str) -> StoreError:
-    """The error for a sweep without files of a kind, `trials` or `history`. It lists the other sweeps that have some."""
+    """The error for a sweep without files of a kind, `trials` or `history`. It lists those that have some."""
     names = [name.removeprefix("sweep=") for name in files.list(kind) if name.startswith("sweep=")]
     others = ", ".join(name for name in names if name != sweep) or "none"
     return StoreError(f"store {files.display_uri}: no {kind} of sweep {sweep!r}; there are: {others}")

@@ -70,5 +70,5 @@ def test_a_search_has_one_driver_and_another_one_waits_for_it(
     for trainer in trainers:
         trainer.resume()
     assert [first.outcome().status, second.outcome().status] == [0, 0]
-    assert "trials to run" not in second.printed and "8 finished of 8 trials" in second.printed
+    assert "trials to run" not in second.printed and " of 8 trials\nrows: " in second.printed
     assert len(rows(tmp_path, "vje_search")) == 8 and leases(tmp_path) == []

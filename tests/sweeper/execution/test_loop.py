@@ -128,7 +128,9 @@ def test_a_training_that_returns_without_a_last_report_has_failed(tmp_path: Path
 def test_a_message_that_comes_twice_or_of_a_cohort_that_failed_for_good_changes_nothing(tmp_path: Path) -> None:
     heartbeat = Heartbeat(2.5, 4, 1.0)
     listener = run(
-        ScriptedBackend(lambda task: [*[Told(task.cohort, LAST)] * 2, Told(task.cohort, heartbeat), Ended(task.cohort)]),
+        ScriptedBackend(
+            lambda task: [*[Told(task.cohort, LAST)] * 2, Told(task.cohort, heartbeat), Ended(task.cohort)]
+        ),
         tmp_path,
     )
     assert listener.reported.call_count == 1 and not listener.advanced.called

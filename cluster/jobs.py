@@ -17,6 +17,8 @@ from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, JobLost, first_line
 from sweeper.version import SUBMITTED, code_version
 
+CONNECT_SECONDS = 10.0
+"""Seconds in which the dashboard must answer first."""
 STOP_SECONDS = 60
 """Seconds that a stopped driver has to save its results before it is killed. Ray's own default is 3."""
 ANSWER_SECONDS = 60.0
@@ -154,12 +156,25 @@ def connect(address: str) -> Jobs:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         with _cluster_errors(address):
+            _check_answer(address)
             return Jobs(address, JobSubmissionClient(address))
     except JobLost as error:
         raise ClusterError(
             f"{error}; start it, or forward its dashboard's port to this machine (`ray dashboard FILE`, `kubectl "
             "port-forward`)"
         ) from error
+
+
+def _check_answer(address: str) -> None:
+    """Raise TimeoutError if what listens at the address answers nothing: Ray's client would wait for ever."""
+    import requests
+
+    try:
+        requests.get(f"{address}/api/version", timeout=CONNECT_SECONDS)
+    except requests.Timeout as error:
+        raise TimeoutError from error
+    except requests.RequestException:
+        pass  # Ray's client says what is wrong
 
 
 @contextlib.contextmanager

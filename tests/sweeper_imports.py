@@ -202,8 +202,8 @@ SWEEPER: Mapping[str, Rule] = {
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(
         may=(
-            *("ray", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.execution"),
-            *("sweeper.cli", "sweeper.masking", "trainables.data.errors"),
+            *("ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
+            *("sweeper.execution", "sweeper.cli", "sweeper.masking", "trainables.data.errors"),
         ),
         never=("torch",),
     ),

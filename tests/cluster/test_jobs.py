@@ -1,3 +1,5 @@
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,15 @@ ADDRESS = "http://127.0.0.1:8265"
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(jobs, "ANSWER_SECONDS", 0.1)
+
+
+def test_a_server_that_takes_connections_and_never_answers_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=rf"^no Ray cluster answers at {address}; start it, or forward its"):
+            jobs.connect(address)
 
 
 @pytest.mark.parametrize(

@@ -119,4 +119,8 @@ TRAINABLES: Mapping[str, Rule] = {
         may=("ray", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
         never=("pandas", "pyarrow", "optuna"),
     ),
+    "trainables.worker.tune_trainable": Rule(
+        may=("ray", *LOOP, "trainables.training", "trainables.worker"),
+        never=("optuna",),  # Tune itself uses pandas
+    ),
 }

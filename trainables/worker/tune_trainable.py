@@ -1,0 +1,116 @@
+"""A method as a plain trainable of Ray Tune, for code that runs Tune itself. Sweeps do not need it.
+
+from ray import tune
+from trainables.worker.tune_trainable import tune_trainable
+
+trainable = tune_trainable({"method": "vje", "dataset": "digits", "epochs": 20}, data="data")
+tuner = tune.Tuner(
+    tune.with_resources(trainable, {"gpu": 0.25}),
+    param_space={"lr": tune.loguniform(1e-4, 1e-2), "beta": tune.uniform(0, 2)},
+    tune_config=tune.TuneConfig(metric="knn", mode="max", scheduler=tune.schedulers.ASHAScheduler(), num_samples=32),
+)
+results = tuner.fit()
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.train import ScalingConfig
+from ray.train.torch import TorchTrainer
+
+from trainables.catalog import import_method
+from trainables.config.trial import keys, resolve_sent
+from trainables.config.trial_config import TrialConfig, Value
+from trainables.reports import Report
+from trainables.training.model_file import TrainedModel, pack_model
+from trainables.training.train import train
+from trainables.validation import unknown
+from trainables.worker.ray_train import assigned_device
+
+STATE, REPORTED, MODEL = "trial.pt", "reported", "model.safetensors"
+"""Files of a checkpoint: the training's state, the last epoch that was reported, and in the last one the trained model,
+which `sweeper.load_model` opens."""
+
+
+def tune_trainable(
+    fixed: Mapping[str, Value], data: str | Path = "data", save_every: float = 60.0
+) -> Callable[[Mapping[str, Value]], None]:
+    """Return a trainable of Ray Tune. Its config holds a trial's keys (`--describe METHOD` lists them) and comes before
+    `fixed`, which holds the others; missing keys have their defaults. Raises ValueError for a key that is unknown.
+
+    It trains one trial on the device that Tune gives it, in a TorchTrainer, and reports the trial's metrics and its
+    `epoch` when they are due (key `report_every`). Its checkpoint is renewed with a report, at most every `save_every`
+    seconds; a trial that is restored continues bit for bit on a CPU. A trial that diverges raises FloatingPointError.
+    Checkpoints of other configs are not used, so PBT does not apply: see `Search(population=...)`.
+
+    `data` is the folder of the data sets, on every node.
+    """
+    if "method" in fixed:
+        method = str(fixed["method"])
+        import_method(method)
+        for key in fixed:
+            if key not in keys(method):
+                raise ValueError(unknown("key", key, sorted(keys(method)), f"--describe {method} lists its keys"))
+    folder = str(Path(data).absolute())
+
+    def trainable(config: Mapping[str, Value]) -> None:
+        trial = resolve_sent({**fixed, **config})
+        TorchTrainer(
+            lambda _: _train(trial, Path(folder), save_every),
+            train_loop_config={},
+            scaling_config=ScalingConfig(num_workers=0),  # in this process
+        ).fit()
+
+    return trainable
+
+
+def _train(trial: TrialConfig, data: Path, save_every: float) -> None:
+    resumed, reported = _resumed()
+    states, models = list[bytes](), list[bytes]()
+
+    def keep(index: int, model: TrainedModel) -> None:
+        models.append(pack_model(model, {}))
+
+    reports = train(
+        [trial], data, device=assigned_device(), resume=resumed, save=states.append, save_every=save_every, keep=keep
+    )
+    for report in reports:
+        if report.epoch <= reported:  # from before the checkpoint
+            continue
+        _raise_if_diverged(report)
+        files = {STATE: states[-1:], MODEL: models, REPORTED: [str(report.epoch).encode()]}
+        _report(report, {name: data[0] for name, data in files.items() if data} if states or models else {})
+        states.clear()
+
+
+def _report(report: Report, files: Mapping[str, bytes]) -> None:
+    """Report metrics to Tune, with a checkpoint of the files if there are some."""
+    (member,) = report.members
+    metrics: dict[str, Any] = {name: value for name, value in member.metrics.items() if value is not None}
+    metrics["epoch"] = report.epoch
+    if not files:
+        tune.report(metrics)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            (Path(folder) / name).write_bytes(data)
+        tune.report(metrics, checkpoint=tune.Checkpoint.from_directory(folder))
+
+
+def _resumed() -> tuple[bytes | None, int]:
+    """The state to continue from, if there is one, and the last epoch that was reported; -1 at the start."""
+    checkpoint = tune.get_checkpoint()
+    if checkpoint is None:
+        return None, -1
+    with checkpoint.as_directory() as folder:
+        state = Path(folder) / STATE
+        return state.read_bytes() if state.exists() else None, int((Path(folder) / REPORTED).read_text())
+
+
+def _raise_if_diverged(report: Report) -> None:
+    (member,) = report.members
+    if member.status == "diverged":
+        raise FloatingPointError(member.error)

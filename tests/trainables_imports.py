@@ -120,7 +120,7 @@ TRAINABLES: Mapping[str, Rule] = {
         never=("pandas", "pyarrow", "optuna"),
     ),
     "trainables.worker.tune_trainable": Rule(
-        may=("ray", *LOOP, "trainables.training", "trainables.worker"),
+        may=("ray", *LOOP, "trainables.training", "trainables.validation", "trainables.worker"),
         never=("optuna",),  # Tune itself uses pandas
     ),
 }

@@ -1,20 +1,15 @@
 """Starts Ray here or joins a cluster, and leaves it, with this process's own handling of SIGTERM."""
 
-import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import ray
-import ray._private.utils
 
 from sweeper.errors import ClusterError, first_line
-from sweeper.execution.driver.local_node import lean_start
 from sweeper.execution.driver.ray_environment import quiet_stderr
+from sweeper.execution.driver.ray_internals import lean_start, own_sigterm
 from sweeper.execution.driver.ray_token import make_token
-from sweeper.execution.driver.replaced_attribute import replaced
-from sweeper.execution.process.signal_disposition import kept_disposition
 from sweeper.packing.profiling.cluster import is_local
 from sweeper.spec import user_code
 
@@ -24,7 +19,7 @@ def start_or_join(address: str | None, scratch: str) -> None:
     if is_local(address):
         make_token(Path.home(), os.environ)
     try:
-        with _own_sigterm(), lean_start() if is_local(address) else quiet_stderr():
+        with own_sigterm(), lean_start() if is_local(address) else quiet_stderr():
             ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "start Ray here" if is_local(address) else f"join the Ray cluster at {address}"
@@ -33,15 +28,8 @@ def start_or_join(address: str | None, scratch: str) -> None:
 
 def shut_down() -> None:
     """Leave the cluster; a local one ends."""
-    with _own_sigterm():
+    with own_sigterm():
         ray.shutdown()
-
-
-@contextlib.contextmanager
-def _own_sigterm() -> Iterator[None]:
-    """Context in which Ray replaces our handler of SIGTERM neither in Python nor past it."""
-    with replaced(ray._private.utils, "set_sigterm_handler", lambda handler: None), kept_disposition():
-        yield
 
 
 def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:

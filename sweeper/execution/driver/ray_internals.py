@@ -1,0 +1,88 @@
+"""All that is replaced inside Ray, and why. Nothing else in the product reads or replaces a private name of Ray.
+
+- `ray.init` also starts a server for dashboards, for whose answer it waits even without a dashboard, the monitor of an
+  autoscaler and one of logs: together a second and a half of processor time, 170 MB, and most of the wait at both ends.
+- It then asks once a second whether its node has come up.
+- `ray.init` and `ray.shutdown` put a handler of their own in the place of this process's handler of SIGTERM.
+
+A version of Ray that has not one of these names works as it does by itself, and one line says so.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import ray
+import ray._private.node
+import ray._private.services
+import ray._private.utils
+
+from sweeper.execution.process.signal_disposition import kept_disposition
+
+UNUSED = ("start_api_server", "start_monitor", "start_log_monitor")
+"""Methods of Ray's `Node` that start a process for dashboards, autoscalers and logs in the terminal."""
+LOOK_SECONDS, MOST_SECONDS = 0.02, 30.0
+"""Time between two looks for the node, and the time after which Ray looks by itself."""
+_missing: set[str] = set()
+"""Names that this version of Ray has not, of which a line was printed."""
+
+
+@contextlib.contextmanager
+def lean_start() -> Iterator[None]:
+    """Context in which `ray.init` starts a local cluster without the processes of `UNUSED`, and sees its node soon."""
+    services, utils = ray._private.services, ray._private.utils
+    slower = "a local Ray starts more slowly"
+    with contextlib.ExitStack() as stack:
+        for name in UNUSED:
+            stack.enter_context(_replaced(ray._private.node.Node, name, _start_nothing, slower))
+        # The packages of the dashboard count as missing, so that its agent on the node starts without a server.
+        absent = partial(ImportError, "not used")
+        stack.enter_context(_replaced(utils, "get_dashboard_dependency_error", absent, slower))
+        get_node: Any = getattr(services, "get_node", None)
+        soon = partial(_node_soon, get_node)
+        stack.enter_context(_replaced(services, "get_node", soon, slower))
+        yield
+
+
+@contextlib.contextmanager
+def own_sigterm() -> Iterator[None]:
+    """Context in which Ray replaces this process's handler of SIGTERM neither in Python nor past it."""
+    nothing = "SIGTERM may end a run at once"
+    with _replaced(ray._private.utils, "set_sigterm_handler", lambda handler: None, nothing), kept_disposition():
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: object, otherwise: str) -> Iterator[None]:
+    """Context in which the attribute `name` of `owner` has another value. If there is none, a line says what happens
+    `otherwise`."""
+    if not hasattr(owner, name):
+        if name not in _missing:
+            _missing.add(name)
+            print(f"note: Ray {ray.__version__} has no {owner.__name__}.{name}; {otherwise}", file=sys.stderr)
+        yield
+        return
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _start_nothing(*_: object, **__: object) -> None:
+    """Instead of a method that starts a process."""
+
+
+def _node_soon(get_node: Callable[[str, str], Any], gcs_address: str, node_id: str) -> Any:
+    """`get_node(gcs_address, node_id)`, as soon as the node is known: called before, it sleeps for whole seconds."""
+    last = time.monotonic() + MOST_SECONDS
+    with contextlib.suppress(Exception):  # whatever fails here, Ray's own look reports it
+        core: Any = ray._raylet  # untyped
+        client = core.GcsClient(address=gcs_address)
+        while node_id not in {node.hex() for node in client.get_all_node_info()} and time.monotonic() < last:
+            time.sleep(LOOK_SECONDS)
+    return get_node(gcs_address, node_id)

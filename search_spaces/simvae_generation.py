@@ -2,9 +2,9 @@
 of reconstructions and samples).
 
 SimCLR and VICReg have no decoder, so one is trained on their frozen representations. FID needs Inception weights, which
-`--set fid_weights=FILE` names; without them there is none. The digits have `frechet_digits` in its place. It is 0.7 to
-1.0 for training images. For samples of a Gaussian of the pixels of each class, which needs no network, it is 2.1, with
-a `sample_accuracy` of 96 %.
+`--set fid_weights=FILE` names; without them there is none. The digits have `frechet_digits` in its place. It is
+0.80 ± 0.20 for training images (mean ± standard deviation over 200 draws of 500). For samples of a Gaussian of the
+pixels of each class, which needs no network, it is 2.19 ± 0.20, with a `sample_accuracy` of 96.7 ± 0.4 % (40 draws).
 """
 
 from search_spaces import _assumptions as assumed

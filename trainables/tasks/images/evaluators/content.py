@@ -20,8 +20,9 @@ from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator
 CLUSTER_METRICS = tuple(f"{name}{suffix}" for suffix in ("", "_batch64") for name in ("gmm_accuracy", "nmi", "ari"))
 
 STARTS = 3
-"""Probes of each kind that a member has, each from weights of its own. A metric is the mean over them. On the digits
-three take 1.2 to 1.9 times as long as one, a fiftieth of the time of a trial."""
+"""Probes of each kind that a member has, each from weights of its own. A metric is the mean over them. In
+`simvae_content --preset digits` the linear and the MLP probes take 4 % of the time of a trial of SimVAE, 8 % of the VAE
+and 9 % of SimCLR, 1.1 to 1.4 times as long as with one start."""
 
 
 class AdamProbes(RepresentationEvaluator):

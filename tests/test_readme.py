@@ -1,4 +1,4 @@
-"""The Python of the README's sections on models and on Python runs as it stands, and so do its exports."""
+"""What the READMEs say of models and of Python runs as it stands; their links lead somewhere; the first is short."""
 
 import re
 import shlex
@@ -11,14 +11,18 @@ import sweeper
 from sweeper import export
 from tests.fake_executor import without_ray
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+RUNNING = ROOT / "sweeper" / "README.md"
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md")]
+LINES = 150
+"""Most lines of the first README: what does not fit belongs beside what it is about."""
 NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_class": [0]}, "cohort": 2}
 """Few trials of the preset, unchanged."""
 
 
 def blocks(section: str) -> list[tuple[str, str]]:
     """Language and text of each block of code in a section."""
-    text = README.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    text = RUNNING.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
@@ -52,3 +56,17 @@ def test_sweeps_are_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(rows["lr"]) == [0.001, 0.001, 0.003, 0.003] and set(rows["status"]) == {"finished"}
     assert rows["auroc_joint"].min() > 0.8  # no example of rates that are too high
     assert {path.name for path in (tmp_path / "results/trials").iterdir()} == {"sweep=anomaly_grid", "sweep=vje_lr"}
+
+
+def test_the_first_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= LINES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_a_file_and_its_section(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text())
+    for path, section in links:
+        target = page.parent / path if path else page
+        assert target.is_file(), f"{page}: {path}"
+        titles = re.findall(r"^#+ (.+)", target.read_text(), re.M) if section else []
+        assert not section or section in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}

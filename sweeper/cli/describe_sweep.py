@@ -1,5 +1,6 @@
 """Text of `--describe` for a sweep: its question, its presets, which of their settings are ours and not the paper's,
-and what it draws. And the list of such settings of all sweeps (`--describe ours`), which README has, too."""
+and what it draws. And the list of such settings of all sweeps (`--describe ours`), which is in
+`search_spaces/README.md`, too."""
 
 import inspect
 import textwrap

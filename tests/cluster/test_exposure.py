@@ -14,7 +14,6 @@ from tests.cluster.files import (
     FOLDER,
     LAUNCHED,
     MANIFESTS,
-    ROOT,
     cluster_spec,
     instructions,
     launched,
@@ -78,12 +77,11 @@ def test_every_head_is_started_with_its_dashboard_on_loopback() -> None:
 
 
 def test_a_head_on_this_machine_is_closed_to_other_machines_and_other_users() -> None:
-    """Both READMEs export the variables of a sweep's own cluster (see `test_autoscaling` and `test_object_store`)."""
+    """The README exports the variables of a sweep's own cluster (see `test_autoscaling` and `test_object_store`)."""
     closed = " ".join(f"{name}={value}" for name, value in LOOPBACK.items())
-    for page in (FOLDER / "README.md", ROOT / "README.md"):
-        exported = [line for line in page.read_text().splitlines() if line.startswith("export ")]
-        assert f"export {closed}" in exported, page
-        assert any(line.startswith("export RAY_TMPDIR=$(mktemp -d) ") for line in exported), page
+    exported = [line for line in (FOLDER / "README.md").read_text().splitlines() if line.startswith("export ")]
+    assert f"export {closed}" in exported
+    assert any(line.startswith("export RAY_TMPDIR=$(mktemp -d) ") for line in exported)
 
 
 def test_ray_keeps_its_files_where_the_readmes_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What of a paper's preset is ours: it is named, it is set by the preset, and README has the same list."""
+"""What of a paper's preset is ours: it is named, set by the preset, and in the list of `search_spaces/README.md`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sweeper.plan.changes import subspaces
 from sweeper.spec import Assumption, Grid, Grids, Metric, Search, SpecError, Sweep, Table, registry
 from trainables.config.trial import keys
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[2] / "search_spaces" / "README.md"
 NAMED = ("paper", "authors_code")
 """Presets with the settings of a paper or of its authors' code."""
 TABLE = Table("losses", ("seed",), (Metric("loss", "minimize"),))

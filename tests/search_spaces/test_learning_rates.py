@@ -22,7 +22,7 @@ def test_every_preset_sets_or_searches_the_learning_rate(name: str) -> None:
                 assert "lr" in {*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ())}
 
 
-@pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("file", ["README.md", "sweeper/README.md", "CONTRIBUTING.md"])
 def test_every_sweep_in_the_documentation_sets_it(file: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
     sweeps = [block for block in blocks if "Sweep(" in block]

@@ -1,8 +1,11 @@
-"""Searches with compiled steps in this process: continued, they keep their steps, and these have few shapes.
+"""Sweeps with compiled steps in this process: continued searches keep their steps, which have few shapes, and damaged
+steps take no trial with them.
 
 Steps are traced, and then run operation by operation.
 """
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +16,10 @@ from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from tests.sweeper.small_grid import rows
 from tests.trainables.traced import TracingCompiler
+from trainables.training.compilation.build import RECORD
+from trainables.training.compilation.folder import LibraryFolder
+from trainables.training.compilation.loaded_code import file_hash
+from trainables.training.compilation.task import StepTask
 from trainables.worker import worker
 from trainables.worker.messages import CohortTask
 
@@ -32,6 +39,11 @@ COMMANDS = {
         "4",
     ],
 }
+STACK = [
+    *("anomaly_grid", "--preset", "digits", "--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0"),
+    *("--set", "epochs=1", "--set", "width=16", "--cohort", "2", "--compile", "always"),
+]
+"""Two trials in a stack."""
 
 
 @pytest.mark.parametrize(
@@ -63,3 +75,37 @@ def test_a_continued_search_keeps_its_compiled_steps(
     pd.testing.assert_frame_equal(rows(tmp_path / "store", name), rows(tmp_path / "whole", name))
     assert set(load(name, str(tmp_path / "store"))["compiled"]) == {True}
     assert {task.step.size for task, _ in compiler.traced} == widths
+
+
+def test_half_a_library_is_a_line_and_no_trial_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loaded, a half of a real one crashes the process that trains; these cannot be loaded at all, which would be
+    another line. They would be compiled anew; here the compiler is gone meanwhile, and the steps are not compiled."""
+
+    def compile_step(folder: LibraryFolder, task: StepTask, wait: Callable[[], None]) -> None:
+        library = folder._library(task)
+        library.write_bytes(b"machine code")
+        digests = {library.name: file_hash(str(library))}
+        library.with_suffix(RECORD).write_text(json.dumps({"code": {}, "parts": [], "digests": digests}))
+
+    def printed(store: str, what: str) -> list[str]:
+        with without_ray(tmp_path):
+            assert run.main([*STACK, "--store", str(tmp_path / store)]) == 0
+        return [line for line in capsys.readouterr().out.splitlines() if what in line]
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(LibraryFolder, "_compile", compile_step)
+    assert printed("whole", "steps are not compiled: a compiled step cannot be loaded: ")
+    libraries = list((tmp_path / "cache/sweeper/steps").glob("*.so"))
+    for library in libraries:
+        library.write_bytes(library.read_bytes()[: library.stat().st_size // 2])
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    (line,) = printed("damaged", "is damaged")
+    for library in libraries:
+        assert f"the compiled step {library} is damaged, so it is compiled anew" in line
+    assert line.endswith("steps are not compiled: there is no C++ compiler (g++) on this machine")
+    frame = rows(tmp_path / "damaged", "anomaly_grid")
+    assert set(frame["status"]) == {"finished"}
+    assert set(load("anomaly_grid", str(tmp_path / "damaged"))["compiled"]) == {False}
+    pd.testing.assert_frame_equal(frame, rows(tmp_path / "whole", "anomaly_grid"))

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
@@ -54,7 +55,8 @@ def field_docs(cls: type) -> Mapping[str, str]:
     return docs
 
 
-def _own_field_docs(cls: type) -> dict[str, str]:
+@functools.cache  # reading the source takes milliseconds, and methods share most classes
+def _own_field_docs(cls: type) -> Mapping[str, str]:
     """The docstrings in the body of a class."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(definition, ast.ClassDef)

@@ -21,6 +21,18 @@ from trainables.evaluation.metrics import FAMILIES
 from trainables.training.metric_names import methods_by_metric
 
 KEYS = {method: key_docs(method) for method in METHODS}
+LAWS = {key.law for method in METHODS for key in KEYS[method]}
+USABLE = {
+    *(key.name for method in METHODS for key in KEYS[method]),
+    *(word for law in LAWS for word in re.findall(r"\w+", law)),
+    *METHODS,
+    *DATASETS,
+    *FAMILIES,
+    *methods_by_metric(),
+    "inf",
+    "val_METRIC",
+}
+"""Names that the user can use, and values of options."""
 OWN_SWEEP = '''
 """Asks a question."""
 from sweeper.spec import Grid, Metric, Sweep, Table
@@ -180,20 +192,8 @@ def test_all_of_a_kind_are_listed(kind: str) -> None:
 @pytest.mark.parametrize("name", [*METHODS, *DATASETS])
 def test_no_name_of_the_code_is_shown_as_if_it_were_a_key(name: str) -> None:
     """What stands alone between backquotes is a name that the user can use, or an option's value."""
-    keys = {key.name for method in METHODS for key in KEYS[method]}
-    laws = " ".join(key.law for method in METHODS for key in KEYS[method])
-    usable = {
-        *keys,
-        *METHODS,
-        *DATASETS,
-        *FAMILIES,
-        *methods_by_metric(),
-        *re.findall(r"\w+", laws),
-        "inf",
-        "val_METRIC",
-    }
     shown = {word for word in re.findall(r"`(\w+)`", describe(name)) if len(word) > 1}
-    assert shown <= usable | {"val_METRIC"} and "root/" not in describe(name)
+    assert shown <= USABLE and "root/" not in describe(name)
 
 
 def test_the_command_line_describes_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:

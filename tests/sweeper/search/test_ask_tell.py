@@ -18,18 +18,20 @@ from tests.sweeper.search.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventfu
 BOTH = (LOSS, AUROC)
 INSIDE: dict[str, Any] = {"lr": 0.01, "depth": 3, "beta": 1.0, "kernel": None, "whiten": True, "width": 0.5}
 OUTCOMES = {1: eventful, 2: two}
-CASES = [
-    pytest.param(sampler, objectives, marks=[pytest.mark.slow] if sampler == "gp" else [])
-    for objectives, samplers in ((1, SAMPLERS), (2, SEVERAL_OBJECTIVES))
-    for sampler in samplers
-    if (sampler, objectives) != ("gp", 2)  # takes half a minute, and is seeded as with one objective
-]
 RECORDED = {
     "three waves": [*range(18)],
     "half of the third wave": [*range(12), 13, 16, 17],
     "each other trial": [*range(0, 24, 2)],
     "half of the first wave": [0, 3, 4],
 }
+CASES = [
+    pytest.param(sampler, objectives, recorded, id=f"{sampler}-{objectives}-{name}")
+    for objectives, samplers in ((1, SAMPLERS), (2, SEVERAL_OBJECTIVES))
+    for sampler in samplers
+    if sampler != "gp"
+    for name, recorded in RECORDED.items()
+] + [pytest.param("gp", 1, RECORDED["half of the third wave"], id="gp-1", marks=pytest.mark.slow)]
+"""Of the Gaussian process, whose proposals take long, one: it is seeded like the others."""
 
 
 def states(engine: AskTellStudy) -> list[TrialState]:
@@ -52,8 +54,7 @@ def study_of(sampler: str, objectives: int) -> Study:
     return study(sampler, metric=BOTH if objectives > 1 else LOSS)
 
 
-@pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
-@pytest.mark.parametrize(("sampler", "objectives"), CASES)
+@pytest.mark.parametrize(("sampler", "objectives", "recorded"), CASES)
 def test_a_continued_study_equals_the_uninterrupted_one(sampler: str, objectives: int, recorded: list[int]) -> None:
     whole = uninterrupted(sampler, objectives)
     assert [trial.number for trial in whole] == list(range(4 * WAVE))

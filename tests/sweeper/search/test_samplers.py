@@ -65,7 +65,7 @@ def test_a_proposal_depends_on_those_before_it_in_its_wave(sampler: str) -> None
 @functools.cache
 def spoilt(sampler: str, status: Any, metric: Any, seeds: int) -> int:
     """Number of trials with x < 0.6 after the first three waves. All such trials end with `status`."""
-    count, length = 0, 5 if sampler == "gp" else 8
+    count, length = 0, 4 if sampler == "gp" else 8
     for seed in range(seeds):
 
         def outcome(trial: Any) -> TrialResult:
@@ -92,10 +92,19 @@ SHOWN = {(LOSS, "pruned"): "PRUNED", (LOSS, "diverged"): "PRUNED", (LOSS, "faile
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", ["diverged", "pruned"])
-@pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 4), ("cmaes", 4), SLOW_GP])
+@pytest.mark.parametrize(
+    ("sampler", "seeds", "status"),
+    [
+        ("tpe", 4, "diverged"),
+        ("tpe", 4, "pruned"),
+        ("cmaes", 4, "diverged"),
+        ("cmaes", 4, "pruned"),
+        ("gp", 1, "diverged"),
+    ],
+)
 def test_samplers_propose_less_where_trials_diverge_or_are_pruned(sampler: str, seeds: int, status: str) -> None:
-    """A failed trial carries no information about its parameters, so a model keeps proposing that region."""
+    """A failed trial carries no information about its parameters, so a model keeps proposing that region. The Gaussian
+    process, which takes long, is told the same of a pruned trial as CMA-ES."""
     assert spoilt(sampler, status, LOSS, seeds) < spoilt(sampler, "failed", LOSS, seeds) * 0.7
 
 

@@ -1,5 +1,6 @@
 """Metrics of the members of a cohort depend on no other member, on no other report, and do not change training."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,18 @@ def _reports(*configs: TrialConfig, **how: Any) -> list[Report]:
     return list(train(configs, HERE, **how))
 
 
+@cache
+def _clean(width: int | None) -> list[Report]:
+    return _reports(*_members(knn=5, probe_epochs=2), width=width)
+
+
 @pytest.mark.parametrize("vector", ["z", "mu", "var"])
 @pytest.mark.parametrize("width", [None, 1])
 def test_features_that_are_not_finite_end_only_their_member(
     vector: str, width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs = _members(knn=5, probe_epochs=2)
-    clean = _reports(*configs, width=width)
-    real = VJE.embed
+    clean, real = _clean(width), VJE.embed
 
     def embed(self: VJE, images_BCHW: Tensor) -> dict[str, Tensor]:
         vectors = real(self, images_BCHW)

@@ -63,5 +63,5 @@ def test_equal_data_have_an_equal_version_and_are_not_made_twice(tmp_path: Path)
 
 
 def test_a_page_without_scripts_allows_none() -> None:
-    page = static_document("index.html", store="s3://bucket", statuses="", rows="").decode()
+    page = static_document("index.html", store="s3://bucket", cards="").decode()
     assert "script-src" not in policy(page) and "default-src 'none'" in policy(page)

@@ -81,6 +81,11 @@ def report_path(sweep: str) -> str:
     return f"reports/{check_name(sweep)}.html"
 
 
+def summary_path(sweep: str) -> str:
+    """The path of what the list of all sweeps says of the sweep."""
+    return f"reports/{check_name(sweep)}.summary.json"
+
+
 def trial_names_path(sweep: str) -> str:
     """The path of the hyperparameters by which a page names the trials that are training."""
     return f"reports/{check_name(sweep)}.trials.json"

@@ -189,7 +189,7 @@ def test_a_store_that_vanishes_is_no_empty_list(server: view.Server, store: Stor
 def test_an_empty_store_is_an_empty_list(tmp_path: Path) -> None:
     site = view.Site(Files(tmp_path))
     answer = site.answer("/")
-    assert answer and b"<tbody>" in answer.content and site.answer("/grid.json") is None
+    assert answer and b"There are no sweeps yet" in answer.content and site.answer("/grid.json") is None
 
 
 def test_a_store_that_fails_is_an_answer_and_not_the_end(server: view.Server, store: Store, tmp_path: Path) -> None:

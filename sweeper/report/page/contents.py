@@ -14,6 +14,7 @@ from sweeper.report.page import curves, findings, pictures
 from sweeper.report.page.columns import declared_metrics, encode
 from sweeper.report.page.preset_views import PresetViews, read_views
 from sweeper.report.page.reruns import Reruns, reruns
+from sweeper.report.page.summaries import Summary, summarise
 from sweeper.spec.grid import Value
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.io.files import Files
@@ -32,6 +33,8 @@ class Contents:
     """Values for JSON."""
     curves: bytes
     """Little-endian float64 values, to which `report["curves"]` refers."""
+    summary: Summary
+    """What the list of all sweeps says of this one."""
 
 
 def collect(files: Files, name: str) -> Contents:
@@ -69,7 +72,7 @@ def collect(files: Files, name: str) -> Contents:
             *earlier.notes,
         ],
     }
-    return Contents(report, packed.values.astype("<f8").tobytes())
+    return Contents(report, packed.values.astype("<f8").tobytes(), summarise(report, shown, rows))
 
 
 def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:

@@ -89,7 +89,7 @@ class Search {
       const [status, value] = [this.report.value("status", trial), column.at(trial)];
       const finite = Number.isFinite(value);
       if (finite && status === "finished" && (reached === null || (objective.direction === "minimize" ? value < reached : value > reached))) reached = value;
-      return { number: this.report.value("number", trial), value: finite ? scale * value : null, best: reached === null ? null : scale * reached, status };
+      return { number: this.report.value("number", trial), value: finite ? scale * value : null, text: formatMetric(value, column.percent), best: reached === null ? null : scale * reached, status };
     });
     const y = { type: "quantitative", title: column.label, scale: { zero: false, padding: 6 } };
     const isNarrow = box.clientWidth < 480;
@@ -107,7 +107,7 @@ class Search {
             y: { ...y, field: "value" },
             color: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"], range: ["#0072b2", "#9a9ea8", "#b8860b", "#d55e00"] }, legend: { orient: isNarrow ? "bottom" : "right" } },
             shape: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"] } },
-            tooltip: [{ field: "number", title: "trial" }, { field: "value", title: column.label }, { field: "status" }],
+            tooltip: [{ field: "number", title: "trial" }, { field: "text", title: column.label }, { field: "status" }],
           },
         },
       ],
@@ -135,15 +135,19 @@ class Search {
 
   front(box, complete) {
     const [first, second] = this.view.objectives.map((known) => this.report.columns.get(known.name));
-    const data = complete.map((trial) => ({ x: first.at(trial), y: second.at(trial), trial: this.report.value("trial_id", trial) }));
-    const axis = (column) => ({ type: "quantitative", title: column.name, scale: { zero: false } });
+    const scaled = (column, trial) => (column.percent ? 100 * column.at(trial) : column.at(trial));
+    const text = (column, trial) => formatMetric(column.at(trial), column.percent);
+    const data = complete.map((trial) => ({
+      x: scaled(first, trial), y: scaled(second, trial), first: text(first, trial), second: text(second, trial), trial: this.report.value("trial_id", trial),
+    }));
+    const axis = (column) => ({ type: "quantitative", title: column.label, scale: { zero: false } });
     return chart(box, {
       description: `${first.name} against ${second.name}`,
       width: widthFor(box, 90, 480),
       height: 240,
       data: { values: data },
       mark: { type: "point", filled: true, color: colour("accent"), aria: false },
-      encoding: { x: { ...axis(first), field: "x" }, y: { ...axis(second), field: "y" }, tooltip: [{ field: "trial" }, { field: "x", title: first.name }, { field: "y", title: second.name }] },
+      encoding: { x: { ...axis(first), field: "x" }, y: { ...axis(second), field: "y" }, tooltip: [{ field: "trial" }, { field: "first", title: first.label }, { field: "second", title: second.label }] },
     });
   }
 
@@ -151,12 +155,14 @@ class Search {
   parallel(box, ranked, column, objective) {
     const shown = ranked.length <= MOST_LINES ? ranked : [...ranked.slice(0, MOST_LINES / 2), ...ranked.slice(-MOST_LINES / 2)];
     const axes = [...this.parameters(shown).map(({ name, log, column: own }) => axisScale(name, own, shown, log)), axisScale(column.name, column, shown, false)];
-    const data = [...shown].reverse().flatMap((trial) => axes.map((axis) => ({
+    const data = [...shown].reverse().flatMap((trial) => axes.map((axis, order) => ({
       trial,
+      order,
       axis: axis.name,
       place: axis.place(trial),
       objective: column.percent ? 100 * column.at(trial) : column.at(trial),
-      words: `${axis.name}=${formatValue(axis.column.at(trial))}`,
+      text: formatMetric(column.at(trial), column.percent),
+      words: `${axis.column.label}=${formatCell(axis.column, axis.column.at(trial))}`,
     }))).filter((point) => point.place !== null);
     const ends = axes.flatMap((axis) => axis.ticks.map(([place, text]) => ({ axis: axis.name, place, text })));
     const x = { field: "axis", type: "nominal", sort: axes.map((axis) => axis.name), title: null, axis: { labelAngle: 0, orient: "bottom", domain: false, ticks: false, grid: true, labelPadding: 20, labelOverlap: false } };
@@ -170,12 +176,12 @@ class Search {
       layer: [
         {
           data: { name: "lines", values: data },
-          mark: { type: "line", strokeWidth: shown.length > 100 ? 0.8 : 1.4, opacity: 0.75, aria: false },
+          mark: { type: "line", strokeWidth: shown.length > 100 ? 0.8 : 1.4, opacity: 0.75, aria: false, point: { size: 40, opacity: 0 } }, // only points have a tooltip
           encoding: {
             detail: { field: "trial" },
             color: { field: "objective", type: "quantitative", title: column.label, scale: { range: objective.direction === "minimize" ? [colour("strong"), colour("weak")] : [colour("weak"), colour("strong")], zero: false } },
-            order: { field: "axis", sort: axes.map((axis) => axis.name) },
-            tooltip: [{ field: "words", title: "at" }, { field: "objective", title: column.label }],
+            order: { field: "order", type: "quantitative" },
+            tooltip: [{ field: "words", title: "at" }, { field: "text", title: column.label }],
           },
         },
         { data: { values: ends }, mark: { type: "text", fontSize: 10, dx: 4, dy: { expr: "datum.place === 1 ? -8 : datum.place === 0 ? 9 : 0" }, align: "left", aria: false, fontWeight: 600 }, encoding: { text: { field: "text" } } },

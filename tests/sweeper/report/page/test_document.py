@@ -62,6 +62,11 @@ def test_equal_data_have_an_equal_version_and_are_not_made_twice(tmp_path: Path)
     assert newer.version != data.version and newer.report != data.report
 
 
+def test_the_first_word_of_rows_says_what_they_are(tmp_path: Path) -> None:
+    page = document(page_data(collect(fill(tmp_path).files, NAME))).decode()
+    assert "Reading the rows: the results of each trial that has ended are one row</p>" in page
+
+
 def test_a_page_without_scripts_allows_none() -> None:
-    page = static_document("index.html", store="s3://bucket", statuses="", rows="").decode()
+    page = static_document("index.html", store="s3://bucket", cards="").decode()
     assert "script-src" not in policy(page) and "default-src 'none'" in policy(page)

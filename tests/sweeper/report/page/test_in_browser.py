@@ -239,6 +239,8 @@ def test_axe_finds_nothing_serious_and_nothing_is_cut_off(chromium: Any, store: 
         assert watched.tab.evaluate("document.documentElement.scrollWidth") <= width
         watched.tab.goto(f"file://{store.files.local_folder}/reports/index.html")
         assert watched.serious_findings() == []
+        assert watched.tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert watched.tab.locator(".card svg rect").count() >= 5, "runs of one colour of 3 x 3 cells"
         watched.tab.get_by_role("link", name=NAME).click()
         watched.tab.wait_for_selector("#rows tbody tr")
         assert watched.complaints == []

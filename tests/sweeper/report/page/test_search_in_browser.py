@@ -1,16 +1,21 @@
 """The page of a search in a real browser."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from sweeper.report.page import publish
+from sweeper.report.page.preset_views import views_of, write_views
+from sweeper.spec import Metric
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
-from tests.sweeper.report.page.stored_search import NAME, fill
+from tests.sweeper.report.page.stored_search import NAME, OBJECTIVE, SWEEP, fill
 
 pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is bundled
 
@@ -77,7 +82,47 @@ def test_every_complete_trial_is_a_line(page: Watched, complete: pd.DataFrame) -
     page.tab.wait_for_selector("#search h3:has-text('Parallel') + .chart svg")
     axes = chart(page, "Parallel", "axis", "lines")
     assert sorted(axes) == sorted(["lr", "encoder", "val_knn_z"] * len(first))
+    drawn = "(box) => [...box.querySelectorAll('g.mark-line path')].map((path) => path.getAttribute('d'))"
+    for path in page.tab.locator("#search h3:has-text('Parallel') + .chart").evaluate(drawn):
+        across = [float(point.split(",")[0]) for point in re.findall("[ML]([^ML]+)", path)]
+        assert across == sorted(across), "a line goes from each axis to the next"
     assert min(chart(page, "Parallel", "place", "lines")) == 0 and max(chart(page, "Parallel", "place", "lines")) == 1
+
+
+def tip(page: Watched, heading: str, mark: str) -> str:
+    """The text at the pointer on the first of these marks of a chart."""
+    box = page.tab.locator(f"#search h3:has-text('{heading}') + .chart")
+    box.locator("svg").wait_for()
+    box.scroll_into_view_if_needed()
+    place = """(box, mark) => {
+      const path = box.querySelector(mark);
+      const { left, top, width, height } = path.getBoundingClientRect();
+      return [left + width / 2, top + height / 2];
+    }"""
+    page.tab.mouse.move(0, 0)
+    page.tab.mouse.move(*box.evaluate(place, mark), steps=3)
+    page.tab.wait_for_selector(".tip", state="visible")
+    return str(page.tab.inner_text(".tip"))
+
+
+def test_numbers_at_the_pointer_are_short_and_in_percent(chromium: Any, tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    objectives = OBJECTIVE, Metric("knn_z", "maximize", percent=True)
+    write_views(store.files, NAME, replace(views_of(SWEEP, "paper"), objectives=objectives))
+    publish.write(store.files, NAME)
+    short = r" \(%\): \d{1,2}\.\d{1,3}(\n|$)"
+    with tab(chromium) as page:
+        page.open(f"file://{tmp_path}/reports/{NAME}.html")
+        page.tab.locator("#search").scroll_into_view_if_needed()
+        texts = [
+            tip(page, "History", "g.layer_1_marks path"),
+            tip(page, "Objectives against", "g.mark-symbol.marks path"),
+            tip(page, "Parallel", "g.mark-symbol.role-mark path"),
+        ]
+        for text in texts:
+            assert re.search(f"val_knn_z{short}", text) and not re.search(r"[1-9][0-9.]{6}", text), texts
+        assert re.search(f"(^|\n)knn_z{short}", texts[1]), texts[1]
+        assert page.complaints == []
 
 
 @pytest.mark.parametrize("width", [1280, 400])

@@ -2,7 +2,7 @@
 
 import functools
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -97,15 +97,29 @@ def best(shown: PresetViews, rows: pd.DataFrame, columns: Columns, *, so_far: bo
     for every metric of the rows that has a direction. A front of several objectives has no best setting."""
     if len(shown.objectives) > 1:
         return {}
-    settings = Settings((*columns.hyperparameters, *shown.replicates), shown.replicates)
-    settings.add(rows.to_dict("records"))
+    metrics, constant = _ranking_metrics(shown, columns), _constant(rows, columns.hyperparameters)
+    own = [name for name in columns.hyperparameters if name in shown.naming or name not in constant]
+    settings = Settings((*own, *shown.replicates), shown.replicates)
+    read = dict.fromkeys((*settings.columns, *(name for metric in metrics for name in _on_all_images(metric))))
+    settings.add(rows[[name for name in read if name in rows]].to_dict("records"))
     positions = dict(zip(rows["trial_id"], rows.index, strict=True))
     said = {}
-    for metric in _ranking_metrics(shown, columns):
+    for metric in metrics:
         found = settings.best(metric, shown.naming)
         trials = [int(positions[trial]) for setting in found for trial in setting.values]
         said[metric.name] = {"text": sentences(found, MAX_BEST, so_far=so_far), "trials": trials}
     return said
+
+
+def _constant(rows: pd.DataFrame, names: Iterable[str]) -> set[str]:
+    """Return the columns of which all rows have one value: most of a sweep's. They tell no settings apart."""
+    return {name for name in names if name in rows and rows[name].nunique(dropna=False) == 1}
+
+
+def _on_all_images(metric: Metric) -> tuple[str, str]:
+    """The names of a metric on test and on validation images."""
+    plain = metric.name.removeprefix(VALIDATION)
+    return plain, f"{VALIDATION}{plain}"
 
 
 def _ranking_metrics(shown: PresetViews, columns: Columns) -> Sequence[Metric]:

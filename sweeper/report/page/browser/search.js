@@ -154,7 +154,7 @@ class Search {
   /* One line a trial; of many the best and the worst are drawn, which is said. */
   parallel(box, ranked, column, objective) {
     const shown = ranked.length <= MOST_LINES ? ranked : [...ranked.slice(0, MOST_LINES / 2), ...ranked.slice(-MOST_LINES / 2)];
-    const axes = [...this.parameters(shown).map(({ name, log, column: own }) => axisScale(name, own, shown, log)), axisScale(column.name, column, shown, false)];
+    const axes = [...this.parameters(shown).map(({ name, log, column: own }) => axisScale(name, own, shown, log)), axisScale(column.label, column, shown, false)];
     const data = [...shown].reverse().flatMap((trial) => axes.map((axis, order) => ({
       trial,
       order,
@@ -162,7 +162,7 @@ class Search {
       place: axis.place(trial),
       objective: column.percent ? 100 * column.at(trial) : column.at(trial),
       text: formatMetric(column.at(trial), column.percent),
-      words: `${axis.column.label}=${formatCell(axis.column, axis.column.at(trial))}`,
+      words: `${axis.name}=${formatCell(axis.column, axis.column.at(trial))}`,
     }))).filter((point) => point.place !== null);
     const ends = axes.flatMap((axis) => axis.ticks.map(([place, text]) => ({ axis: axis.name, place, text })));
     const x = { field: "axis", type: "nominal", sort: axes.map((axis) => axis.name), title: null, axis: { labelAngle: 0, orient: "bottom", domain: false, ticks: false, grid: true, labelPadding: 20, labelOverlap: false } };

@@ -1,18 +1,22 @@
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from sweeper.plan.best_settings import Settings, best_settings, sentences
 from sweeper.report.page import contents as contents_module
 from sweeper.report.page import findings
 from sweeper.report.page.contents import Contents, collect
 from sweeper.report.page.findings import in_order
-from sweeper.spec import Grid
+from sweeper.report.page.index import sweep_names
+from sweeper.report.page.preset_views import read_views
+from sweeper.spec import Grid, Metric
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
 from sweeper.storage.requests import RequestRows, write_request
+from sweeper.storage.snapshot import take_snapshot
 from sweeper.storage.store import Store
 from tests.sweeper.report.page import stored_search
 from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, add_sheets, fill
@@ -210,3 +214,36 @@ def test_each_request_says_its_best_setting_and_whose_trials_that_has(contents: 
     assert best["text"][0].startswith("best ") and "; chosen " in best["text"][0]
     statuses = column(contents, "status")["values"]
     assert best["trials"] and all(0 <= trial < len(statuses) for trial in best["trials"])
+
+
+@pytest.mark.parametrize("stored", [fill, stored_search.fill], ids=["grid", "search"])
+def test_what_is_best_is_the_same_without_the_columns_that_tell_no_settings_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Callable[[Path], Store]
+) -> None:
+    """Most columns of a sweep are constant, and each costs time in every row of every request."""
+    files, read = stored(tmp_path).files, set[str]()
+    (name,) = sweep_names(files)
+    (shown,) = read_views(files, name)[0].values()
+    snapshot = take_snapshot(files, name)
+
+    class Recorded(Settings):
+        def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+            read.update(*(known := list(rows)))
+            super().add(known)
+
+    monkeypatch.setattr(findings, "Settings", Recorded)
+    for rows in (snapshot.rows, snapshot.rows[:1], snapshot.rows[:0]):
+        said = findings.best(shown, rows, snapshot.columns, so_far=False)
+        for metric, best in said.items():
+            direction = {"loss": "minimize"}.get(metric, "maximize")
+            declared = shown.metric(metric) or Metric(metric, direction)  # type: ignore[arg-type]
+            whole = best_settings(
+                rows.to_dict("records"),
+                declared,
+                snapshot.columns.hyperparameters,
+                replicates=shown.replicates,
+                named=shown.naming,
+            )
+            assert best["text"] == sentences(whole, findings.MAX_BEST)
+        assert said
+    assert "trial_id" in read and not read & {"method", "flip", "seconds", "host", "cohort"}

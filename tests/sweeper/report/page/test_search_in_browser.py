@@ -81,7 +81,7 @@ def test_every_complete_trial_is_a_line(page: Watched, complete: pd.DataFrame) -
     first = complete[complete["study"] == "normal_class=0"]
     page.tab.wait_for_selector("#search h3:has-text('Parallel') + .chart svg")
     axes = chart(page, "Parallel", "axis", "lines")
-    assert sorted(axes) == sorted(["lr", "encoder", "val_knn_z"] * len(first))
+    assert sorted(axes) == sorted(["lr", "encoder", "val_knn_z (%)"] * len(first))
     drawn = "(box) => [...box.querySelectorAll('g.mark-line path')].map((path) => path.getAttribute('d'))"
     for path in page.tab.locator("#search h3:has-text('Parallel') + .chart").evaluate(drawn):
         across = [float(point.split(",")[0]) for point in re.findall("[ML]([^ML]+)", path)]

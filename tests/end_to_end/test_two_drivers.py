@@ -11,9 +11,11 @@ from tests.fake_executor import without_ray
 
 pytestmark = pytest.mark.slow
 
-GRID = ("--set", "epochs=20", "--axis", "normal_class=0", "--axis", "seed=0", "--cohort", "4", "--compile", "never")
-"""14 cohorts of 4 trials."""
-COHORTS = 14
+GRID = (
+    *("--set", "epochs=20", "--axis", "beta=0.5,1,2", "--axis", "normal_class=0", "--axis", "seed=0"),
+    *("--cohort", "4", "--compile", "never"),
+)
+COHORTS, TRIALS = 6, 24
 SEARCH = ("--trials", "8", "--wave", "4", "--set", "epochs=20", "--set", "report_every=1")
 
 
@@ -36,8 +38,7 @@ def test_two_drivers_share_a_sweep_and_one_takes_over_what_the_other_leaves(
     store, alone, scratch = (tmp_path / name for name in ("shared", "alone", "scratch"))
     scratch.mkdir()
     first = sweeps.start(store, *GRID, cores=1)
-    first.wait_until(lambda: row_files(store), "rows")
-    first.suspend()  # its driver goes on
+    first.wait_until(lambda: row_files(store) and first.suspend(), "rows and another cohort")  # its driver goes on
     second = sweeps.start(store, *GRID, cores=1)
     second.wait_until(lambda: "another driver runs this sweep, too: " in second.printed, "word of the other driver")
     assert command(store, *GRID, "--plan", "--json") == 0
@@ -45,10 +46,11 @@ def test_two_drivers_share_a_sweep_and_one_takes_over_what_the_other_leaves(
     assert command(store, *GRID, "--fresh") == 2
     assert capsys.readouterr().err.startswith("error: --fresh needs the sweep for itself, but another driver runs it: ")
     second.wait_until(lambda: "waiting for 4 trials of another driver: " in second.printed, "the end of what is free")
-    assert len(rows(store)) == 56 - 4, "but for one cohort, which is suspended"
+    assert len(rows(store)) == TRIALS - 4, "but for one cohort, which is suspended"
     first.kill()
     outcome = second.outcome()
-    assert outcome.status == 0 and "56 finished of 56 trials" in outcome.out and leases(store) == [], outcome
+    assert outcome.status == 0 and f"{TRIALS} finished of {TRIALS} trials" in outcome.out, outcome
+    assert leases(store) == []
     assert f"cohorts {COHORTS} of {COHORTS}" not in outcome.out, "the first driver has trained some"
     with without_ray(scratch):
         assert command(alone, *GRID) == 0

@@ -13,9 +13,11 @@ LONGEST_NAME = 120
 """Most characters of a request's name in a path; a longer one is cut and ends with a hash of the whole."""
 ARCHIVES = "_replaced"
 """Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
+LEASES = ".drivers"
+"""Folder of the store in which the drivers that run a sweep now have their leases."""
 FOLDERS = frozenset(
     ("trials", "history", "heatmaps", "tables", "trajectories", "models", "sheets", "studies", "reports", "checkpoints")
-) | {"requests", "tensorboard", "probes", "cuts", ARCHIVES, DAMAGED}
+) | {"requests", "tensorboard", "probes", "cuts", ARCHIVES, LEASES, DAMAGED}
 """The folders of a store."""
 INDEX = "reports/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""
@@ -118,7 +120,7 @@ def unwritten_models_folder(sweep: str) -> str:
 
 def leases_folder(sweep: str) -> str:
     """The folder of the leases of the drivers that run the sweep now."""
-    return f".drivers/{check_name(sweep)}"
+    return f"{LEASES}/{check_name(sweep)}"
 
 
 def best_models_path(views: str) -> str:

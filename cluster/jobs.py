@@ -170,7 +170,7 @@ def _check_answer(address: str) -> None:
     import requests
 
     try:
-        requests.get(f"{address}/api/version", timeout=CONNECT_SECONDS)
+        requests.get(f"{address}/api/version", timeout=CONNECT_SECONDS, stream=True).close()  # its content is not read
     except requests.Timeout as error:
         raise TimeoutError from error
     except requests.RequestException:

@@ -32,11 +32,12 @@ def describe_sweep(reference: str) -> str:
         earlier = shown.setdefault(str(varied), name)
         for key, text in varied.items() if earlier == name else [("varied", f"as in {earlier}")]:
             lines += _wrapped(f"{key}: {text}", "    ", "      ")
-    for preset, assumptions in sweep.assumptions.items():
+    assumed = {preset: sweep.assumptions[preset] for preset in sweep.presets if preset in sweep.assumptions}
+    for preset, assumptions in assumed.items():
         lines += ["", f"settings of {preset} that are ours, and not those of {sweep.paper or 'the paper'}:"]
         for assumption in assumptions:
             lines += _wrapped(_assumption_text(assumption), "  ", "    ")
-    if sweep.assumptions and (others := [preset for preset in sweep.presets if preset not in sweep.assumptions]):
+    if assumed and (others := [preset for preset in sweep.presets if preset not in assumed]):
         lines += ["", *_wrapped(f"all settings of {' and '.join(others)} are ours", "", "  ")]
     lines += ["", "figures and tables:"]
     for text in _views(sweep):

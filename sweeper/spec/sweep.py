@@ -56,7 +56,7 @@ class Sweep:
     """The paper whose experiment it is, or beside whose experiments it stands, e.g. "VJE (arXiv 2602.05639)"."""
     assumptions: Mapping[str, tuple[Assumption, ...]] = field(default_factory=dict)
     """Preset with settings of the paper, or of its authors' code -> those of its settings that are not. All of another
-    preset is ours."""
+    preset is ours. A preset that the sweep does not have is ignored, so that a variant can have others."""
     name: str = ""
     """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but not `index`. By default that of the file that
     defines it."""
@@ -87,9 +87,8 @@ class Sweep:
             names = [view.name for view in views]
             if len(set(names)) < len(names):
                 raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(names)}")
-        for preset, assumptions in self.assumptions.items():
-            _, space = self.preset(preset)
-            for assumption in assumptions:
+        for preset, space in self.presets.items():
+            for assumption in self.assumptions.get(preset, ()):
                 _check_assumption(assumption, preset, space)
         for preset in self.presets:
             drawn = [heatmap.metric.name for heatmap in _of_preset(self.heatmaps, preset)]

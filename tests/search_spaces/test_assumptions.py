@@ -1,10 +1,12 @@
 """What of a paper's preset is ours: it is named, set by the preset, and in the list of `search_spaces/README.md`."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from sweeper.cli.describe import describe
+from sweeper.cli.describe_sweep import describe_sweep
 from sweeper.plan.changes import subspaces
 from sweeper.spec import Assumption, Grid, Grids, Metric, Search, SpecError, Sweep, Table, registry
 from trainables.config.trial import keys
@@ -53,7 +55,6 @@ def test_every_named_key_exists_and_is_set_in_its_preset(name: str) -> None:
             "paper",
             "an assumption about preset paper: no method 'byol'; there are: simclr, vje",
         ),
-        (Assumption("chosen", ("seed",)), "digits", "no preset 'digits'; there are: paper"),
     ],
 )
 def test_an_assumption_about_what_a_preset_does_not_set_is_refused(
@@ -63,6 +64,16 @@ def test_an_assumption_about_what_a_preset_does_not_set_is_refused(
     with pytest.raises(SpecError) as refused:
         Sweep("about", {"paper": SPACE}, (), (TABLE,), assumptions={preset: (assumption,)})
     assert str(refused.value) == message
+
+
+def test_a_variant_with_other_presets_has_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "digits_search.py").write_text(
+        "from dataclasses import replace\nfrom search_spaces import vje_search\n"
+        'SWEEP = replace(vje_search.SWEEP, presets={"digits": vje_search.SWEEP.presets["digits"]})\n'
+    )
+    assert "that are ours" in describe_sweep("vje_search")
+    assert " ours" not in describe_sweep(str(tmp_path / "digits_search.py"))
 
 
 def test_what_is_largely_a_reconstruction_says_so() -> None:

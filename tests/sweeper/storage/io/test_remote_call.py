@@ -64,10 +64,14 @@ def test_an_interrupt_leaves_a_call_that_does_not_return(monkeypatch: pytest.Mon
     monkeypatch.setattr(remote_call, "ENDING_SECONDS", 0.01)
     over = threading.Event()
     timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        call_remotely(lambda: over.wait(600), 600.0, lambda left: None)
-    over.set()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call_remotely(lambda: over.wait(600), 600.0, lambda left: None)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        over.set()
 
 
 def test_a_silent_store_gets_a_line_and_an_error(

@@ -202,7 +202,7 @@ class Lease(Drivers):
         of them, perhaps at the same moment. Raises StoreError."""
         self._claims |= set(names)
         self._write(self._files, changed=True)
-        if any(not self._claims.isdisjoint(driver.lease.claims) for driver in self.living()):
+        if any(not set(names).isdisjoint(driver.lease.claims) for driver in self.living()):
             self.release(names)
             self._write(self._files, changed=True)
             return False

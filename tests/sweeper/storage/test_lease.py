@@ -137,6 +137,22 @@ def test_a_driver_of_another_machine_counts_until_its_lease_has_not_changed_for_
     assert drivers.living(), "it was only slow"
 
 
+def test_a_driver_whose_claims_were_taken_over_can_claim_others(tmp_path: Path) -> None:
+    """It was silent for a while, as in a suspended machine, and lives after all."""
+    clock = Clock()
+    silent, other = (
+        Lease(Files(tmp_path), "s", machine=machine, clock=clock, renewal_seconds=1e6)
+        for machine in (ELSEWHERE, Machine("third", "1"))
+    )
+    silent.open()
+    other.open()
+    assert silent.claim(["a"]) and not other.claim(["a"])
+    clock.now = TERM
+    assert other.claim(["a"]) and silent.claim(["b"]) and not silent.claim(["a"])
+    silent.close()
+    other.close()
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"host": 1}', b"\xff" * 100, None])
 def test_a_file_that_is_no_lease_is_nobody(content: bytes | None, tmp_path: Path) -> None:
     written(tmp_path)

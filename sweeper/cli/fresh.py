@@ -68,7 +68,7 @@ def restore(request: Request, time: str) -> int:
     store = Store(request.store)
     name = _name_in_store(str(request.name), store.files, time)
     check_writable(store.files)
-    refuse_others(Drivers(store.files, name), "--restore needs the sweep for itself")
+    refuse_others(Drivers(store.files, name), "--restore needs the sweep for itself", "try again when it has ended")
     back = replaced.restore(store.files, name, time)
     print(f"brought back: {back.text}, into {store.files.display_uri_of(f'trials/sweep={name}')}")
     return EXIT_OK

@@ -10,6 +10,8 @@ from sweeper.storage.lease import Driver, Drivers, Lease
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the leases of other drivers."""
+WAIT = "--wait waits for its end"
+"""What a run can do."""
 
 
 class OtherDriver(StoreError):
@@ -32,22 +34,22 @@ def share(lease: Lease, plan: Plan, fresh: bool, say: Callable[[str], None]) -> 
     sweep with `--fresh`."""
     studies = {study_run.id for study_run in plan.study_runs} if isinstance(plan, SearchPlan) else set[str]()
     if fresh:
-        refuse_others(lease, "--fresh needs the sweep for itself")
+        refuse_others(lease, "--fresh needs the sweep for itself", WAIT)
     while not lease.claim(studies):
-        refuse_others(lease, "a search needs its studies for itself", studies)
+        refuse_others(lease, "a search needs its studies for itself", WAIT, studies)
     if others := lease.living():
         left = "" if studies else "; what it has begun is left to it"
         say(f"another driver runs this sweep, too: {_named(others)}{left}")
 
 
-def refuse_others(drivers: Drivers, law: str, claims: set[str] | None = None) -> None:
+def refuse_others(drivers: Drivers, law: str, remedy: str, claims: set[str] | None = None) -> None:
     """Raise OtherDriver if another driver runs the sweep, or has one of these claims.
 
     A driver on another machine may have died, which a look for up to a minute shows.
     """
     while others := [other for other in drivers.living() if claims is None or claims.intersection(other.lease.claims)]:
         if any(other.proven for other in others):
-            raise OtherDriver(f"{law}, but another driver runs it: {_named(others)}; --wait waits for its end")
+            raise OtherDriver(f"{law}, but another driver runs it: {_named(others)}; {remedy}")
         time.sleep(LOOK_SECONDS)
 
 

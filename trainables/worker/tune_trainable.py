@@ -3,11 +3,11 @@
 from ray import tune
 from trainables.worker.tune_trainable import tune_trainable
 
-trainable = tune_trainable({"method": "vje", "dataset": "digits", "epochs": 20}, data="data")
+trainable = tune_trainable({"method": "vje", "dataset": "digits", "epochs": 20, "knn": 30}, data="data")
 tuner = tune.Tuner(
     tune.with_resources(trainable, {"gpu": 0.25}),
     param_space={"lr": tune.loguniform(1e-4, 1e-2), "beta": tune.uniform(0, 2)},
-    tune_config=tune.TuneConfig(metric="knn", mode="max", scheduler=tune.schedulers.ASHAScheduler(), num_samples=32),
+    tune_config=tune.TuneConfig(metric="knn_z", mode="max", scheduler=tune.schedulers.ASHAScheduler(), num_samples=32),
 )
 results = tuner.fit()
 """
@@ -82,7 +82,7 @@ def _train(trial: TrialConfig, data: Path, save_every: float) -> None:
             continue
         _raise_if_diverged(report)
         files = {STATE: states[-1:], MODEL: models, REPORTED: [str(report.epoch).encode()]}
-        _report(report, {name: data[0] for name, data in files.items() if data} if states or models else {})
+        _report(report, {name: contents[0] for name, contents in files.items() if contents} if states or models else {})
         states.clear()
 
 

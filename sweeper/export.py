@@ -21,10 +21,11 @@ from sweeper.execution.process.exit import end_process
 from sweeper.models import find_model
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
-from sweeper.plan.changes import format_value, subspaces
+from sweeper.plan.changes import format_value
 from sweeper.report.page.preset_views import PresetViews, read_views
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
+from sweeper.spec.sweep import subspaces
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.local_disk import replace
 from sweeper.storage.layout import MODEL_SUFFIX

@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from sweeper.cli.outline import distribution_text, outline_distribution
-from sweeper.plan.changes import format_value, subspaces
+from sweeper.plan.changes import format_value
 from sweeper.spec import Assumption, Metric, Search, Space, Sweep, Value, registry
+from sweeper.spec.sweep import subspaces
 
 WIDTH = 110
 """Characters per line."""

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 from sweeper.packing.study_steps import StudySteps
 from sweeper.plan import cohorts
-from sweeper.plan.changes import Changes, format_value, subspaces
+from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import TO_RUN, GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Space, Value
+from sweeper.spec.sweep import subspaces
 from sweeper.storage.parquet.schema import STATUSES
 
 WIDTH, INDENT = 110, 13

@@ -18,6 +18,7 @@ from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError
 from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import bounds
+from sweeper.spec.sweep import subspaces
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import RequestRows
@@ -171,7 +172,7 @@ def _legal_trials(space: Grid | Grids) -> dict[str, Mapping[str, Value]]:
 
 def _load_methods(space: Space, request: Request) -> None:
     """Import the methods of the user, whose keys the request may change. Raises SpecError for one that is none."""
-    values = [value for part in changes.subspaces(space) for value in part.values("method")]
+    values = [value for part in subspaces(space) for value in part.values("method")]
     names = list(map(str, filter(None, [*values, request.fixed.get("method"), *request.axes.get("method", ())])))
     if any(":" in name for name in names):
         search_folder(Path.cwd())

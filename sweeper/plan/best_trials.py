@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeper.plan.best_settings import QUESTIONS, Settings
-from sweeper.plan.changes import subspaces
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.search import Search, Searches
-from sweeper.spec.sweep import Sweep
+from sweeper.spec.sweep import Sweep, subspaces
 
 Rank = tuple[bool, float, str]
 """Sort key of a trial, smaller for better."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
 from sweeper.spec.request import Request
 from sweeper.spec.search import Study
-from sweeper.spec.sweep import subspaces as subspaces
+from sweeper.spec.sweep import subspaces
 from sweeper.storage.requests import request_name
 
 Defaults = Callable[[str], Mapping[str, Value]]

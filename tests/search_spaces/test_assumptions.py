@@ -7,8 +7,8 @@ import pytest
 
 from sweeper.cli.describe import describe
 from sweeper.cli.describe_sweep import describe_sweep
-from sweeper.plan.changes import subspaces
 from sweeper.spec import Assumption, Grid, Grids, Metric, Search, SpecError, Sweep, Table, registry
+from sweeper.spec.sweep import subspaces
 from trainables.config.trial import keys
 
 README = Path(__file__).parents[2] / "search_spaces" / "README.md"

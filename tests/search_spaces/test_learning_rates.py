@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.describe import describe
-from sweeper.plan.changes import subspaces
 from sweeper.plan.trials import content_hash
 from sweeper.spec import Search, registry
+from sweeper.spec.sweep import subspaces
 from trainables.config.trial import keys, resolve
 
 ROOT = Path(__file__).parents[2]

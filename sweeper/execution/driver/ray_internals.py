@@ -5,7 +5,7 @@
 - It then asks once a second whether its node has come up.
 - `ray.init` and `ray.shutdown` put a handler of their own in the place of this process's handler of SIGTERM.
 
-A version of Ray that has not one of these names works as it does by itself, and one line says so.
+A version of Ray that lacks one of these names does as it does by itself, and one line says so.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ UNUSED = ("start_api_server", "start_monitor", "start_log_monitor")
 LOOK_SECONDS, MOST_SECONDS = 0.02, 30.0
 """Time between two looks for the node, and the time after which Ray looks by itself."""
 _missing: set[str] = set()
-"""Names that this version of Ray has not, of which a line was printed."""
+"""Names that this version of Ray lacks, of which a line was printed."""
 
 
 @contextlib.contextmanager
@@ -50,8 +50,8 @@ def lean_start() -> Iterator[None]:
 @contextlib.contextmanager
 def own_sigterm() -> Iterator[None]:
     """Context in which Ray replaces this process's handler of SIGTERM neither in Python nor past it."""
-    nothing = "SIGTERM may end a run at once"
-    with _replaced(ray._private.utils, "set_sigterm_handler", lambda handler: None, nothing), kept_disposition():
+    otherwise = "SIGTERM may end a run at once"
+    with _replaced(ray._private.utils, "set_sigterm_handler", lambda handler: None, otherwise), kept_disposition():
         yield
 
 

@@ -19,7 +19,7 @@ from ray.autoscaler._private.node_provider_availability_tracker import NodeAvail
 from ray.autoscaler._private.resource_demand_scheduler import _default_utilization_scorer, get_nodes_for
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from sweeper.execution.driver.ray_environment import LOOPBACK
+from sweeper.execution.session import LOOPBACK
 from tests.cluster.files import (
     EVERY,
     FOLDER,

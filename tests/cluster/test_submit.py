@@ -17,7 +17,7 @@ from cluster.jobs import entrypoint
 from sweeper.cli import arguments as run_arguments
 from sweeper.errors import StoreError
 from sweeper.spec import SpecError
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.cluster.conftest import FakeClient, details
 
 ROOT = Path(__file__).parents[2]

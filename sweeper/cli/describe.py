@@ -14,9 +14,9 @@ from sweeper.errors import SpecError
 from sweeper.spec import registry
 from sweeper.spec.grid import Value
 from sweeper.spec.user_code import search_folder
-from trainables.catalog import METHODS, import_method, known_methods, method_of
-from trainables.config import trial as config
-from trainables.config.key_docs import KeyDoc, key_docs
+from trainables import config
+from trainables.catalog import METHODS, import_method, installed_methods, known_methods, method_of
+from trainables.config import KeyDoc, key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.datasets.loaders.folder import FOLDER, load_folder
@@ -25,7 +25,6 @@ from trainables.evaluation.metric_families import scores
 from trainables.evaluation.metric_families.family import MetricFamily
 from trainables.evaluation.metric_families.scores import SCORES
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, family_of
-from trainables.method_loading import installed_methods
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 

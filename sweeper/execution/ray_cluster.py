@@ -13,7 +13,7 @@ from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.packing.profiling.cluster import Cluster, ProbeRequest, is_local
 from sweeper.packing.profiling.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
 from sweeper.spec import user_code
-from trainables.profiling.measurement import Probe
+from trainables.training.measurement import Probe
 from trainables.worker.ray_train import assigned_device, import_from
 
 MEASUREMENT_TIMEOUT = 300.0

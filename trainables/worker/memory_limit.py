@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import torch
 
-from trainables.profiling.measurement import memory_of_process
 from trainables.reports import OutOfMemory
+from trainables.training.measurement import memory_of_process
 
 THREADS = 64 * 2**20
 """Bytes of address space on top of the limit, for the stacks of threads that start during training. They are reserved

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from trainables.config.trial import resolve_sent
-from trainables.config.trial_config import TrialConfig
+from trainables.config import resolve_sent
 from trainables.reports import Heartbeat, Report
+from trainables.sections import TrialConfig
 from trainables.training.population import Population
 
 Cause = Literal["error", "machine", "hung", "memory"]

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from trainables.config.trial import resolve_sent
-from trainables.profiling.contention import measure_slowdowns
-from trainables.profiling.measurement import CompiledProbe, Measurement, Probe
-from trainables.profiling.throughput import device_memory, measure, measure_compiled
+from trainables.config import resolve_sent
+from trainables.training.measurement import CompiledProbe, Measurement, Probe
+from trainables.training.profiling import device_memory, measure, measure_compiled, measure_slowdowns
 from trainables.worker.environment import use_cores
 
 

@@ -1,7 +1,6 @@
 """A method as a plain trainable of Ray Tune, for code that runs Tune itself. Sweeps do not need it.
 
 from ray import tune
-from trainables.worker.tune_trainable import tune_trainable
 
 trainable = tune_trainable({"method": "vje", "dataset": "digits", "epochs": 20, "knn": 30}, data="data")
 tuner = tune.Tuner(
@@ -22,9 +21,9 @@ from ray.train import ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from trainables.catalog import import_method
-from trainables.config.trial import keys, resolve_sent
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import keys, resolve_sent
 from trainables.reports import Report
+from trainables.sections import TrialConfig, Value
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train
 from trainables.validation import unknown

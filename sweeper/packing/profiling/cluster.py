@@ -12,7 +12,7 @@ from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record
 from trainables.json_input import Amount, Count, PositiveCount
-from trainables.profiling.measurement import CompiledProbe, DeviceMemory, Probe
+from trainables.training.measurement import CompiledProbe, DeviceMemory, Probe
 
 
 def is_local(address: str | None) -> bool:

@@ -12,7 +12,7 @@ from sweeper.errors import SpecError
 from sweeper.spec import registry
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
-from trainables.config.key_docs import key_docs
+from trainables.config import key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.pairs import BRANCHES

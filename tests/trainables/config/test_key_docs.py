@@ -4,9 +4,9 @@ from dataclasses import dataclass, fields
 
 import pytest
 
+from trainables import config
 from trainables.catalog import METHODS
-from trainables.config import trial as config
-from trainables.config.key_docs import field_docs, key_docs
+from trainables.config import field_docs, key_docs
 from trainables.validation import between, choices, laws, positive, whole
 
 

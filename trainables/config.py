@@ -214,7 +214,7 @@ class KeyDoc:
     """Whether members of one cohort may differ in it."""
 
 
-def key_docs(method: str) -> tuple[KeyDoc, ...]:
+def describe_keys(method: str) -> tuple[KeyDoc, ...]:
     """All keys of a method's trials except `method`, its own keys first. Raises ValueError for an unknown method."""
     own_first = {"options": method_of(method).Config, **sections(method)}
     return tuple(key for section, cls in own_first.items() for key in _keys(section, cls, fusible_keys(method)))

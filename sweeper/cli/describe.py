@@ -16,7 +16,7 @@ from sweeper.spec.grid import Value
 from sweeper.spec.user_code import search_folder
 from trainables import config
 from trainables.catalog import METHODS, import_method, installed_methods, known_methods, method_of
-from trainables.config import KeyDoc, key_docs
+from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.datasets.loaders.folder import FOLDER, load_folder
@@ -129,7 +129,7 @@ def _keys() -> Mapping[str, Mapping[KeyDoc, Sequence[str]]]:
     """Name of a key -> its forms, which differ in default, range or meaning -> the methods that have it so."""
     forms: dict[str, dict[KeyDoc, list[str]]] = {}
     for method in known_methods():
-        for key in key_docs(method):
+        for key in describe_keys(method):
             forms.setdefault(key.name, {}).setdefault(key, []).append(method)
     return forms
 
@@ -182,7 +182,7 @@ def _summary(method: str) -> str:
 
 def _method(name: str) -> str:
     cls = import_method(name)
-    keys = key_docs(name)
+    keys = describe_keys(name)
     reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
     lines = [f"{name}: {_summary(name)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]

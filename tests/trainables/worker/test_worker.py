@@ -18,7 +18,7 @@ from tests.trainables.traced import TracingCompiler
 from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker.alone import FolderCheckpoints, settings, spec_of, task_of
 from trainables.reports import CheckpointError, ModelError
-from trainables.training.checkpoints.checkpoint import unpack
+from trainables.training.checkpoint import unpack
 from trainables.training.train import train
 from trainables.worker import worker
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message, ModelPaths, parse_failure

@@ -17,7 +17,7 @@ from typing import Any
 from sweeper.plan.best_trials import BestTrials, final_best, rankings_of, settings_of
 from sweeper.plan.plan import Plan
 from sweeper.spec.request import Keep
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.models import (
     best_of_others,
     delete_displaced,

@@ -18,11 +18,10 @@ from sweeper.report.formatting import DASH, MINUS, format_significant, text_tabl
 from sweeper.report.style import INK, MUTED, PALE
 from sweeper.spec import SpecError
 from sweeper.spec.grid import unknown
-from sweeper.spec.metric import BETTER
-from sweeper.storage.parquet.row_values import plain_value
-from sweeper.storage.parquet.schema import columns_of
+from sweeper.spec.metric import BETTER, Metric
 from sweeper.storage.requests import read_request, request_name
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.rows import columns_of, plain_value
+from sweeper.storage.store import StoreReader
 from trainables.evaluation.metrics import family_of
 
 DEFAULT_STORE = "results"
@@ -273,8 +272,7 @@ def _compared(metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, A
     mean, direction = float(difference.mean()), family.direction if family else None
     error = float(difference.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
     half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error if n > 1 else math.nan
-    gained = {"maximize": difference > 0, "minimize": difference < 0}.get(direction or "")
-    lost = {"maximize": difference < 0, "minimize": difference > 0}.get(direction or "")
+    cost = Metric(metric, direction).cost(difference) if direction else None
     return {
         "n": n,
         "first": float(first.mean()),
@@ -284,8 +282,8 @@ def _compared(metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, A
         "low": mean - half,
         "high": mean + half,
         "direction": direction or "",
-        "better": None if gained is None else int(gained.sum()),
-        "worse": None if lost is None else int(lost.sum()),
+        "better": None if cost is None else int((cost < 0).sum()),
+        "worse": None if cost is None else int((cost > 0).sum()),
         "p": _signed_rank(difference),
     }
 

@@ -9,8 +9,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from sweeper.names import is_name
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import class_names_path
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"

@@ -14,8 +14,8 @@ from sweeper.report.formatting import DASH, ValueText, format_metric, format_sig
 from sweeper.report.style import fitted_png
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Heatmap
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.files import Files
+from sweeper.storage.rows import plain_value
 
 
 def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from sweeper.report.heatmaps import positions
 from sweeper.report.selections import labelled, narrowed
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX
 from sweeper.storage.load import load_history
 

@@ -8,11 +8,10 @@ import pandas as pd
 
 from sweeper.errors import DamagedFiles
 from sweeper.report.formatting import json_values
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import ARCHIVES, trials_folder
 from sweeper.storage.load import load_replaced
-from sweeper.storage.parquet.row_values import plain_value
-from sweeper.storage.parquet.schema import PROVENANCE
+from sweeper.storage.rows import PROVENANCE, plain_value
 
 CIRCUMSTANCES = (*PROVENANCE, "preset", "changes", "cohort", "cohort_size", "replaced")
 """Columns that say how a trial ran; all others say what was trained and what came out."""

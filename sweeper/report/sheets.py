@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw, ImageFont
 from sweeper.errors import DamagedError
 from sweeper.report.formatting import MINUS, format_significant
 from sweeper.report.style import INK, MUTED, PALE, png
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import sheet_path, sheets_folder
 
 DENSITY, NO_DENSITY = "density", "none"

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sweeper.report.formatting import format_value, text_table
 from sweeper.spec.metric import Metric
 from sweeper.spec.search import WARM, bounds
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 
 @contextlib.contextmanager
@@ -72,7 +72,7 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
     for index, metric in enumerate(objectives):
         values = pd.Series([_values(trial, len(objectives))[index] for trial in trials], dtype="float64")
         complete = values.where((columns["state"] == "complete") & np.isfinite(values))
-        best = complete.cummax() if metric.ranking_direction == "maximize" else complete.cummin()
+        best = metric.cost(metric.cost(complete).cummin())
         columns |= {metric.name: values, f"best_{metric.name}": best.ffill()}
     return pd.DataFrame(columns)
 
@@ -170,7 +170,7 @@ def _value_limits(values: Sequence[float], metric: Metric | None) -> tuple[float
         return -math.inf, math.inf
     lower_quartile, upper_quartile = (float(quartile) for quartile in np.quantile(values, [0.25, 0.75]))
     distance = CUT_DISTANCE * (upper_quartile - lower_quartile) or math.inf
-    if metric.ranking_direction == "minimize":
+    if metric.better == "lower":
         return -math.inf, upper_quartile + distance
     return lower_quartile - distance, math.inf
 
@@ -331,7 +331,7 @@ def _best_lines(
     if front.empty:
         all_diverged = len(trials) > 0 and (trials["state"] == DIVERGED).all()
         return [f"all {len(trials)} trials diverged, so none is best" if all_diverged else "no trial is complete yet"]
-    front = front.sort_values(objectives[0].name, ascending=objectives[0].ranking_direction == "minimize")
+    front = front.sort_values(objectives[0].name, key=objectives[0].cost)
     numbers = zip(front["number"], front["warm"], strict=True)
     cells = {"trial": [f"{number}{' (earlier)' if warm else ''}" for number, warm in numbers]}
     cells |= {metric.name: [_text(value, metric.percent) for value in front[metric.name]] for metric in objectives}

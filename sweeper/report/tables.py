@@ -23,8 +23,8 @@ from sweeper.report.formatting import (
 )
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.files import Files
+from sweeper.storage.rows import plain_value
 
 Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""

@@ -8,7 +8,7 @@ from sweeper.report.curve_figure import draw
 from sweeper.report.formatting import DASH, ValueText, plain_text
 from sweeper.report.style import png
 from sweeper.spec.views import Trajectory
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 
 def average(

@@ -23,7 +23,7 @@ from string import Template
 from typing import Any
 
 from sweeper.report.page.contents import Contents
-from sweeper.storage.io import local_disk
+from sweeper.storage import local_disk
 from trainables.cache import OpenFolderError, cache_folder, check_closed, make_closed
 
 SCRIPTS = (

@@ -16,7 +16,7 @@ import pandas as pd
 
 from sweeper.errors import DamagedError
 from sweeper.report.sheets import MAX_BYTES, open_sheet
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import sheets_folder
 
 CURVE_BYTES = 900_000

@@ -17,8 +17,8 @@ from sweeper.report.selections import labelled, narrowed
 from sweeper.spec import Grid, Metric, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Selection
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.files import Files
+from sweeper.storage.rows import Columns
 from trainables.evaluation.metrics import family_of
 
 MAX_BEST = 20

@@ -17,10 +17,10 @@ from sweeper.names import is_name
 from sweeper.report.figures import read_views
 from sweeper.report.page.contents import Summary, Thumbnail, collect, read_summary, write_summary
 from sweeper.report.page.document import document, page_data, static_document
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import INDEX, report_path
-from sweeper.storage.parquet.schema import STATUSES
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.rows import STATUSES
+from sweeper.storage.store import StoreReader
 
 LAST_WAIT = 15.0
 """Longest time, in seconds, that a page waits for an earlier one of this process to be written."""

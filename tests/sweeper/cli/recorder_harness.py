@@ -14,7 +14,7 @@ from sweeper.plan.cohort_queue import CohortQueue
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
 from sweeper.storage.load import load, load_history
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.cli.progress.examples import plan_of
 from trainables.reports import Member, Report, Status

@@ -11,7 +11,7 @@ import pytest
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.kept_models import KeptModels, remove_displaced
 from sweeper.plan.plan import GridPlan
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.models import trials_with_models
 from tests.sweeper.tiny_sweep import TINY

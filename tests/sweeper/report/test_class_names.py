@@ -10,7 +10,7 @@ from sweeper.report.formatting import DASH, read_class_names, text_with_class_na
 from sweeper.report.heatmap_figure import draw
 from sweeper.report.heatmaps import pivot
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table, Trajectory
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path
 
 AUROC = Metric("auroc", "maximize")

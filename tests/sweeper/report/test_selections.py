@@ -9,7 +9,7 @@ import pytest
 from sweeper.report import publish, trajectories
 from sweeper.report.selections import labelled, narrowed
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 ACCURACY = Metric("accuracy", "maximize")
 ROWS = pd.DataFrame(

@@ -5,7 +5,7 @@ import pandas as pd
 from sweeper.report.figures import views_of
 from sweeper.report.formatting import json_values
 from sweeper.report.page.findings import declared_metrics, encode
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from tests.sweeper.report.page.stored import SWEEP
 
 VIEWS = [views_of(SWEEP, "paper")]

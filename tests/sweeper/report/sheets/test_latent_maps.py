@@ -12,7 +12,7 @@ from PIL import Image
 from sweeper.report import sheets
 from sweeper.report.formatting import MINUS
 from sweeper.report.sheets import LatentMap, draw_latent_maps, map_caption
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 S, M = 5, 12
 

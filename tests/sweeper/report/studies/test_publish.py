@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 from sweeper.report import study_charts as study_figures
 from sweeper.report.studies import MIN_TRIALS, copy_for_figures, importances, write
 from sweeper.spec.metric import Metric
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.report.studies.examples import KNN, NLL, SECONDS, SPACE, STATES, random_study, study_of
 
 

@@ -13,8 +13,8 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser, error_line
-from sweeper.errors import StoreError
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
+from sweeper.errors import StoreError, error_line
 from sweeper.execution.process.exit import end_process
 from sweeper.report.comparison import differences as compared
 from sweeper.report.comparison.figure import draw

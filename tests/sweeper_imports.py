@@ -47,13 +47,6 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.pruning.rung_client": Rule(
         may=("trainables.reports", "sweeper.pruning"), never=("ray", "pandas", "optuna")
     ),
-    "sweeper.trackers": Rule(
-        may=(
-            *("tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            *("sweeper.masking", "sweeper.plan"),
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
     "sweeper.report": Rule(
         may=(
             *("pandas", "numpy", "matplotlib", "PIL", "tabulate"),
@@ -109,6 +102,7 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("ray",),
     ),
+    "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.process": Rule(may=("psutil", "sweeper.errors"), never=("torch", "ray", "pandas", "optuna")),
     "sweeper.execution.driver": Rule(
         may=(
@@ -130,18 +124,29 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.plan",
                 "sweeper.pruning",
             ),
-            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.config"),
+            *(
+                "sweeper.packing",
+                "sweeper.search",
+                "sweeper.record.listener",
+                "trainables.reports",
+                "trainables.config",
+            ),
             *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
         ),
     ),
-    "sweeper.cli.progress": Rule(
-        may=("rich", "sweeper.plan", "sweeper.spec"), never=("torch", "ray", "optuna", "pandas")
+    "sweeper.record": Rule(
+        may=(
+            *("rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking", "sweeper.spec"),
+            *("sweeper.storage", "sweeper.plan", "sweeper.report.page", "trainables.reports"),
+            *("trainables.worker.messages", "trainables.data.datasets"),
+        ),
+        never=("ray", "optuna"),
     ),
     "sweeper.cli": Rule(
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
-            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
+            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
             "trainables.method_loading",
@@ -152,7 +157,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.run": Rule(
         may=(
             *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.report", "sweeper.trackers", "sweeper.execution", "sweeper.cli"),
+            *("sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
     ),
@@ -193,7 +198,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.api": Rule(
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
-            *("sweeper.trackers", "sweeper.cli", "sweeper.run", "sweeper.models"),
+            *("sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
         ),
         never=("torch", "ray", "optuna"),
     ),

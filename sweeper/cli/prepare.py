@@ -20,8 +20,8 @@ from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import bounds
 from sweeper.spec.sweep import subspaces
 from sweeper.spec.user_code import search_folder
-from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import RequestRows
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from trainables.catalog import import_method, known_methods
 from trainables.config import trial as config

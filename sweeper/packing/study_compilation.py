@@ -26,7 +26,7 @@ from sweeper.packing.study_steps import StudySteps, record_steps, recorded_steps
 from sweeper.plan.cohorts import parts
 from sweeper.plan.trials import Trial
 from sweeper.spec.request import Request
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.version import code_version
 
 MLP_SECONDS, CONVOLUTION_SECONDS = 1e-3, 4e-3

@@ -7,8 +7,7 @@ from typing import Any
 
 from sweeper.packing.profiling.profile_store import fixed_shape
 from sweeper.spec.request import Request
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from trainables.json_input import PositiveCount
 
 

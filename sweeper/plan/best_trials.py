@@ -18,7 +18,7 @@ from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.request import Keep
 from sweeper.spec.search import Search, Searches
 from sweeper.spec.sweep import Sweep, subspaces
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.models import read_best, unwritten_models
 
 Rank = tuple[bool, float, str]
@@ -45,11 +45,10 @@ class Ranking:
         """
         if row.get("status") != "finished":
             return None
-        sign = -1 if self.metric.ranking_direction == "maximize" else 1
         for name in (f"{VALIDATION}{self.metric.name}", self.metric.name):
             value = _plain(row.get(name))
             if isinstance(value, int | float) and math.isfinite(value):
-                return name == self.metric.name, sign * value, str(row["trial_id"])
+                return name == self.metric.name, self.metric.cost(value), str(row["trial_id"])
         return None
 
 

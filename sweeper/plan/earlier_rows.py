@@ -10,7 +10,7 @@ from typing import Any
 from sweeper.plan.changes import Changes, format_value
 from sweeper.spec import Value
 from sweeper.storage.requests import RequestRows
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.store import StoreReader
 
 Expected = Mapping[str, Mapping[str, Collection[Value]]]
 """Method -> key -> the values that trials of the request have. A trial that lacks a key has None. Keys that a search

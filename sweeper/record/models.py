@@ -18,7 +18,7 @@ from sweeper.plan.best_trials import BestTrials, final_best, rankings_of, settin
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.models import (
     best_of_others,
     delete_displaced,

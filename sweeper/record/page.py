@@ -13,9 +13,9 @@ from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
 from sweeper.report.page.preset_views import views_of, write_views
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
+from sweeper.storage.retry import NO_RETRIES
 
 SECONDS_BETWEEN = 10.0
 """Shortest time, in seconds, from the end of one writing to the beginning of the next, and before the first."""

@@ -11,10 +11,10 @@ from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
 from sweeper.record.listener import CohortListener, Row, reported_metrics
 from sweeper.spec.node_price import NodePrice
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.models import record_unwritten
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from trainables.reports import Heartbeat, Member
 from trainables.worker.messages import CohortReport, Failure, Origin

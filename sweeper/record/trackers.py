@@ -30,7 +30,7 @@ from sweeper.record.listener import CohortListener, Row, reported_metrics
 from sweeper.spec import Value
 from sweeper.spec.request import TrackRequest
 from sweeper.storage.load import load_reports, load_trials
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.rows import plain_value
 from sweeper.storage.store import Store
 
 if TYPE_CHECKING:  # it imports torch

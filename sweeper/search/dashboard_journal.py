@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial
 
 from sweeper.report.studies.optuna_log import quiet
 from sweeper.search.study_run import StudyRun
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 LOGGER = logging.getLogger(__name__)
 PATH = "studies/{}/journal.log"

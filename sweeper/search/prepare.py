@@ -17,8 +17,8 @@ from sweeper.spec import Sweep
 from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
 from sweeper.spec.search import Search, Searches, Study
-from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import RequestRows
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.data.errors import DataError

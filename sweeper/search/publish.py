@@ -3,7 +3,7 @@
 from sweeper.report.studies import publish
 from sweeper.search.dashboard_journal import PATH, begin_journal
 from sweeper.search.search_plan import SearchPlan
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 
 def write(plan: SearchPlan, files: Files) -> str:

@@ -11,7 +11,7 @@ from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.search.warm_start import WarmStart, definition_path, read_warm_start
 from sweeper.spec.grid import Value
 from sweeper.spec.search import Study
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Value
 from sweeper.spec.search import Study, within
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.store import Store
 
 MATCHED_KEYS = ("method", "dataset", "image_digest", "normal_class", "held_out", "outliers", "validation")

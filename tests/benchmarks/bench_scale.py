@@ -68,8 +68,8 @@ def service(options: argparse.Namespace, store: str) -> float:
     """Plan, expand and dispatch; milliseconds a trial of the latter."""
     from sweeper.cli.arguments import parse
     from sweeper.cli.prepare import prepare
-    from sweeper.execution.driver.connection import connected
-    from sweeper.execution.process.stop_signal import StopSignal
+    from sweeper.execution.session import connected
+    from sweeper.execution.signals import StopSignal
     from sweeper.packing.slots import SlotResources, Slots
     from sweeper.plan import cohorts
     from sweeper.plan.cohort_queue import CohortQueue
@@ -78,7 +78,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.record.listener import CohortListener, Row
     from sweeper.record.progress import Progress
     from sweeper.record.rows import RowFormat, listeners
-    from sweeper.storage.io.files import Files
+    from sweeper.storage.files import Files
     from sweeper.storage.layout import checkpoint_path
     from sweeper.storage.load import load_trials
     from sweeper.storage.store import Store
@@ -158,7 +158,7 @@ def service(options: argparse.Namespace, store: str) -> float:
 
 def tune_alone(options: argparse.Namespace) -> float:
     """Milliseconds a trial of as many function trials, actors reused, nothing kept."""
-    from sweeper.execution.driver.connection import connected
+    from sweeper.execution.session import connected
 
     with connected(None) as scratch:
         from ray import tune
@@ -189,7 +189,7 @@ def run(options: argparse.Namespace) -> None:
         ms = tune_alone(options)
     else:
         if options.case == "loose":
-            from sweeper.storage.parquet import compaction as folding
+            from sweeper.storage import parquet_files as folding
 
             folding.MANY = 10**9
         with tempfile.TemporaryDirectory(dir=options.folder or None) as store:

@@ -11,8 +11,8 @@ import pytest
 import ray
 from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
 
-from sweeper.execution.driver.connection import connected
 from sweeper.execution.ray_backend import RayBackend
+from sweeper.execution.session import connected
 from sweeper.pruning.rung_client import JudgeFactory, RungClient
 from sweeper.pruning.rung_events import (
     CohortAnnounced,

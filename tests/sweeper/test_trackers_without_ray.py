@@ -10,7 +10,7 @@ from sweeper.errors import SpecError
 from sweeper.record import trackers
 from sweeper.record.trackers import Tracker
 from sweeper.spec.request import TrackRequest
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
 from tests.fake_executor import without_ray

@@ -8,8 +8,7 @@ from typing import Any
 
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import content_hash
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from trainables.json_input import Count, PositiveAmount, PositiveCount
 from trainables.profiling.measurement import Measurement
 

@@ -14,7 +14,7 @@ from sweeper.report.formatting import format_value, text_table
 from sweeper.report.studies import figures, tables
 from sweeper.report.studies.tables import DIVERGED, MIN_TRIALS, complete_trials
 from sweeper.spec.metric import Metric
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 PREFIXES = ("importance", "parallel", "history", "contour", "pareto")
 """Prefixes of the names of figures."""
@@ -131,7 +131,7 @@ def _best_lines(
     if front.empty:
         all_diverged = len(trials) > 0 and (trials["state"] == DIVERGED).all()
         return [f"all {len(trials)} trials diverged, so none is best" if all_diverged else "no trial is complete yet"]
-    front = front.sort_values(objectives[0].name, ascending=objectives[0].ranking_direction == "minimize")
+    front = front.sort_values(objectives[0].name, key=objectives[0].cost)
     numbers = zip(front["number"], front["warm"], strict=True)
     cells = {"trial": [f"{number}{' (earlier)' if warm else ''}" for number, warm in numbers]}
     cells |= {metric.name: [_text(value, metric.percent) for value in front[metric.name]] for metric in objectives}

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
+from sweeper.execution.loop import SlotAssigner
 from sweeper.execution.retries import RetryQueue
-from sweeper.execution.slot_assignment import SlotAssigner
 from sweeper.packing.slots import SlotResources, Slots
 from sweeper.plan.cohort_queue import CohortQueue
 from sweeper.plan.cohorts import Cohort

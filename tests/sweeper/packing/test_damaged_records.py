@@ -13,7 +13,7 @@ from sweeper.packing.profiling.cluster import DeviceInfo, read_devices, write_de
 from sweeper.packing.profiling.device_kinds import DeviceKind
 from sweeper.packing.profiling.profile_store import GroupProfile, ProfileStore
 from sweeper.plan.cohorts import Cut
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.plan.test_plan import make
 from trainables.profiling.measurement import Measurement
 

@@ -12,7 +12,7 @@ from sweeper.packing.profiling.device_kinds import DeviceKind
 from sweeper.packing.profiling.profile_store import fixed_shape
 from sweeper.packing.study_compilation import CONVOLUTION_SECONDS, StudyCompilation, StudySlots, StudyWork
 from sweeper.packing.study_steps import StudySteps, recorded_steps
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.sweeper.packing.test_compilation import EAGER, MeasureCompiled
 from trainables.profiling.measurement import CompiledProbe

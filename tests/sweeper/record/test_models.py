@@ -12,7 +12,7 @@ from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import GridPlan
 from sweeper.record.models import KeptModels, remove_displaced
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.models import trials_with_models
 from tests.sweeper.tiny_sweep import TINY

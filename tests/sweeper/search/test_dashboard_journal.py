@@ -9,7 +9,7 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweeper.search.dashboard_journal import PATH, DashboardJournal, begin_journal
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.search.toy_waves import study, study_run
 
 SPACE = {

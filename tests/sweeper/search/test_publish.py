@@ -10,7 +10,7 @@ import pytest
 from sweeper.cli.conclusion import finish
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Metric, Sweep
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.search.toy_waves import recorded, study, study_run
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.search.toy_waves import study, study_run
 
 

@@ -13,7 +13,7 @@ from sweeper.packing.profiling.profile_store import (
 )
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.packing.measured import STACKING_PAYS
 
 PROFILE = GroupProfile(tuple(STACKING_PAYS), overhead=5, slowdowns={8: {2: 1.5}}, compiled={16: 0.0004})

@@ -8,7 +8,7 @@ from sweeper.packing.profiling.profiler import Profiler, profiled_workloads, wor
 from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.trials import Trial
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import LARGE, FakeMeasure
 from tests.sweeper.packing.measured import MIB
 

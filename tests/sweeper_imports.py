@@ -61,7 +61,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.packing.profiling": Rule(
         may=(
-            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.profiling.measurement"),
+            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.training.measurement"),
             "trainables.json_input",
         ),
         never=("ray", "optuna"),
@@ -74,16 +74,23 @@ SWEEPER: Mapping[str, Rule] = {
             "sweeper.storage",
             "sweeper.plan",
             "sweeper.packing.profiling",
+            "trainables.sections",
             "trainables.config",
             "trainables.json_input",
-            "trainables.profiling.measurement",
+            "trainables.training.measurement",
         ),
         never=("ray", "optuna"),
     ),
     "sweeper.search": Rule(
         may=(
             *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.config"),
+            *(
+                "sweeper.report.studies",
+                "trainables.data.errors",
+                "trainables.tasks.task",
+                "trainables.sections",
+                "trainables.config",
+            ),
             *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
@@ -114,14 +121,9 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.plan",
                 "sweeper.pruning",
             ),
-            *(
-                "sweeper.packing",
-                "sweeper.search",
-                "sweeper.record.listener",
-                "trainables.reports",
-                "trainables.config",
-            ),
-            *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
+            *("sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
+            *("trainables.sections", "trainables.config", "trainables.training.measurement"),
+            *("trainables.training", "trainables.worker"),
         ),
     ),
     "sweeper.record": Rule(
@@ -139,8 +141,8 @@ SWEEPER: Mapping[str, Rule] = {
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
-            "trainables.method_loading",
-            *("trainables.config", "trainables.training", "trainables.worker"),
+            "trainables.catalog",
+            *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
         ),
         never=("ray",),
     ),
@@ -170,7 +172,13 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.models": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
-            *("trainables.catalog", "trainables.data.errors", "trainables.config", "trainables.training"),
+            *(
+                "trainables.catalog",
+                "trainables.data.errors",
+                "trainables.sections",
+                "trainables.config",
+                "trainables.training",
+            ),
         ),
         never=("ray", "optuna"),
     ),

@@ -8,7 +8,7 @@ import pytest
 from sweeper.cli.describe import describe, describe_sweep
 from sweeper.spec import Assumption, Grid, Grids, Metric, Search, SpecError, Sweep, Table, registry
 from sweeper.spec.sweep import subspaces
-from trainables.config.trial import keys
+from trainables.config import keys
 
 README = Path(__file__).parents[2] / "search_spaces" / "README.md"
 NAMED = ("paper", "authors_code")

@@ -12,7 +12,7 @@ from sweeper.errors import error_line
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
-from sweeper.report.page.preset_views import views_of, write_views
+from sweeper.report.figures import views_of, write_views
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
 from sweeper.storage.retry import NO_RETRIES

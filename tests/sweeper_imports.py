@@ -119,7 +119,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.record": Rule(
         may=(
             *("rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking", "sweeper.spec"),
-            *("sweeper.storage", "sweeper.plan", "sweeper.report.page", "trainables.reports"),
+            *("sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
             *("trainables.worker.messages", "trainables.data.datasets"),
         ),
         never=("ray", "optuna"),

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from sweeper.plan.changes import Change, Changes
-from sweeper.plan.kept_models import KeptModels, remove_displaced
+from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import GridPlan
+from sweeper.record.models import KeptModels, remove_displaced
 from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.models import trials_with_models
 from tests.sweeper.tiny_sweep import TINY
 
 PLAN = GridPlan("tiny", "digits", TINY, trials=(), groups=(), steps=(), statuses={})
+
+COHORT = Cohort("c0", (), 1)
 
 
 def row(trial: str, beta: float, value: float) -> dict[str, Any]:
@@ -43,13 +46,13 @@ def models(files: Files) -> list[str]:
 def test_worse_ones_go_before_the_rows_are_written_and_displaced_ones_afterwards(files: Files) -> None:
     kept, first = KeptModels(files, PLAN), [row("a", 0.5, 0.7), row("b", 1.5, 0.6), row("c", 1.5, 0.5)]
     write(files, "a", "b", "c")
-    kept.delete_worse(first)
+    kept.ended(COHORT, first)
     assert models(files) == ["a", "b"]
-    kept.delete_displaced()
+    kept.recorded(COHORT, [])
     write(files, "d", "e")
-    kept.delete_worse([row("d", 0.5, 0.8), row("e", 0.5, 0.75)])
+    kept.ended(COHORT, [row("d", 0.5, 0.8), row("e", 0.5, 0.75)])
     assert models(files) == ["a", "b", "d"], "until the rows are written, a is the best that has one"
-    kept.delete_displaced()
+    kept.recorded(COHORT, [])
     assert models(files) == ["b", "d"]
 
 
@@ -57,8 +60,8 @@ def test_a_run_that_continues_knows_the_best_from_their_rows(files: Files) -> No
     kept = KeptModels(files, PLAN)
     write(files, "a", "b")
     kept.begin([row("a", 0.5, 0.7)])
-    kept.delete_worse([row("b", 0.5, 0.6)])
-    kept.delete_displaced()
+    kept.ended(COHORT, [row("b", 0.5, 0.6)])
+    kept.recorded(COHORT, [])
     assert models(files) == ["a"]
 
 
@@ -76,16 +79,16 @@ def test_the_best_of_another_request_stay_whichever_comes_first(files: Files) ->
     more_seeds = replace(PLAN, changes=Changes("digits", {"seed": Change((0, 1), (0,))}))
     first, later = KeptModels(files, PLAN), KeptModels(files, more_seeds)
     write(files, "a")
-    first.delete_worse([row("a", 0.5, 0.7)])
+    first.ended(COHORT, [row("a", 0.5, 0.7)])
     later.begin([row("a", 0.5, 0.7)])
     write(files, "b")
-    later.delete_worse([row("b", 0.5, 0.8)])
-    later.delete_displaced()
+    later.ended(COHORT, [row("b", 0.5, 0.8)])
+    later.recorded(COHORT, [])
     remove_displaced(files, more_seeds, [row("a", 0.5, 0.7), row("b", 0.5, 0.8)])
     assert models(files) == ["a", "b"]
     write(files, "c")
-    first.delete_worse([row("c", 0.5, 0.75)])
-    first.delete_displaced()
+    first.ended(COHORT, [row("c", 0.5, 0.75)])
+    first.recorded(COHORT, [])
     assert models(files) == ["b", "c"], "a is the best of neither any more"
 
 

@@ -15,21 +15,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweeper.plan.best_trials import BestTrials, final_best, rankings_of, settings_of
+from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
-from sweeper.spec.request import Keep
+from sweeper.record.listener import CohortListener, Row
 from sweeper.storage.files import Files
 from sweeper.storage.models import (
     best_of_others,
     delete_displaced,
     delete_models,
-    read_best,
     trials_with_models,
-    unwritten_models,
     write_best,
 )
 
 
-class KeptModels:
+class KeptModels(CohortListener):
     """The models of a plan's best trials, in a run with `--keep best`."""
 
     def __init__(self, files: Files, plan: Plan) -> None:
@@ -41,8 +40,8 @@ class KeptModels:
         """Take the rows that the request has already, including those of trials of which the plan is only a part."""
         self._best.add(rows)
 
-    def delete_worse(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Called before the rows of a cohort are written: delete the models of those that are not best."""
+    def ended(self, cohort: Cohort, rows: Sequence[Row]) -> None:
+        """Delete the models of those trials that are not best."""
         before = self._best.ids
         self._best.add(rows)
         best = self._best.ids
@@ -54,8 +53,8 @@ class KeptModels:
         if worse:
             delete_models(self._files, self._plan.name, sorted(worse - best_of_others(self._files, self._plan.views)))
 
-    def delete_displaced(self) -> None:
-        """Called after the rows of a cohort are written: delete the models that were best before."""
+    def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
+        """Delete the models that were best before."""
         if self._displaced:
             stale = self._displaced - best_of_others(self._files, self._plan.views)
             delete_displaced(self._files, self._plan.name, sorted(stale))
@@ -70,13 +69,6 @@ def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]
     stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best
     if stale:
         delete_displaced(files, plan.name, sorted(stale - best_of_others(files, plan.views)))
-
-
-def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
-    """The plan's trials whose model is to be kept but could not be written, by a run with this `--keep`."""
-    if keep == "none" or not (unwritten := unwritten_models(files, plan.name).intersection(plan.ids)):
-        return frozenset()
-    return unwritten if keep == "all" else unwritten & read_best(files, plan.views)
 
 
 def ranked_columns(plan: Plan) -> tuple[str, ...]:

@@ -34,10 +34,7 @@ TRAINABLES: Mapping[str, Rule] = {
         alone=True,
     ),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.data.augmentation": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
-    "trainables.data.image_files": Rule(
-        may=("torch", "numpy", "PIL", "trainables.data.errors", "trainables.data.augmentation"), never=LAUNCHERS
-    ),
+    "trainables.data": Rule(may=("torch", "numpy", "PIL", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.datasets": Rule(
         may=(
             *("torch", "torchvision", "numpy", "sklearn", "PIL", "filelock", "trainables.validation"),
@@ -45,7 +42,6 @@ TRAINABLES: Mapping[str, Rule] = {
         ),
         never=LAUNCHERS,
     ),
-    "trainables.data": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
     "trainables.methods": Rule(
         may=(
             *("torch", "trainables.validation", "trainables.contract", "trainables.losses", "trainables.networks"),

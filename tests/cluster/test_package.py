@@ -11,7 +11,7 @@ import pytest
 from cluster.package import check_size, contents, pack
 from sweeper.spec import SpecError
 
-CODE = {"README.md", "sweeper/run.py", "trainables/data/augmentation/views.py"}
+CODE = {"README.md", "sweeper/run.py", "trainables/data/views.py"}
 NOT_CODE = [
     ".env", ".git/config", ".venv/lib/a.py", "env/pyvenv.cfg", "env/lib/a.py", "conda/conda-meta/history",
     "conda/lib/a.py", "cache/CACHEDIR.TAG", "cache/0", "sweeper/__pycache__/run.pyc", "sweeper/old.pyc",

@@ -18,9 +18,9 @@ from trainables.catalog import METHODS, task_of
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Batch, Capability, ConditionalDensity, ImageMethod, Losses, Method, Noises
-from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.views import normalise, scale_pixels
 from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.learners.noise import draw_noise
 from trainables.tasks.task import LoadedTask

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from trainables.config.training import GradientTraining
 from trainables.contract import Capability, ImageMethod
-from trainables.data.augmentation.views import prepare, scale_pixels
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.views import prepare, scale_pixels
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.noise import draw_noise
 from trainables.tasks.images.config import ImageTrial

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from trainables.config.trial_config import TrialConfig
-from trainables.data.augmentation.pixel_views import PixelViews
-from trainables.data.augmentation.views import Views
+from trainables.data.views import PixelViews, Views
 from trainables.networks.encoders import ENCODERS
 from trainables.tasks.images.config import Batches, Data, Folder, ImageTrial
 from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation

@@ -14,7 +14,7 @@ import sweeper.run as run
 from sweeper.execution.local_backend import LocalBackend
 from sweeper.packing.profiling.cluster import Cluster
 from sweeper.packing.profiling.device_kinds import DeviceKind
-from trainables.profiling.measurement import DeviceMemory, Measurement, Probe
+from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortTask, Message
 
 CORES = DeviceKind(False, "", (2,))

@@ -42,33 +42,23 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.report": Rule(
         may=(
-            *("pandas", "numpy", "matplotlib", "PIL", "tabulate"),
+            *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert"),
             *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-        ),
-        never=("torch", "ray", "optuna", "sweeper.report.studies"),
-    ),
-    "sweeper.report.page": Rule(
-        may=(
-            *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            *("sweeper.names", "sweeper.plan"),
-            *("sweeper.report", "trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
+            *("trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
     "sweeper.report.studies": Rule(
-        may=("optuna", "pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
         never=("torch", "ray"),
     ),
-    "sweeper.report.comparison": Rule(
-        may=(
-            *("pandas", "numpy", "scipy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
-            "trainables.evaluation.metrics",
-        ),
-        never=("torch", "ray", "optuna"),
+    "sweeper.report.study_charts": Rule(
+        may=("optuna", "matplotlib", "numpy", "sweeper.spec", "sweeper.report"),
+        never=("torch", "ray"),
     ),
     "sweeper.packing.profiling": Rule(
         may=(
-            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.profiling.measurement"),
+            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.training.measurement"),
             "trainables.json_input",
         ),
         never=("ray", "optuna"),
@@ -81,16 +71,23 @@ SWEEPER: Mapping[str, Rule] = {
             "sweeper.storage",
             "sweeper.plan",
             "sweeper.packing.profiling",
+            "trainables.sections",
             "trainables.config",
             "trainables.json_input",
-            "trainables.profiling.measurement",
+            "trainables.training.measurement",
         ),
         never=("ray", "optuna"),
     ),
     "sweeper.search": Rule(
         may=(
             *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.config"),
+            *(
+                "sweeper.report.studies",
+                "trainables.data.errors",
+                "trainables.tasks.task",
+                "trainables.sections",
+                "trainables.config",
+            ),
             *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
@@ -120,8 +117,8 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.plan",
                 "sweeper.pruning",
             ),
-            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.config"),
-            *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
+            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.sections", "trainables.config"),
+            *("trainables.training.measurement", "trainables.training", "trainables.worker"),
         ),
     ),
     "sweeper.cli.progress": Rule(
@@ -134,8 +131,8 @@ SWEEPER: Mapping[str, Rule] = {
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
-            "trainables.method_loading",
-            *("trainables.config", "trainables.training", "trainables.worker"),
+            "trainables.catalog",
+            *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
         ),
         never=("ray",),
     ),
@@ -165,7 +162,13 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.models": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
-            *("trainables.catalog", "trainables.data.errors", "trainables.config", "trainables.training"),
+            *(
+                "trainables.catalog",
+                "trainables.data.errors",
+                "trainables.sections",
+                "trainables.config",
+                "trainables.training",
+            ),
         ),
         never=("ray", "optuna"),
     ),
@@ -175,7 +178,7 @@ SWEEPER: Mapping[str, Rule] = {
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup"),
             *(
                 "sweeper.models",
-                "sweeper.report.page.preset_views",
+                "sweeper.report.figures",
                 "trainables.evaluation.metrics",
                 "trainables.validation",
             ),

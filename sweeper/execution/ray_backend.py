@@ -19,7 +19,7 @@ from sweeper.packing.profiling.cluster import Cluster, ProbeRequest, is_local
 from sweeper.packing.profiling.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
 from sweeper.packing.slots import SlotResources
 from sweeper.spec import user_code
-from trainables.profiling.measurement import Probe
+from trainables.training.measurement import Probe
 from trainables.worker.messages import CohortTask, Failure
 from trainables.worker.ray_train import CohortActor, assigned_device, import_from, run_cohort
 from trainables.worker.worker import Dispatch

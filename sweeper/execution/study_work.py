@@ -11,7 +11,7 @@ from sweeper.search.study_run import StudyRun
 from sweeper.spec.grid import Value
 from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import Study, bounds
-from trainables.config.trial import fusible_keys, resolve
+from trainables.config import fusible_keys, resolve
 
 MAX_SHAPES = 4
 """Most shapes of a study's steps that are compiled by themselves."""

@@ -10,7 +10,7 @@ from sweeper.packing.profiling.cluster import DeviceInfo
 from sweeper.packing.profiling.profiler import Profiler
 from sweeper.packing.profiling.workloads import Workload, candidate_cuts
 from sweeper.plan.cohorts import Cut, Group, parts
-from trainables.profiling.measurement import CompiledProbe, Measurement
+from trainables.training.measurement import CompiledProbe, Measurement
 
 LIKELY_SAVING = 0.4
 """Share of the eager time that compiled steps save, as assumed before they are measured (measured: 0.3 to 0.8)."""

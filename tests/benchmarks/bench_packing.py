@@ -24,11 +24,10 @@ from sweeper.packing.profiling.devices import MEMORY_MARGIN, Devices
 from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.trials import Trial
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.profiling.contention import measure_slowdowns
-from trainables.profiling.measurement import Measurement
-from trainables.profiling.throughput import device_memory, measure
+from trainables.config import resolve
+from trainables.sections import TrialConfig, Value
+from trainables.training.measurement import Measurement
+from trainables.training.profiling import device_memory, measure, measure_slowdowns
 
 CASES = {
     "chosen": (),

@@ -11,7 +11,7 @@ from sweeper.packing.profiling.device_kinds import DeviceKind
 from sweeper.plan.trials import content_hash
 from sweeper.storage.files import Files, read_record
 from trainables.json_input import Amount, Count, PositiveCount
-from trainables.profiling.measurement import CompiledProbe, DeviceMemory, Probe
+from trainables.training.measurement import CompiledProbe, DeviceMemory, Probe
 
 
 def is_local(address: str | None) -> bool:

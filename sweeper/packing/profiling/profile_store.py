@@ -10,7 +10,7 @@ from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import content_hash
 from sweeper.storage.files import Files, read_record
 from trainables.json_input import Count, PositiveAmount, PositiveCount
-from trainables.profiling.measurement import Measurement
+from trainables.training.measurement import Measurement
 
 MAX_MEMBERS = 64
 """Largest number of members of a group that are measured together."""

@@ -8,7 +8,7 @@ from sweeper.packing.profiling.devices import MEMORY_MARGIN
 from sweeper.packing.profiling.profile_store import GroupProfile, ProfileStore, measured_configs, shape_hash
 from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Group
-from trainables.profiling.measurement import STEPS, CompiledProbe, stack_widths
+from trainables.training.measurement import STEPS, CompiledProbe, stack_widths
 
 GROUP_SECONDS, TOTAL_SECONDS = 3.0, 12.0
 """Most seconds for the measurement of one group of trials, and of all groups together."""

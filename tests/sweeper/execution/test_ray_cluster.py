@@ -17,7 +17,7 @@ from sweeper.execution.signals import StopSignal
 from sweeper.packing.profiling.cluster import ProbeRequest
 from sweeper.packing.profiling.device_kinds import DeviceKind
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
-from trainables.profiling.measurement import DeviceMemory, Probe
+from trainables.training.measurement import DeviceMemory, Probe
 
 CONFIGS = [{"method": "vje"}]
 PROBE = Probe(DeviceMemory("cpu", 2**30, 2**20))

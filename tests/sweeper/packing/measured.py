@@ -6,7 +6,7 @@ from dataclasses import replace
 from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial
-from trainables.profiling.measurement import Measurement
+from trainables.training.measurement import Measurement
 
 MIB = 2**20
 PLENTY = 2**40

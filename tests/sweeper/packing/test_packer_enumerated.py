@@ -13,7 +13,7 @@ from sweeper.packing.profiling.devices import MEMORY_MARGIN, Devices
 from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Cut, cut
 from tests.sweeper.packing.measured import MIB, measurement, members
-from trainables.profiling.measurement import Measurement
+from trainables.training.measurement import Measurement
 
 
 class Case(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 
 from sweeper.plan.trials import content_hash, enumerate_trials
 from sweeper.spec import SpecError, Value
-from trainables.config.trial import resolve
+from trainables.config import resolve
 
 PYTHON = "from sweeper.plan.trials import content_hash; print(content_hash({'nu': float('inf'), 'lr': 1e-05, 'k': 3}))"
 

@@ -9,12 +9,12 @@ import pytest
 
 from sweeper.plan.trials import enumerate_trials
 from sweeper.report import publish
+from sweeper.report.figures import views_of
 from sweeper.report.page import findings
-from sweeper.report.page.preset_views import views_of
 from sweeper.spec import Grids, Sweep, registry
 from sweeper.storage.files import Files
 from sweeper.storage.rows import plain_value
-from trainables.config.trial import keys, resolve
+from trainables.config import keys, resolve
 from trainables.data.datasets.catalog import DATASETS
 from trainables.training.metric_names import metric_names
 

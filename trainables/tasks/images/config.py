@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from trainables.config.trial_config import TrialConfig
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.class_folders import FOLDER, listed
 from trainables.data.datasets.dataset import Declaration
 from trainables.data.views import PixelViews, Views
+from trainables.sections import TrialConfig
 from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
 from trainables.tasks.images.latent_density import LatentDensity
 from trainables.tasks.images.networks import Encoder, Layers, Networks

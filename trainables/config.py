@@ -1,0 +1,252 @@
+"""Flat keys and values outside, one frozen dataclass for each section inside: the conversion, for every method, and
+what is known of each key.
+
+Every key is a field of exactly one section: of the method's task, of the training, or of the method's own `Config`.
+"""
+
+import ast
+import dataclasses
+import functools
+import inspect
+import textwrap
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, task_of
+from trainables.sections import GradientTraining, Training, TrialConfig, Value
+from trainables.validation import laws, unknown
+
+GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay"})
+"""Keys that are fusible for every method that is trained by gradients."""
+
+
+def resolve(values: Mapping[str, Value]) -> TrialConfig:
+    """Build the complete configuration from keys and values; missing keys get their defaults. Raises ValueError, with a
+    one-line message, for an unknown key, whose nearest match it names, or an illegal value."""
+    method = values.get("method")
+    if method is None:
+        raise ValueError(f"a trial needs a method; there are: {', '.join(METHODS)}")
+    known = keys(str(method))
+    for key in values:
+        if key not in known:
+            raise ValueError(unknown("key", key, sorted(known), f"--describe {method} lists its keys", f"{method} has"))
+    built = {
+        name: _section(
+            section, **{key: _typed(key, values[key], kind) for key, kind in _fields(section).items() if key in values}
+        )
+        for name, section in sections(str(method)).items()
+    }
+    config = task_of(str(method)).Trial(method=str(method), **built)
+    _check(config)
+    return config
+
+
+def resolve_sent(values: Mapping[str, Value]) -> TrialConfig:
+    """As `resolve`, for values that the process of this user sent that started this one. A method of the user is
+    imported here, too, because that process has its name from the user. Never call it with values from a store."""
+    import_method(str(values["method"]))
+    return resolve(values)
+
+
+def _check(config: TrialConfig) -> None:
+    """Check what concerns several sections. Raises ValueError with a one-line message."""
+    name, method, training = config.method, method_of(config.method), config.training
+    if not method.trains() and training.epochs:
+        raise ValueError(f"{name} does not train, so epochs must be 0, but got epochs={training.epochs}")
+    if training.processes > 1 and not method.per_example:
+        same_task = {other_name: other for other_name, other in known_methods().items() if other.task == method.task}
+        per_example = [other_name for other_name, other in same_task.items() if other.per_example]
+        raise ValueError(
+            f"{name} compares the examples of a batch, so workers must be 1, but got workers={training.processes}; "
+            f"a batch can be split for: {', '.join(per_example)}"
+        )
+    task_of(name).check(config, known_methods())
+
+
+def keys(method: str) -> dict[str, type]:
+    """All keys of a method's trials and their types: bool, int, float or str. `int | None` counts as int."""
+    types_by_key: dict[str, type] = {"method": str}
+    for section in sections(method).values():
+        types_by_key |= _fields(section)
+    return types_by_key
+
+
+def column_types(configs: Iterable[TrialConfig]) -> dict[str, type]:
+    """The keys of these trials and their types, in the order of their sections."""
+    types_by_key: dict[str, type] = {}
+    for config in configs:
+        known = keys(config.method)
+        types_by_key |= {key: known[key] for key in config.flat() if key not in types_by_key}
+    return types_by_key
+
+
+@functools.cache
+def defaults(method: str) -> Mapping[str, Value]:
+    """The defaults of all keys of a method's trials that have one."""
+    fields = [field_ for section in sections(method).values() for field_ in dataclasses.fields(section)]
+    with_default = {field_.name: field_.default for field_ in fields if field_.default is not dataclasses.MISSING}
+    return {"method": method} | with_default
+
+
+def fusible_keys(method: str) -> frozenset[str]:
+    """The keys in which the members of one cohort may differ."""
+    cls = method_of(method)
+    loop = frozenset({"seed"}) if cls.fitted() else GRADIENT_FUSIBLE | {"seed"}
+    return loop | task_of(method).fusible | cls.fusible
+
+
+def adaptable_keys(method: str) -> frozenset[str]:
+    """The fusible keys that a population can adapt: all but those that choose the data that a member reads."""
+    return fusible_keys(method) - task_of(method).fusible - {"seed"}
+
+
+def stream_key(config: TrialConfig) -> tuple[object, ...]:
+    """The key of a trial's stream. Members with equal keys share examples, their order, noise and initial weights."""
+    return task_of(config.method).stream_key(config)
+
+
+def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
+    """Convert text from the command line to a value of the key's type. Raises ValueError for an unknown key or for text
+    that is no such value. A key of `Task.class_keys` can be one of the names in `classes`, and then is its index."""
+    known, optional = dict[str, type](), set[str]()
+    for method in known_methods():
+        known |= keys(method)
+        optional |= optional_keys(method)
+    if key not in known:
+        raise ValueError(unknown("key", key, sorted(known), "--describe keys lists all"))
+    kind = known[key]
+    if text.lower() in ("none", "null") and key in optional:
+        return None
+    if classes and any(key in task.class_keys for task in TASKS.values()):
+        return _class_index(key, text, classes)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{key} must be true or false, but got {key}={text}")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        noun = {int: "a whole number", float: "a number"}[kind]
+        raise ValueError(f"{key} must be {noun}, but got {key}={text}") from None
+
+
+def _class_index(key: str, text: str, classes: Sequence[str]) -> int:
+    """The index of the class that is named so; an index itself only if no name could be taken for one."""
+    if text in classes:
+        return classes.index(text)
+    if text.isdecimal() and not any(map(str.isdecimal, classes)):
+        return int(text)
+    raise ValueError(unknown(key, text, classes))
+
+
+@functools.cache
+def _fields(section: type) -> Mapping[str, type]:
+    """A section's keys and their types."""
+    hints = typing.get_type_hints(section)
+    return {field_.name: _plain_type(hints[field_.name]) for field_ in dataclasses.fields(section)}
+
+
+@functools.cache
+def optional_keys(method: str) -> frozenset[str]:
+    """The keys of a method's trials that may be None."""
+    return frozenset().union(*map(_optional, sections(method).values()))
+
+
+def _optional(section: type) -> frozenset[str]:
+    """A section's keys that may be None."""
+    hints = typing.get_type_hints(section)
+    return frozenset(key for key, hint in hints.items() if type(None) in typing.get_args(hint))
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _section(section: type, **values: Value) -> Any:
+    """The section object with these values. Trials that agree in it share the object, because its checks take time."""
+    return section(**values)
+
+
+@functools.cache
+def sections(method: str) -> Mapping[str, type]:
+    """Name of each section of a method's trials -> its dataclass."""
+    cls = method_of(method)
+    own = dict(task_of(method).Trial.sections())
+    if cls.fitted():
+        del own["optimiser"]
+    return {"training": Training if cls.fitted() else GradientTraining, **own, "options": cls.Config}
+
+
+def _plain_type(hint: Any) -> type:
+    """`int | None` -> int."""
+    return next((kind for kind in typing.get_args(hint) if kind is not type(None)), hint)
+
+
+def _typed(key: str, value: Value, kind: type) -> Value:
+    """Convert an int to a float where the key is a float, so that `1` and `1.0` are one trial. The sections check the
+    rest."""
+    if not isinstance(value, Value):
+        raise ValueError(f"{key} must be a single value, but got {key}={value!r}")
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if kind is float and value == 0:
+        return 0.0  # -0.0 becomes 0.0, so that they are one trial
+    if kind is str and not isinstance(value, str):
+        raise ValueError(f"{key} must be text, but got {key}={value!r}")
+    return value
+
+
+# What is known of each key, read from the source code: docstrings, ranges and defaults. Nothing is trained or loaded.
+
+
+@dataclass(frozen=True)
+class KeyDoc:
+    """A hyperparameter of a method's trials."""
+
+    name: str
+    section: str
+    """Name of the config section that has it; `options` for the method's own keys."""
+    default: Value
+    doc: str
+    """The docstring of the field, in one line."""
+    law: str
+    """The range that is checked, such as "`nu > 0`"; empty where only the docstring says what is legal."""
+    fusible: bool
+    """Whether members of one cohort may differ in it."""
+
+
+def describe_keys(method: str) -> tuple[KeyDoc, ...]:
+    """All keys of a method's trials except `method`, its own keys first. Raises ValueError for an unknown method."""
+    own_first = {"options": method_of(method).Config, **sections(method)}
+    return tuple(key for section, cls in own_first.items() for key in _keys(section, cls, fusible_keys(method)))
+
+
+def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[KeyDoc]:
+    docs, ranges, defaults = field_docs(cls), laws(cls), vars(cls())
+    for name, default in defaults.items():
+        law = ranges.get(name, "")
+        if law.startswith("one of ") and str(default) not in law.removeprefix("one of ").split(", "):
+            law = ""  # the law is about the parts of a value, such as dir+rad
+        yield KeyDoc(name, section, default, docs[name], law, name in fusible)
+
+
+def field_docs(cls: type) -> Mapping[str, str]:
+    """Map each field of a dataclass, inherited ones included, to the docstring beneath it, in one line; empty if there
+    is none."""
+    docs = {field.name: "" for field in dataclasses.fields(cls)}
+    for owner in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(owner):
+            docs |= _own_field_docs(owner)
+    return docs
+
+
+@functools.cache  # reading the source takes milliseconds, and methods share most classes
+def _own_field_docs(cls: type) -> Mapping[str, str]:
+    """The docstrings in the body of a class."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    docs = {}
+    for statement, after in zip(definition.body, definition.body[1:], strict=False):
+        match statement, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
+    return docs

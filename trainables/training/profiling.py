@@ -1,0 +1,287 @@
+"""Measure a cohort with a few real steps on its device: step time and memory at several stack widths, and how much
+processes that share the device slow each other down.
+
+For the latter, each process (`python -m trainables.training.profiling`) reads requests from its standard input, one
+JSON object per line, and replies to each with a number: first all build their cohort, then all step it for the same
+time. They inherit the device from the process that starts them.
+"""
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from trainables.config import resolve_sent
+from trainables.sections import TrialConfig
+from trainables.training.cohort import Cohort
+from trainables.training.compilation.compiler import StepCompiler
+from trainables.training.measurement import STEPS, DeviceMemory, Measurement, memory_of_process, stack_widths
+
+STEP_SECONDS = 0.4
+"""Seconds for which all processes step at once, for each measurement."""
+
+
+TIMEOUT = 120.0
+"""Seconds after which the processes are killed, whatever they do."""
+
+
+def measure(
+    configs: Sequence[TrialConfig], data: Path, device: torch.device | str, seconds: float = 3.0
+) -> list[Measurement]:
+    """Measure stacks of width 1, 2, 4, ... and finally all of `configs`, for at most about `seconds`. Width 1 is always
+    measured. A larger width is skipped, with all after it, if its estimated time exceeds the limit or the device runs
+    out of memory. Returns nothing for configs that do not train or that use several workers."""
+    if configs[0].training.epochs == 0 or configs[0].training.processes > 1:
+        return []
+    device = torch.device(device)
+    measured: list[Measurement] = []
+    begun = time.perf_counter()
+    with _frozen_objects():
+        for width in stack_widths(len(configs)):
+            if measured and time.perf_counter() - begun + 6 * measured[-1].seconds * width > seconds:
+                break
+            try:
+                measured.append(_measure(configs[:width], data, device, measured[0].held if measured else None))
+            except torch.OutOfMemoryError:
+                break
+    return measured
+
+
+@contextlib.contextmanager
+def _frozen_objects() -> Iterator[None]:
+    """Context in which the garbage collector passes over the objects that exist: millions, where Ray is imported, and
+    it runs once before each width. In a process that has frozen objects of its own they stay frozen."""
+    frozen_before = gc.get_freeze_count()
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen_before:
+            gc.unfreeze()
+
+
+def device_memory(device: torch.device | str) -> DeviceMemory:
+    """The memory that processes sharing the device may use together. Call it after a measurement: only then has the
+    process loaded everything that counts as overhead."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        name = f"{torch.cuda.get_device_name(device)}, {total >> 30} GiB"
+        return DeviceMemory(name, total, max(0, total - free - torch.cuda.memory_reserved(device)))
+    import psutil  # imported here because it may not be installed on a machine with GPUs
+
+    memory = psutil.virtual_memory()
+    name = f"{_processor()}, {os.cpu_count()} cores, {memory.total >> 30} GiB"
+    return DeviceMemory(name, memory.available, psutil.Process().memory_info().rss)
+
+
+def _processor() -> str:
+    """Model name of the CPU."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, held: int | None) -> Measurement:
+    """Measure one stack of all `configs`. Pass `held` if it is known: counting it copies the whole state."""
+    bytes_before = peak_bytes(device, reset=True)
+    cohort = Cohort(configs, data, device, width=None)
+    seconds = _step_seconds(cohort, device)
+    width, peak = len(configs), peak_bytes(device)
+    held = _tensor_bytes(cohort.state()) // width if held is None else held
+    return Measurement(width, seconds, max(0, peak - bytes_before), held)
+
+
+def _step_seconds(cohort: Cohort, device: torch.device) -> float:
+    """Seconds per step and member, the minimum of several. On one core only the time that this thread computes counts,
+    so that other processes, which may share the core now, do not."""
+    clock = time.thread_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    orders, times = cohort.orders(0), []
+    for _ in range(STEPS):
+        begun = clock()
+        cohort.step(0, 0, orders, rate=0.0)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(clock() - begun)
+    return min(times[1:]) / len(cohort.members)
+
+
+def measure_compiled(
+    configs: Sequence[TrialConfig],
+    data: Path,
+    device: torch.device | str,
+    *,
+    build: bool,
+    wait: Callable[[], None] = lambda: None,
+) -> float | None:
+    """Seconds per step and member of one stack of all `configs`, with compiled steps; None if they cannot be had. With
+    `build=False` only steps that were compiled before are measured. `wait` is called while steps are compiled, and may
+    raise to end that."""
+    device, compiler = torch.device(device), StepCompiler(build=build)
+    seconds = _step_seconds(Cohort(configs, data, device, None, raise_if_stopped=wait, compiler=compiler), device)
+    return seconds if compiler.compiled else None
+
+
+def _tensor_bytes(state: Any) -> int:
+    """Bytes of all tensors in nested lists and mappings."""
+    if isinstance(state, torch.Tensor):
+        return state.nbytes
+    return sum(map(_tensor_bytes, state.values() if isinstance(state, Mapping) else state))
+
+
+def peak_bytes(device: torch.device, reset: bool = False) -> int:
+    """Peak memory in use since the last reset, in bytes. With `reset=True` the peak is reset first. On a CPU it is
+    resident memory of the process. Outside Linux that peak cannot be reset: it counts from the start of the process."""
+    if device.type != "cuda":
+        if reset:
+            gc.collect()
+            with contextlib.suppress(OSError, AttributeError):  # another C library, another system
+                ctypes.CDLL(None).malloc_trim(0)
+                Path("/proc/self/clear_refs").write_text("5")
+        if (peak := memory_of_process("VmHWM")) is not None:
+            return peak
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    if reset:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device)
+    return torch.cuda.max_memory_allocated(device)
+
+
+# Contention: real steps of several processes at once.
+
+
+def measure_slowdowns(
+    configs: Sequence[TrialConfig],
+    data: Path,
+    device: torch.device | str,
+    *,
+    widths: Sequence[int],
+    max_processes: int,
+    cores: int = 1,
+    seconds: float = STEP_SECONDS,
+) -> dict[int, dict[int, float]]:
+    """Return the slowdown of a step by stack width and number of processes.
+
+    `result[width][n]` is the time of a step while n processes share the device, divided by that of a process alone
+    (dimensionless, >= 1). n is 2, 4, ..., up to `max_processes` and to the number of processes whose cohorts fit into
+    memory. The processes share `cores` CPU cores and step for `seconds` each time.
+    """
+    with _started_processes(configs, data, torch.device(device), max_processes) as processes:
+        slowdowns = {width: _slowdowns(processes, width, cores, seconds) for width in sorted(widths)}
+    return {width: by_count for width, by_count in slowdowns.items() if by_count}
+
+
+def _slowdowns(processes: Sequence[subprocess.Popen[str]], width: int, cores: int, seconds: float) -> dict[int, float]:
+    """Number of processes -> slowdown of a step, for stacks of this width."""
+    ready = [process for process, fits in zip(processes, _request(processes, {"width": width}), strict=True) if fits]
+    slowdowns: dict[int, float] = {}
+    alone, count = 0.0, 1
+    while count <= len(ready):
+        step_times = _request(ready[:count], {"seconds": seconds, "threads": max(1, cores // count)})
+        if not all(step_times):
+            break
+        mean = sum(step_times) / count
+        alone = alone or mean
+        slowdowns |= {count: max(1.0, mean / alone)} if count > 1 else {}
+        count *= 2
+    return slowdowns
+
+
+def _request(processes: Sequence[subprocess.Popen[str]], request: dict[str, Any]) -> list[float]:
+    """Send a request to all processes, then read their replies. 0.0 from a process that failed or has ended."""
+    for process in processes:
+        with contextlib.suppress(OSError):
+            print(json.dumps(request), file=process.stdin, flush=True)
+    return [float(process.stdout.readline() or 0.0) for process in processes if process.stdout]
+
+
+@contextlib.contextmanager
+def _started_processes(
+    configs: Sequence[TrialConfig], data: Path, device: torch.device, count: int
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start `count` processes and kill them at the end."""
+    task = {"configs": [config.flat() for config in configs], "data": str(data), "device": str(device)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "trainables.training.profiling"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        for _ in range(count)
+    ]
+
+    def kill_all() -> None:
+        for process in processes:
+            process.kill()
+
+    timer = threading.Timer(TIMEOUT, kill_all)
+    timer.start()
+    try:
+        _request(processes, task)
+        yield processes
+    finally:
+        timer.cancel()
+        kill_all()
+        for process in processes:
+            process.communicate()
+
+
+def _serve(requests: IO[str], replies: IO[str]) -> None:
+    """Main loop of a process that shares the device. The first line is the task: configs, data, device. Then `{"width":
+    w}` builds a cohort (reply: 1), and `{"seconds": s, "threads": n}` steps it (reply: the seconds of a step). The
+    reply is 0 where the device runs out of memory, or has done so since the last cohort was built."""
+    task = json.loads(requests.readline())
+    configs, device = [resolve_sent(config) for config in task["configs"]], torch.device(task["device"])
+    cohort: Cohort | None = None
+    print(1.0, file=replies, flush=True)
+    for line in requests:
+        request, reply = json.loads(line), 0.0
+        try:
+            if "width" in request:
+                cohort = None
+                cohort = Cohort(configs[: request["width"]], Path(task["data"]), device, width=None)
+                _step_time(cohort, device, 0.0, least=3)
+                reply = 1.0
+            elif cohort:
+                torch.set_num_threads(request["threads"])
+                reply = _step_time(cohort, device, request["seconds"])
+        except torch.OutOfMemoryError:
+            cohort = None
+        print(reply, file=replies, flush=True)
+
+
+def _step_time(cohort: Cohort, device: torch.device, seconds: float, least: int = 1) -> float:
+    """Mean seconds of a step, over at least `least` steps and `seconds` seconds."""
+    orders, done, begun = cohort.orders(0), 0, time.perf_counter()
+    while done < least or time.perf_counter() - begun < seconds:
+        cohort.step(0, 0, orders, rate=0.0)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        done += 1
+    return (time.perf_counter() - begun) / done
+
+
+if __name__ == "__main__":
+    reply_stream = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # anything else that is printed goes to standard error, so that it is not read as a reply
+    _serve(sys.stdin, reply_stream)

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 
 from sweeper.cli.own_images import with_own_images
 from sweeper.plan import changes, cohorts, earlier_rows
+from sweeper.plan.best_trials import missing_models
 from sweeper.plan.changes import Changes
 from sweeper.plan.earlier_rows import expected_values
-from sweeper.plan.kept_models import missing_models
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial, content_hash, enumerate_trials
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value, registry

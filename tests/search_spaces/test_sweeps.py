@@ -25,11 +25,11 @@ from tests.search_spaces.grids import (
     trials_of,
 )
 from trainables.config import column_types, keys, resolve
-from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.datasets.catalog import DATASETS
 from trainables.training.checks import check_trials
 
 ROOT = Path(__file__).parents[2]
-CHANNELS = {name: declared.shape[0] for name, declared in DECLARATIONS.items()}
+CHANNELS = {name: source.declaration.shape[0] for name, source in DATASETS.items()}
 WITHOUT_FILES = {"digits", "digits_tint"}
 """Data sets that need no files."""
 

@@ -28,7 +28,7 @@ from sweeper.execution.process.exit import end_process
 from sweeper.execution.process.garbage import begin_collection, delay_collection
 from sweeper.execution.process.node_health import NodeHealth
 from sweeper.execution.process.node_watchdog import NodeWatchdog
-from sweeper.plan.kept_models import KeptModels, ranked_columns
+from sweeper.plan.best_trials import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request

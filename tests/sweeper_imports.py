@@ -43,10 +43,6 @@ SWEEPER: Mapping[str, Rule] = {
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
     ),
-    "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
-    "sweeper.pruning.rung_client": Rule(
-        may=("trainables.reports", "sweeper.pruning"), never=("ray", "pandas", "optuna")
-    ),
     "sweeper.trackers": Rule(
         may=(
             *("tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
@@ -80,13 +76,6 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.packing.profiling": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.profiling.measurement"),
-            "trainables.json_input",
-        ),
-        never=("ray", "optuna"),
-    ),
     "sweeper.packing": Rule(
         may=(
             "sweeper.errors",
@@ -94,16 +83,19 @@ SWEEPER: Mapping[str, Rule] = {
             "sweeper.spec",
             "sweeper.storage",
             "sweeper.plan",
-            "sweeper.packing.profiling",
             "trainables.config",
             "trainables.json_input",
             "trainables.profiling.measurement",
         ),
         never=("ray", "optuna"),
     ),
+    "sweeper.search.rungs": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
+    "sweeper.search.rung_server": Rule(
+        may=("trainables.reports", "sweeper.spec", "sweeper.search.rungs"), never=("torch", *LAUNCHERS)
+    ),
     "sweeper.search": Rule(
         may=(
-            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.config"),
             *("trainables.training", "trainables.worker.messages"),
         ),
@@ -128,7 +120,6 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.spec",
                 "sweeper.storage",
                 "sweeper.plan",
-                "sweeper.pruning",
             ),
             *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.config"),
             *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
@@ -139,7 +130,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.cli": Rule(
         may=(
-            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
             "trainables.validation",

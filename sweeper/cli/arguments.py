@@ -14,7 +14,7 @@ from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
 from sweeper.spec import registry
 from sweeper.spec.request import Compile, Keep, Request, SearchOptions
-from sweeper.spec.search import SAMPLERS
+from sweeper.spec.space import SAMPLERS
 from sweeper.trackers.catalog import parse_track
 from sweeper.version import code_version
 from trainables.validation import unknown

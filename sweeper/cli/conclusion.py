@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
 from sweeper.cli.page_writer import write_page
 from sweeper.errors import StoreError
-from sweeper.plan.kept_models import missing_models, ranked_columns, remove_displaced
+from sweeper.plan.best_trials import missing_models, ranked_columns, remove_displaced
 from sweeper.plan.plan import Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec.request import Keep
@@ -61,7 +61,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
     rows = of_request[of_request["trial_id"].isin(plan.ids)]
     texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
-        from sweeper.search import publish as studies  # here: it imports Optuna
+        from sweeper.search import journal as studies  # here: it imports Optuna
 
         texts.append(studies.write(plan, store.files))
         diverged = plan.diverged_studies

@@ -12,7 +12,7 @@ from pathlib import Path
 from sweeper.cli.describe_sweep import OURS, describe_ours, describe_sweep
 from sweeper.errors import SpecError
 from sweeper.spec import registry
-from sweeper.spec.grid import Value
+from sweeper.spec.space import Value
 from sweeper.spec.user_code import search_folder
 from trainables.catalog import METHODS, import_method, known_methods, method_of
 from trainables.config import trial as config

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, cast
 
-from sweeper.packing.study_steps import StudySteps
+from sweeper.packing.compilation import StudySteps
 from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut

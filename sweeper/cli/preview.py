@@ -12,9 +12,9 @@ from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.driver.connection import check_address, connected
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.packing.allocate import Allocation, allocate
+from sweeper.packing.cluster import is_local, profile_devices, read_devices, write_devices
+from sweeper.packing.compilation import requested_steps
 from sweeper.packing.cuts import describe_cuts, settled_cuts
-from sweeper.packing.profiling.cluster import is_local, profile_devices, read_devices, write_devices
-from sweeper.packing.study_steps import requested_steps
 from sweeper.plan import cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan

@@ -11,9 +11,9 @@ from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.cli.provenance import consumption, provenance
 from sweeper.execution.listener import CohortListener
 from sweeper.masking import masked
-from sweeper.plan.cohort_source import CohortSource, Record, TrainedElsewhere
+from sweeper.plan.best_trials import KeptModels
 from sweeper.plan.cohorts import Cohort
-from sweeper.plan.kept_models import KeptModels
+from sweeper.plan.sources import CohortSource, Record, TrainedElsewhere
 from sweeper.spec.node_price import NodePrice
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.models import record_unwritten

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeper.packing.profiling.cluster import Cluster
-    from sweeper.packing.slots import SlotResources
-    from sweeper.pruning.rung_client import Service
+    from sweeper.packing.cluster import Cluster
+    from sweeper.packing.placement import SlotResources
+    from sweeper.search.rung_server import Service
     from trainables.worker.messages import CohortTask, Failure, Message
     from trainables.worker.worker import Dispatch
 

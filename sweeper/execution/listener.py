@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweeper.plan.cohort_source import TrainedElsewhere
     from sweeper.plan.cohorts import Cohort
+    from sweeper.plan.sources import TrainedElsewhere
     from trainables.reports import Heartbeat
     from trainables.worker.messages import CohortReport, Failure
 

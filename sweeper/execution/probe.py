@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from sweeper.packing.profiling.cluster import ProbeRequest
+from sweeper.packing.cluster import ProbeRequest
 from trainables.profiling.measurement import Probe
 from trainables.worker.probe import measure_configs
 

@@ -15,8 +15,8 @@ from sweeper.execution.backend import Backend, Ended, Started, Tell, Told
 from sweeper.execution.failures import failure_of
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.ray_cluster import ray_cluster
-from sweeper.packing.profiling.cluster import Cluster
-from sweeper.packing.slots import SlotResources
+from sweeper.packing.cluster import Cluster
+from sweeper.packing.placement import SlotResources
 from trainables.worker.messages import CohortTask, Failure
 from trainables.worker.ray_train import CohortActor, run_cohort
 from trainables.worker.worker import Dispatch

@@ -10,8 +10,15 @@ import ray
 
 from sweeper.execution.probe import probe
 from sweeper.execution.process.stop_signal import StopSignal
-from sweeper.packing.profiling.cluster import Cluster, ProbeRequest, is_local
-from sweeper.packing.profiling.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
+from sweeper.packing.cluster import (
+    ASSUMED_KIND,
+    Cluster,
+    DeviceKind,
+    ProbeRequest,
+    device_kinds,
+    is_local,
+    kind_resources,
+)
 from sweeper.spec import user_code
 from trainables.profiling.measurement import Probe
 from trainables.worker.ray_train import assigned_device, import_from

@@ -1,7 +1,7 @@
 """Assigns a slot to each cohort, on devices of one kind or several."""
 
 from sweeper.execution.retries import Attempt, RetryQueue
-from sweeper.packing.slots import SlotResources, Slots
+from sweeper.packing.placement import SlotResources, Slots
 
 MOST_WAITING = 64
 """Most cohorts that wait for a slot of a kind that they fit while others go ahead."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from sweeper.errors import SpecError
-from sweeper.spec.schedulers import Population
-from sweeper.spec.search import SECONDS, Search, Study, bounds
+from sweeper.spec.pruners import Population
+from sweeper.spec.space import SECONDS, Search, Study, bounds
 from trainables.config import trial as config
 from trainables.config.training import Training
 from trainables.config.trial_config import TrialConfig

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from sweeper.errors import SpecError
 from sweeper.masking import remember
-from sweeper.spec.grid import unknown
 from sweeper.spec.request import TrackRequest
+from sweeper.spec.space import unknown
 from sweeper.storage.store import Store
 from sweeper.trackers.tracker import Tracker
 

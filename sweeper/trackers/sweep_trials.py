@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
-from sweeper.plan.trials import Trial
 from sweeper.storage.load import load_reports, load_trials
 from sweeper.storage.store import Store
 from sweeper.trackers.tracker import Row, TrackedTrial, Tracker

@@ -71,11 +71,11 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.recorder import Recorder
     from sweeper.execution.driver.connection import connected
     from sweeper.execution.process.stop_signal import StopSignal
-    from sweeper.packing.slots import SlotResources, Slots
+    from sweeper.packing.placement import SlotResources, Slots
     from sweeper.plan import cohorts
-    from sweeper.plan.cohort_queue import CohortQueue
     from sweeper.plan.cohorts import Cut
     from sweeper.plan.plan import GridPlan
+    from sweeper.plan.sources import CohortQueue
     from sweeper.storage.layout import checkpoint_path
     from sweeper.storage.load import load_trials
     from sweeper.storage.store import Store

@@ -15,7 +15,7 @@ from sweeper.execution.backend import Ended, Event, Started, Told
 from sweeper.execution.driver.connection import connected
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.ray_backend import RayBackend
-from sweeper.packing.slots import SlotResources
+from sweeper.packing.placement import SlotResources
 from tests.trainables.small import config_of
 from trainables.reports import OutOfMemory
 from trainables.worker.messages import CohortSpec, CohortTask, Failure

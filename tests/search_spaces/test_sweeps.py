@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.plan.trials import content_hash
+from sweeper.plan.cohorts import content_hash
 from sweeper.spec import Grid, Grids, registry
 from tests.search_spaces.grids import CLASSES, COUNTS, all_configs_of, configs_of, each_preset, trials_of
 from trainables.config.trial import column_types, resolve

@@ -1,7 +1,6 @@
 """A method as a plain trainable of Ray Tune, for code that runs Tune itself. Sweeps do not need it.
 
 from ray import tune
-from trainables.worker.tune_trainable import tune_trainable
 
 trainable = tune_trainable({"method": "vje", "dataset": "digits", "epochs": 20, "knn": 30}, data="data")
 tuner = tune.Tuner(

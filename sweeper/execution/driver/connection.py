@@ -10,7 +10,7 @@ from sweeper.errors import ClusterError
 from sweeper.execution.driver.ray_environment import environment_of_workers, quiet_loggers, set_environment
 from sweeper.execution.driver.scratch import scratch_folder
 from sweeper.execution.process.early_imports import imported_meanwhile
-from sweeper.packing.profiling.cluster import is_local
+from sweeper.packing.cluster import is_local
 
 ANSWER_SECONDS = 10.0
 """Seconds to wait for a connection to a cluster's address, and for an answer there."""

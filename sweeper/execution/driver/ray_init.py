@@ -10,7 +10,7 @@ from sweeper.errors import ClusterError, first_line
 from sweeper.execution.driver.ray_environment import quiet_stderr
 from sweeper.execution.driver.ray_internals import lean_start, own_sigterm
 from sweeper.execution.driver.ray_token import make_token
-from sweeper.packing.profiling.cluster import is_local
+from sweeper.packing.cluster import is_local
 from sweeper.spec import user_code
 
 

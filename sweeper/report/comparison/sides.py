@@ -8,7 +8,7 @@ import pandas as pd
 
 from sweeper.report.comparison.pairs import STUDY_COLUMNS
 from sweeper.spec import SpecError
-from sweeper.spec.grid import unknown
+from sweeper.spec.space import unknown
 from sweeper.storage.parquet.row_values import plain_value
 from sweeper.storage.parquet.schema import columns_of
 from sweeper.storage.requests import read_request, request_name

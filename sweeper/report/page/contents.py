@@ -15,8 +15,8 @@ from sweeper.report.page.columns import declared_metrics, encode
 from sweeper.report.page.preset_views import PresetViews, read_views
 from sweeper.report.page.reruns import Reruns, reruns
 from sweeper.report.page.summaries import Summary, summarise
-from sweeper.spec.grid import Value
 from sweeper.spec.metric import VALIDATION
+from sweeper.spec.space import Value
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record
 from sweeper.storage.layout import trial_names_path

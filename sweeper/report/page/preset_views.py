@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selection, Sweep, Table, Trajectory
-from sweeper.spec.grid import Value
 from sweeper.spec.metric import VALIDATION
+from sweeper.spec.space import Value
 from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import checked_record

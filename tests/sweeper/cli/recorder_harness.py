@@ -10,9 +10,8 @@ from rich.console import Console
 
 from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.cli.recorder import Recorder
-from sweeper.plan.cohort_queue import CohortQueue
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.trials import Trial
+from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.plan.sources import CohortQueue
 from sweeper.storage.load import load, load_history
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store

@@ -13,7 +13,7 @@ import sweeper.run as run
 from sweeper.execution import local_backend
 from sweeper.execution.backend import Ended, Event, Started, Told
 from sweeper.execution.local_backend import LocalBackend
-from sweeper.packing.slots import SlotResources
+from sweeper.packing.placement import SlotResources
 from tests.trainables.small import config_of
 from tests.trainables.worker.alone import settings
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure

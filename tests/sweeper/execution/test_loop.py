@@ -15,9 +15,9 @@ from sweeper.execution.listener import CohortListener
 from sweeper.execution.loop import CohortFiles, Limits, dispatch
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.stages import Stage
-from sweeper.packing.slots import SlotResources, Slots
-from sweeper.plan.cohort_queue import CohortQueue
+from sweeper.packing.placement import SlotResources, Slots
 from sweeper.plan.cohorts import Cut, cut
+from sweeper.plan.sources import CohortQueue
 from sweeper.storage.io.files import Files
 from tests.sweeper.packing.measured import members
 from trainables.reports import Heartbeat, Report

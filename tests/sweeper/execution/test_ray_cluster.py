@@ -14,8 +14,7 @@ from sweeper.execution import probe as probing
 from sweeper.execution import ray_cluster as module
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.ray_cluster import announcement, ray_cluster
-from sweeper.packing.profiling.cluster import ProbeRequest
-from sweeper.packing.profiling.device_kinds import DeviceKind
+from sweeper.packing.cluster import DeviceKind, ProbeRequest
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from trainables.profiling.measurement import DeviceMemory, Probe
 

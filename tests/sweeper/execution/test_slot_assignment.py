@@ -2,10 +2,9 @@ from collections.abc import Sequence
 
 from sweeper.execution.retries import RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
-from sweeper.packing.slots import SlotResources, Slots
-from sweeper.plan.cohort_queue import CohortQueue
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.trials import Trial
+from sweeper.packing.placement import SlotResources, Slots
+from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.plan.sources import CohortQueue
 
 LARGE, SMALL = SlotResources({"GPU": 0.5}, 2), SlotResources({"GPU": 1.0}, 1)
 

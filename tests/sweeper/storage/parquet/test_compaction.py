@@ -151,7 +151,6 @@ WRITER = """
 import sys
 sys.path.insert(0, {root!r})
 from sweeper.storage.parquet import compaction
-from tests.sweeper.storage.parquet.test_compaction import COLUMNS, Store, write_cohort
 compaction.MANY = 4
 store = Store({folder!r})
 store.prepare("grid", COLUMNS)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import DamagedFiles, StoreError
-from sweeper.search.warm_start import warm_start_from_rows
+from sweeper.search.study_run import warm_start_from_rows
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.load import load, load_history

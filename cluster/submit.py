@@ -16,11 +16,11 @@ from cluster.jobs import STOP_SECONDS, End, Jobs, connect, entrypoint
 from sweeper.cli import arguments as run_arguments
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
-from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.signals import StopSignal
 from sweeper.masking import masked
 from sweeper.spec import SpecError, registry, user_code
 from sweeper.spec.request import Request
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 ABOUT = (
     "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `python -m sweeper.run`. The "

@@ -14,8 +14,8 @@ import pandas as pd
 
 from sweeper.cli.arguments import parse
 from sweeper.errors import ClusterError, SpecError, StoreError
-from sweeper.execution.driver.connection import session_address
-from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.session import session_address
+from sweeper.execution.signals import StopSignal
 from sweeper.models import config_of, load_model
 from sweeper.plan.changes import format_value
 from sweeper.run import plan_request

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeper.execution.process.stop_signal import exit_at_signals
+from sweeper.execution.signals import exit_at_signals
 
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
@@ -15,7 +15,7 @@ import pandas as pd
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser, error_line
 from sweeper.errors import StoreError
-from sweeper.execution.process.exit import end_process
+from sweeper.execution.startup import end_process
 from sweeper.report.comparison import differences as compared
 from sweeper.report.comparison.figure import draw
 from sweeper.report.comparison.pairs import Pairs, pair

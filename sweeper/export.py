@@ -8,7 +8,7 @@ from dataclasses import replace as changed
 from functools import partial
 from pathlib import Path
 
-from sweeper.execution.process.stop_signal import exit_at_signals
+from sweeper.execution.signals import exit_at_signals
 
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
@@ -17,7 +17,7 @@ import pandas as pd
 
 from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, error_line, named
 from sweeper.errors import SpecError, StoreError
-from sweeper.execution.process.exit import end_process
+from sweeper.execution.startup import end_process
 from sweeper.models import find_model
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
@@ -26,12 +26,12 @@ from sweeper.report.page.preset_views import PresetViews, read_views
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import subspaces
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.local_disk import replace
+from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX
 from sweeper.storage.load import load
-from sweeper.storage.parquet.schema import Columns, columns_of
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.local_disk import replace
+from sweeper.storage.rows import Columns, columns_of
+from sweeper.storage.store import StoreReader
 from trainables.evaluation.metrics import family_of
 from trainables.validation import nearest
 

@@ -13,11 +13,11 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.plan.cohorts import content_hash
 from sweeper.spec.space import unknown
 from sweeper.spec.user_code import search_folder
-from sweeper.storage.io import local_disk
-from sweeper.storage.io.files import Files
+from sweeper.storage import local_disk
+from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path
-from sweeper.storage.parquet.arrow_tables import rows_of
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.rows import rows_of
+from sweeper.storage.store import StoreReader
 from trainables.reports import ModelError
 from trainables.training.model_metadata import read_metadata
 

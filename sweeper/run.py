@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sweeper.execution.process.stop_signal import StopSignal, exit_at_signals
+from sweeper.execution.signals import StopSignal, exit_at_signals
 
 if __name__ == "__main__":
     exit_at_signals()  # while modules are imported; `main` handles signals while it runs
@@ -22,24 +22,20 @@ from sweeper.cli.other_drivers import OtherDriver, share, wait_for_others
 from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
-from sweeper.execution.driver.connection import check_address, connected
-from sweeper.execution.process.early_imports import imported_meanwhile
-from sweeper.execution.process.exit import end_process
-from sweeper.execution.process.garbage import begin_collection, delay_collection
-from sweeper.execution.process.node_health import NodeHealth
-from sweeper.execution.process.node_watchdog import NodeWatchdog
+from sweeper.execution.session import check_address, connected
+from sweeper.execution.startup import begin_collection, delay_collection, end_process, imported_meanwhile
+from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
 from sweeper.plan.best_trials import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
-from sweeper.storage.io.disk_checks import check_free_space, check_no_folder_of_a_store, check_writable
-from sweeper.storage.io.retry import SHORT_RETRIES
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.lease import Drivers, Lease
 from sweeper.storage.load import load_request
-from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import write_request
-from sweeper.storage.store import Store
+from sweeper.storage.retry import SHORT_RETRIES
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store, check_free_space, check_no_folder_of_a_store, check_writable
 from sweeper.trackers.catalog import connections
 from sweeper.trackers.sweep_trials import TrackedTrials, tracked
 from sweeper.trackers.tracker import Tracker

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from sweeper.execution.process.stop_signal import StopSignal, exit_at_signals
+from sweeper.execution.signals import StopSignal, exit_at_signals
 
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until the server starts
@@ -24,11 +24,11 @@ if __name__ == "__main__":
 from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, error_line
 from sweeper.cli.option_values import whole
 from sweeper.errors import SpecError, StoreError
-from sweeper.execution.process.exit import end_process
+from sweeper.execution.startup import end_process
 from sweeper.report.page import index
 from sweeper.report.page.contents import collect
 from sweeper.report.page.document import PageData, document, page_data
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 HTML = "text/html; charset=utf-8"
 LOOPBACK = "127.0.0.1"

@@ -13,7 +13,12 @@ import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis.configuration
 import pytest
+
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("suite")
+# The same cases in every run, whatever the machine's speed, and no folder of examples in the checkout.
 
 RUN_FOLDER = "SWEEPER_TESTS_FOLDER"
 """Environment: the folder of this run, which pytest-xdist's workers inherit."""
@@ -45,6 +50,7 @@ def pytest_configure() -> None:
     os.environ["XDG_CACHE_HOME"] = str(
         run / "cache"
     )  # the chart library of pages is bundled there, which takes seconds
+    hypothesis.configuration.set_hypothesis_home_dir(run / "hypothesis")
     tempfile.tempdir = None  # chosen anew
 
 

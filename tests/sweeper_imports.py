@@ -17,25 +17,11 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
-    "sweeper.storage.layout": Rule(may=("sweeper.names", "sweeper.errors"), never=("torch", "ray", "optuna")),
-    "sweeper.storage.io": Rule(
-        may=(
-            *("pyarrow", "tenacity", "sweeper.errors", "sweeper.masking", "sweeper.storage.layout"),
-            "trainables.json_input",
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
-    "sweeper.storage.parquet": Rule(
-        may=(
-            *("pyarrow", "sweeper.errors", "sweeper.storage.io", "sweeper.storage.layout", "trainables.validation"),
-            "trainables.json_input",
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
     "sweeper.storage": Rule(
         may=(
-            *("pyarrow", "pandas", "sweeper.errors", "sweeper.names", "trainables.validation", "trainables.reports"),
-            *("psutil", "trainables.training.model_metadata"),
+            *("pyarrow", "pandas", "tenacity", "psutil", "sweeper.errors", "sweeper.masking", "sweeper.names"),
+            *("trainables.json_input", "trainables.validation", "trainables.reports"),
+            "trainables.training.model_metadata",
         ),
         never=("torch", "ray", "optuna"),
     ),
@@ -101,12 +87,16 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("ray",),
     ),
-    "sweeper.execution.process": Rule(may=("psutil", "sweeper.errors"), never=("torch", "ray", "pandas", "optuna")),
-    "sweeper.execution.driver": Rule(
+    "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
+    "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),
+    "sweeper.execution.ray_internals": Rule(
+        may=("ray", "sweeper.execution.signals"), never=("torch", "pandas", "optuna")
+    ),
+    "sweeper.execution.session": Rule(
         may=(
-            *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing"),
-            *("sweeper.execution.process.early_imports", "sweeper.execution.process.signal_disposition"),
-            "trainables.cache",
+            *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing", "sweeper.execution.startup"),
+            *("sweeper.execution.ray_internals", "trainables.cache"),
         ),
         never=("torch", "pandas", "optuna"),
     ),
@@ -150,14 +140,16 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.view": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
-            "sweeper.execution.process",
+            "sweeper.execution.signals",
+            "sweeper.execution.startup",
         ),
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.compare": Rule(
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
-            "sweeper.execution.process",
+            "sweeper.execution.signals",
+            "sweeper.execution.startup",
         ),
         never=("torch", "ray"),
     ),
@@ -171,7 +163,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.export": Rule(
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
-            *("sweeper.names", "sweeper.execution.process"),
+            *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup"),
             *(
                 "sweeper.models",
                 "sweeper.report.page.preset_views",

@@ -131,7 +131,6 @@ FORBIDDEN = [
         "trainables.training.train",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import ray",
     ),
-    ("sweeper.storage.io.files", "from sweeper.storage.parquet.schema import Columns"),
     ("sweeper.new_module", "import numpy"),
     ("sweeper.report.heatmaps.heatmap", "from sweeper.report.studies import tables"),
 ]

@@ -15,13 +15,13 @@ from sweeper.plan.plan import Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec.request import Keep
 from sweeper.storage.checkpoints import remove_orphans
-from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.layout import history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
 from sweeper.storage.models import forget_written, trials_with_models
-from sweeper.storage.parquet.damaged_files import quarantining
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.parquet_files import quarantining
 from sweeper.storage.requests import selecting_line
+from sweeper.storage.retry import NO_RETRIES
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
 if TYPE_CHECKING:

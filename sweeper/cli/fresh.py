@@ -12,13 +12,12 @@ from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
-from sweeper.storage import replaced_rows as replaced
+from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
-from sweeper.storage.io.disk_checks import check_writable
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.lease import Drivers
-from sweeper.storage.parquet.schema import Columns
-from sweeper.storage.store import Store
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store, check_writable
 
 CheckpointPath = Callable[[str], str]
 """A cohort's id -> path of its checkpoint in the store."""

@@ -5,7 +5,7 @@ import os
 
 from sweeper.errors import SpecError
 from sweeper.spec.node_price import NodePrice
-from sweeper.storage.io.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
+from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 
 LARGEST_INTEGER = 2**63 - 1
 """Largest integer that an option takes, because the store's columns have 64 bits."""

@@ -15,7 +15,7 @@ from sweeper.plan.plan import TO_RUN, GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Space, Value
 from sweeper.spec.sweep import subspaces
-from sweeper.storage.parquet.schema import STATUSES
+from sweeper.storage.rows import STATUSES
 
 WIDTH, INDENT = 110, 13
 """Characters per line, and of its left margin."""

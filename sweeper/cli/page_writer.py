@@ -11,9 +11,9 @@ from typing import Self
 from sweeper.cli.arguments import error_line
 from sweeper.plan.plan import Plan
 from sweeper.report.page.preset_views import views_of, write_views
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
+from sweeper.storage.retry import NO_RETRIES
 
 SECONDS_BETWEEN = 10.0
 """Shortest time, in seconds, from the end of one writing to the beginning of the next, and before the first."""

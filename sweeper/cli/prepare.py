@@ -19,8 +19,8 @@ from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.space import bounds
 from sweeper.spec.sweep import subspaces
 from sweeper.spec.user_code import search_folder
-from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import RequestRows
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from trainables.catalog import import_method, known_methods
 from trainables.config import trial as config

@@ -9,8 +9,8 @@ from typing import Any
 from sweeper.cli.other_drivers import describe_driver
 from sweeper.cli.outline import outline_plan, outline_text
 from sweeper.errors import DAMAGED, ClusterError
-from sweeper.execution.driver.connection import check_address, connected
-from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.session import check_address, connected
+from sweeper.execution.signals import StopSignal
 from sweeper.packing.allocate import Allocation, allocate
 from sweeper.packing.cluster import is_local, profile_devices, read_devices, write_devices
 from sweeper.packing.compilation import requested_steps
@@ -21,10 +21,9 @@ from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import SpecError
 from sweeper.spec.node_price import NodePrice
 from sweeper.spec.request import Request
-from sweeper.storage.io.disk_checks import check_writable
+from sweeper.storage.archive import ArchiveSummary
 from sweeper.storage.lease import Drivers
-from sweeper.storage.replaced_rows import ArchiveSummary
-from sweeper.storage.store import Store
+from sweeper.storage.store import Store, check_writable
 
 
 def show(
@@ -149,10 +148,10 @@ def _on_measured_devices(request: Request, plan: GridPlan, store: Store, address
     check_writable(store.files)
     stopping = StopSignal()
     with stopping.on_signals(), connected(address):
-        from sweeper.execution import ray_cluster  # here: it imports Ray, whose environment `connected` sets
+        from sweeper.execution import ray_backend  # here: it imports Ray, whose environment `connected` sets
 
         log = partial(print, file=sys.stderr, flush=True)
-        cluster = ray_cluster.ray_cluster(address, request.data, stopping, log)
+        cluster = ray_backend.ray_cluster(address, request.data, stopping, log)
         devices = profile_devices(cluster)
         write_devices(store.files, address, devices)
         return allocate(request, plan, store, devices, local=cluster.local, measure=cluster.measure)

@@ -17,7 +17,7 @@ from sweeper.plan.sources import CohortSource, Record, TrainedElsewhere
 from sweeper.spec.node_price import NodePrice
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.models import record_unwritten
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from sweeper.trackers.sweep_trials import TrackedTrials
 from trainables.reports import Heartbeat, Member

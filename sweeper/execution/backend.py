@@ -1,12 +1,26 @@
-"""The interface of what runs cohorts: processes of a Ray cluster (`RayBackend`), or this process (`LocalBackend`)."""
+"""The interface of what runs cohorts: processes of a Ray cluster (`RayBackend`), or this process (`LocalBackend`).
+
+Below it stands what both need: why a cohort failed, and a measurement in this process.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sweeper.errors import StoreError
+from sweeper.packing.cluster import ProbeRequest
+from sweeper.storage.files import Files
+from trainables.profiling.measurement import Probe
+from trainables.reports import Stopped
+from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
+from trainables.worker.resources import measure_configs
 
 if TYPE_CHECKING:
     from sweeper.packing.cluster import Cluster
@@ -71,3 +85,43 @@ class Backend(ABC):
     @abstractmethod
     def advance(self, tell: Tell) -> None:
         """Tell the events that have come. Waits for one, for about a second at most."""
+
+
+MEMORY = "OutOfMemory"
+"""Part of the name of every error about memory."""
+
+
+def read_exit_file(checkpoints: Files, checkpoint: str, run: str) -> Failure | None:
+    """Return what a cohort's process wrote beside its `checkpoint` before it ended itself, and delete it.
+
+    None if there is nothing, the store fails, or a process of another `run` wrote it.
+    """
+    with contextlib.suppress(StoreError):
+        if (data := checkpoints.read(checkpoint + EXIT_SUFFIX)) is not None:
+            checkpoints.delete(checkpoint + EXIT_SUFFIX)
+            return parse_failure(data, run)
+    return None
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return the failure that an exception of a training stands for. Its reason is the first line of the exception."""
+    if isinstance(error, Stopped):
+        return Failure("machine", f"stopped: {error}")
+    name, [line, *_] = type(error).__name__, str(error).strip().splitlines() or [""]
+    return Failure("memory" if MEMORY in name else "error", f"{name}: {line}" if line else name)
+
+
+def probe(request: ProbeRequest, data: str, device: torch.device, wait: Callable[[], None] = lambda: None) -> Probe:
+    """Return what was measured on `device`. `data` is the folder of the data sets. `wait` is called while steps are
+    compiled, and may raise to end that."""
+    return measure_configs(
+        request.configs,
+        data,
+        device,
+        seconds=request.seconds,
+        threads=request.threads,
+        processes=request.processes,
+        widths=request.widths,
+        compiled=request.compiled,
+        wait=wait,
+    )

@@ -14,9 +14,7 @@ from typing import Any
 
 import torch
 
-from sweeper.execution.backend import Backend, Ended, Started, Tell, Told
-from sweeper.execution.failures import failure_of
-from sweeper.execution.probe import probe
+from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of, probe
 from sweeper.packing.cluster import Cluster, DeviceKind
 from sweeper.packing.placement import SlotResources
 from trainables.worker.messages import CohortTask, Message

@@ -24,8 +24,7 @@ from sweeper.search.waves import Waves
 from sweeper.spec.request import Request
 from sweeper.spec.space import Study, bounds
 from sweeper.storage.lease import Lease
-from sweeper.storage.store import Store
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.store import Store, StoreReader
 from trainables.config.trial import fusible_keys, resolve, stream_key
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison

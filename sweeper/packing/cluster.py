@@ -13,8 +13,7 @@ from typing import Any
 
 from sweeper.errors import ClusterError
 from sweeper.plan.cohorts import content_hash
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from trainables.json_input import Amount, Count, PositiveCount
 from trainables.profiling.measurement import CompiledProbe, DeviceMemory, Probe
 
@@ -163,7 +162,7 @@ class DeviceInfo(DeviceMemory):
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """A measurement to make on a whole device of one kind (see `trainables.worker.probe.measure_configs`)."""
+    """A measurement to make on a whole device of one kind (see `trainables.worker.resources.measure_configs`)."""
 
     kind: DeviceKind
     configs: Sequence[Mapping[str, Any]] = ()

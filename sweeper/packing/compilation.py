@@ -18,8 +18,7 @@ from sweeper.packing.profiler import Profiler, ProfileStore, fixed_shape
 from sweeper.packing.workloads import Workload, candidate_cuts
 from sweeper.plan.cohorts import Cut, Group, Trial, parts
 from sweeper.spec.request import Request
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from sweeper.version import code_version
 from trainables.json_input import PositiveCount
 from trainables.profiling.measurement import CompiledProbe, Measurement

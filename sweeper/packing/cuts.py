@@ -10,8 +10,7 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group, Trial
 from sweeper.plan.plan import GridPlan
 from sweeper.spec.request import Request
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.store import Store
 from trainables.json_input import PositiveCount
 

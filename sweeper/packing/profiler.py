@@ -12,8 +12,7 @@ from typing import Any
 from sweeper.packing.cluster import MEMORY_MARGIN, DeviceInfo, Measure, ProbeRequest
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group, content_hash
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from trainables.json_input import Count, PositiveAmount, PositiveCount
 from trainables.profiling.measurement import STEPS, CompiledProbe, Measurement, stack_widths
 

@@ -31,7 +31,7 @@ from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.request import Keep
 from sweeper.spec.space import Search, Searches
 from sweeper.spec.sweep import Sweep, subspaces
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.models import (
     best_of_others,
     delete_displaced,

@@ -19,7 +19,7 @@ from sweeper.spec.request import Request
 from sweeper.spec.space import Study
 from sweeper.spec.sweep import subspaces
 from sweeper.storage.requests import RequestRows, request_name
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.store import StoreReader
 
 Defaults = Callable[[str], Mapping[str, Value]]
 """Name of a method -> every key of its trials that has a default, with the default."""

@@ -11,8 +11,8 @@ from sweeper.plan.cohorts import Group, Trial, content_hash
 from sweeper.spec import Grid, Grids, Sweep
 from sweeper.spec.metric import Metric
 from sweeper.storage.layout import file_name
-from sweeper.storage.parquet.schema import STATUSES
 from sweeper.storage.requests import RequestRows
+from sweeper.storage.rows import STATUSES
 
 TO_RUN = "to run"
 """Status of a trial that has no row yet."""

@@ -6,8 +6,7 @@ import pandas as pd
 
 from sweeper.names import is_name
 from sweeper.report.formatting import format_value
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import class_names_path
 
 DIGEST, CLASS = "image_digest", "normal_class"

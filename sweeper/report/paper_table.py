@@ -15,8 +15,8 @@ from sweeper.report.class_names import ValueText, plain_text
 from sweeper.report.formatting import DASH, MINUS, format_metric, format_significant, format_value, text_table
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.files import Files
+from sweeper.storage.rows import plain_value
 
 Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""

@@ -19,7 +19,7 @@ from sweeper.report.sheets import densities, latent_maps, pictures
 from sweeper.report.trajectories import trajectory
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX
 from sweeper.storage.load import load_history
 

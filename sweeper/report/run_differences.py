@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sweeper.storage.parquet.row_values import plain_value
-from sweeper.storage.parquet.schema import PROVENANCE
+from sweeper.storage.rows import PROVENANCE, plain_value
 
 CIRCUMSTANCES = (*PROVENANCE, "preset", "changes", "cohort", "cohort_size", "replaced")
 """Columns that say how a trial ran; all others say what was trained and what came out."""

@@ -6,7 +6,7 @@ import pandas as pd
 
 from sweeper.spec.space import Grid, Value
 from sweeper.spec.views import Selection
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.rows import plain_value
 
 
 def labelled(rows: pd.DataFrame, selections: Sequence[Selection]) -> pd.DataFrame:

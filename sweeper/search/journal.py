@@ -16,7 +16,7 @@ from sweeper.report.studies import publish
 from sweeper.report.studies.optuna_log import quiet
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 LOGGER = logging.getLogger(__name__)
 PATH = "studies/{}/journal.log"

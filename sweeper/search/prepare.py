@@ -23,8 +23,8 @@ from sweeper.search.validate import check, corners
 from sweeper.spec import Sweep
 from sweeper.spec.request import Request
 from sweeper.spec.space import Search, Searches, Study, Value
-from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import RequestRows
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.data.errors import DataError

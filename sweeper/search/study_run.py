@@ -14,8 +14,7 @@ from sweeper.plan.cohorts import Trial, content_hash
 from sweeper.plan.sources import Record
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.spec.space import Study, Value, within
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.store import Store
 
 MATCHED_KEYS = ("method", "dataset", "image_digest", "normal_class", "held_out", "outliers", "validation")

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path, checkpoints_folder, new_archive, trials_folder
-from sweeper.storage.parquet.parquet_folder import read_tables
+from sweeper.storage.parquet_files import read_tables
 from sweeper.storage.store import Store
 
 CHECKPOINT = ".pt"

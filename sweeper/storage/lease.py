@@ -22,10 +22,9 @@ from datetime import UTC, datetime
 import psutil
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import checked_record
-from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import leases_folder, timestamp
+from sweeper.storage.retry import NO_RETRIES
 
 TERM = 60.0
 """Seconds for which a lease of another machine counts without being renewed."""

@@ -1,18 +1,19 @@
 """Load the rows or the history of sweeps as pandas frames."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 import pyarrow as pa
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import ARCHIVES, history_folder, trials_folder
-from sweeper.storage.parquet.arrow_tables import merged_rows, one_per_record
-from sweeper.storage.parquet.parquet_folder import read_tables
+from sweeper.storage.parquet_files import read_tables
 from sweeper.storage.requests import RequestRows, read_request, request_name
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.rows import HISTORY, Columns, columns_of, merged_rows, one_per_record
+from sweeper.storage.store import StoreReader
 
 
 def load(
@@ -138,3 +139,29 @@ def _absent(files: Files, kind: str, sweep: str) -> StoreError:
     names = [name.removeprefix("sweep=") for name in files.list(kind) if name.startswith("sweep=")]
     others = ", ".join(name for name in names if name != sweep) or "none"
     return StoreError(f"store {files.display_uri}: no {kind} of sweep {sweep!r}; there are: {others}")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The rows and the history of a sweep."""
+
+    rows: pd.DataFrame
+    """One row per trial, sorted by the time it ended. Whole numbers with nulls are floats here; see `columns`."""
+    columns: Columns
+    """Hyperparameters with their types, and metrics."""
+    history: pd.DataFrame
+    """Every (trial_id, epoch, metric, value), also of trials that have no row yet."""
+    damaged: Mapping[str, str]
+    """Path of each damaged file -> what is wrong with it."""
+
+
+def take_snapshot(files: Files, sweep: str) -> Snapshot:
+    """Read a sweep. Rows and history may be empty. Raises StoreError if files have a foreign schema."""
+    reader = StoreReader(files)
+    row_files, history_files = reader.read_intact(trials_folder(sweep)), reader.read_intact(history_folder(sweep))
+    reader.stored_columns(sweep, row_files)
+    table = merged_rows([rows for _, rows in row_files.values()]) if row_files else Columns({}, ()).schema.empty_table()
+    histories = [history for _, history in history_files.values()]
+    history = one_per_record(pa.concat_tables(histories)) if histories else HISTORY.empty_table()
+    rows = table.to_pandas().sort_values(["ended", "trial_id"], kind="stable").reset_index(drop=True)
+    return Snapshot(rows, columns_of(table.schema), history.to_pandas(), reader.damaged)

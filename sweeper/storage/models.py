@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
 
 from sweeper.errors import DamagedError
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
-from sweeper.storage.io.retry import NO_RETRIES, Result
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder, unwritten_models_folder
-from sweeper.storage.parquet.parquet_folder import map_parallel
+from sweeper.storage.parquet_files import map_parallel
+from sweeper.storage.retry import NO_RETRIES, Result
 from trainables.reports import ModelError
 from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, read_metadata
 

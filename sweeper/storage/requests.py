@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from sweeper.errors import DamagedError
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, request_path, requests_folder, trials_folder
-from sweeper.storage.parquet.parquet_file import parquet_to_table, table_to_parquet
+from sweeper.storage.parquet_files import parquet_to_table, table_to_parquet
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,25 +5,156 @@ merged into larger ones. No file contains the partition column `sweep`: a file t
 store fail.
 """
 
+import errno
 import os
+import shutil
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeper.errors import SchemaError
-from sweeper.storage.io.disk_checks import check_writable
-from sweeper.storage.io.files import Files
-from sweeper.storage.layout import SUFFIX, check_name, history_folder, sheet_path, trials_folder
-from sweeper.storage.parquet import arrow_tables as tables
-from sweeper.storage.parquet.compaction import Compactor, Merge
-from sweeper.storage.parquet.damaged_files import quarantine, quarantining, read_intact
-from sweeper.storage.parquet.parquet_file import table_to_parquet
-from sweeper.storage.parquet.parquet_folder import Tables, read_tables, replace
-from sweeper.storage.parquet.schema import Columns
-from sweeper.storage.store_reader import StoreReader
+from sweeper.errors import DAMAGED, SchemaError, StoreError
+from sweeper.storage import rows as tables
+from sweeper.storage.files import Files
+from sweeper.storage.layout import FOLDERS, SUFFIX, check_name, history_folder, sheet_path, trials_folder
+from sweeper.storage.local_disk import MARKER, PROBE
+from sweeper.storage.parquet_files import (
+    Compactor,
+    Merge,
+    Tables,
+    contents_of,
+    find_damaged,
+    no_files,
+    parse_intact,
+    quarantine,
+    quarantining,
+    read_intact,
+    read_tables,
+    replace,
+    table_to_parquet,
+)
+from sweeper.storage.requests import RequestRows
+from sweeper.storage.rows import HISTORY, Columns, columns_of, merged_rows, one_per_record
+
+MIN_FREE_BYTES = 64 << 20
+"""Least free space of a local store's disk at the start of a run."""
+
+
+class StoreReader:
+    """Reads the rows and the history of every sweep in the store at one folder or URI."""
+
+    def __init__(self, uri: str | os.PathLike[str] | Files) -> None:
+        self.files = uri if isinstance(uri, Files) else Files(uri)
+        self.damaged: dict[str, str] = {}
+        """Maps the path of each damaged file found so far to the reason."""
+
+    def statuses(self, sweep: str, check_history: bool = True) -> dict[str, str]:
+        """Return trial_id -> status for every trial that has a row and whose history is not lost.
+
+        With `check_history=False` no history is read, and trials without their history are included.
+        """
+        tables = self.read_intact(trials_folder(sweep), ["trial_id", "status"])
+        self.stored_columns(sweep, tables)
+        statuses: dict[str, str] = {}
+        for _, table in tables.values():
+            for trial, status in zip(table["trial_id"].to_pylist(), table["status"].to_pylist(), strict=True):
+                if status != "failed" or trial not in statuses:
+                    statuses[trial] = status
+        if check_history:
+            self.damaged |= find_damaged(self.files, history_folder(sweep))
+            for trial in self.trials_without_history(sweep):
+                statuses.pop(trial, None)
+        return statuses
+
+    def statuses_with_history(self, sweep: str) -> dict[str, str]:
+        """As `statuses`, but without a search for damaged files: what was set aside before counts as lost."""
+        statuses = self.statuses(sweep, check_history=False)
+        for trial in self.trials_without_history(sweep):
+            statuses.pop(trial, None)
+        return statuses
+
+    def records(self, sweep: str) -> tuple[list[dict[str, Any]], list[tuple[str, int, str, float]]]:
+        """Return all rows of the sweep as dicts, and its history as (trial_id, epoch, metric, value) tuples.
+
+        Both lists may be empty. A row whose history is lost has the status `failed`, so that its trial is trained
+        again.
+        """
+        row_files, history_files = self.read_intact(trials_folder(sweep)), self.read_intact(history_folder(sweep))
+        self.stored_columns(sweep, row_files)
+        histories = [table for _, table in history_files.values()]
+        history = one_per_record(pa.concat_tables(histories)).select(HISTORY.names).to_pylist() if histories else []
+        lost = self.trials_without_history(sweep)
+        rows = merged_rows([table for _, table in row_files.values()]).to_pylist() if row_files else []
+        return (
+            [{**row, "status": "failed"} if row["trial_id"] in lost else row for row in rows],
+            [tuple(record.values()) for record in history],
+        )
+
+    def unlisted(self, sweep: str, listed: RequestRows, changes: Collection[str]) -> list[dict[str, Any]]:
+        """Return the rows, reduced to hyperparameters, that have the preset of a request and some of these changes, but
+        do not belong to the request."""
+        rows: dict[str, dict[str, Any]] = {}
+        for schema, table in self.read_intact(trials_folder(sweep)).values():
+            if not {"preset", "changes", listed.column} <= set(schema.names):
+                continue
+            known = pc.is_in(table[listed.column], pa.array(listed.ids, pa.string()))
+            same_preset = pc.equal(table["preset"], listed.preset)
+            same_changes = pc.is_in(table["changes"], pa.array(list(changes), pa.string()))
+            chosen = table.filter(pc.and_(pc.and_(same_preset, same_changes), pc.invert(known)))
+            keys = [*columns_of(schema).hyperparameters]
+            rows |= dict(zip(chosen["trial_id"].to_pylist(), chosen.select(keys).to_pylist(), strict=True))
+        return list(rows.values())
+
+    def rows(self, sweep: str) -> pa.Table | None:
+        """Return all rows of the sweep, or None if there are none. Raises DamagedFiles."""
+        tables = read_tables(self.files, trials_folder(sweep))
+        self.stored_columns(sweep, tables)
+        return merged_rows([table for _, table in tables.values()]) if tables else None
+
+    def trials_without_history(self, sweep: str) -> set[str]:
+        """Return the trials whose row did not fail and has a metric, but which lost their history in a damaged file.
+
+        Every metric of a row was also reported at its last epoch, so such a trial had a history. Files of the history
+        are not searched for damage here: without one in `damaged` or below `_damaged`, the result is empty.
+        """
+        folder = history_folder(sweep)
+        known = any(path.startswith(f"{folder}/") for path in self.damaged)
+        if not known and not self.files.list(f"{DAMAGED}/{folder}"):
+            return set()
+        measured: set[str] = set()
+        for schema, table in self.read_intact(trials_folder(sweep)).values():
+            metrics = (table[name].is_valid().to_pylist() for name in columns_of(schema).metrics)
+            rows = (table["trial_id"].to_pylist(), table["status"].to_pylist(), zip(*metrics, strict=True))
+            measured |= {trial for trial, status, known in zip(*rows, strict=True) if status != "failed" and any(known)}
+        histories = self.read_intact(folder, ["trial_id"]).values()
+        return measured.difference(*(pc.unique(table["trial_id"]).to_pylist() for _, table in histories))
+
+    def read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
+        """Return the intact files of the folder, and add the others to `damaged`."""
+        tables, damaged = parse_intact(folder, contents_of(self.files, folder), columns)
+        self.damaged |= damaged | no_files(self.files, folder)
+        return tables
+
+    def stored_columns(self, sweep: str, tables: Tables) -> list[Columns]:
+        """Return the distinct sets of columns among these files of rows. Raises StoreError for a foreign format."""
+        schemas = {schema.serialize().to_pybytes(): (name, schema) for name, (schema, _) in tables.items()}
+        columns = []
+        for name, schema in schemas.values():
+            try:
+                columns.append(columns_of(schema))
+            except SchemaError as error:
+                raise self.schema_error(sweep, f"'{name}': {error}") from error
+        return columns
+
+    def schema_error(self, sweep: str, reason: str) -> StoreError:
+        """The error for rows that this version of the code cannot use."""
+        return StoreError(
+            f"store {self.files.display_uri} holds rows of sweep {sweep!r} in another schema: {reason}; move such "
+            f"files out of '{trials_folder(sweep)}', use another --store, or use --fresh to set all rows aside"
+        )
 
 
 class Store(StoreReader):
@@ -183,3 +314,48 @@ def _files_by_trial(stored: Tables) -> dict[str, tuple[str, ...]]:
         for trial in table["trial_id"].to_pylist():
             index[trial] = (*index.get(trial, ()), name)
     return index
+
+
+def check_writable(files: Files) -> None:
+    """Write, read and delete a small probe file. Raises StoreError if that fails.
+
+    A local folder that is read-only from the start raises immediately, without retries.
+    """
+    folder = files.local_folder
+    if folder is not None and not files.pinned and folder.is_dir() and os.statvfs(folder).f_flag & os.ST_RDONLY:
+        raise StoreError(f"store {files.display_uri}: cannot write: {os.strerror(errno.EROFS)}")
+    probe = f"{PROBE}{uuid.uuid4().hex}"
+    files.write(probe, b"probe")
+    if files.read(probe) != b"probe":
+        raise StoreError(f"store {files.display_uri}: a file written there does not read back")
+    files.delete(probe)
+
+
+def check_no_folder_of_a_store(files: Files) -> None:
+    """Raise StoreError if a local store would lie in a folder of another one, such as `results/trials`, whose readers
+    would take its files for their own."""
+    folder = files.local_folder
+    if folder is None:
+        return
+    for outer in folder.absolute().parents:
+        inner = folder.absolute().relative_to(outer).parts[0]
+        if inner in FOLDERS and (outer / MARKER).exists():
+            raise StoreError(
+                f"store {files.display_uri} must not be in the store {outer}, whose folder '{inner}' it would be in; "
+                f"use --store {outer}, or a folder outside it"
+            )
+
+
+def check_free_space(files: Files) -> None:
+    """Raise StoreError if the disk of a local store has less than `MIN_FREE_BYTES` free."""
+    folder = files.local_folder
+    if folder is None:
+        return
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if free < MIN_FREE_BYTES:
+        raise StoreError(
+            f"store {files.display_uri} must have {MIN_FREE_BYTES >> 20} MiB free, but has {free >> 20}; make room, or "
+            "use another --store"
+        )

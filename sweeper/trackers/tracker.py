@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sweeper.spec import Value
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.rows import plain_value
 
 Reports = Mapping[int, Mapping[str, float]]
 """Epoch -> metric -> value."""

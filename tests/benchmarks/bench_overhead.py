@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 import sweeper.run as run
-from sweeper.execution.driver.connection import connected
+from sweeper.execution.session import connected
 from tests.benchmarks.ray_start import timed
 from trainables.worker.messages import CohortTask
 from trainables.worker.ray_train import Messages

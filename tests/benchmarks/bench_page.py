@@ -20,7 +20,7 @@ from sweeper.report.page import publish
 from sweeper.report.page.library import compressed_library
 from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import registry
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
 

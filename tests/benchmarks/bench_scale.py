@@ -69,8 +69,8 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.prepare import prepare
     from sweeper.cli.progress.sweep_progress import Progress
     from sweeper.cli.recorder import Recorder
-    from sweeper.execution.driver.connection import connected
-    from sweeper.execution.process.stop_signal import StopSignal
+    from sweeper.execution.session import connected
+    from sweeper.execution.signals import StopSignal
     from sweeper.packing.placement import SlotResources, Slots
     from sweeper.plan import cohorts
     from sweeper.plan.cohorts import Cut
@@ -156,7 +156,7 @@ def service(options: argparse.Namespace, store: str) -> float:
 
 def tune_alone(options: argparse.Namespace) -> float:
     """Milliseconds a trial of as many function trials, actors reused, nothing kept."""
-    from sweeper.execution.driver.connection import connected
+    from sweeper.execution.session import connected
 
     with connected(None) as scratch:
         from ray import tune
@@ -187,7 +187,7 @@ def run(options: argparse.Namespace) -> None:
         ms = tune_alone(options)
     else:
         if options.case == "loose":
-            from sweeper.storage.parquet import compaction as folding
+            from sweeper.storage import parquet_files as folding
 
             folding.MANY = 10**9
         with tempfile.TemporaryDirectory(dir=options.folder or None) as store:

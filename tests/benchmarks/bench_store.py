@@ -24,7 +24,7 @@ import pandas as pd
 
 from sweeper.report.heatmaps.heatmap_cells import pivot
 from sweeper.storage.load import load
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
 COHORT = 56

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
-from sweeper.execution.driver import connection as cluster
+from sweeper.execution import session as cluster
 
 
 @contextlib.contextmanager

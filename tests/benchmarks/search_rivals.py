@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.execution.driver import connection as cluster
+from sweeper.execution import session as cluster
 from sweeper.spec import registry
 from sweeper.spec.space import Search, Study
 

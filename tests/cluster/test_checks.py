@@ -9,7 +9,7 @@ from cluster.checks import check
 from sweeper.cli.arguments import parse
 from sweeper.errors import StoreError
 from sweeper.spec import SpecError
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 DIGITS = ["anomaly_grid", "--preset", "digits"]
 

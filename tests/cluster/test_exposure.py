@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ray._common.utils import get_default_ray_temp_dir
 
-from sweeper.execution.driver.ray_environment import LOOPBACK
+from sweeper.execution.session import LOOPBACK
 from tests.cluster.files import (
     EVERY,
     FOLDER,

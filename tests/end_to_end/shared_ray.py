@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sweeper.run as run
-from sweeper.execution.driver import connection, ray_init
+from sweeper.execution import session
 from tests.end_to_end.poisons import BETA, POISON
 from tests.end_to_end.sweeps import Outcome
 
@@ -42,14 +42,12 @@ class SharedRay:
 @contextlib.contextmanager
 def shared_ray(folder: Path, cores: int = 1) -> Iterator[SharedRay]:
     """Connect this process to a local Ray with `cores` cores. `folder` must be empty."""
-    init_arguments, poison = ray_init._init_arguments, folder / "poison"
+    init_arguments, poison = session._init_arguments, folder / "poison"
     with pytest.MonkeyPatch.context() as patched, contextlib.ExitStack() as stack:
         with pytest.MonkeyPatch.context() as started:  # what Ray's processes inherit, and no others
-            started.setattr(
-                ray_init, "_init_arguments", lambda *options: init_arguments(*options) | {"num_cpus": cores}
-            )
+            started.setattr(session, "_init_arguments", lambda *options: init_arguments(*options) | {"num_cpus": cores})
             for name, value in {"PYTHONPATH": POISON, BETA: str(poison), "OMP_NUM_THREADS": "1"}.items():
                 started.setenv(name, value)
-            scratch = stack.enter_context(connection.connected(None))
+            scratch = stack.enter_context(session.connected(None))
         patched.setattr(run, "connected", lambda *_, **__: contextlib.nullcontext(scratch))
         yield SharedRay(poison)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 
-from sweeper.storage.parquet.schema import PROVENANCE
+from sweeper.storage.rows import PROVENANCE
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 600.0

@@ -15,8 +15,8 @@ import pytest
 from sweeper.errors import StoreError
 from sweeper.run import main
 from sweeper.storage import load
-from sweeper.storage.io.disk_checks import check_free_space, check_writable
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
+from sweeper.storage.store import check_free_space, check_writable
 from tests.cluster.ports import listening, tells_metrics
 from tests.end_to_end.sweeps import Sweeps, resume
 

@@ -12,9 +12,9 @@ import ray
 
 from sweeper.execution import ray_backend
 from sweeper.execution.backend import Ended, Event, Started, Told
-from sweeper.execution.driver.connection import connected
-from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.ray_backend import RayBackend
+from sweeper.execution.session import connected
+from sweeper.execution.signals import StopSignal
 from sweeper.packing.placement import SlotResources
 from tests.trainables.small import config_of
 from trainables.reports import OutOfMemory

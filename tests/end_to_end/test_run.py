@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import sweeper.run as run
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
 from tests.end_to_end.poisons import DIES, EATS, HANGS, RAISES

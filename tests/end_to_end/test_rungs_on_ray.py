@@ -11,8 +11,8 @@ import pytest
 import ray
 from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
 
-from sweeper.execution.driver.connection import connected
 from sweeper.execution.ray_backend import RayBackend
+from sweeper.execution.session import connected
 from sweeper.search.rung_server import JudgeFactory, Rule, RungClient, RungServer
 from sweeper.search.rungs import (
     CohortAnnounced,

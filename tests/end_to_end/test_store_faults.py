@@ -13,13 +13,12 @@ import pytest
 from pyarrow import fs
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.disk_checks import check_writable
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.local_disk import STALE_SECONDS
-from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
+from sweeper.storage.archive import TrialSelection, archive, restore
+from sweeper.storage.files import Files
 from sweeper.storage.load import load
-from sweeper.storage.replaced_rows import TrialSelection, archive, restore
-from sweeper.storage.store import Store
+from sweeper.storage.local_disk import STALE_SECONDS
+from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
+from sweeper.storage.store import Store, check_writable
 from tests.sweeper.storage.rows import COLUMNS, row
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeper.execution.driver.ray_environment import LOOPBACK
+from sweeper.execution.session import LOOPBACK
 from tests.cluster.ports import listening, tells_metrics
 from tests.end_to_end import heads
 from tests.end_to_end.heads import ROOT, Head, Submission, wait_until

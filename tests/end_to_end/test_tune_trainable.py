@@ -8,7 +8,7 @@ import pytest
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 
-from sweeper.execution.driver.connection import connected
+from sweeper.execution.session import connected
 from sweeper.models import load_model
 from tests.trainables.small import HERE, config_of
 from trainables.training.train import train

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from sweeper.storage.load import load
-from sweeper.storage.parquet.schema import PROVENANCE
+from sweeper.storage.rows import PROVENANCE
 
 
 def small_grid(store: Path, *arguments: str) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from sweeper.compare import main
 from sweeper.report.comparison.sides import Side, parse_sides
 from sweeper.report.formatting import MINUS
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
 COLUMNS = Columns({"method": str, "nu": float, "seed": int}, ("knn_z",))

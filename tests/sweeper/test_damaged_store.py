@@ -7,7 +7,7 @@ import pytest
 
 import sweeper.run as run
 from sweeper.report import publish
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
 from tests.sweeper.storage.damage import flipped

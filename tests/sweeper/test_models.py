@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import config_of, find_model, load_model, row_of
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row

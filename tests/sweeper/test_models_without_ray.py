@@ -10,9 +10,9 @@ import sweeper.run as run
 from sweeper.errors import StoreError
 from sweeper.models import config_of, load_model
 from sweeper.spec import registry
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.load import load
-from sweeper.storage.parquet.schema import PROVENANCE
+from sweeper.storage.rows import PROVENANCE
 from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
 from tests.sweeper.tiny_sweep import TINY

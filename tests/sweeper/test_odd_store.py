@@ -22,7 +22,7 @@ from sweeper.models import load_model
 from sweeper.report.page import document, publish
 from sweeper.report.page.index import index
 from sweeper.spec import SpecError, registry
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import FOLDERS
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray

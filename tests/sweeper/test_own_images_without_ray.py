@@ -7,7 +7,7 @@ import pytest
 
 import sweeper.run as run
 from sweeper.report.page.contents import collect
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.fake_executor import without_ray
 from tests.own_images import write_own_images
 

@@ -12,8 +12,8 @@ from sweeper.cli import preview
 from sweeper.cli.arguments import EXIT_FAILED, parse
 from sweeper.cli.prepare import prepare
 from sweeper.errors import StoreError
-from sweeper.execution.process.stop_signal import StopSignal
-from sweeper.storage.io.files import Files
+from sweeper.execution.signals import StopSignal
+from sweeper.storage.files import Files
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store
 

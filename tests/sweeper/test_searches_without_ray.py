@@ -8,7 +8,7 @@ import pytest
 from search_spaces.vje_search import POPULATION
 from sweeper.run import main
 from sweeper.storage.load import load
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
 

@@ -7,7 +7,7 @@ import pytest
 import sweeper.run as run
 from sweeper.errors import SpecError
 from sweeper.spec.request import TrackRequest
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
 from sweeper.trackers import catalog

@@ -24,7 +24,7 @@ from sweeper import view
 from sweeper.report.page import document
 from sweeper.report.page.contents import Contents
 from sweeper.spec import registry
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
 from tests.sweeper.report.page.stored import NAME, SWEEP, fill

@@ -1,12 +1,17 @@
-"""Messages between the driver and the workers: a cohort's task, and the reports and the failure that answer it."""
+"""Messages between the driver and the workers: a cohort's task, and the reports and the failure that answer it.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+A process that ends itself leaves its failure in a file beside the cohort's checkpoint.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Self
 
 from trainables.config.trial import resolve_sent
 from trainables.config.trial_config import TrialConfig
+from trainables.json_input import JsonError, read_json
 from trainables.reports import Heartbeat, Report
 from trainables.training.population import Population
 
@@ -165,3 +170,21 @@ class CohortReport:
 
 Message = CohortReport | Heartbeat
 """What a worker sends while it trains."""
+
+
+EXIT_SUFFIX = ".why"
+"""What follows the path of the checkpoint in the path of the file."""
+
+
+def write_failure(write: Callable[[str, bytes], None], checkpoint: str, run: str, failure: Failure) -> None:
+    """Write the failure with `write(path, data)`. `run` is the token of the dispatch that started the cohort."""
+    write(checkpoint + EXIT_SUFFIX, json.dumps({"run": run, **asdict(failure)}).encode())
+
+
+def parse_failure(data: bytes, run: str) -> Failure | None:
+    """Return the failure that `data` holds; None if it is by a process of another run, or damaged."""
+    try:
+        failure: Failure = read_json(Failure, data)
+        return failure if read_json(Mapping[str, str], data).get("run") == run else None
+    except JsonError:
+        return None

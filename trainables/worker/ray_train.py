@@ -23,10 +23,9 @@ from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
 from trainables.learners.data_parallel import Peers
 from trainables.reports import OutOfMemory
-from trainables.worker.environment import use_cores
 from trainables.worker.messages import CohortTask, DeviceShare, Message
-from trainables.worker.sigterm import on_sigterm
-from trainables.worker.step_watchdog import GRACE
+from trainables.worker.resources import use_cores
+from trainables.worker.watchdog import GRACE, on_sigterm
 from trainables.worker.worker import Dispatch, judge_of, train_cohort
 
 ACCELERATOR = "accelerator_type:"
@@ -55,7 +54,7 @@ class CohortActor:
         """Train a cohort, and yield its messages as they come. Raises what the training raises.
 
         A process that is asked to end, or that hangs, exits and leaves the reason in a file
-        (`trainables.worker.exit_file`).
+        (`trainables.worker.messages`).
         """
         messages: Messages = queue.SimpleQueue()
         if task.spec.config(0).training.processes > 1:

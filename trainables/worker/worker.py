@@ -23,9 +23,6 @@ from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train
-from trainables.worker.environment import environment_of
-from trainables.worker.exit_file import write_failure
-from trainables.worker.memory_limit import limited
 from trainables.worker.messages import (
     ONLY_DEVICE,
     CohortReport,
@@ -34,9 +31,10 @@ from trainables.worker.messages import (
     Failure,
     Message,
     Origin,
+    write_failure,
 )
-from trainables.worker.sigterm import on_sigterm
-from trainables.worker.step_watchdog import StepWatchdog
+from trainables.worker.resources import environment_of, limited
+from trainables.worker.watchdog import StepWatchdog, on_sigterm
 
 
 class Checkpoints(Protocol):

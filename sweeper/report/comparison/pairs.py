@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.spec import SpecError
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.rows import plain_value
 
 STUDY_COLUMNS = ("study", "study_id", "number", "wave", "schedule")
 """Columns of a search's rows that are recorded beside the hyperparameters. Trials are not paired by them."""

@@ -9,10 +9,9 @@ import pandas as pd
 from sweeper.report.comparison.pairs import STUDY_COLUMNS
 from sweeper.spec import SpecError
 from sweeper.spec.space import unknown
-from sweeper.storage.parquet.row_values import plain_value
-from sweeper.storage.parquet.schema import columns_of
 from sweeper.storage.requests import read_request, request_name
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.rows import columns_of, plain_value
+from sweeper.storage.store import StoreReader
 
 DEFAULT_STORE = "results"
 CHANGES = "changes"

@@ -10,7 +10,7 @@ from sweeper.report.heatmaps.figure import draw
 from sweeper.report.heatmaps.heatmap_cells import pivot, positions, selection_metric
 from sweeper.report.style import fitted_png
 from sweeper.spec.views import Heatmap
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 MAX_BEST = 4
 """Most data sets whose best setting a caption names."""

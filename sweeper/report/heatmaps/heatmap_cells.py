@@ -6,7 +6,7 @@ import pandas as pd
 
 from sweeper.plan.best_settings import BestSetting
 from sweeper.spec.metric import VALIDATION
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.rows import plain_value
 
 
 def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:

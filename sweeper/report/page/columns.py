@@ -9,7 +9,7 @@ import pandas as pd
 from sweeper.report.page.preset_views import PresetViews
 from sweeper.spec import Metric
 from sweeper.spec.metric import VALIDATION
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from trainables.evaluation.metrics import family_of
 
 

@@ -17,11 +17,10 @@ from sweeper.report.page.reruns import Reruns, reruns
 from sweeper.report.page.summaries import Summary, summarise
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import trial_names_path
+from sweeper.storage.load import Snapshot, take_snapshot
 from sweeper.storage.requests import list_requests, request_name
-from sweeper.storage.snapshot import Snapshot, take_snapshot
 
 MAX_REQUESTS = 24
 """Most requests of which a page has tables, trajectories and best settings."""

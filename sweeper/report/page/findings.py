@@ -19,8 +19,8 @@ from sweeper.report.trajectories import trajectory as trajectories
 from sweeper.spec import Grid, Metric, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Selection
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.files import Files
+from sweeper.storage.rows import Columns
 from trainables.evaluation.metrics import family_of
 
 MAX_BEST = 20

@@ -14,9 +14,9 @@ from sweeper.names import is_name
 from sweeper.report.page.document import static_document
 from sweeper.report.page.preset_views import read_views
 from sweeper.report.page.summaries import Summary, Thumbnail, read_summary
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.schema import STATUSES
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.files import Files
+from sweeper.storage.rows import STATUSES
+from sweeper.storage.store import StoreReader
 
 CELL, PICTURE = (34, 22), (300, 132)
 """Largest width and height of a cell, and of the whole heatmap, in pixels."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from sweeper.storage.io import local_disk
+from sweeper.storage import local_disk
 from trainables.cache import OpenFolderError, cache_folder, check_closed, make_closed
 
 SNIPPET = "window.vegaEmbed = vegaEmbed;"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sweeper.errors import DamagedError
 from sweeper.report.sheets.pictures import MAX_BYTES, open_sheet
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import sheets_folder
 
 BYTES = 400_000

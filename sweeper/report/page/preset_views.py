@@ -14,8 +14,7 @@ from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selecti
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import REPLICATES
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import checked_record
+from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import page_views_folder
 from trainables.json_input import Length
 

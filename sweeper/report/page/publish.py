@@ -8,7 +8,7 @@ from sweeper.report.page.contents import collect
 from sweeper.report.page.document import document, page_data
 from sweeper.report.page.index import index
 from sweeper.report.page.summaries import write_summary
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import INDEX, report_path
 
 LAST_WAIT = 15.0

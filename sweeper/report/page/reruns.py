@@ -9,7 +9,7 @@ import pandas as pd
 from sweeper.errors import DamagedFiles
 from sweeper.report.page.columns import json_values
 from sweeper.report.run_differences import run_differences
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import ARCHIVES, trials_folder
 from sweeper.storage.load import load_replaced
 

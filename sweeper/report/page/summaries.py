@@ -18,10 +18,9 @@ from sweeper.report.page.preset_views import PresetViews
 from sweeper.report.selections import labelled
 from sweeper.spec.metric import BETTER, VALIDATION
 from sweeper.spec.views import Heatmap
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import summary_path
-from sweeper.storage.parquet.schema import STATUSES
+from sweeper.storage.rows import STATUSES
 from trainables.json_input import Count, Length, Range
 
 MAX_SENTENCES, MAX_TEXT = 3, 500

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 Figure = TypeVar("Figure")
 MAX_BYTES = 64 << 20

@@ -23,7 +23,7 @@ from sweeper.report.formatting import DASH, format_value
 from sweeper.report.sheets.arrays import read_arrays
 from sweeper.report.style import INK, MUTED, PALE, png
 from sweeper.report.trajectories.curve_panel import OKABE_ITO
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import sheet_path, sheets_folder
 
 FILE = "density.npz"

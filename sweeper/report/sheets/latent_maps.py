@@ -18,7 +18,7 @@ from sweeper.report.formatting import MINUS, format_significant
 from sweeper.report.sheets.arrays import read_arrays
 from sweeper.report.sheets.pictures import first_trials
 from sweeper.report.style import INK, MUTED, PALE, png
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import sheet_path
 
 FILE = "tsne.npz"

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sweeper.errors import DamagedError
 from sweeper.report.style import INK
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import sheet_path, sheets_folder
 
 DENSITY, NO_DENSITY = "density", "none"

@@ -14,7 +14,7 @@ from sweeper.report.formatting import format_value, text_table
 from sweeper.report.studies import figures, tables
 from sweeper.report.studies.tables import DIVERGED, MIN_TRIALS, complete_trials
 from sweeper.spec.metric import Metric
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 PREFIXES = ("importance", "parallel", "history", "contour", "pareto")
 """Prefixes of the names of figures."""

@@ -9,7 +9,7 @@ from sweeper.report.formatting import DASH
 from sweeper.report.style import png
 from sweeper.report.trajectories.curves import draw
 from sweeper.spec.views import Trajectory
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 
 def average(

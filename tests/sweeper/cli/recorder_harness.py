@@ -13,7 +13,7 @@ from sweeper.cli.recorder import Recorder
 from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.sources import CohortQueue
 from sweeper.storage.load import load, load_history
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.cli.progress.examples import plan_of
 from trainables.reports import Member, Report, Status

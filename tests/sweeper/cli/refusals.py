@@ -7,7 +7,7 @@ from typing import NamedTuple, Never
 import pytest
 
 import sweeper.run as run
-from sweeper.execution.driver import connection as cluster
+from sweeper.execution import session as cluster
 
 
 class Refused(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sweeper.spec import Halving, Heatmap, Metric, Population, Search, SpecError, Sweep, Value, registry
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
 

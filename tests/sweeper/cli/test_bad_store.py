@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sweeper.run as run
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
 

@@ -11,8 +11,8 @@ from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_
 from sweeper.plan.plan import GridPlan
 from sweeper.spec import Metric, Selection, Table
 from sweeper.storage.layout import checkpoint_path
-from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import selecting_line
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import make
 

@@ -2,7 +2,7 @@ import pytest
 
 from sweeper.cli.option_values import LARGEST_INTEGER, amount, auto, fraction, store_retries, whole
 from sweeper.errors import SpecError
-from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
+from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
 
 
 def test_numbers_within_their_range() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from sweeper.cli.provenance import consumption, provenance
 from sweeper.spec.node_price import NodePrice
-from sweeper.storage.parquet.schema import PROVENANCE
+from sweeper.storage.rows import PROVENANCE
 from trainables.worker.messages import DeviceShare, Environment, Origin
 
 ENVIRONMENT = Environment("3.11.9", "2.15.0+cu130", "13.0", "550.54.15")

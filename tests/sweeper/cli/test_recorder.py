@@ -54,7 +54,7 @@ def test_frequent_reports_are_written_together_with_the_next_heartbeat(harness: 
 
 
 def test_the_history_of_a_cohort_that_trains_is_not_folded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeper.storage.parquet.compaction.MANY", 2)
+    monkeypatch.setattr("sweeper.storage.parquet_files.MANY", 2)
     harness.report("c1", message(1, [0.9], done=True))
     harness.report("c0", message(1, [0.5, 0.6]))
     names = {Path(path).name for path in harness.files() if "history" in path}

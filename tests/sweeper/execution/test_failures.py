@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.execution.failures import failure_of, read_exit_file
-from sweeper.storage.io.files import Files
+from sweeper.execution.backend import failure_of, read_exit_file
+from sweeper.storage.files import Files
 from trainables.reports import OutOfMemory, Stopped
-from trainables.worker.exit_file import SUFFIX, write_failure
-from trainables.worker.messages import Failure
+from trainables.worker.messages import EXIT_SUFFIX, Failure, write_failure
 
 HUNG = Failure("hung", "hung: at x.py:3 step")
 
@@ -25,14 +24,14 @@ def test_an_exit_file_is_read_once_and_only_if_it_is_of_this_run(
 
 
 def test_a_damaged_exit_file_counts_as_absent(tmp_path: Path) -> None:
-    (tmp_path / f"c.pt{SUFFIX}").write_bytes(b"\xff{")
+    (tmp_path / f"c.pt{EXIT_SUFFIX}").write_bytes(b"\xff{")
     assert read_exit_file(Files(tmp_path), "c.pt", "now") is None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file; run the tests as another user")
 def test_an_exit_file_that_cannot_be_read_counts_as_absent(tmp_path: Path) -> None:
-    (tmp_path / f"c.pt{SUFFIX}").write_bytes(b"{}")
-    (tmp_path / f"c.pt{SUFFIX}").chmod(0)
+    (tmp_path / f"c.pt{EXIT_SUFFIX}").write_bytes(b"{}")
+    (tmp_path / f"c.pt{EXIT_SUFFIX}").chmod(0)
     assert read_exit_file(Files(tmp_path), "c.pt", "now") is None
 
 

@@ -13,16 +13,15 @@ from sweeper.execution import loop
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
 from sweeper.execution.listener import CohortListener
 from sweeper.execution.loop import CohortFiles, Limits, dispatch
-from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
 from sweeper.packing.placement import SlotResources, Slots
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.plan.sources import CohortQueue
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.packing.measured import members
 from trainables.reports import Heartbeat, Report
-from trainables.worker.exit_file import write_failure
-from trainables.worker.messages import CohortReport, CohortTask, Failure, Origin
+from trainables.worker.messages import CohortReport, CohortTask, Failure, Origin, write_failure
 
 ORIGIN = Origin("cpu", "here", 1, datetime(2026, 1, 1, tzinfo=UTC))
 LUCK = Failure("error", "ValueError: out of luck")

@@ -10,10 +10,10 @@ import pytest
 import ray
 import torch
 
-from sweeper.execution import probe as probing
-from sweeper.execution import ray_cluster as module
-from sweeper.execution.process.stop_signal import StopSignal
-from sweeper.execution.ray_cluster import announcement, ray_cluster
+from sweeper.execution import backend as probing
+from sweeper.execution import ray_backend as module
+from sweeper.execution.ray_backend import announcement, ray_cluster
+from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import DeviceKind, ProbeRequest
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from trainables.profiling.measurement import DeviceMemory, Probe

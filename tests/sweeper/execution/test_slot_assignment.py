@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
+from sweeper.execution.loop import SlotAssigner
 from sweeper.execution.retries import RetryQueue
-from sweeper.execution.slot_assignment import SlotAssigner
 from sweeper.packing.placement import SlotResources, Slots
 from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.sources import CohortQueue

@@ -22,7 +22,7 @@ from sweeper.packing.cluster import (
     read_devices,
     write_devices,
 )
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, FakeMeasure
 from tests.sweeper.packing.measured import MIB, PLENTY
 

@@ -18,7 +18,7 @@ from sweeper.packing.cuts import (
 )
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut, Trial, cut, group
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import make
 

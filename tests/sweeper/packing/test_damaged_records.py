@@ -12,7 +12,7 @@ from sweeper.packing.cluster import DeviceInfo, DeviceKind, read_devices, write_
 from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads
 from sweeper.packing.profiler import GroupProfile, ProfileStore
 from sweeper.plan.cohorts import Cut
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.plan.test_plan import make
 from trainables.profiling.measurement import Measurement
 

@@ -19,7 +19,7 @@ from sweeper.packing.profiler import (
 )
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut, Group, Trial
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import LARGE, FakeMeasure
 from tests.sweeper.packing.measured import MIB, STACKING_PAYS
 

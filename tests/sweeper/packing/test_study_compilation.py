@@ -19,7 +19,7 @@ from sweeper.packing.compilation import (
     recorded_steps,
 )
 from sweeper.packing.profiler import fixed_shape
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.sweeper.packing.test_compilation import EAGER, MeasureCompiled
 from trainables.profiling.measurement import CompiledProbe

@@ -15,7 +15,7 @@ from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import GridPlan
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.models import trials_with_models
 from tests.sweeper.tiny_sweep import TINY

@@ -11,7 +11,7 @@ import pytest
 from sweeper.plan import sources
 from sweeper.plan.cohorts import Cohort, Cut, cut, halves
 from sweeper.plan.sources import CohortQueue, Sharing
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.lease import Lease, Machine
 from tests.sweeper.packing.measured import members
 from tests.sweeper.storage.interleaved import Interleaving

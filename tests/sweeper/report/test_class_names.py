@@ -12,7 +12,7 @@ from sweeper.report.heatmaps.figure import draw
 from sweeper.report.heatmaps.heatmap_cells import pivot
 from sweeper.report.trajectories import curves, trajectory
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table, Trajectory
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path
 
 AUROC = Metric("auroc", "maximize")

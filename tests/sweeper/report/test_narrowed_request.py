@@ -12,8 +12,8 @@ from sweeper.report import publish
 from sweeper.report.page import findings
 from sweeper.report.page.preset_views import views_of
 from sweeper.spec import Grids, Sweep, registry
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.files import Files
+from sweeper.storage.rows import plain_value
 from trainables.config.trial import keys, resolve
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.training.metric_names import metric_names

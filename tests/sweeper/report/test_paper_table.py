@@ -10,7 +10,7 @@ import pytest
 from sweeper.report.paper_table import average, caption, has_trials, markdown, text, write
 from sweeper.spec import Metric, SpecError
 from sweeper.spec.views import Table
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 KNN, NLL = Metric("knn", "maximize", percent=True), Metric("nll", "minimize")
 TABLE = Table("probe", rows=("method", "nu"), metrics=(KNN, NLL), columns="dataset")

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from sweeper.report.run_differences import run_differences
+from sweeper.storage.archive import TrialSelection, archive
 from sweeper.storage.load import load_runs
-from sweeper.storage.replaced_rows import TrialSelection, archive
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 

@@ -10,7 +10,7 @@ from sweeper.report import publish
 from sweeper.report.selections import labelled, narrowed
 from sweeper.report.trajectories import trajectory
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 ACCURACY = Metric("accuracy", "maximize")
 ROWS = pd.DataFrame(

@@ -16,8 +16,8 @@ from sweeper.cli.conclusion import finish
 from sweeper.search.journal import PATH, DashboardJournal, begin_journal
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Metric, Sweep
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.files import Files
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.search.toy_waves import recorded, study, study_run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sweeper.search.prepare import FACTS
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from trainables.catalog import METHODS
 from trainables.config.trial import keys
 

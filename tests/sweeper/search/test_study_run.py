@@ -9,8 +9,8 @@ import pytest
 
 from sweeper.errors import SpecError
 from sweeper.search.study_run import WarmStart, read_warm_start, warm_start_from_rows
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.files import Files
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.search.toy_waves import study, study_run
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 STEPS = ("read", "write", "delete", "list_files")
 """The operations on a store between which other drivers go on."""

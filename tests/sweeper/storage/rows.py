@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
 COLUMNS = Columns({"method": str, "dataset": str, "nu": float, "k": int, "flip": bool}, ("auroc", "entropy"))

@@ -15,7 +15,7 @@ import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage import lease as module
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.lease import TERM, Content, Drivers, Lease, Machine
 from tests.sweeper.storage.interleaved import Interleaving
 

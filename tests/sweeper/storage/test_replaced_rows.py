@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.files import Files
+from sweeper.storage.archive import TrialSelection, archive, preview_archive, restore
+from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
-from sweeper.storage.parquet.schema import Columns
-from sweeper.storage.replaced_rows import TrialSelection, archive, preview_archive, restore
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
 COLUMNS = Columns({"nu": float, "study_id": str}, ("auroc",))

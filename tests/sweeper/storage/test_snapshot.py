@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.snapshot import take_snapshot
+from sweeper.storage.load import take_snapshot
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, folder, row
 

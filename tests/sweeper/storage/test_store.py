@@ -8,11 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.load import load
-from sweeper.storage.parquet.arrow_tables import table_of
-from sweeper.storage.parquet.parquet_file import table_to_parquet
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.parquet_files import table_to_parquet
+from sweeper.storage.rows import Columns, table_of
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, folder, row
 

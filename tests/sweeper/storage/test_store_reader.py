@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.storage.store import Store
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.store import Store, StoreReader
 from tests.sweeper.storage.rows import COLUMNS, row
 
 

@@ -19,9 +19,9 @@ from tests.trainables.small import HERE, config_of, three
 from trainables.config.trial_config import TrialConfig
 from trainables.reports import Judge, OutOfMemory, Report, Stopped, Verdict
 from trainables.training.cohort import Cohort
-from trainables.worker.memory_limit import limited
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message
-from trainables.worker.step_watchdog import StepWatchdog
+from trainables.worker.resources import limited
+from trainables.worker.watchdog import StepWatchdog
 from trainables.worker.worker import WorkerSettings, train_cohort
 
 SLOW = 0.05

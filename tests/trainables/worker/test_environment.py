@@ -3,9 +3,9 @@ from pathlib import Path
 
 import torch
 
-from trainables.worker.environment import driver_version, environment_of
 from trainables.worker.messages import DeviceShare
 from trainables.worker.ray_train import device_share
+from trainables.worker.resources import driver_version, environment_of
 
 VERSION = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024
 GCC version:  gcc version 12.2.0

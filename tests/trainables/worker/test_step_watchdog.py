@@ -3,7 +3,7 @@
 import threading
 
 from trainables.worker.messages import Failure
-from trainables.worker.step_watchdog import BEGINNING, StepWatchdog
+from trainables.worker.watchdog import BEGINNING, StepWatchdog
 
 
 def hung(step_timeout: float, steps: int) -> Failure:

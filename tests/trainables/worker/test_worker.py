@@ -18,8 +18,7 @@ from tests.trainables.worker.alone import spec_of, task_of
 from trainables.reports import CheckpointError, ModelError
 from trainables.training.checkpoints.checkpoint import unpack
 from trainables.training.train import train
-from trainables.worker.exit_file import parse_failure
-from trainables.worker.messages import CohortReport, ModelPaths
+from trainables.worker.messages import CohortReport, ModelPaths, parse_failure
 from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train_cohort
 
 pytestmark = pytest.mark.slow

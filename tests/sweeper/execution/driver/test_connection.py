@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from sweeper.errors import ClusterError
-from sweeper.execution.driver import connection
-from sweeper.execution.driver.connection import check_address
+from sweeper.execution import session
+from sweeper.execution.session import check_address
 
 
 def answering(answer: bytes) -> Iterator[int]:
@@ -16,10 +16,10 @@ def answering(answer: bytes) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1000)
-                connection.sendall(answer)
+            session, _ = server.accept()
+            with session:
+                session.recv(1000)
+                session.sendall(answer)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -72,7 +72,7 @@ def test_an_address_of_another_program_is_refused_with_the_ports_that_count(sche
 
 
 def test_a_server_that_says_nothing_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(session, "ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(ClusterError, match=": timed out"):
         check_address(f"127.0.0.1:{server.getsockname()[1]}")
 
@@ -98,6 +98,6 @@ def test_an_impossible_address_is_refused_in_one_line(address: str) -> None:
 
 def test_asking_imports_no_ray() -> None:
     """Its environment is set when it is used, which is too late once it has been imported."""
-    imports = "import sys, sweeper.run, sweeper.execution.driver.connection"
+    imports = "import sys, sweeper.run, sweeper.execution.session"
     code = f"{imports}; sys.exit(not {{'ray', 'torch'}}.isdisjoint(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.execution.driver import ray_init
+from sweeper.execution import session
 from sweeper.spec.user_code import search_folder
 from tests.user_files import user_folder
 
@@ -22,10 +22,10 @@ def test_a_cluster_elsewhere_is_sent_the_users_modules(user_folder: Path, monkey
         search_folder(path)
         importlib.import_module(name)
     modules = [str(folder / "sent_by_deep.py"), str(user_folder / "sent_by_working_folder.py")]
-    sent = ray_init._init_arguments("head:6379", "")["runtime_env"]["py_modules"]
+    sent = session._init_arguments("head:6379", "")["runtime_env"]["py_modules"]
     assert sorted(sent[:2]) == modules and [Path(path).name for path in sent[2:]] == [
         *("sweeper", "trainables", "search_spaces"),
     ]
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")  # in a job, whose working directory has the second module
-    assert ray_init._init_arguments("head:6379", "")["runtime_env"] == {"py_modules": modules[:1]}
-    assert "runtime_env" not in ray_init._init_arguments(None, "/scratch")
+    assert session._init_arguments("head:6379", "")["runtime_env"] == {"py_modules": modules[:1]}
+    assert "runtime_env" not in session._init_arguments(None, "/scratch")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.execution.driver.ray_environment import NO_SERVER, environment_of_workers, quiet_stderr
+from sweeper.execution.session import NO_SERVER, environment_of_workers, quiet_stderr
 from sweeper.spec.user_code import search_folder
 from tests.user_files import user_folder
 
@@ -39,7 +39,7 @@ def test_workers_do_not_look_for_a_server_that_is_not_there(monkeypatch: pytest.
 
 def test_a_call_of_ray_after_its_end_starts_no_other_cluster() -> None:
     code = (
-        "from sweeper.execution.driver.ray_environment import set_environment\n"
+        "from sweeper.execution.session import set_environment\n"
         "set_environment(local=True)\n"
         "import ray\n"
         "try:\n"

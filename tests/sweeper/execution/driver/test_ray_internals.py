@@ -10,14 +10,14 @@ import ray._private.node
 import ray._private.services
 import ray._private.utils
 
-from sweeper.execution.driver import ray_internals
-from sweeper.execution.driver.ray_internals import UNUSED, lean_start, own_sigterm
-from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution import ray_internals
+from sweeper.execution.ray_internals import UNUSED, lean_start, own_sigterm
+from sweeper.execution.signals import StopSignal
 from tests.import_reader import modules
 
 CHILDREN = """
 import psutil
-from sweeper.execution.driver.connection import connected
+from sweeper.execution.session import connected
 with connected(None):
     print(*sorted(child.name() for child in psutil.Process().children()))
 """
@@ -68,7 +68,7 @@ def test_a_sigterm_while_ray_starts_reaches_our_handler() -> None:
 def test_no_other_file_names_what_is_private_in_ray() -> None:
     found = {name: sorted(set(PRIVATE.findall(path.read_text()))) for name, path in modules()}
     assert {name: private for name, private in found.items() if private} == {
-        "sweeper.execution.driver.ray_internals": [
+        "sweeper.execution.ray_internals": [
             *("ray._private.node", "ray._private.node.Node", "ray._private.services", "ray._private.utils"),
             "ray._raylet",
         ]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.execution.driver.ray_token import make_token
+from sweeper.execution.session import make_token
 
 
 def test_rays_token_is_created_once_and_closed_to_others(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import ClusterError
-from sweeper.execution.driver import scratch
-from sweeper.execution.driver.scratch import remove_abandoned, scratch_folder
+from sweeper.execution import session
+from sweeper.execution.session import remove_abandoned, scratch_folder
 from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by_nobody
 
 DRIVER = """
 import signal
-from sweeper.execution.driver.scratch import scratch_folder
+from sweeper.execution.session import scratch_folder
 with scratch_folder() as folder:
     (folder / "session").mkdir()
     print(folder, flush=True)
@@ -72,7 +72,7 @@ def test_another_user_reaches_nothing_in_it(home: Path) -> None:
 @pytest.mark.parametrize("long", [False, True])
 def test_the_paths_of_rays_sockets_are_short_enough(long: bool, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the temporary folder of macOS and of many batch systems they would not."""
-    deep = home / ("T" * 40 if long else "T" * (scratch.LONGEST_HOME - len(str(home)) - 1))
+    deep = home / ("T" * 40 if long else "T" * (session.LONGEST_HOME - len(str(home)) - 1))
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     with scratch_folder() as folder:
@@ -149,12 +149,12 @@ def test_a_folder_that_an_orphan_of_a_killed_driver_uses_stays_until_it_ends(use
 
 def test_a_folder_of_another_program_stays(home: Path) -> None:
     (home / "precious").mkdir()
-    (home / "precious" / scratch.LOCK).touch()
+    (home / "precious" / session.LOCK).touch()
     (home / "sweep-link").symlink_to(home / "precious")
     (home / "sweep-results").mkdir()  # somebody's own, which only looks like ours
     (home / "sweep-notes").touch()
     (home / "sweep-lure").mkdir()
-    (home / "sweep-lure" / scratch.LOCK).symlink_to(home / "precious" / scratch.LOCK)
+    (home / "sweep-lure" / session.LOCK).symlink_to(home / "precious" / session.LOCK)
     before = sorted(home.rglob("*"))
     remove_abandoned(home)
     assert sorted(home.rglob("*")) == before
@@ -173,8 +173,8 @@ def test_a_folder_that_cannot_be_emptied_yet_is_tried_again_by_the_next_run(
 ) -> None:
     abandoned = killed_driver()
     with monkeypatch.context() as patched:
-        patched.setattr(scratch.shutil, "rmtree", lambda *_, **__: None)
+        patched.setattr(session.shutil, "rmtree", lambda *_, **__: None)
         remove_abandoned(home)
-    assert (abandoned / scratch.LOCK).exists()
+    assert (abandoned / session.LOCK).exists()
     remove_abandoned(home)
     assert not abandoned.exists()

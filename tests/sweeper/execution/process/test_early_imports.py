@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.execution.process.early_imports import imported_meanwhile
+from sweeper.execution.startup import imported_meanwhile
 
 
 def test_modules_are_imported_and_one_that_fails_takes_no_other_with_it(

@@ -3,7 +3,7 @@ import sys
 
 CODE = """
 import atexit, sys, threading, time
-from sweeper.execution.process.exit import end_process
+from sweeper.execution.startup import end_process
 class Slow:
     def __del__(self): print("taken apart")
 slow = Slow()

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sweeper.execution.process.garbage import begin_collection, delay_collection
+from sweeper.execution.startup import begin_collection, delay_collection
 
 
 @pytest.fixture(autouse=True)

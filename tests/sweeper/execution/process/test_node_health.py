@@ -9,7 +9,7 @@ import psutil
 import pytest
 import ray
 
-from sweeper.execution.process.node_health import HEAD_DIED, HEAD_TIMEOUT, NODE_DIED, NodeHealth
+from sweeper.execution.watchdog import HEAD_DIED, HEAD_TIMEOUT, NODE_DIED, NodeHealth
 
 
 class Clock:

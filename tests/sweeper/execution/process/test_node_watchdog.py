@@ -9,8 +9,8 @@ import time
 import pytest
 
 from sweeper.errors import NodeLost
-from sweeper.execution.process.node_watchdog import NodeWatchdog
-from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.signals import StopSignal
+from sweeper.execution.watchdog import NodeWatchdog
 
 
 def test_a_node_that_dies_ends_the_wait_for_it() -> None:
@@ -46,7 +46,7 @@ def test_a_node_that_is_shut_down_on_purpose_ends_nothing() -> None:
 def test_a_process_that_does_not_react_is_ended() -> None:
     code = (
         "import signal, time\n"
-        "from sweeper.execution.process.node_watchdog import NodeWatchdog\n"
+        "from sweeper.execution.watchdog import NodeWatchdog\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "def before_exit():\n"
         "    print('what there is')\n"

@@ -3,8 +3,8 @@ import sys
 
 CODE = """
 import ctypes, os, signal, threading, time
-from sweeper.execution.process.signal_disposition import kept_disposition
-from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.signals import kept_disposition
+from sweeper.execution.signals import StopSignal
 
 def foreign():
     with kept_disposition():

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from sweeper.execution.process import stop_signal
-from sweeper.execution.process.stop_signal import AGAIN, ENDING_SECONDS, LAST_LINE, StopSignal
+from sweeper.execution import signals
+from sweeper.execution.signals import AGAIN, ENDING_SECONDS, LAST_LINE, StopSignal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -64,7 +64,7 @@ def test_signals_that_were_handled_end_no_process_afterwards(monkeypatch: pytest
     """Also if several arrive together, long after the first, or if another handler has been installed meanwhile."""
     left: list[int] = []
     monkeypatch.setattr(os, "_exit", left.append)
-    monkeypatch.setattr(stop_signal, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(signals, "STUCK_SECONDS", 0.1)
     stopping = StopSignal(clock := Clock())
     with stopping.on_signals():
         with pytest.raises(KeyboardInterrupt):
@@ -73,7 +73,7 @@ def test_signals_that_were_handled_end_no_process_afterwards(monkeypatch: pytest
             signal.raise_signal(number)
         clock.now += 2 * ENDING_SECONDS
         time.sleep(0.5)
-        monkeypatch.setattr(stop_signal, "TOGETHER_SECONDS", 0.0)
+        monkeypatch.setattr(signals, "TOGETHER_SECONDS", 0.0)
         own = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.raise_signal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, lambda *_: None)
@@ -88,7 +88,7 @@ def test_a_sweep_handles_signals_from_its_first_to_its_last_line() -> None:
     code = (
         "import atexit, signal\n"
         "from sweeper import run\n"
-        "from sweeper.execution.process.exit import end_process\n"
+        "from sweeper.execution.startup import end_process\n"
         "run.parse = lambda _: signal.raise_signal(signal.SIGTERM)\n"
         "atexit.register(lambda: signal.raise_signal(signal.SIGTERM))\n"
         "end_process(run.main([]))\n"
@@ -101,7 +101,7 @@ def test_a_sweep_handles_signals_from_its_first_to_its_last_line() -> None:
 def test_a_signal_while_modules_are_imported_ends_the_process_with_a_line() -> None:
     code = (
         "import signal, sys, types\n"
-        "from sweeper.execution.process.stop_signal import exit_at_signals\n"
+        "from sweeper.execution.signals import exit_at_signals\n"
         "exit_at_signals()\n"
         "signal.raise_signal(signal.SIGINT)\n"
     )
@@ -111,10 +111,10 @@ def test_a_signal_while_modules_are_imported_ends_the_process_with_a_line() -> N
 
 STUCK = """
 import ctypes, sys, threading
-from sweeper.execution.process import stop_signal
-stop_signal.STUCK_SECONDS = 0.2
+from sweeper.execution import signals
+signals.STUCK_SECONDS = 0.2
 library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(256)
-with stop_signal.StopSignal().on_signals():
+with signals.StopSignal().on_signals():
     library.pthread_mutex_lock(mutex)
     threading.Timer(1, print, ["stuck"], {"flush": True}).start()  # by then this thread waits in C
     library.pthread_mutex_lock(mutex)  # for ever, and no signal interrupts it

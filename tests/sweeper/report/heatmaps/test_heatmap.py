@@ -4,7 +4,7 @@ import pytest
 
 from sweeper.report.heatmaps.heatmap import write
 from sweeper.spec import Heatmap, Metric
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.report.grid_cells import AXES, cell
 
 AUROC = Metric("auroc", "maximize")

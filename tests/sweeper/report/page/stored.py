@@ -11,7 +11,7 @@ from PIL import Image
 from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.layout import sheet_path
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
 NAME = "grid"

@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import Metric, Search, Sweep
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.stored import BEGIN
 

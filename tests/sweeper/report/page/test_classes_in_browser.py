@@ -9,7 +9,7 @@ from sweeper.report.page import publish
 from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.layout import class_names_path
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import browser, tab
 from tests.sweeper.report.page.stored import BEGIN

@@ -4,7 +4,7 @@ import pandas as pd
 
 from sweeper.report.page.columns import declared_metrics, encode, json_values
 from sweeper.report.page.preset_views import views_of
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.rows import Columns
 from tests.sweeper.report.page.stored import SWEEP
 
 VIEWS = [views_of(SWEEP, "paper")]

@@ -15,8 +15,8 @@ from sweeper.report.page.index import sweep_names
 from sweeper.report.page.preset_views import read_views
 from sweeper.spec import Grid, Metric
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
+from sweeper.storage.load import take_snapshot
 from sweeper.storage.requests import RequestRows, write_request
-from sweeper.storage.snapshot import take_snapshot
 from sweeper.storage.store import Store
 from tests.sweeper.report.page import stored_search
 from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, add_sheets, fill

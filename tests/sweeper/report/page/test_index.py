@@ -21,7 +21,7 @@ from sweeper.spec import Heatmap, Metric
 from sweeper.storage.layout import request_path, summary_path
 from sweeper.storage.load import load
 from sweeper.storage.requests import RequestRows, write_request
-from sweeper.storage.store_reader import StoreReader
+from sweeper.storage.store import StoreReader
 from tests.sweeper.report.page.stored import NAME, SWEEP, fill
 
 COUNTED = "17 finished, 1 failed"

@@ -11,8 +11,8 @@ import pytest
 from sweeper.report.page import publish
 from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
-from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import RequestRows, write_request
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
 from tests.sweeper.report.page.stored import BEGIN

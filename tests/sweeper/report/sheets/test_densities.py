@@ -12,7 +12,7 @@ from PIL import Image
 
 from sweeper.report.sheets import densities
 from sweeper.report.sheets.densities import Density, draw_densities, draw_parameters, write
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 X = np.linspace(-1, 1, 21)
 

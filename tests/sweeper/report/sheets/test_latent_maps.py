@@ -12,7 +12,7 @@ from PIL import Image
 from sweeper.report.formatting import MINUS
 from sweeper.report.sheets import latent_maps
 from sweeper.report.sheets.latent_maps import LatentMap, caption, draw
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 S, M = 5, 12
 

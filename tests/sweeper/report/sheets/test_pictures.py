@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from sweeper.report.sheets import pictures as sheets
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 
 ORIGINAL = (0, 0, 0)
 Colour = tuple[int, int, int]

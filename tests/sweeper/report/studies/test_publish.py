@@ -14,7 +14,7 @@ from sweeper.report.studies import figures as study_figures
 from sweeper.report.studies.publish import write
 from sweeper.report.studies.tables import MIN_TRIALS, copy_for_figures, importances
 from sweeper.spec.metric import Metric
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.report.studies.examples import KNN, NLL, SECONDS, SPACE, STATES, random_study, study_of
 
 

@@ -8,7 +8,7 @@ import pytest
 from sweeper.report.trajectories.curves import draw
 from sweeper.report.trajectories.trajectory import average, write
 from sweeper.spec.views import Trajectory
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from tests.sweeper.report.trajectories.example_reports import BOTH, KNN, reports
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.address import AddressError, join_address, parse_address
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
+from sweeper.storage.filesystems import AddressError, join_address, parse_address
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.disk_checks import MIN_FREE_BYTES, check_free_space, check_writable
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
+from sweeper.storage.store import MIN_FREE_BYTES, check_free_space, check_writable
 
 
 def test_check_writable_leaves_nothing(tmp_path):

@@ -6,10 +6,10 @@ import signal
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io import local_disk
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import RetryPolicy
-from sweeper.storage.parquet.parquet_folder import contents_of
+from sweeper.storage import local_disk
+from sweeper.storage.files import Files
+from sweeper.storage.parquet_files import contents_of
+from sweeper.storage.retry import RetryPolicy
 
 
 def test_an_absent_file_is_none_and_a_written_one_is_read_back(tmp_path):

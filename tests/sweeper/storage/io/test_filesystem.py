@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from sweeper.storage.io.filesystem import move, open_filesystem
+from sweeper.storage.filesystems import move, open_filesystem
 
 
 @pytest.fixture(params=["local", "other"])

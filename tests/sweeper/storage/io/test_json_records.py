@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record
+from sweeper.storage.files import Files, read_record
 from trainables.json_input import PositiveCount
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io import local_disk
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.local_disk import STALE_SECONDS
+from sweeper.storage import local_disk
+from sweeper.storage.files import Files
+from sweeper.storage.local_disk import STALE_SECONDS
 
 
 def test_a_full_disk_keeps_the_old_file_and_leaves_no_other(tmp_path, monkeypatch):

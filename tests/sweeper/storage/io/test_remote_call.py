@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io import files as files_module
-from sweeper.storage.io import remote_call, retry
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.remote_call import NoAnswerError, call_remotely, made_progress
+from sweeper.storage import files as files_module
+from sweeper.storage import retry
+from sweeper.storage.files import Files
+from sweeper.storage.retry import NoAnswerError, call_remotely, made_progress
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_silence_is_said_once_and_ends_and_progress_begins_it_anew() -> None:
 
 
 def test_an_interrupt_leaves_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_call, "ENDING_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "ENDING_SECONDS", 0.01)
     over = threading.Event()
     timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it

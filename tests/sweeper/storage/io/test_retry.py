@@ -4,7 +4,7 @@ import os
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.retry import LONG_RETRIES, NO_RETRIES, RetryPolicy, call_with_retries, is_transient
+from sweeper.storage.retry import LONG_RETRIES, NO_RETRIES, RetryPolicy, call_with_retries, is_transient
 
 UNREACHABLE = (
     "When reading information for key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject operation"

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.disk_checks import check_writable
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import RetryPolicy
-from sweeper.storage.io.store_identity import MARKER, StoreIdentity
-from sweeper.storage.store import Store
+from sweeper.storage.files import Files
+from sweeper.storage.local_disk import MARKER, StoreIdentity
+from sweeper.storage.retry import RetryPolicy
+from sweeper.storage.store import Store, check_writable
 from tests.sweeper.storage.rows import COLUMNS, row
 
 

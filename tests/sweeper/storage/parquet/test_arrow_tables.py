@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from sweeper.storage.parquet.arrow_tables import conform, one_per_trial, rows_except, rows_of, table_of
+from sweeper.storage.rows import conform, one_per_trial, rows_except, rows_of, table_of
 from tests.sweeper.storage.rows import COLUMNS, row
 
 

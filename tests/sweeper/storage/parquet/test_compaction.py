@@ -11,19 +11,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeper.storage.io.files import Files
+from sweeper.storage import parquet_files
+from sweeper.storage.archive import TrialSelection, archive
+from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
-from sweeper.storage.parquet import compaction
-from sweeper.storage.parquet.arrow_tables import table_of
-from sweeper.storage.parquet.parquet_file import table_to_parquet
-from sweeper.storage.replaced_rows import TrialSelection, archive
+from sweeper.storage.parquet_files import table_to_parquet
+from sweeper.storage.rows import table_of
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(compaction, "MANY", 4)
+    monkeypatch.setattr(parquet_files, "MANY", 4)
 
 
 def write_cohort(store: Store, cohort: int, status: str = "finished") -> None:
@@ -45,7 +45,7 @@ def test_the_number_of_files_is_logarithmic_and_rows_are_as_without_compaction(t
         write_cohort(store, cohort)
         counts.append(max(len(store.files.list(f"{kind}/sweep=grid")) for kind in ("trials", "history")))
     assert max(counts) <= 3 * 4 + 1
-    monkeypatch.setattr(compaction, "MANY", 10**9)
+    monkeypatch.setattr(parquet_files, "MANY", 10**9)
     loose = Store(tmp_path / "loose")
     for cohort in range(100):
         write_cohort(loose, cohort)
@@ -88,7 +88,7 @@ def test_a_listing_during_a_compaction_misses_no_row(tmp_path, monkeypatch):
 
 
 def test_large_files_are_left_as_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(compaction, "LARGEST", 1)
+    monkeypatch.setattr(parquet_files, "LARGEST", 1)
     store = Store(tmp_path)
     for cohort in range(16):
         write_cohort(store, cohort)
@@ -110,7 +110,7 @@ def test_a_merged_result_is_not_written_again_and_a_failure_is_replaced(tmp_path
 @pytest.mark.parametrize("operation", ["write", "delete_if_unchanged"])
 def test_a_crash_at_any_moment_loses_nothing(tmp_path, monkeypatch, operation):
     """Crash before and after each single write or deletion that 4 cohorts need, one at a time."""
-    monkeypatch.setattr(compaction, "MANY", 2)
+    monkeypatch.setattr(parquet_files, "MANY", 2)
     operate, crashes = getattr(Files, operation), 0
     for moment in range(200):
         folder, left, written = tmp_path / str(moment), [moment], 0

@@ -7,13 +7,12 @@ import pytest
 
 from sweeper.errors import DamagedFiles, StoreError
 from sweeper.search.study_run import warm_start_from_rows
-from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage import parquet_files
+from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
-from sweeper.storage.parquet import compaction
-from sweeper.storage.parquet.arrow_tables import table_of
-from sweeper.storage.parquet.damaged_files import quarantine, quarantining
-from sweeper.storage.parquet.parquet_file import table_to_parquet
+from sweeper.storage.parquet_files import quarantine, quarantining, table_to_parquet
+from sweeper.storage.retry import NO_RETRIES
+from sweeper.storage.rows import table_of
 from sweeper.storage.store import Store
 from tests.sweeper.storage.damage import DAMAGES, flipped
 from tests.sweeper.storage.rows import COLUMNS, row
@@ -97,7 +96,7 @@ def test_a_cohort_writes_over_its_own_damaged_file(harness: Harness, kind: str) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_merging_goes_on_without_a_damaged_file(harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "MANY", 4)
+    monkeypatch.setattr(parquet_files, "MANY", 4)
     harness.train(harness.store, "c")
     content = flipped(harness.store.files, f"{kind}/sweep=grid/ca.parquet")
     harness.train(harness.store, "d")

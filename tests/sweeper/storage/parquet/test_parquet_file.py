@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeper.errors import DamagedError
-from sweeper.storage.parquet.arrow_tables import history_of, table_of
-from sweeper.storage.parquet.parquet_file import LARGE, MARK, has_digest, parquet_to_table, table_to_parquet
-from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.parquet_files import LARGE, MARK, has_digest, parquet_to_table, table_to_parquet
+from sweeper.storage.rows import Columns, history_of, table_of
 
 FLIPS = 300
 """Bits to flip per file. Without checksums and digest, a third of them changed a value of the rows, and nine tenths a

@@ -6,10 +6,16 @@ import pyarrow as pa
 import pytest
 
 from sweeper.errors import DamagedFiles, StoreError
-from sweeper.storage.io.files import Files
-from sweeper.storage.parquet.arrow_tables import history_of, table_of
-from sweeper.storage.parquet.parquet_file import table_to_parquet
-from sweeper.storage.parquet.parquet_folder import contents_of, map_parallel, parse_intact, read_tables, replace
+from sweeper.storage.files import Files
+from sweeper.storage.parquet_files import (
+    contents_of,
+    map_parallel,
+    parse_intact,
+    read_tables,
+    replace,
+    table_to_parquet,
+)
+from sweeper.storage.rows import history_of, table_of
 from tests.sweeper.storage.rows import COLUMNS, row
 
 FOLDER = "trials/sweep=grid"
@@ -39,7 +45,7 @@ def before_first_read(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
         return read(files, path)
 
     monkeypatch.setattr(Files, "read", read_later)
-    monkeypatch.setattr("sweeper.storage.parquet.parquet_folder.THREADS", 1)
+    monkeypatch.setattr("sweeper.storage.parquet_files.THREADS", 1)
 
 
 def test_only_the_requested_columns_are_read_and_the_schema_has_all(files: Files) -> None:

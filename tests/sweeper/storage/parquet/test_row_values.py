@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.rows import plain_value
 
 
 @pytest.mark.parametrize("null", [None, float("nan"), np.float32("nan"), pd.NaT, pd.NA, np.datetime64("NaT")])

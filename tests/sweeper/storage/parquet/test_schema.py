@@ -4,9 +4,8 @@ import pytest
 
 from sweeper.errors import SchemaError
 from sweeper.storage.load import load
-from sweeper.storage.parquet.arrow_tables import table_of
-from sweeper.storage.parquet.parquet_file import table_to_parquet
-from sweeper.storage.parquet.schema import _ADDED, Columns, columns_of
+from sweeper.storage.parquet_files import table_to_parquet
+from sweeper.storage.rows import _ADDED, Columns, columns_of, table_of
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeper.errors import DamagedError, SchemaError, StoreError
-from sweeper.storage.io.files import Files
+from sweeper.storage.files import Files
 from sweeper.storage.layout import (
     ARCHIVES,
     MODEL_SUFFIX,
@@ -31,10 +31,8 @@ from sweeper.storage.layout import (
     trials_folder,
     whole_folders,
 )
-from sweeper.storage.parquet.arrow_tables import rows_except, rows_of
-from sweeper.storage.parquet.parquet_file import parquet_to_table, table_to_parquet
-from sweeper.storage.parquet.parquet_folder import contents_of, replace
-from sweeper.storage.parquet.schema import Columns, columns_of
+from sweeper.storage.parquet_files import contents_of, parquet_to_table, replace, table_to_parquet
+from sweeper.storage.rows import Columns, columns_of, rows_except, rows_of
 
 
 @dataclass(frozen=True)

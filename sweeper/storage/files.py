@@ -1,4 +1,7 @@
-"""Atomic files in a folder or at a URI: a reader sees the old content or the new content, never a part of either."""
+"""Atomic files in a folder or at a URI: a reader sees the old content or the new content, never a part of either.
+
+`read_record` reads the small JSON files that a store keeps beside the rows, such as cuts and measurements.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,26 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
 from pyarrow import ArrowException, fs
 
-from sweeper.errors import DamagedError, StoreError
+from sweeper.errors import DamagedError, SpecError, StoreError
 from sweeper.masking import is_uri, masked, masked_url, remember
-from sweeper.storage.io import local_disk
-from sweeper.storage.io.address import AddressError, join_address, parse_address
-from sweeper.storage.io.filesystem import move, open_filesystem
-from sweeper.storage.io.remote_call import call_remotely, made_progress
-from sweeper.storage.io.retry import NO_RETRIES, Result, RetryPolicy, answer_seconds, call_with_retries, is_transient
-from sweeper.storage.io.store_identity import StoreIdentity
+from sweeper.storage import local_disk
+from sweeper.storage.filesystems import AddressError, join_address, move, open_filesystem, parse_address
+from sweeper.storage.local_disk import StoreIdentity
+from sweeper.storage.retry import (
+    NO_RETRIES,
+    Result,
+    RetryPolicy,
+    answer_seconds,
+    call_remotely,
+    call_with_retries,
+    is_transient,
+    made_progress,
+)
+from trainables.json_input import MAX_BYTES, read_json
 
 HIDDEN = (".", "_")
 """Prefixes of hidden names, which every Parquet reader and `Files.list` ignore."""
@@ -357,3 +369,31 @@ def _reason(error: BaseException) -> str:
     text = re.sub(r" to authenticate the request\. The request was not sent.*?error message was", "", text, flags=re.S)
     text = re.sub(r" error_info=\{.*\}", "", text, flags=re.S)
     return masked(" ".join(text.split()))
+
+
+Record = TypeVar("Record")
+
+
+def read_record(
+    files: Files, path: str, kind: Any, convert: Callable[[Any], Record] = lambda record: record
+) -> Record | None:
+    """Return the JSON file at `path` as a `kind` (see `json_input`), converted; None if there is no such file.
+
+    If the file is damaged or does not hold a `kind`, a line on stderr says so and the result is None. `convert` reports
+    invalid content by a ValueError.
+    """
+    record, problem = checked_record(files, path, kind, convert)
+    if problem:
+        say_once(f"store {files.display_uri}: '{path}' is damaged and counts as absent: {problem}")
+    return record
+
+
+def checked_record(
+    files: Files, path: str, kind: Any, convert: Callable[[Any], Record] = lambda record: record
+) -> tuple[Record | None, str]:
+    """As `read_record`, but return what is wrong with the file instead of printing it; empty if nothing is."""
+    try:
+        data = files.read(path, MAX_BYTES)
+        return (None if data is None else convert(read_json(kind, data))), ""
+    except (ValueError, SpecError, DamagedError) as error:
+        return None, " ".join(str(error).split())[:300]

@@ -1,15 +1,58 @@
-"""Memory limit of a training: exceeding it raises `OutOfMemory` in this process and leaves its neighbours alone."""
+"""What this process trains with: software, cores, memory limit, and how fast cohorts train on its device."""
 
 import contextlib
 import errno
+import functools
+import platform
+import re
 import resource
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
-from trainables.profiling.measurement import memory_of_process
+from trainables.config.trial import resolve_sent
+from trainables.profiling.contention import measure_slowdowns
+from trainables.profiling.measurement import CompiledProbe, Measurement, Probe, memory_of_process
+from trainables.profiling.throughput import device_memory, measure, measure_compiled
 from trainables.reports import OutOfMemory
+from trainables.worker.messages import Environment
+
+DRIVER = Path("/proc/driver/nvidia/version")
+"""Where NVIDIA's kernel module says its version."""
+
+
+@functools.cache
+def environment_of(device: torch.device) -> Environment:
+    """Return the environment of a process that trains on `device`. CUDA and the driver are None on a CPU."""
+    gpu = device.type == "cuda"
+    return Environment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        cuda=torch.version.cuda if gpu else None,
+        driver=driver_version() if gpu else None,
+    )
+
+
+def driver_version(file: Path = DRIVER) -> str | None:
+    """Return the version of NVIDIA's driver, such as `550.54.15`; None if the `file` does not say it."""
+    try:
+        module = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)\s", file.read_text())
+    except OSError:
+        return None
+    return module[1] if module else None
+
+
+def use_cores(cores: float) -> None:
+    """Use one thread per whole core, so that workers on one machine do not compete for cores. A worker may have loaded
+    NumPy before Ray told it its number of cores."""
+    threads = max(1, int(cores))
+    torch.set_num_threads(threads)
+    threadpool_limits(threads, user_api="blas")
+
 
 THREADS = 64 * 2**20
 """Bytes of address space on top of the limit, for the stacks of threads that start during training. They are reserved
@@ -89,3 +132,41 @@ def _message(device: torch.device, size: int | None, who: str, error: Exception)
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
     reason = first_line.rpartition("DefaultCPUAllocator: ")[2]
     return f"{who} may use {limit}, but needed more; the process had {used // MIB} MiB: {reason}"
+
+
+def measure_configs(
+    configs: Sequence[Mapping[str, Any]],
+    data: str,
+    device: torch.device,
+    *,
+    seconds: float,
+    threads: int,
+    processes: int,
+    widths: Sequence[int],
+    compiled: CompiledProbe | None = None,
+    wait: Callable[[], None] = lambda: None,
+) -> Probe:
+    """Describe a device of this process and measure how `configs` train on it.
+
+    `seconds`: time limit of the throughput measurement; 0 leaves it out. `threads`: CPU threads to use. With
+    `processes > 1` up to so many processes then share the device, each stepping a stack of each of `widths`, to measure
+    how they slow each other down. `compiled` asks for a measurement of compiled steps; `wait` is called while they are
+    compiled, and may raise to end that. `measurements` is empty where training fails.
+    """
+    use_cores(threads)
+    resolved = [resolve_sent(config) for config in configs]
+    measurements: Sequence[Measurement] = ()
+    if seconds:
+        with contextlib.suppress(Exception):  # training will raise the same error again and report it
+            measurements = measure(resolved, Path(data), device, seconds)
+    slowdowns = None
+    if processes > 1:
+        slowdowns = measure_slowdowns(
+            resolved, Path(data), device, widths=widths, max_processes=processes, cores=threads
+        )
+    seconds_compiled = None
+    if compiled:
+        with contextlib.suppress(Exception):  # as above
+            members = resolved[: compiled.width]
+            seconds_compiled = measure_compiled(members, Path(data), device, build=compiled.build, wait=wait)
+    return Probe(device_memory(device), measurements, slowdowns, seconds_compiled)

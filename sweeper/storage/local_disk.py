@@ -1,0 +1,214 @@
+"""Files on a local disk: replaced atomically, deleted only if unchanged, and cleaned up after a killed writer.
+
+`StoreIdentity` recognises the folder of a store, so that another folder at its path is not mistaken for it: unmounting
+a file system, for example, reveals the empty folder that it was mounted on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from sweeper.storage.retry import Result
+
+STALE_SECONDS = 3600.0
+"""Age in seconds from which a temporary file is considered left behind by a killed writer."""
+TEMPORARY, MOVED = ".tmp", ".aside"
+"""Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged` compares and deletes."""
+PROBE = ".probe-"
+"""Prefix of the name of a hidden file that checks whether a store can be written."""
+
+
+class UnusableFile(OSError):
+    """What is at a path is no regular file, or is larger than its reader allows."""
+
+
+def read(path: Path, most: int | None = None, *, start: bool = False) -> bytes:
+    """Return the content of a regular file.
+
+    Raises UnusableFile if it has more than `most` bytes, or with `start` returns as many of its first bytes. A named
+    pipe, a device or a folder is never read: that could take forever. It is UnusableFile, too.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise UnusableFile(errno.EINVAL, f"it must be a file, but is {kind_of(status.st_mode)}")
+    with open(descriptor, "rb") as stream:
+        if most is None:
+            return stream.read()
+        if status.st_size > most and not start:
+            raise too_large(status.st_size, most)
+        return stream.read(most)
+
+
+def kind_of(mode: int) -> str:
+    """What is at a path that is no regular file, by the mode of its status."""
+    return "a folder" if stat.S_ISDIR(mode) else "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+
+
+def too_large(size: int, most: int) -> UnusableFile:
+    return UnusableFile(errno.EFBIG, f"it must have at most {most / 2**20:g} MiB, but has {size / 2**20:.1f}")
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Create or replace the file atomically: write a temporary file beside it, then rename that."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _hidden(path, TEMPORARY)
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def delete_if_unchanged(path: Path, data: bytes) -> None:
+    """Delete the file if it holds `data`. Raises FileNotFoundError if there is no file.
+
+    The file is first renamed, so that no writer can replace it between the comparison and the deletion. If it holds
+    something else, it comes back under a new, unique name.
+    """
+    moved = _hidden(path, MOVED)
+    os.rename(path, moved)
+    try:
+        if moved.read_bytes() == data:
+            moved.unlink()
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            _restore(moved)
+
+
+def clean_up(folder: Path) -> None:
+    """Delete stale temporary files and probes in the folder and below it, and restore what `delete_if_unchanged` had
+    renamed."""
+    for path in folder.rglob(".*"):
+        with contextlib.suppress(FileNotFoundError):
+            disposable = path.suffix == TEMPORARY or path.name.startswith(PROBE)
+            if disposable and time.time() - path.stat().st_mtime > STALE_SECONDS:
+                path.unlink()
+            elif path.suffix == MOVED and time.time() - path.stat().st_ctime > STALE_SECONDS:  # ctime: of the rename
+                _restore(path)
+
+
+def _hidden(path: Path, suffix: str) -> Path:
+    """A new hidden name `.NAME.UNIQUE.SUFFIX` beside the file."""
+    return path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}{suffix}")
+
+
+def _restore(moved: Path) -> None:
+    """Rename `.NAME.EXT.UNIQUE.aside` to `NAME-UNIQUE.EXT`, a name that has never been used."""
+    name, unique = Path(moved.name[1:]).stem.rsplit(".", 1)
+    os.rename(moved, moved.with_name(f"{Path(name).stem}-{unique}{Path(name).suffix}"))
+
+
+MARKER = ".store-id"
+"""Hidden file in the store's root. It holds a random id that identifies the store wherever it is mounted."""
+_ATTEMPTS = 3
+"""Number of times that `StoreIdentity.of` reads the marker before it gives up."""
+_MAX_BYTES = 4096
+"""Largest marker."""
+
+
+class StoreIdentity:
+    """The identity of the folder that a store had when a run began.
+
+    A folder is recognised by its device and inode. If these differ (on another machine, or after mounting again), it is
+    recognised by its marker. Picklable: a copy keeps the marker only.
+    """
+
+    def __init__(self, marker: str) -> None:
+        self._marker = marker
+        self._verified: tuple[int, int] | None = None  # device and inode of the folder whose marker was checked
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_marker": self._marker, "_verified": None}
+
+    @classmethod
+    def of(cls, root: Path) -> StoreIdentity:
+        """Identify the folder `root`. Creates its marker if it has none."""
+        for _ in range(_ATTEMPTS):  # if two runs begin at once, both use the marker that is linked first
+            with contextlib.suppress(FileNotFoundError):
+                if marker := _read_marker(root):
+                    return cls(marker)
+            _make_marker(root / MARKER)
+        raise OSError(errno.EIO, "its marker does not read back", str(root / MARKER))
+
+    def guard(self, root: Path, act: Callable[[], Result]) -> Result:
+        """Return `act()` if the same folder is at `root` before and after the call.
+
+        Raises OSError (ENOTCONN) otherwise: `act` was then not called, or must be called again once the folder is back.
+        The folder is kept open meanwhile, so that only a lazy unmount can remove it.
+        """
+        try:
+            folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _gone("its folder is gone") from error
+        try:
+            numbers = _numbers(os.fstat(folder))
+            if numbers != self._verified:
+                self._check_marker(root)
+                self._verified = numbers
+            try:
+                result = act()
+            except Exception as error:
+                if not _is_at(root, numbers):
+                    raise _gone("its folder has gone meanwhile") from error
+                raise
+            if not _is_at(root, numbers):
+                raise _gone("its folder has gone meanwhile")
+            return result
+        finally:
+            os.close(folder)
+
+    def _check_marker(self, root: Path) -> None:
+        try:
+            marker = _read_marker(root)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _gone("another folder is in its place") from error
+        if marker != self._marker:
+            raise _gone("another store is in its place")
+
+
+def _read_marker(root: Path) -> str:
+    return read(root / MARKER, _MAX_BYTES).decode(errors="replace")
+
+
+def _make_marker(path: Path) -> None:
+    """Create the marker. An existing one is kept if the file system has hard links."""
+    temporary = path.with_name(f"{MARKER}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_text(uuid.uuid4().hex)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without hard links
+            os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _is_at(root: Path, numbers: tuple[int, int]) -> bool:
+    """Whether the folder with this device and inode is at `root`."""
+    try:
+        return _numbers(os.stat(root)) == numbers
+    except OSError:
+        return False
+
+
+def _numbers(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _gone(reason: str) -> OSError:
+    return OSError(errno.ENOTCONN, f"{reason} (was its file system unmounted?)")

@@ -1,0 +1,283 @@
+"""Rows and history as Arrow tables: their columns, built from plain values, and merged by trial.
+
+A row has fixed columns, hyperparameters with their own types, and metrics as floats.
+"""
+
+import json
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache, reduce
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sweeper.errors import SchemaError
+from trainables.json_input import JsonError, read_json
+from trainables.validation import nearest
+
+FORMAT = "1"
+"""Version of the file format, written into every file. A file of another version raises SchemaError."""
+MAX_COLUMNS = 5000
+"""Most columns of a file that is read."""
+STATUSES = ("finished", "diverged", "pruned", "failed")
+
+_TYPES = MappingProxyType({bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()})
+_PYTHON = {arrow: python for python, arrow in _TYPES.items()}
+_TIME = pa.timestamp("us", tz="UTC")
+_PROVENANCE = {
+    "seconds": pa.float64(),
+    "device_seconds": pa.float64(),
+    "cost": pa.float64(),
+    "device": pa.string(),
+    "host": pa.string(),
+    "code_version": pa.string(),
+    "python": pa.string(),
+    "torch": pa.string(),
+    "cuda": pa.string(),
+    "driver": pa.string(),
+    "compiled": pa.bool_(),
+    "started": _TIME,
+    "ended": _TIME,
+}
+PROVENANCE = tuple(_PROVENANCE)
+"""Columns in which two runs of one trial may differ though their results are equal: how long it took, what it cost,
+where, when and with what it ran."""
+_FIXED = {
+    "trial_id": pa.string(),
+    "preset": pa.string(),
+    "changes": pa.string(),
+    "status": pa.string(),
+    "error": pa.string(),
+    "cohort": pa.string(),
+    "cohort_size": pa.int64(),
+    "epochs_run": pa.int64(),
+    **_PROVENANCE,
+}
+_ADDED = ("preset", "changes", "device_seconds", "cost", "python", "torch", "cuda", "driver", "compiled")
+"""Fixed columns that files of earlier versions lack. Their rows are null there."""
+HISTORY = pa.schema(
+    {"trial_id": pa.string(), "epoch": pa.int64(), "metric": pa.string(), "value": pa.float64()},
+    metadata={"sweeper.format": FORMAT},
+)
+"""The schema of every history file."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one sweep in addition to the fixed ones (status, times, host, ...).
+
+    Raises ValueError for a name that is taken, or a type that is not supported.
+    """
+
+    hyperparameters: Mapping[str, type]
+    """Name -> bool, int, float or str. All are nullable. `method` and `dataset` are among them."""
+    metrics: tuple[str, ...]
+    """Names of the float columns. A missing value or NaN is null."""
+
+    def __post_init__(self) -> None:
+        names = [*self.hyperparameters, *self.metrics]
+        for name in names:
+            if name in _FIXED or name == "sweep":
+                raise ValueError(f"a column's name must not be that of a fixed column, but got {name!r}")
+            if names.count(name) > 1:
+                raise ValueError(f"a column's name must be unique, but got {name!r} twice")
+        for name, python_type in self.hyperparameters.items():
+            if python_type not in _TYPES:
+                raise ValueError(f"a hyperparameter must be bool, int, float or str, but {name!r} is {python_type!r}")
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of a file: trial_id, the hyperparameters, the metrics, then the other fixed columns."""
+        types = {name: _TYPES[python_type] for name, python_type in self.hyperparameters.items()}
+        types |= dict.fromkeys(self.metrics, pa.float64())
+        metadata = {"sweeper.format": FORMAT, "sweeper.metrics": json.dumps(self.metrics)}
+        return pa.schema({"trial_id": pa.string(), **types, **_FIXED}, metadata=metadata)
+
+    def union(self, other: "Columns") -> "Columns":
+        """Return these columns, followed by those that only `other` has. Raises SchemaError if a shared one differs."""
+        mine, theirs = self.schema, other.schema
+        for name in (name for name in mine.names if name in theirs.names):
+            if mine.field(name).type != theirs.field(name).type:
+                raise SchemaError(
+                    f"column {name!r} must have one type, but is {mine.field(name).type} in some rows and "
+                    f"{theirs.field(name).type} in others"
+                )
+            if (name in self.metrics) != (name in other.metrics):
+                raise SchemaError(f"column {name!r} is a metric of some rows and a hyperparameter of others")
+        added = tuple(metric for metric in other.metrics if metric not in self.metrics)
+        return Columns({**self.hyperparameters, **other.hyperparameters}, self.metrics + added)
+
+
+def columns_of(schema: pa.Schema) -> Columns:
+    """Return the columns that a file was written with. Raises SchemaError if it does not have this format."""
+    metadata = schema.metadata or {}
+    version = metadata.get(b"sweeper.format", b"none").decode(errors="replace")[:40]
+    if version != FORMAT:
+        raise SchemaError(f"the file format must be {FORMAT!r}, but is {version!r}")
+    for name, arrow_type in _FIXED.items():
+        if name not in schema.names:
+            if name in _ADDED:
+                continue
+            raise SchemaError(f"column {name!r} is missing")
+        if schema.field(name).type != arrow_type:
+            raise SchemaError(f"column {name!r} must be {arrow_type}, but is {schema.field(name).type}")
+    if len(set(schema.names)) < len(schema.names) or len(schema.names) > MAX_COLUMNS:
+        raise SchemaError(f"its {len(schema.names)} columns must have different names and be at most {MAX_COLUMNS}")
+    try:
+        metrics = tuple(read_json(list[str], metadata.get(b"sweeper.metrics", b"[]")))
+    except JsonError as error:
+        raise SchemaError(f"its list of metrics is damaged: {error}") from error
+    for metric in metrics:
+        if metric not in schema.names or schema.field(metric).type != pa.float64():
+            raise SchemaError(f"metric {metric!r:.40} must be a column of numbers")
+    hyperparameters = [field for field in schema if field.name not in _FIXED and field.name not in metrics]
+    for field in hyperparameters:
+        if field.type not in _PYTHON:
+            kinds = ", ".join(map(str, _PYTHON))
+            raise SchemaError(f"hyperparameter {field.name!r} must be {kinds}, but is {field.type}")
+    try:
+        return Columns({field.name: _PYTHON[field.type] for field in hyperparameters}, metrics)
+    except ValueError as error:
+        raise SchemaError(str(error)) from error
+
+
+WORTH_THREADS = 100_000
+"""Records from which merging them takes longer than starting threads for it."""
+_KINDS: Mapping[pa.DataType, type[float]] = {pa.float64(): float, pa.int64(): int}
+"""Type of a column of numbers -> that of its plain values."""
+
+
+def table_of(rows: Sequence[Mapping[str, object]], columns: Columns) -> pa.Table:
+    """Convert rows to a table. A missing key becomes null. Raises ValueError for an unknown key or an invalid value."""
+    schema = columns.schema
+    names = dict.fromkeys(schema.names)
+    for row in rows:
+        _check_row(row, names)
+    missing, values = (None,) * len(rows), _values_by_column(rows)
+    data = [_array(values.get(name, missing), field) for name, field in zip(schema.names, schema, strict=True)]
+    return pa.table(data, schema=schema)
+
+
+def _values_by_column(rows: Sequence[Mapping[str, object]]) -> dict[str, Sequence[object]]:
+    """Key of any of the rows -> its value in each row, None where a row lacks it."""
+    if len({tuple(row) for row in rows}) == 1:  # as in the rows of a cohort
+        return dict(zip(rows[0], zip(*(row.values() for row in rows), strict=True), strict=True))
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+
+
+def conform(table: pa.Table, columns: Columns) -> pa.Table:
+    """Return `table` with exactly these columns, in their order. Columns that it lacks are null."""
+    schema = columns.schema
+    data = [table[f.name] if f.name in table.schema.names else pa.nulls(len(table), f.type) for f in schema]
+    return pa.table(data, schema=schema)
+
+
+def history_of(records: Iterable[Sequence[object]]) -> pa.Table:
+    """Convert (trial_id, epoch, metric, value) records to a table. NaN becomes null."""
+    columns = list(zip(*records, strict=True)) or [()] * len(HISTORY)
+    return pa.table([_array(values, field) for values, field in zip(columns, HISTORY, strict=True)], schema=HISTORY)
+
+
+def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """Concatenate tables of rows. The result has the columns of all tables, null where a table lacks them.
+
+    Raises SchemaError if a column has different types.
+    """
+    schemas = dict.fromkeys(table.schema.serialize().to_pybytes() for table in tables)
+    columns = reduce(Columns.union, map(_columns_of, schemas))
+    target = columns.schema
+    return pa.concat_tables(table if table.schema == target else conform(table, columns) for table in tables)
+
+
+@lru_cache(maxsize=8)
+def _columns_of(schema: bytes) -> Columns:
+    """As `columns_of`, of a serialized schema: nearly all files of a sweep have the same."""
+    return columns_of(pa.ipc.read_schema(pa.py_buffer(schema)))
+
+
+def one_per_trial(table: pa.Table) -> pa.Table:
+    """Keep one row per trial: the last one that did not fail, or else the last one. Sorted by trial."""
+    trials = table["trial_id"].to_pylist()
+    if len(set(trials)) < len(trials):
+        kept: dict[str, int] = {}
+        statuses = table["status"].to_pylist()
+        for index, trial in enumerate(trials):
+            if statuses[index] != "failed" or statuses[kept.setdefault(trial, index)] == "failed":
+                kept[trial] = index
+        table = table.take(pa.array(kept.values(), pa.int64()))
+    return table.sort_by("trial_id")
+
+
+def one_per_record(history: pa.Table) -> pa.Table:
+    """Keep the last value of each (trial, epoch, metric). Sorted by trial, then metric, then epoch."""
+    keys = ["trial_id", "metric", "epoch"]
+    order = history.append_column("order", pa.array(range(len(history)), pa.int64()))
+    last = order.group_by(keys, use_threads=len(history) > WORTH_THREADS).aggregate([("order", "max")])["order_max"]
+    return history.take(last).sort_by([(key, "ascending") for key in keys])
+
+
+def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """Merge the rows of several files into one row per trial: the latest that did not fail, or else the latest."""
+    rows = concat_rows(tables)
+    ended = pc.fill_null(rows["ended"].cast(pa.int64()), -(2**63))  # rows without a time come first
+    return one_per_trial(rows.take(pc.sort_indices(pa.table({"ended": ended}), sort_keys=[("ended", "ascending")])))
+
+
+def rows_of(table: pa.Table, trials: Sequence[str]) -> pa.Table:
+    return table.filter(pc.is_in(table["trial_id"], pa.array(trials, pa.string())))
+
+
+def rows_except(table: pa.Table, trials: Sequence[str]) -> pa.Table:
+    return table.filter(pc.invert(pc.is_in(table["trial_id"], pa.array(trials, pa.string()))))
+
+
+def _check_row(row: Mapping[str, object], names: Mapping[str, None]) -> None:
+    """Raise ValueError for a key that is no column, a missing trial_id, an unknown status or a naive datetime."""
+    if not row.keys() <= names.keys():
+        name = next(name for name in row if name not in names)
+        raise ValueError(f"a row has no column {name!r}{nearest(name, names)}")
+    if not isinstance(row.get("trial_id"), str):
+        raise ValueError(f"a row's trial_id must be a str, but got {row.get('trial_id')!r}")
+    if row.get("status") not in STATUSES:
+        raise ValueError(f"a row's status must be one of {', '.join(STATUSES)}, but got {row.get('status')!r}")
+    for name in ("started", "ended"):
+        value = row.get(name)
+        if isinstance(value, datetime) and value.tzinfo is None:
+            raise ValueError(f"{name!r} must carry a time zone, but got {value!r}")
+
+
+def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
+    """Convert a column of plain values. Raises ValueError if one of them does not have the field's type."""
+    kind = _KINDS.get(field.type)
+    try:
+        if kind and not {*map(type, values)} <= {kind, type(None)}:  # of plain values, Arrow makes the same
+            values = [_number(value, kind) for value in values]
+        return pa.array(values, field.type, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ValueError(f"column {field.name!r} must hold {field.type}, but got another value: {error}") from error
+
+
+def _number(value: Any, kind: type[float]) -> float | None:
+    """Convert a number, NumPy's included, to `kind`, and NaN to None.
+
+    Raises TypeError for anything else, such as a fraction for an int, which Arrow would truncate.
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral if kind is int else numbers.Real):
+        raise TypeError(repr(value))
+    number = kind(value)
+    return None if math.isnan(number) else number
+
+
+def plain_value(value: Any) -> Any:
+    """The value as one of Python, and None for every null (None, NaN, NaT and NA), so that values of two tables are
+    equal and hash alike."""
+    if value is None or type(value).__name__ == "NAType" or value != value:  # a comparison with NA has no truth value
+        return None
+    return value.item() if hasattr(value, "item") else value

@@ -1,4 +1,9 @@
-"""Command line that sends a sweep to a Ray cluster as a job, follows it, and exits with its status."""
+"""Command line that sends a sweep to a Ray cluster as a job, follows it, and exits with its status.
+
+A request is checked on this machine first, as `sweeper.run --plan` would: always its arguments, their keys and their
+ranges. The store and the data may be visible to the cluster only. What depends on them is then left to the job, which
+checks everything again before anything trains.
+"""
 
 import argparse
 import os
@@ -8,19 +13,31 @@ import tempfile
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from cluster import access, package
-from cluster.checks import check
-from cluster.jobs import STOP_SECONDS, End, Jobs, connect, entrypoint
+from cluster import package
+from cluster.jobs import (
+    LOCAL_DASHBOARD,
+    STOP_SECONDS,
+    End,
+    Jobs,
+    check_token,
+    connect,
+    dashboard_address,
+    entrypoint,
+    is_unencrypted,
+    token_enabled,
+)
 from sweeper.cli import arguments as run_arguments
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
 from sweeper.execution.signals import StopSignal
-from sweeper.masking import masked
+from sweeper.masking import masked, masked_url
 from sweeper.spec import SpecError, registry, user_code
 from sweeper.spec.request import Request
 from sweeper.storage.files import Files
+from sweeper.storage.store import Store
 
 ABOUT = (
     "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `python -m sweeper.run`. The "
@@ -32,6 +49,12 @@ CODE = "sweeper/run.py"
 """File by which a folder of the code is recognised."""
 DEFAULTS = ("results", "data")
 """Default folders of stores and data, beside the code."""
+ABSENT_FOLDER = f"{os.devnull}/absent"
+"""A folder that cannot exist, so that nothing is downloaded into it."""
+CREDENTIALS_NOTE = (
+    "the credentials in {} can be read by all who see the cluster's jobs; better give the machines a role, or set the "
+    "credentials in the cluster's environment"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         options, run_words = parse(arguments)
-        address = access.address(options.address, os.environ)
-        access.check_token(os.environ, Path.home())
+        address = dashboard_address(options.address, os.environ)
+        check_token(os.environ, Path.home())
         if options.stop:
             return _stop(connect(address), options.stop)
         if options.logs:
@@ -72,7 +95,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         description=ABOUT,
         epilog=f"Exit status: that of the sweep. {run_arguments.EXITS}",
     )
-    parser.add_argument("--address", metavar="URL", help=f"the cluster's dashboard (default: {access.LOCAL_DASHBOARD})")
+    parser.add_argument("--address", metavar="URL", help=f"the cluster's dashboard (default: {LOCAL_DASHBOARD})")
     folder_help = "folder of the code to send (default: the working folder if it has the code, else the installed code)"
     parser.add_argument("--working-dir", metavar="DIR", help=folder_help)
     parser.add_argument("--no-wait", action="store_true", help="print the job's id and exit")
@@ -98,7 +121,7 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
         if options.working_dir is not None:
             raise SpecError(f"--working-dir must be the folder of the code, with {CODE} in it, but got {folder}")
         installed = True
-    notes = check(request)
+    notes = check_request(request)
     name = registry.find(str(request.name)).name
     if installed:
         folder, code = package.installed_code()
@@ -112,7 +135,7 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
         raise SpecError(f"modules of your own must not be named as the code's, but got {', '.join(taken)}; rename them")
     run_words = [_reference(word, modules) if word == request.name else word for word in run_words]
     package.check_size(folder, code.files, own_files)
-    if access.is_unencrypted(address) and access.token_enabled(os.environ):
+    if is_unencrypted(address) and token_enabled(os.environ):
         notes.append(f"the token goes to {address} unencrypted; better forward its port to this machine, or use https")
     for note in notes:
         _print_message(f"note: {note}")
@@ -188,7 +211,7 @@ def _report_end(job: str, end: End) -> int:
 
 
 def _print_commands(jobs: Jobs, job: str, rerun: Sequence[str]) -> None:
-    address = [] if jobs.address == access.LOCAL_DASHBOARD else ["--address", jobs.address]
+    address = [] if jobs.address == LOCAL_DASHBOARD else ["--address", jobs.address]
     commands = {"follow": ["--logs", job, *address], "stop": ["--stop", job, *address], "continue": rerun}
     for verb, words in commands.items():
         if words:
@@ -197,6 +220,75 @@ def _print_commands(jobs: Jobs, job: str, rerun: Sequence[str]) -> None:
 
 def _print_message(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def check_request(request: Request) -> list[str]:
+    """Check a request. Returns notes, one line each, on what could not be checked from this machine.
+
+    Raises SpecError or StoreError if the request is wrong.
+    """
+    if request.list:
+        raise SpecError("--list needs no cluster; run python -m sweeper.run --list")
+    if "://" not in request.store and not os.path.isabs(os.path.expanduser(request.store)):
+        raise SpecError(
+            "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a "
+            f"job runs in a temporary copy of the working directory, but got {request.store!r}"
+        )
+    store = Store(request.store)
+    addresses = {"--store": store.files.uri} | {f"--track {each.tracker}": each.target or "" for each in request.track}
+    shown = [
+        f"{option} {masked_url(address)}" for option, address in addresses.items() if masked_url(address) != address
+    ]
+    notes = [CREDENTIALS_NOTE.format(text) for text in shown]
+    if not _is_visible(store):
+        notes.append(
+            f"store {store.files.display_uri} does not exist yet or is not visible from here; the job checks its rows"
+        )
+        with tempfile.TemporaryDirectory() as empty:
+            return notes + _check_data(replace(request, warm_start=None), Store(empty))
+    return notes + _check_data(request, store)
+
+
+def _check_data(request: Request, store: Store) -> list[str]:
+    """Check a request without its data first, so that nothing is downloaded here, then with it if it is visible."""
+    if _is_fully_checked(replace(request, data=ABSENT_FOLDER), store):
+        return []
+    if not os.path.isabs(request.data):
+        raise SpecError(
+            "--data must be an absolute folder, the same on every machine of the cluster, because these trials read "
+            f"or fetch files and a job runs in a temporary copy of the working directory, but got {request.data!r}"
+        )
+    if Path(request.data).is_dir() and _is_fully_checked(request, store):
+        return []
+    return [f"the data in {request.data} are not visible from here; the job checks what depends on them"]
+
+
+def _is_fully_checked(request: Request, store: Store) -> bool:
+    """Whether everything could be checked; False if only the data are missing. Raises SpecError for a wrong request."""
+    from sweeper.cli.prepare import prepare  # imported here because torch takes seconds to import
+    from trainables.data.errors import DataError
+
+    try:
+        prepare(request, store)
+    except SpecError as error:
+        if isinstance(error.__cause__, DataError):
+            return False
+        raise
+    return True
+
+
+def _is_visible(store: Store) -> bool:
+    """Whether the store can be read from this machine. Raises StoreError if it cannot exist anywhere."""
+    try:
+        folder = store.files.local_folder
+        if folder is not None:
+            return folder.is_dir()
+        store.files.list()
+        return True
+    except StoreError as error:
+        if isinstance(error.__cause__, OSError):  # no network or no permission; the cluster's machines may have both
+            return False
+        raise
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
 
-    from trainables.config.trial_config import TrialConfig, Value
+    from trainables.sections import TrialConfig, Value
 
 KINDS = ("models", "trials")
 """Folders of the store with a folder for each sweep, in which a trial is looked for."""
@@ -90,7 +90,7 @@ def find_model(
     """Return where a trial's model is, and its safetensors file. See `load_model`."""
     _import_methods(methods)
     if str(device) != "cpu":
-        from trainables.training.retrain import check_device
+        from trainables.training.train import check_device
 
         try:
             check_device(device)
@@ -118,7 +118,7 @@ def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()
     its default. `flat()` of the result gives all keys and values. `methods`: as for `load_model`. Raises SpecError for
     a row that is none of a trial of this version of the code, and for a method that must be named."""
     from trainables.catalog import NotImportedError
-    from trainables.config.trial import keys, resolve
+    from trainables.config import keys, resolve
 
     _import_methods(methods)
     values: dict[str, Value] = {}
@@ -185,7 +185,7 @@ def _trained_again(
     """The safetensors file of a trial whose weights were not kept."""
     from trainables.data.errors import DataError
     from trainables.training.model_file import pack_model
-    from trainables.training.retrain import retrain
+    from trainables.training.train import retrain
 
     row = row_of(files, trial_id, sweep)
     if row["status"] != "finished":

@@ -13,7 +13,7 @@ import pytest
 import sweeper.run as run
 from sweeper.execution.local_backend import LocalBackend
 from sweeper.packing.cluster import Cluster, DeviceKind
-from trainables.profiling.measurement import DeviceMemory, Measurement, Probe
+from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortTask, Message
 
 CORES = DeviceKind(False, "", (2,))

@@ -69,9 +69,10 @@ SWEEPER: Mapping[str, Rule] = {
             "sweeper.spec",
             "sweeper.storage",
             "sweeper.plan",
+            "trainables.sections",
             "trainables.config",
             "trainables.json_input",
-            "trainables.profiling.measurement",
+            "trainables.training.measurement",
         ),
         never=("ray", "optuna"),
     ),
@@ -82,7 +83,8 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.search": Rule(
         may=(
             *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.config"),
+            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.sections"),
+            "trainables.config",
             *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
@@ -111,8 +113,8 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.storage",
                 "sweeper.plan",
             ),
-            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.config"),
-            *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
+            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.sections", "trainables.config"),
+            *("trainables.training.measurement", "trainables.training", "trainables.worker"),
         ),
     ),
     "sweeper.cli.progress": Rule(
@@ -125,8 +127,8 @@ SWEEPER: Mapping[str, Rule] = {
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
-            "trainables.method_loading",
-            *("trainables.config", "trainables.training", "trainables.worker"),
+            "trainables.catalog",
+            *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
         ),
         never=("ray",),
     ),
@@ -156,7 +158,13 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.models": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
-            *("trainables.catalog", "trainables.data.errors", "trainables.config", "trainables.training"),
+            *(
+                "trainables.catalog",
+                "trainables.data.errors",
+                "trainables.sections",
+                "trainables.config",
+                "trainables.training",
+            ),
         ),
         never=("ray", "optuna"),
     ),

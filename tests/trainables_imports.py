@@ -6,7 +6,7 @@ from tests.import_rule import LAUNCHERS, Rule
 
 LOOP = (
     *("torch", "trainables.contract", "trainables.reports", "trainables.evaluation", "trainables.catalog"),
-    *("trainables.config", "trainables.learners", "trainables.tasks"),
+    *("trainables.sections", "trainables.config", "trainables.learners", "trainables.tasks"),
 )
 
 TRAINABLES: Mapping[str, Rule] = {
@@ -16,23 +16,12 @@ TRAINABLES: Mapping[str, Rule] = {
     "trainables.cache": Rule(never=("torch", *LAUNCHERS)),
     "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
-    "trainables.config.training": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
-    "trainables.config.trial_config": Rule(
-        may=("trainables.config.training", "trainables.validation"), never=("torch", *LAUNCHERS)
-    ),
+    "trainables.sections": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
     "trainables.losses.linear_algebra": Rule(may=("torch",), never=("torch.distributed", *LAUNCHERS)),
     "trainables.losses": Rule(
         may=("torch", "trainables.losses.linear_algebra"), never=("torch.distributed", *LAUNCHERS), alone=True
     ),
     "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
-    "trainables.families": Rule(
-        may=(
-            *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.losses"),
-            "trainables.networks",
-        ),
-        never=LAUNCHERS,
-        alone=True,
-    ),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
     "trainables.data.augmentation": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.image_files": Rule(
@@ -46,10 +35,20 @@ TRAINABLES: Mapping[str, Rule] = {
         never=LAUNCHERS,
     ),
     "trainables.data": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
+    "trainables.methods.projected": Rule(
+        may=("trainables.validation", "trainables.contract", "trainables.networks"), never=LAUNCHERS
+    ),
+    "trainables.methods.pairs.joint_mixture": Rule(
+        may=("torch", "trainables.contract", "trainables.losses"), never=LAUNCHERS
+    ),
+    "trainables.methods.variational.autoencoder": Rule(
+        may=("torch", "trainables.contract", "trainables.losses"), never=LAUNCHERS
+    ),
     "trainables.methods": Rule(
         may=(
-            *("torch", "trainables.validation", "trainables.contract", "trainables.losses", "trainables.networks"),
-            *("numpy", "sklearn", "trainables.families"),
+            *("torch", "numpy", "sklearn", "trainables.validation", "trainables.contract", "trainables.losses"),
+            *("trainables.networks", "trainables.methods.projected", "trainables.methods.pairs.joint_mixture"),
+            "trainables.methods.variational.autoencoder",
         ),
         never=LAUNCHERS,
         alone=True,
@@ -75,48 +74,46 @@ TRAINABLES: Mapping[str, Rule] = {
         may=(
             *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.networks"),
             *("trainables.data", "trainables.evaluation", "trainables.learners"),
-            *("trainables.config.training", "trainables.config.trial_config", "trainables.json_input"),
+            *("trainables.sections", "trainables.json_input"),
         ),
         never=LAUNCHERS,
     ),
-    "trainables.method_loading": Rule(may=("trainables.contract",), never=LAUNCHERS),
     "trainables.catalog": Rule(
         may=(
             "trainables.contract",
-            "trainables.method_loading",
             "trainables.validation",
             "trainables.methods",
             "trainables.tasks",
         ),
         never=LAUNCHERS,
     ),
-    "trainables.config": Rule(may=("trainables.validation", "trainables.catalog"), never=LAUNCHERS),
+    "trainables.config": Rule(
+        may=("trainables.validation", "trainables.sections", "trainables.catalog"), never=LAUNCHERS
+    ),
     "trainables.training.model_metadata": Rule(
         may=("trainables.json_input", "trainables.reports"), never=("torch", *LAUNCHERS)
     ),
     "trainables.training.model_file": Rule(
         may=(
             *("torch", "safetensors", "trainables.contract", "trainables.reports", "trainables.catalog"),
-            *("trainables.config", "trainables.training.model_metadata"),
+            *("trainables.sections", "trainables.config", "trainables.training.model_metadata"),
         ),
         never=LAUNCHERS,
     ),
+    "trainables.training.measurement": Rule(never=("torch", *LAUNCHERS)),
     "trainables.training": Rule(
         may=(
             *(*LOOP, "trainables.cache", "trainables.json_input", "trainables.validation"),
-            "trainables.method_loading",
-            "trainables.training.model_file",
+            *("trainables.training.model_file", "trainables.training.measurement", "psutil"),
         ),
         never=LAUNCHERS,
     ),
-    "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.profiling": Rule(may=("torch", "psutil", "trainables.config", "trainables.training"), never=LAUNCHERS),
     "trainables.worker": Rule(
-        may=("threadpoolctl", *LOOP, "trainables.json_input", "trainables.training", "trainables.profiling"),
+        may=("threadpoolctl", *LOOP, "trainables.json_input", "trainables.training"),
         never=LAUNCHERS,
     ),
     "trainables.worker.ray_train": Rule(
-        may=("ray", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
+        may=("ray", *LOOP, "trainables.training", "trainables.worker"),
         never=("pandas", "pyarrow", "optuna"),
     ),
     "trainables.worker.tune_trainable": Rule(

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from sweeper.spec import user_code
-from trainables import catalog
-from trainables.config import trial
-from trainables.method_loading import installed_methods
-from trainables.training import metric_names
-from trainables.training.checks import stacking
+from trainables import catalog, config
+from trainables.catalog import installed_methods
+from trainables.training import checks, metric_names
 
-CACHES = (trial.sections, trial.defaults, installed_methods, metric_names._methods_by_metric, stacking._tried)
+CACHES = (config.sections, config.defaults, installed_methods, metric_names._methods_by_metric, checks._checked)
 """What is kept of methods by their names."""
 DENOISE = '''
 from collections.abc import Mapping

@@ -14,9 +14,9 @@ from sweeper.errors import SpecError
 from sweeper.spec import registry
 from sweeper.spec.space import Value
 from sweeper.spec.user_code import search_folder
-from trainables.catalog import METHODS, import_method, known_methods, method_of
-from trainables.config import trial as config
-from trainables.config.key_docs import KeyDoc, key_docs
+from trainables import config
+from trainables.catalog import METHODS, import_method, installed_methods, known_methods, method_of
+from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.datasets.loaders.folder import FOLDER, load_folder
@@ -25,7 +25,6 @@ from trainables.evaluation.metric_families import scores
 from trainables.evaluation.metric_families.family import MetricFamily
 from trainables.evaluation.metric_families.scores import SCORES
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, family_of
-from trainables.method_loading import installed_methods
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
@@ -130,7 +129,7 @@ def _keys() -> Mapping[str, Mapping[KeyDoc, Sequence[str]]]:
     """Name of a key -> its forms, which differ in default, range or meaning -> the methods that have it so."""
     forms: dict[str, dict[KeyDoc, list[str]]] = {}
     for method in known_methods():
-        for key in key_docs(method):
+        for key in describe_keys(method):
             forms.setdefault(key.name, {}).setdefault(key, []).append(method)
     return forms
 
@@ -183,7 +182,7 @@ def _summary(method: str) -> str:
 
 def _method(name: str) -> str:
     cls = import_method(name)
-    keys = key_docs(name)
+    keys = describe_keys(name)
     reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
     lines = [f"{name}: {_summary(name)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]

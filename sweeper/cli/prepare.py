@@ -22,12 +22,12 @@ from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
+from trainables import config
 from trainables.catalog import import_method, known_methods
-from trainables.config import trial as config
-from trainables.config.trial import stream_key
-from trainables.config.trial_config import TrialConfig
+from trainables.config import stream_key
 from trainables.data.errors import DataError
-from trainables.training.checks import preflight
+from trainables.sections import TrialConfig
+from trainables.training import checks
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
@@ -86,7 +86,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
     types = config.column_types(resolved)
     fusible = {method: config.fusible_keys(method) for method in {trial_config.method for trial_config in resolved}}
     try:
-        checked = preflight.check_trials(list(configs.values()), request.data_folder)
+        checked = checks.check_trials(list(configs.values()), request.data_folder)
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     preflight_results = dict(zip(configs, checked, strict=True))
@@ -122,7 +122,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         unsized=tuple(dict.fromkeys(unsized)),
         changes=changed,
         whole=request_rows,
-        notes=(*filter(None, [own.note, earlier, longer]), *preflight.stacking_notes(list(configs.values()), checked)),
+        notes=(*filter(None, [own.note, earlier, longer]), *checks.stacking_notes(list(configs.values()), checked)),
     )
     return _without_unwritten_models(plan, store, request), Columns(types, metrics)
 

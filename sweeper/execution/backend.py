@@ -17,8 +17,8 @@ import torch
 from sweeper.errors import StoreError
 from sweeper.packing.cluster import ProbeRequest
 from sweeper.storage.files import Files
-from trainables.profiling.measurement import Probe
 from trainables.reports import Stopped
+from trainables.training.measurement import Probe
 from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
 from trainables.worker.resources import measure_configs
 

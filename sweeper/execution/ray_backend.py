@@ -26,7 +26,7 @@ from sweeper.packing.cluster import (
 )
 from sweeper.packing.placement import SlotResources
 from sweeper.spec import user_code
-from trainables.profiling.measurement import Probe
+from trainables.training.measurement import Probe
 from trainables.worker.messages import CohortTask, Failure
 from trainables.worker.ray_train import CohortActor, assigned_device, import_from, run_cohort
 from trainables.worker.worker import Dispatch

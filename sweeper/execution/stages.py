@@ -25,7 +25,7 @@ from sweeper.spec.request import Request
 from sweeper.spec.space import Study, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader
-from trainables.config.trial import fusible_keys, resolve, stream_key
+from trainables.config import fusible_keys, resolve, stream_key
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison
 from trainables.worker.worker import JudgeFactory

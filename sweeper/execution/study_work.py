@@ -10,7 +10,7 @@ from sweeper.packing.compilation import StudyWork
 from sweeper.search.study_run import StudyRun
 from sweeper.spec.pruners import Halving
 from sweeper.spec.space import Study, Value, bounds
-from trainables.config.trial import fusible_keys, resolve
+from trainables.config import fusible_keys, resolve
 
 MAX_SHAPES = 4
 """Most shapes of a study's steps that are compiled by themselves."""

@@ -18,7 +18,7 @@ from sweeper.plan.plan import GridPlan
 from sweeper.spec.request import Request
 from sweeper.storage.store import Store
 from sweeper.version import code_version
-from trainables.config.trial import fusible_keys
+from trainables.config import fusible_keys
 
 
 @dataclass(frozen=True)

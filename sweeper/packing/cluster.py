@@ -15,7 +15,7 @@ from sweeper.errors import ClusterError
 from sweeper.plan.cohorts import content_hash
 from sweeper.storage.files import Files, read_record
 from trainables.json_input import Amount, Count, PositiveCount
-from trainables.profiling.measurement import CompiledProbe, DeviceMemory, Probe
+from trainables.training.measurement import CompiledProbe, DeviceMemory, Probe
 
 PREFIX = "accelerator_type:"
 """Prefix of the Ray resources that name a kind of GPU, e.g. `accelerator_type:H100`."""

@@ -21,7 +21,7 @@ from sweeper.spec.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.version import code_version
 from trainables.json_input import PositiveCount
-from trainables.profiling.measurement import CompiledProbe, Measurement
+from trainables.training.measurement import CompiledProbe, Measurement
 
 LIKELY_SAVING = 0.4
 """Share of the eager time that compiled steps save, as assumed before they are measured (measured: 0.3 to 0.8)."""

@@ -14,7 +14,7 @@ from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group, content_hash
 from sweeper.storage.files import Files, read_record
 from trainables.json_input import Count, PositiveAmount, PositiveCount
-from trainables.profiling.measurement import STEPS, CompiledProbe, Measurement, stack_widths
+from trainables.training.measurement import STEPS, CompiledProbe, Measurement, stack_widths
 
 MAX_MEMBERS = 64
 """Largest number of members of a group that are measured together."""

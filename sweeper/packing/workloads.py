@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sweeper.plan.cohorts import Cut, Group, parts
-from trainables.profiling.measurement import Measurement
+from trainables.training.measurement import Measurement
 
 UNTRAINED_SECONDS = 0.01
 """CPU seconds of a member that trains no step, for its initialisation, evaluation and row.

@@ -180,15 +180,14 @@ class Settings:
             for setting, known in scores.items()
             if known.keys() == self._without_those_lacking(wanted, settings[setting].values())
         }
-        sign = -1.0 if metric.ranking_direction == "maximize" else 1.0
 
         def rank(setting: Key) -> tuple[float, str]:
             trials, values = zip(*compared[setting].values(), strict=True)
-            return sign * statistics.fmean(values), min(trials)
+            return metric.cost(statistics.fmean(values)), min(trials)
 
         setting = min(compared, key=rank)
         known = compared[setting]
-        order = sorted(known, key=lambda key: (sign * known[key][1], known[key][0]))
+        order = sorted(known, key=lambda key: (metric.cost(known[key][1]), known[key][0]))
         name = shown if shown in measured else criterion
         values = {
             trial: math.nan if (value := _score(settings[setting][trial], name)) is None else value

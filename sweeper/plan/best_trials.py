@@ -66,11 +66,10 @@ class Ranking:
         """
         if row.get("status") != "finished":
             return None
-        sign = -1 if self.metric.ranking_direction == "maximize" else 1
         for name in (f"{VALIDATION}{self.metric.name}", self.metric.name):
             value = _plain(row.get(name))
             if isinstance(value, int | float) and math.isfinite(value):
-                return name == self.metric.name, sign * value, str(row["trial_id"])
+                return name == self.metric.name, self.metric.cost(value), str(row["trial_id"])
         return None
 
 

@@ -146,8 +146,8 @@ class AskTellStudy:
             self._optuna.tell(trial, state=state)
 
     def _worst(self) -> list[float]:
-        worst_of = [max if metric.ranking_direction == "minimize" else min for metric in self._search.objectives]
-        return [worst(values) for worst, values in zip(worst_of, zip(*self._known_values, strict=True), strict=True)]
+        columns = zip(self._search.objectives, zip(*self._known_values, strict=True), strict=True)
+        return [max(values, key=metric.cost) for metric, values in columns]
 
     def _empty(self, sampler: NumberedSampler | None) -> optuna.Study:
         study = optuna.create_study(

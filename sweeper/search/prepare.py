@@ -26,9 +26,9 @@ from sweeper.spec.space import Search, Searches, Study, Value
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
-from trainables.config import trial as config
+from trainables import config
 from trainables.data.errors import DataError
-from trainables.training.checks import preflight
+from trainables.training import checks
 
 FACTS: Mapping[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
 """Columns that a search's rows have in addition to the hyperparameters."""
@@ -54,7 +54,7 @@ def prepare(
     study_corners = [corners(study) for study in studies]
     configs = list(itertools.chain(*study_corners))
     try:
-        preflight_results = preflight.check_trials(configs, request.data_folder)
+        preflight_results = checks.check_trials(configs, request.data_folder)
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     unchecked, steps = iter(preflight_results), []
@@ -83,7 +83,7 @@ def prepare(
     earlier = None
     if any(row.get("study_id") not in whole_ids for row in recorded[0]):
         earlier = changes.note_on_earlier_rows(store, name, request_rows, changed, of_trials, expected, searched)
-    notes = (*filter(None, [earlier]), *preflight.stacking_notes(configs, preflight_results))
+    notes = (*filter(None, [earlier]), *checks.stacking_notes(configs, preflight_results))
     plan = SearchPlan(name, preset, sweep, space, study_runs, steps, changes=changed, whole=request_rows, notes=notes)
     return plan, Columns({**types, **FACTS}, metrics)
 

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from sweeper.errors import SpecError
 from sweeper.spec.pruners import Population
 from sweeper.spec.space import SECONDS, Search, Study, bounds
-from trainables.config import trial as config
-from trainables.config.training import Training
-from trainables.config.trial_config import TrialConfig
-from trainables.training.checks.preflight import PreflightResult
+from trainables import config
+from trainables.sections import Training, TrialConfig
+from trainables.training.checks import PreflightResult
 
 UNSEARCHABLE_KEYS = frozenset(
     {"workers", "method", "dataset", "image_digest", "image_size", "image_channels", "normal_class", "held_out"}

@@ -1,7 +1,7 @@
 """A number that a trial reports, and whether higher or lower is better."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from sweeper.errors import SpecError
 from trainables.evaluation.metric_families import pairs, training
@@ -69,6 +69,16 @@ class Metric:
         family = family_of(self.name)
         is_share = self.percent if family is None else family.unit == SHARE
         return (0.0, 100.0 if self.percent else 1.0) if is_share else None
+
+    def cost(self, value: Any) -> Any:
+        """The value as a cost: of two values the one with the lower cost is better. Values may be numbers, arrays or
+        Series; the cost of a cost is the value. Raises SpecError if the metric has no direction."""
+        return -value if self.ranking_direction == "maximize" else value
+
+    @property
+    def better(self) -> str:
+        """Which values are better: `higher` or `lower`. Raises SpecError if the metric has no direction."""
+        return BETTER[self.ranking_direction]
 
     @property
     def ranking_direction(self) -> Direction:

@@ -24,13 +24,13 @@ from search_spaces._protocols import DIGITS, METHODS_DIGITS, ONE_CLASS_DIGITS
 from tests.benchmarks.loops import random_noise
 from tests.benchmarks.steps import Workload
 from tests.trainables.small import IMAGE_METHODS
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
-from trainables.learners.compiled.library import Library
+from trainables.config import resolve
+from trainables.learners.compiled import Library
 from trainables.learners.stack import Stack
+from trainables.sections import Value
 from trainables.training.compilation.folder import LibraryFolder
 from trainables.training.compilation.task import StepTask
-from trainables.training.models import build_models
+from trainables.training.stacks import build_models
 
 VJE_KEYS = frozenset({"method", "bottleneck"})
 PRESETS: Mapping[str, Mapping[str, Value]] = {

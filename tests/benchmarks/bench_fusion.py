@@ -18,13 +18,13 @@ import torch
 from search_spaces.anomaly_grid import DIGITS, PAPER
 from tests.benchmarks.loops import RANDOM, now, plain_step, register_random_images
 from tests.trainables.small import image_trial
-from trainables.config.trial_config import Value
 from trainables.data.datasets.catalog import DATASETS
-from trainables.learners.noise import draw_noise
-from trainables.profiling.throughput import peak_bytes
+from trainables.learners.data_parallel import draw_noise
+from trainables.sections import Value
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.stream import ImageStream, select_classes
 from trainables.training.cohort import Cohort
+from trainables.training.profiling import peak_bytes
 from trainables.training.train import train
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 56)

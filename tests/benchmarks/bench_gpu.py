@@ -21,8 +21,8 @@ from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, VJE_DIGITS
 from tests.benchmarks.gpu_cells import CHECKED, REPEATS, Cell, flop_of_step, matmul_peak, measure
 from tests.benchmarks.gpu_forms import FORMS, Form, Tools
 from tests.benchmarks.steps import StepsOfThisProcess, Workload, inductor
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
+from trainables.config import resolve
+from trainables.sections import Value
 from trainables.training.compilation.folder import LibraryFolder
 
 NETWORKS = {"mlp": ONE_CLASS_DIGITS, "convnet": VJE_DIGITS, "resnet18": ONE_CLASS}

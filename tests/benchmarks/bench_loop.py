@@ -12,7 +12,7 @@ import torch
 
 from search_spaces._protocols import MOCO_V2_VIEWS
 from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_speed, register_random_images
-from trainables.config.trial import resolve
+from trainables.config import resolve
 
 BATCH = 64
 

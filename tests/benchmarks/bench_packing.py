@@ -23,11 +23,10 @@ from sweeper.packing.cluster import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import pack
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut, Trial
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.profiling.contention import measure_slowdowns
-from trainables.profiling.measurement import Measurement
-from trainables.profiling.throughput import device_memory, measure
+from trainables.config import resolve
+from trainables.sections import TrialConfig, Value
+from trainables.training.measurement import Measurement
+from trainables.training.profiling import device_memory, measure, measure_slowdowns
 
 CASES = {
     "chosen": (),

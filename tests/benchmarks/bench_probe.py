@@ -28,10 +28,10 @@ from torch import Tensor
 from search_spaces._protocols import CLASSIFIED
 from search_spaces.ssl_cifar10 import DIGITS
 from trainables.catalog import METHODS
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig
+from trainables.config import resolve
 from trainables.evaluation import probes
 from trainables.evaluation.anomaly import Floats
+from trainables.sections import TrialConfig
 from trainables.tasks.images.task import image_method
 from trainables.training.train import train
 

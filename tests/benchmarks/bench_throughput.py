@@ -22,11 +22,11 @@ import torch
 from search_spaces._protocols import MOCO_V2_VIEWS
 from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_speed, register_random_images
 from trainables.catalog import METHODS
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import resolve
 from trainables.contract import ImageMethod
 from trainables.data.datasets.dataset import Dataset
 from trainables.networks.encoders import ENCODERS
+from trainables.sections import TrialConfig, Value
 from trainables.validation import choices
 
 TRAINED = [

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.benchmarks.gpu_forms import Form, Running, Step, Tools
 from tests.benchmarks.loops import now
 from tests.benchmarks.steps import Workload
-from trainables.profiling.throughput import peak_bytes
+from trainables.training.profiling import peak_bytes
 
 CHECKED = 5
 """The step whose losses are compared with those of the eager step."""

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from tests.benchmarks.steps import Workload
-from trainables.learners.compiled.layout import StepShape
-from trainables.learners.compiled.library import CompiledStep, Library
+from trainables.learners.compiled import CompiledStep, Library, StepShape
 from trainables.learners.stack import Stack
 from trainables.training.compilation.task import StepTask
 

@@ -16,13 +16,13 @@ from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.data import Dataset as TorchDataset
 from torchvision.transforms import v2
 
-from trainables.config.trial_config import TrialConfig
 from trainables.contract import Batch, ImageMethod, Noises
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS, Declaration
+from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
-from trainables.training.models import build_models
+from trainables.training.stacks import build_models
 
 RANDOM = "random32"
 """The name in DATASETS of the random images."""

@@ -41,7 +41,7 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
     import torch
 
     from sweeper.search.ask_tell import AskTellStudy, ProposedTrial, TrialResult
-    from trainables.config.trial import fusible_keys, resolve
+    from trainables.config import fusible_keys, resolve
     from trainables.training.train import train
 
     torch.set_num_threads(1)

@@ -89,7 +89,7 @@ def train_one(config: Mapping[str, Any]) -> Last:
     """Train one trial in this process, on one core."""
     import torch
 
-    from trainables.config.trial import resolve
+    from trainables.config import resolve
     from trainables.training.train import train
 
     torch.set_num_threads(1)
@@ -122,7 +122,7 @@ def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
                 self.reset_config(config)
 
             def reset_config(self, config: dict[str, Any]) -> bool:
-                from trainables.config.trial import resolve
+                from trainables.config import resolve
                 from trainables.training.train import train
 
                 self.reports = train([resolve({**fixed, **config})], DATA)

@@ -13,16 +13,14 @@ from torch.fx import GraphModule
 from torch.utils._pytree import tree_map
 
 from trainables.catalog import method_of, task_of
-from trainables.config.trial_config import TrialConfig
 from trainables.contract import Batch, Noises, Shapes
-from trainables.learners.compiled.layout import StepShape
-from trainables.learners.compiled.library import FindLibrary, Library, Run
-from trainables.learners.noise import draw_noise
+from trainables.learners.compiled import FindLibrary, Library, Run, StepShape
+from trainables.learners.data_parallel import draw_noise
 from trainables.learners.stack import Stack
+from trainables.sections import TrialConfig
 from trainables.training.compilation.build import trace
 from trainables.training.compilation.task import StepTask
-from trainables.training.models import build_models
-from trainables.training.stacks import build_stack
+from trainables.training.stacks import build_models, build_stack
 
 Compile = Callable[[GraphModule, list[Tensor]], Callable[..., Any]]
 """Compiles a traced step, given arguments of the right shapes."""

@@ -11,10 +11,10 @@ from tests.benchmarks.bench_gpu import FORMS, Clock, Settings, compare, workload
 from tests.benchmarks.gpu_cells import flop_of_step, matmul_peak, measure
 from tests.benchmarks.gpu_forms import Tools
 from tests.benchmarks.steps import StepsOfThisProcess, uncompiled
-from trainables.config.trial_config import Value
-from trainables.learners.compiled.library import Library
+from trainables.learners.compiled import Library
+from trainables.sections import Value
 from trainables.training.compilation.task import StepTask
-from trainables.training.models import build_models
+from trainables.training.stacks import build_models
 
 CPU = torch.device("cpu")
 TINY: dict[str, Value] = {"batch_size": 4, "width": 4, "features": 4, "bottleneck": 4}

@@ -6,9 +6,9 @@ import pytest
 
 from sweeper.plan.cohorts import Trial, enumerate_trials
 from sweeper.spec import Grid, Grids, registry
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig
+from trainables.config import resolve
 from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.sections import TrialConfig
 from trainables.tasks.images.config import ImageTrial
 from trainables.training.metric_names import metric_names
 

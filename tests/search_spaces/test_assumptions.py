@@ -9,7 +9,7 @@ from sweeper.cli.describe import describe
 from sweeper.cli.describe_sweep import describe_sweep
 from sweeper.spec import Assumption, Grid, Grids, Metric, Search, SpecError, Sweep, Table, registry
 from sweeper.spec.sweep import subspaces
-from trainables.config.trial import keys
+from trainables.config import keys
 
 README = Path(__file__).parents[2] / "search_spaces" / "README.md"
 NAMED = ("paper", "authors_code")

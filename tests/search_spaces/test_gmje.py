@@ -5,7 +5,7 @@ import pytest
 from sweeper.plan.cohorts import enumerate_trials
 from sweeper.spec import Grid, Grids, registry
 from tests.trainables.small import image_trial
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.stream import steps_per_epoch
 

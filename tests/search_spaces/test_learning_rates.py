@@ -9,7 +9,7 @@ from sweeper.cli.describe import describe
 from sweeper.plan.cohorts import content_hash
 from sweeper.spec import Search, registry
 from sweeper.spec.sweep import subspaces
-from trainables.config.trial import keys, resolve
+from trainables.config import keys, resolve
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from search_spaces._protocols import DIGITS
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.evaluation import probes
 from trainables.evaluation.anomaly import Floats
 from trainables.training.train import train

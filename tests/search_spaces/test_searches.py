@@ -15,9 +15,9 @@ from sweeper.spec import Grid, Grids, Search, Value, registry
 from sweeper.spec.space import SECONDS, Study
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS
-from trainables.config.trial import fusible_keys, resolve
+from trainables.config import fusible_keys, resolve
 from trainables.tasks.images.config import ImageTrial
-from trainables.training.checks.preflight import check_trials
+from trainables.training.checks import check_trials
 from trainables.training.metric_names import metric_names
 
 SIZES = {

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sweeper.spec import Selection, Value, registry
 from sweeper.spec.views import Heatmap, Table
 from tests.search_spaces.grids import all_configs_of, each_preset, metrics_of
-from trainables.config.trial import keys
+from trainables.config import keys
 
 GIVEN_WEIGHTS = {"fid"}
 """Metrics that trials report only if the user provides the weights of a network."""

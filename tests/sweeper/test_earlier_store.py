@@ -2,7 +2,7 @@
 
 `earlier_store/` has the rows and the history of the two presets below, as version 0.1.0 wrote them. A trial that gets
 another id here would be trained again in every store of that version: a key that is added later to a section keeps the
-ids of trials that have its default (`trainables.config.trial_config.added`).
+ids of trials that have its default (`trainables.sections.added`).
 """
 
 import shutil

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
-from trainables.learners.noise import draw_noise
+from trainables.learners.data_parallel import draw_noise
 from trainables.learners.optimisers import StackedAdam, StackedSGD
 from trainables.learners.stack import MakeOptimiser, Stack
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from trainables.catalog import METHODS
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import resolve
 from trainables.contract import ImageMethod
 from trainables.reports import Report
+from trainables.sections import TrialConfig, Value
 from trainables.tasks.images.config import ImageTrial
-from trainables.training.checkpoints.checkpoint import DIGEST_SIZE
+from trainables.training.checkpoint import DIGEST_SIZE
 
 HERE = Path()
 """The digits need no folder."""

@@ -7,9 +7,17 @@ import pytest
 
 from sweeper.spec.user_code import search_folder
 from tests.user_files import DENOISE, user_folder
-from trainables.catalog import METHODS, NotImportedError, import_method, known_methods, method_of, ships, task_of
-from trainables.config.trial import fusible_keys, keys, parse, resolve
-from trainables.method_loading import installed_methods
+from trainables.catalog import (
+    METHODS,
+    NotImportedError,
+    import_method,
+    installed_methods,
+    known_methods,
+    method_of,
+    ships,
+    task_of,
+)
+from trainables.config import fusible_keys, keys, parse, resolve
 from trainables.training.metric_names import methods_by_metric
 
 __all__ = ["user_folder"]

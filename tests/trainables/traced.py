@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainables.learners.compiled.library import Run
+from trainables.learners.compiled import Run
 from trainables.training.compilation.build import trace
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.compilation.folder import LibraryFolder

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainables.contract import ConditionalDensity
-from trainables.losses.mixture_density import log_mixture_density
+from trainables.losses.mixtures import log_mixture_density
 
 
 def equal_mixture(means_BM: Tensor, sigma: float) -> ConditionalDensity:

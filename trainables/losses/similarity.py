@@ -1,8 +1,9 @@
-"""Similarity of directions: to a target alone (BYOL, SimSiam), or more than to negatives (SimCLR, MoCo).
+"""Similarity of directions: to a target alone (BYOL, SimSiam), more than to negatives (SimCLR, MoCo), or to prototypes
+whose assignments are balanced (SwAV).
 
-Shapes: B images, D dimensions, M entries of a queue. Every function returns one value per vector. Vectors are scaled to
-unit length here, with norms floored at 1e-6. Gradients flow into all arguments: a stop-gradient is the caller's. The
-temperature `tau > 0` is a float or a 0-dimensional tensor.
+Shapes: B images, D dimensions, M entries of a queue or prototypes. Every function returns one value per vector. Vectors
+are scaled to unit length here, with norms floored at 1e-6; scores of prototypes are cosines as a rule. Gradients flow
+into all arguments: a stop-gradient is the caller's. `tau > 0` and `epsilon > 0` are floats or 0-dimensional tensors.
 """
 
 import math
@@ -52,3 +53,20 @@ def similarities(x_BD: Tensor, y_MD: Tensor, tau: float | Tensor) -> Tensor:
 
 def _unit(x_BD: Tensor) -> Tensor:
     return F.normalize(x_BD, dim=-1, eps=1e-6)
+
+
+def sinkhorn(scores_BM: Tensor, epsilon: float | Tensor, iterations: int) -> Tensor:
+    """Assignments `[B, M]`: `exp(scores / epsilon)` scaled, columns and rows in turn, towards equally used prototypes.
+    Rows sum to one, columns to about B/M, the nearer the more iterations and the larger `epsilon` (SwAV Eqs. 3 to 5).
+    Gradients flow through: a stop-gradient is the caller's. Raises ValueError unless `iterations >= 1`."""
+    if iterations < 1:
+        raise ValueError(f"`iterations >= 1` must hold, but got iterations={iterations}")
+    log_assignment_BM = scores_BM / epsilon
+    for _ in range(iterations):
+        log_assignment_BM = log_assignment_BM.log_softmax(0).log_softmax(1)
+    return log_assignment_BM.exp()
+
+
+def swapped_prediction(scores_BM: Tensor, assignment_BM: Tensor, tau: float | Tensor) -> Tensor:
+    """Cross-entropy `[B]` from an assignment to `softmax(scores / tau)` of the other view (SwAV Eq. 2)."""
+    return -(assignment_BM * (scores_BM / tau).log_softmax(-1)).sum(-1)

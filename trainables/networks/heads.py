@@ -1,8 +1,12 @@
-"""Small networks on top of an encoder: projectors, predictors, posteriors."""
+"""Small networks on top of an encoder: projectors, predictors, posteriors; and moving averages of networks, such as the
+key encoder of MoCo and the target network of BYOL.
+"""
 
+import copy
 import itertools
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -64,3 +68,28 @@ class GaussianHead(nn.Module):
         """Return `(mu_BD, var_BD)`, in float32 whatever the precision of the layers; `var >= 1e-6`."""
         hidden = self.trunk(z_BD)
         return self.mu(hidden).float(), F.softplus(self.raw_var(hidden).float()) + SMALLEST_VARIANCE
+
+
+class MovingAverage(nn.Module):
+    """A copy of a network whose weights are buffers: no optimiser changes them, only `update` does. The statistics of
+    its BatchNorms are its own. Since everything is a buffer, each member of a stack has its own copy."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(network)
+        for module in self.network.modules():
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                delattr(module, name)
+                module.register_buffer(name, parameter.detach().clone())
+
+    @torch.no_grad()
+    def update(self, network: nn.Module, decay: Tensor) -> None:
+        """Update each weight in place: `decay * weight + (1 - decay) * original`, with the weight of `network`."""
+        own = dict(self.network.named_buffers())
+        for name, weight in network.named_parameters():
+            own[name].mul_(decay).add_((1 - decay) * weight)
+
+    @torch.no_grad()
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Like that of the network, without gradients."""
+        return self.network(*inputs)

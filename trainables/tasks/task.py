@@ -13,11 +13,11 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Batch, Method, Shapes
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import Peers
 from trainables.learners.members import StackedMembers
+from trainables.sections import TrialConfig, Value
 
 Methods = Mapping[str, type[Method]]
 """Name of a method -> the method."""

@@ -10,20 +10,18 @@ from typing import Any
 import torch
 
 from trainables.catalog import method_of, task_of
-from trainables.config.trial import stream_key
-from trainables.config.trial_config import TrialConfig
+from trainables.config import stream_key
 from trainables.contract import Noises
 from trainables.evaluation.anomaly import Floats
-from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, draw_noise
 from trainables.learners.members import StackedMembers
-from trainables.learners.noise import draw_noise
 from trainables.learners.optimisers import SCHEDULES
 from trainables.reports import CheckpointError, Move
-from trainables.training.checks.stacking import split_into_stacks, stack_width, why_not_stacked
+from trainables.sections import TrialConfig
+from trainables.training.checks import split_into_stacks, stack_width, why_not_stacked
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.model_file import TrainedModel
-from trainables.training.models import build_models
-from trainables.training.stacks import build_stack
+from trainables.training.stacks import build_models, build_stack
 
 
 class Cohort:

@@ -4,9 +4,9 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from trainables.catalog import known_methods, method_of, task_of
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig
+from trainables.config import resolve
 from trainables.evaluation.metrics import family_of
+from trainables.sections import TrialConfig
 
 
 def may_be_undefined(metric: str) -> bool:

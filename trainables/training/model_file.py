@@ -22,10 +22,10 @@ from torch.nn.modules.module import (
 )
 
 from trainables.catalog import NotImportedError, method_of, task_of
-from trainables.config.trial import defaults, resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import defaults, resolve
 from trainables.contract import Method, Shapes
 from trainables.reports import ModelError
+from trainables.sections import TrialConfig, Value
 from trainables.training.model_metadata import ENTRY, FORMAT, read_metadata
 
 IN_NUMPY = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool}

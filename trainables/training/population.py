@@ -10,11 +10,11 @@ from typing import Any, Literal, cast
 
 import torch
 
-from trainables.config.trial import adaptable_keys
-from trainables.config.trial_config import TrialConfig
+from trainables.config import adaptable_keys
 from trainables.json_input import read_json
-from trainables.learners.noise import seeded_generator
+from trainables.learners.data_parallel import seeded_generator
 from trainables.reports import Judge, Member, Move, Report, Verdict
+from trainables.sections import TrialConfig
 from trainables.validation import between, choices, positive, whole
 
 

@@ -1,4 +1,4 @@
-"""Stacks of initial models, with the learner that their method needs."""
+"""The initial models of a cohort, and stacks of them with the learner that their method needs."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,15 +6,31 @@ from typing import Any
 
 import torch
 
-from trainables.config.trial_config import TrialConfig
-from trainables.contract import Method
-from trainables.learners.compiled.library import FindLibrary
-from trainables.learners.compiled.stack import CompiledStack
-from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.learners.fitted import FittedMembers
-from trainables.learners.members import StackedMembers
+from trainables.catalog import method_of, task_of
+from trainables.config import stream_key
+from trainables.contract import Method, Shapes
+from trainables.learners.compiled import FindLibrary
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_generator
+from trainables.learners.members import FittedMembers, StackedMembers
 from trainables.learners.optimisers import StackedAdam, StackedSGD
-from trainables.learners.stack import MakeOptimiser, Stack
+from trainables.learners.stack import CompiledStack, MakeOptimiser, Stack
+from trainables.sections import TrialConfig
+
+
+@torch.no_grad()
+def build_models(configs: Sequence[TrialConfig], shapes: Shapes) -> list[Method]:
+    """The model of each member, for batches of these shapes. Members of one stream share one model, which has the
+    fusible hyperparameters of the first of them; `build_stack` gives each member its own. The state of torch's global
+    generator is unchanged."""
+    models: dict[tuple[object, ...], Method] = {}
+    keys = [stream_key(config) for config in configs]
+    for key, config in zip(keys, configs, strict=True):
+        if key not in models:
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(seeded_generator("weights", key).initial_seed())
+                networks = task_of(config.method).networks(config)
+                models[key] = method_of(config.method)(config.options, networks, shapes)
+    return [models[key] for key in keys]
 
 
 def build_stack(

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from trainables.config.trial import resolve_sent
-from trainables.config.trial_config import TrialConfig
+from trainables.config import resolve_sent
 from trainables.json_input import JsonError, read_json
 from trainables.reports import Heartbeat, Report
+from trainables.sections import TrialConfig
 from trainables.training.population import Population
 
 Cause = Literal["error", "machine", "hung", "memory"]

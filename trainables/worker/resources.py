@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
-from trainables.config.trial import resolve_sent
-from trainables.profiling.contention import measure_slowdowns
-from trainables.profiling.measurement import CompiledProbe, Measurement, Probe, memory_of_process
-from trainables.profiling.throughput import device_memory, measure, measure_compiled
+from trainables.config import resolve_sent
 from trainables.reports import OutOfMemory
+from trainables.training.measurement import CompiledProbe, Measurement, Probe, memory_of_process
+from trainables.training.profiling import device_memory, measure, measure_compiled, measure_slowdowns
 from trainables.worker.messages import Environment
 
 DRIVER = Path("/proc/driver/nvidia/version")

@@ -21,9 +21,9 @@ from ray.train import ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from trainables.catalog import import_method
-from trainables.config.trial import keys, resolve_sent
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import keys, resolve_sent
 from trainables.reports import Report
+from trainables.sections import TrialConfig, Value
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train
 from trainables.validation import unknown

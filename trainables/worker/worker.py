@@ -18,8 +18,7 @@ import torch
 from trainables.catalog import task_of
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.reports import CheckpointError, Heartbeat, Judge, ModelError, Report, Stopped, Verdict
-from trainables.training.checkpoints.checkpoint import unpack
-from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
+from trainables.training.checkpoint import slice_checkpoint, unpack
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train

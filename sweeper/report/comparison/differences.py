@@ -9,7 +9,7 @@ from scipy import stats
 
 from sweeper.report.comparison.pairs import Pairs
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
-from sweeper.spec.metric import BETTER
+from sweeper.spec.metric import BETTER, Metric
 from trainables.evaluation.metrics import family_of
 
 LEVEL = 0.95
@@ -39,8 +39,7 @@ def _compared(metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, A
     mean, direction = float(difference.mean()), family.direction if family else None
     error = float(difference.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
     half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error if n > 1 else math.nan
-    gained = {"maximize": difference > 0, "minimize": difference < 0}.get(direction or "")
-    lost = {"maximize": difference < 0, "minimize": difference > 0}.get(direction or "")
+    cost = Metric(metric, direction).cost(difference) if direction else None
     return {
         "n": n,
         "first": float(first.mean()),
@@ -50,8 +49,8 @@ def _compared(metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, A
         "low": mean - half,
         "high": mean + half,
         "direction": direction or "",
-        "better": None if gained is None else int(gained.sum()),
-        "worse": None if lost is None else int(lost.sum()),
+        "better": None if cost is None else int((cost < 0).sum()),
+        "worse": None if cost is None else int((cost > 0).sum()),
         "p": _signed_rank(difference),
     }
 

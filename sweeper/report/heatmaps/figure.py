@@ -21,7 +21,6 @@ from sweeper.report.heatmaps.colour_scale import colour_scale
 from sweeper.report.heatmaps.glyph_outlines import Line, line, line_paths
 from sweeper.report.heatmaps.layout import HeatmapTexts, Layout, lay_out
 from sweeper.report.style import INK, MUTED, PALE
-from sweeper.spec.metric import BETTER
 from sweeper.spec.views import Heatmap
 
 SEPARATOR = 2 / 72
@@ -60,13 +59,13 @@ def draw(
     lines = [line for sentence in best for line in textwrap.wrap(sentence, CAPTION, break_long_words=False)]
     chosen = "\n".join(lines) or "no value yet"
     captions = (heading(cells, metric.label, over), about, chosen, noise_text(scale, cells))
-    better = f"{BETTER[metric.ranking_direction]} is better"
+    better = f"{metric.better} is better"
     texts = HeatmapTexts(rows, columns, axes, list(scale_ticks.values()), f"{metric.label}\n({better})", captions)
     numbers = [_lines(cell_texts(cell, digits)) for cell in cells.to_dict("records")]
     layout = lay_out(texts, numbers)
 
     figure = Figure(figsize=(layout.width, layout.height))
-    colours = colormaps["viridis" if metric.ranking_direction == "maximize" else "viridis_r"]
+    colours = colormaps["viridis" if metric.better == "higher" else "viridis_r"]
     norm = Normalize(scale.low, scale.high)
     shades = np.where(is_finite[:, None], colours(norm(np.where(is_finite, means, scale.low))), to_rgba_array(PALE))
     inks = [_ink(shade) if known else MUTED for shade, known in zip(shades, is_finite, strict=True)]

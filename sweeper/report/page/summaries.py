@@ -16,7 +16,7 @@ from sweeper.report.heatmaps.colour_scale import colour_scale
 from sweeper.report.heatmaps.heatmap_cells import pivot
 from sweeper.report.page.preset_views import PresetViews
 from sweeper.report.selections import labelled
-from sweeper.spec.metric import BETTER, VALIDATION
+from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Heatmap
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import summary_path
@@ -134,8 +134,8 @@ def _shades(view: Heatmap, rows: pd.DataFrame) -> Thumbnail | None:
         return None
     scale = colour_scale(cells, metric.bounds)
     places = ((finite - scale.low) / (scale.high - scale.low)).clip(0, 1)
-    shades = (1 - places if metric.ranking_direction == "minimize" else places).round(3).to_dict()
+    shades = (1 - places if metric.better == "lower" else places).round(3).to_dict()
     table = [[shades.get(start + column) for column in range(across)] for start in range(0, len(cells), across)]
     low, high = (format_significant(float(value)) for value in (finite.min(), finite.max()))
     text = f"{metric.label} from {low} to {high}, {view.rows} by {view.columns}"
-    return Thumbnail(f"{text}; bright is {BETTER[metric.ranking_direction]}"[:MAX_TEXT], table)
+    return Thumbnail(f"{text}; bright is {metric.better}"[:MAX_TEXT], table)

@@ -131,7 +131,7 @@ def _best_lines(
     if front.empty:
         all_diverged = len(trials) > 0 and (trials["state"] == DIVERGED).all()
         return [f"all {len(trials)} trials diverged, so none is best" if all_diverged else "no trial is complete yet"]
-    front = front.sort_values(objectives[0].name, ascending=objectives[0].ranking_direction == "minimize")
+    front = front.sort_values(objectives[0].name, key=objectives[0].cost)
     numbers = zip(front["number"], front["warm"], strict=True)
     cells = {"trial": [f"{number}{' (earlier)' if warm else ''}" for number, warm in numbers]}
     cells |= {metric.name: [_text(value, metric.percent) for value in front[metric.name]] for metric in objectives}

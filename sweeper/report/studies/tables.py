@@ -53,7 +53,7 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
     for index, metric in enumerate(objectives):
         values = pd.Series([_values(trial, len(objectives))[index] for trial in trials], dtype="float64")
         complete = values.where((columns["state"] == "complete") & np.isfinite(values))
-        best = complete.cummax() if metric.ranking_direction == "maximize" else complete.cummin()
+        best = metric.cost(metric.cost(complete).cummin())
         columns |= {metric.name: values, f"best_{metric.name}": best.ffill()}
     return pd.DataFrame(columns)
 
@@ -151,7 +151,7 @@ def _value_limits(values: Sequence[float], metric: Metric | None) -> tuple[float
         return -math.inf, math.inf
     lower_quartile, upper_quartile = (float(quartile) for quartile in np.quantile(values, [0.25, 0.75]))
     distance = CUT_DISTANCE * (upper_quartile - lower_quartile) or math.inf
-    if metric.ranking_direction == "minimize":
+    if metric.better == "lower":
         return -math.inf, upper_quartile + distance
     return lower_quartile - distance, math.inf
 

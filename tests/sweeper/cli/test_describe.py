@@ -12,7 +12,7 @@ from sweeper.errors import SpecError
 from sweeper.spec import registry
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
-from trainables.config.key_docs import key_docs
+from trainables.config import describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.pairs import BRANCHES
@@ -20,7 +20,7 @@ from trainables.evaluation.metric_families.scores import SCORES
 from trainables.evaluation.metrics import FAMILIES
 from trainables.training.metric_names import methods_by_metric
 
-KEYS = {method: key_docs(method) for method in METHODS}
+KEYS = {method: describe_keys(method) for method in METHODS}
 LAWS = {key.law for method in METHODS for key in KEYS[method]}
 USABLE = {
     *(key.name for method in METHODS for key in KEYS[method]),

@@ -16,7 +16,7 @@ from sweeper.execution.ray_backend import announcement, ray_cluster
 from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import DeviceKind, ProbeRequest
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
-from trainables.profiling.measurement import DeviceMemory, Probe
+from trainables.training.measurement import DeviceMemory, Probe
 
 CONFIGS = [{"method": "vje"}]
 PROBE = Probe(DeviceMemory("cpu", 2**30, 2**20))

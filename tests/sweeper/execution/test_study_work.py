@@ -11,7 +11,7 @@ from sweeper.search.ask_tell import TrialResult
 from sweeper.search.study_run import RecordedTrial, StudyRun, WarmStart
 from sweeper.spec import Halving, Metric, Population, Search
 from sweeper.spec.space import Study
-from trainables.config.trial import resolve
+from trainables.config import resolve
 
 RATES: Mapping[str, BaseDistribution] = {"lr": FloatDistribution(1e-3, 0.1), "beta": FloatDistribution(0.1, 2.0)}
 WIDTHS = CategoricalDistribution((32, 64, 128))

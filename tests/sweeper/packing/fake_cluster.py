@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sweeper.packing.cluster import Cluster, DeviceKind, ProbeRequest
 from tests.sweeper.packing.measured import MIB
-from trainables.profiling.measurement import DeviceMemory, Measurement, Probe
+from trainables.training.measurement import DeviceMemory, Measurement, Probe
 
 CORES = DeviceKind(False, "", (4,))
 LARGE, MANY = DeviceKind(True, "A", (2,), cores=8.0), DeviceKind(True, "B", (4, 4), cores=4.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group, Trial
-from trainables.profiling.measurement import Measurement
+from trainables.training.measurement import Measurement
 
 MIB = 2**20
 PLENTY = 2**40

@@ -19,7 +19,7 @@ from sweeper.plan.cohorts import Cut, parts
 from sweeper.storage.store import Store
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, GPUS, allocated, grid
-from trainables.profiling.measurement import CompiledProbe, Probe
+from trainables.training.measurement import CompiledProbe, Probe
 
 EAGER = 0.01 / 8**0.5
 """Seconds of an eager step of a member in a stack of 8."""

@@ -14,7 +14,7 @@ from sweeper.packing.profiler import GroupProfile, ProfileStore
 from sweeper.plan.cohorts import Cut
 from sweeper.storage.files import Files
 from tests.sweeper.plan.test_plan import make
-from trainables.profiling.measurement import Measurement
+from trainables.training.measurement import Measurement
 
 STACKS = (Measurement(1, 0.01, 100, 10), Measurement(4, 0.005, 300, 10))
 PROFILE = GroupProfile(STACKS, 5, {1: {2: 0.9}}, {4: 0.1})

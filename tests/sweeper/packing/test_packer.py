@@ -36,7 +36,7 @@ from tests.sweeper.packing.measured import (
     measurement,
     members,
 )
-from trainables.profiling.measurement import Measurement
+from trainables.training.measurement import Measurement
 
 
 def choose(measurements: Sequence[Measurement], group: Group, steps: int, slots: int, memory: int) -> Cut:

@@ -22,7 +22,7 @@ from sweeper.packing.profiler import fixed_shape
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.sweeper.packing.test_compilation import EAGER, MeasureCompiled
-from trainables.profiling.measurement import CompiledProbe
+from trainables.training.measurement import CompiledProbe
 
 CONFIG = {"method": "vje", "width": 8, "encoder": "convnet"}
 WAVE, SLOTS = 32, 4

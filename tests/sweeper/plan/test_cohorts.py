@@ -25,7 +25,7 @@ from sweeper.plan.cohorts import (
 )
 from sweeper.spec import SpecError, Value
 from tests.sweeper.packing.measured import members
-from trainables.config.trial import resolve
+from trainables.config import resolve
 
 
 def trial(**config: int | None) -> Trial:

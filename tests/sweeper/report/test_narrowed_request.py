@@ -14,7 +14,7 @@ from sweeper.report.page.preset_views import views_of
 from sweeper.spec import Grids, Sweep, registry
 from sweeper.storage.files import Files
 from sweeper.storage.rows import plain_value
-from trainables.config.trial import keys, resolve
+from trainables.config import keys, resolve
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.training.metric_names import metric_names
 

@@ -5,7 +5,7 @@ import pytest
 from sweeper.search.prepare import FACTS
 from sweeper.storage.rows import Columns
 from trainables.catalog import METHODS
-from trainables.config.trial import keys
+from trainables.config import keys
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -10,7 +10,7 @@ from sweeper.search.validate import check, corners
 from sweeper.spec.metric import Metric
 from sweeper.spec.pruners import Halving, Population
 from sweeper.spec.space import SECONDS, Search, Study
-from trainables.training.checks.preflight import PreflightResult
+from trainables.training.checks import PreflightResult
 
 KNN = Metric("knn_z", "maximize")
 SPACE: dict[str, BaseDistribution] = {

@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Direction, Metric
+
+finite = st.floats(allow_nan=False)
 
 
 @pytest.mark.parametrize("direction", ["max", "MAXIMIZE", "up", "", 1, True])
@@ -38,6 +42,20 @@ def test_a_metric_without_a_direction_of_its_own_takes_either_or_none() -> None:
         )
         with pytest.raises(SpecError, match=f"metric '{name}' needs a direction because trials are ranked by it"):
             _ = Metric(name).ranking_direction
+
+
+@given(finite, finite)
+def test_of_two_values_the_one_with_the_lower_cost_is_better(first: float, second: float) -> None:
+    accuracy, loss = Metric("knn_z", "maximize"), Metric("loss", "minimize")
+    assert (accuracy.cost(first) < accuracy.cost(second)) == (first > second)
+    assert (loss.cost(first) < loss.cost(second)) == (first < second)
+    assert accuracy.cost(accuracy.cost(first)) == first == loss.cost(first)
+    assert (accuracy.better, loss.better) == ("higher", "lower")
+
+
+def test_values_without_a_direction_have_no_cost() -> None:
+    with pytest.raises(SpecError, match="metric 'var_mean' needs a direction because trials are ranked by it"):
+        Metric("var_mean").cost(1.0)
 
 
 def test_percent_is_for_shares() -> None:

@@ -4,23 +4,23 @@ from dataclasses import dataclass, fields
 
 import pytest
 
+from trainables import config
 from trainables.catalog import METHODS
-from trainables.config import trial as config
-from trainables.config.key_docs import field_docs, key_docs
+from trainables.config import describe_keys, field_docs
 from trainables.validation import between, choices, laws, positive, whole
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_key_is_there_with_its_default_and_a_docstring(method: str) -> None:
-    keys = {key.name: key for key in key_docs(method)}
+    keys = {key.name: key for key in describe_keys(method)}
     assert {"method": method, **{name: key.default for name, key in keys.items()}} == config.defaults(method)
-    assert set(keys) | {"method"} == set(config.keys(method)) and len(keys) == len(key_docs(method))
+    assert set(keys) | {"method"} == set(config.keys(method)) and len(keys) == len(describe_keys(method))
     assert not [key.name for key in keys.values() if not key.doc]
     assert {key.name for key in keys.values() if key.fusible} == config.fusible_keys(method) & set(keys)
 
 
 def test_ranges_are_those_that_are_checked() -> None:
-    laws = {key.name: key.law for key in key_docs("vje")}
+    laws = {key.name: key.law for key in describe_keys("vje")}
     assert (laws["nu"], laws["beta"], laws["bottleneck"]) == ("`nu > 0`", "`beta >= 0`", "`bottleneck >= 1`")
     assert (laws["flip"], laws["crop_scale"]) == ("`0 <= flip <= 1`", "`0 < crop_scale <= 1`")
     assert laws["precision"] == "one of float32, bfloat16" and laws["terms"] == laws["small_stem"] == ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainables.config.training import GradientTraining, Optimiser, Training
+from trainables.sections import GradientTraining, Optimiser, Training
 
 
 def test_zero_epochs_allow_no_warm_up() -> None:

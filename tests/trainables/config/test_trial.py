@@ -7,9 +7,9 @@ import pytest
 
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.catalog import METHODS
-from trainables.config.trial import fusible_keys, keys, parse, resolve, sections
-from trainables.config.trial_config import Value
+from trainables.config import fusible_keys, keys, parse, resolve, sections
 from trainables.networks.encoders import ENCODERS
+from trainables.sections import Value
 from trainables.tasks.images.config import ImageTrial
 
 

@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 from trainables.catalog import METHODS
-from trainables.config.training import Training
-from trainables.config.trial import column_types, defaults, keys, resolve, sections
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import column_types, defaults, keys, resolve, sections
+from trainables.sections import Training, TrialConfig, Value
 from trainables.validation import added
 
 OPTIMISER = {"optimiser", "lr_schedule", "adam_epsilon"}

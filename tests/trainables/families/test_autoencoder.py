@@ -14,14 +14,14 @@ from torch import Tensor
 from tests.trainables.awkward import STACKED
 from tests.trainables.training.judged import float64
 from trainables.catalog import METHODS
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import resolve
 from trainables.contract import Batch
-from trainables.families.autoencoder import VariationalAutoencoder, sample
-from trainables.learners.noise import draw_noise
+from trainables.learners.data_parallel import draw_noise
 from trainables.learners.stack import Stack
+from trainables.methods.variational.autoencoder import VariationalAutoencoder, sample
 from trainables.methods.variational.simvae import SimVAEConfig
-from trainables.training.models import build_models
+from trainables.sections import TrialConfig, Value
+from trainables.training.stacks import build_models
 
 AUTOENCODERS = [name for name, method in METHODS.items() if issubclass(method, VariationalAutoencoder)]
 each_method = pytest.mark.parametrize("name", AUTOENCODERS)

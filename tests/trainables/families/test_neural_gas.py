@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainables.families.neural_gas import Graph
+from trainables.methods.pairs.gmje_gng import Graph
 
 INF = np.inf
 

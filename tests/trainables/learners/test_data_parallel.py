@@ -15,9 +15,9 @@ from torch import Tensor
 
 from tests.folder_files import write_imagenet
 from tests.trainables.small import at_ends, content_of
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import resolve
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.sections import TrialConfig, Value
 from trainables.training.train import train
 
 SIZE = 2

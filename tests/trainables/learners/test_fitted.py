@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Method, Noise, Noises, Shapes
-from trainables.learners.fitted import FittedMembers
-from trainables.learners.noise import draw_noise
+from trainables.learners.data_parallel import draw_noise
+from trainables.learners.members import FittedMembers
 
 K, B, D, STEPS = 3, 8, 2, 4
 RATES = (0.5, 0.2, 0.9)

@@ -8,8 +8,7 @@ import torch
 from scipy import stats
 
 from trainables.contract import Noise
-from trainables.learners.data_parallel import Peers
-from trainables.learners.noise import draw_noise, seeded_generator
+from trainables.learners.data_parallel import Peers, draw_noise, seeded_generator
 
 B = 20
 NOISES = {

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from trainables.config.training import Optimiser
 from trainables.learners.optimisers import SCHEDULES, constant, cosine
+from trainables.sections import Optimiser
 
 
 def test_half_cosine_is_that_of_torch() -> None:

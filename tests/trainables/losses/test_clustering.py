@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from scipy.special import logsumexp
 from torch import Tensor
 
-from trainables.losses.clustering import sinkhorn, swapped_prediction
+from trainables.losses.similarity import sinkhorn, swapped_prediction
 
 B, M, K = 12, 4, 3
 

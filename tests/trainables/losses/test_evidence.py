@@ -13,9 +13,13 @@ from scipy import stats
 from torch import Tensor
 
 from tests.trainables.losses.samples import close
-from trainables.losses.densities import logvar_entropy, logvar_kl
-from trainables.losses.group_prior import expected_group_nll, group_nll
-from trainables.losses.reconstruction import gaussian_reconstruction
+from trainables.losses.densities import (
+    expected_group_nll,
+    gaussian_reconstruction,
+    group_nll,
+    logvar_entropy,
+    logvar_kl,
+)
 
 J, L, P = 3, 2, 5
 SIGMA2, PRECISION, SIGMA2_X = 0.15, 0.7, 0.3

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from tests.trainables.losses.samples import close
-from trainables.losses.group_prior import expected_group_nll, group_nll, standard_centre_nll
+from trainables.losses.densities import expected_group_nll, group_nll, standard_centre_nll
 
 B, J, L = 5, 4, 3
 PRECISIONS = (0.0, 1e-6, 0.5, 1.0, 40.0)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from tests.trainables.losses.normals import covariance, normal, unit_normal
 from tests.trainables.losses.samples import close
-from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy, gaussian_nll, second_moment
 from trainables.losses.linear_algebra import cholesky, mahalanobis
+from trainables.losses.moments import alignment, averaged_moment, entropy, gaussian_nll, second_moment
 
 B, D, K = 20, 6, 3
 """Images, and dimensions of the joint embedding."""

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from tests.trainables.losses.normals import normal, unit_normal
 from tests.trainables.losses.samples import close
-from trainables.losses.joint_gaussian import second_moment
 from trainables.losses.kernels import DualTerms, dual_terms, gaussian_process_nll, hsic, median_length, rbf_kernel
 from trainables.losses.linear_algebra import cholesky, log_det
+from trainables.losses.moments import second_moment
 
 B, D, M, K = 12, 3, 5, 3
 

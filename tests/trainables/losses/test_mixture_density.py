@@ -16,9 +16,9 @@ from torch import Tensor
 
 from tests.trainables.losses.normals import normal
 from tests.trainables.losses.samples import close
-from trainables.losses.joint_gaussian import averaged_moment, entropy, gaussian_nll, second_moment
 from trainables.losses.linear_algebra import cholesky
-from trainables.losses.mixture_density import floored_softplus, mixture_density_nll
+from trainables.losses.mixtures import floored_softplus, mixture_density_nll
+from trainables.losses.moments import averaged_moment, entropy, gaussian_nll, second_moment
 
 B, M, D, K = 6, 3, 4, 3
 TARGET, LOGITS, MEANS = normal(B, D), normal(B, M, seed=1), normal(B, M, D, seed=2)

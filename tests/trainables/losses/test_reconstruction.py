@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from tests.trainables.losses.samples import close
-from trainables.losses.reconstruction import bernoulli_reconstruction, gaussian_reconstruction
+from trainables.losses.densities import bernoulli_reconstruction, gaussian_reconstruction
 
 B, J, SHAPE = 5, 2, (3, 2, 4)
 GENERATOR = torch.Generator().manual_seed(0)

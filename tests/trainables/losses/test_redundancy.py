@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.losses.redundancy import (
+from trainables.losses.moments import (
     SMALLEST_DEVIATION,
     covariance_penalty,
     cross_correlation,

@@ -12,7 +12,7 @@ from scipy import special, stats
 from torch import Tensor, nn
 
 from tests.trainables.methods.plain import Array, through
-from trainables.families.autoencoder import VariationalAutoencoder
+from trainables.methods.variational.autoencoder import VariationalAutoencoder
 from trainables.networks.decoders import Decoder, build_decoder
 
 N, L = 24, 3

@@ -15,16 +15,15 @@ from torch.utils._pytree import tree_map
 
 from tests.trainables.tasks.pairs.registered import PAIRS_METHODS
 from trainables.catalog import METHODS, task_of
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import resolve
 from trainables.contract import Batch, Capability, ConditionalDensity, ImageMethod, Losses, Method, Noises
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
-from trainables.learners.data_parallel import SINGLE_PROCESS
-from trainables.learners.noise import draw_noise
+from trainables.learners.data_parallel import SINGLE_PROCESS, draw_noise
+from trainables.sections import TrialConfig, Value
 from trainables.tasks.task import LoadedTask
-from trainables.training.models import build_models
+from trainables.training.stacks import build_models
 
 B, EPOCHS = 60, 3
 """The images of one class of the digits make two batches of 60, and so do the pairs, so this is 6 steps."""

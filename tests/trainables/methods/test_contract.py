@@ -27,11 +27,11 @@ from tests.trainables.methods.method_configs import (
     step_of,
 )
 from trainables.catalog import METHODS
-from trainables.config.trial import fusible_keys, keys, resolve, sections
-from trainables.config.trial_config import Value
+from trainables.config import fusible_keys, keys, resolve, sections
 from trainables.contract import Capability, ImageMethod, Noises, PairsMethod
-from trainables.families.projected import ProjectedMethod
-from trainables.training.models import build_models
+from trainables.methods.projected import ProjectedMethod
+from trainables.sections import Value
+from trainables.training.stacks import build_models
 
 pytestmark = pytest.mark.usefixtures("pairs")
 every_method = pytest.mark.parametrize("name", ALL)

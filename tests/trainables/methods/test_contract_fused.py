@@ -23,7 +23,7 @@ from tests.trainables.methods.method_configs import (
     members,
     named,
 )
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 
 SMOOTH: Mapping[str, Mapping[str, Value]] = {"images": {"encoder": "mlp", "width": 32}, "pairs": {}}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from trainables.networks.averaging import MovingAverage
+from trainables.networks.heads import MovingAverage
 
 B, D = 6, 3
 X = torch.randn(B, D, generator=torch.Generator().manual_seed(9))

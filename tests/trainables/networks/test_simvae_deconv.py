@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.trainables.networks.stacking import assert_stacked_equals_alone
-from trainables.networks.simvae_deconv import UpsamplingBlock, plain_block, simvae_deconv, simvae_deconv_authors
+from trainables.networks.decoders import UpsamplingBlock, plain_block, simvae_deconv, simvae_deconv_authors
 
 L = 64
 Build = Callable[[int, tuple[int, int, int]], nn.Sequential]

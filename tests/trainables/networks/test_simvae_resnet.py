@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.trainables.networks.stacking import assert_stacked_equals_alone
-from trainables.networks.simvae_resnet import ResidualBlock, SimVAEResNet, simvae_resnet, simvae_resnet_authors
+from trainables.networks.encoders import ResidualBlock, SimVAEResNet, simvae_resnet, simvae_resnet_authors
 
 
 @pytest.fixture(autouse=True)

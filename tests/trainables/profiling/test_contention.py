@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig
-from trainables.profiling import contention
-from trainables.profiling.contention import measure_slowdowns
+from trainables.config import resolve
+from trainables.sections import TrialConfig
+from trainables.training import profiling
+from trainables.training.profiling import measure_slowdowns
 
 CONFIGS = [
     resolve({"method": "vje", "normal_class": 3, "width": 8, "bottleneck": 4, "batch_size": 60, "beta": beta})
@@ -27,7 +27,7 @@ def test_each_width_has_a_slowdown_for_each_number_of_processes() -> None:
 
 def test_processes_that_have_ended_give_no_slowdown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes are killed at once, so none answers, and the measurement does not wait for them."""
-    monkeypatch.setattr(contention, "TIMEOUT", 0.0)
+    monkeypatch.setattr(profiling, "TIMEOUT", 0.0)
     assert measure_slowdowns(CONFIGS, Path(), "cpu", widths=[1], max_processes=2) == {}
 
 
@@ -37,7 +37,7 @@ def test_a_process_replies_with_one_line_to_each_request(monkeypatch: pytest.Mon
     task = {"configs": [config.flat() for config in CONFIGS], "data": "", "device": "cpu"}
     step = {"seconds": 0.0, "threads": 1}
     requests, replies = [task, step, {"width": 2}, step], io.StringIO()
-    contention._serve(io.StringIO("".join(json.dumps(request) + "\n" for request in requests)), replies)
+    profiling._serve(io.StringIO("".join(json.dumps(request) + "\n" for request in requests)), replies)
     ready, unbuilt, built, seconds = map(float, replies.getvalue().split())
     assert (ready, unbuilt, built) == (1.0, 0.0, 1.0) and 0 < seconds < 60
 
@@ -52,10 +52,10 @@ def test_a_device_without_memory_replies_zero_until_another_cohort_is_built(monk
 
         def step(self, *_: object, rate: float) -> None: ...
 
-    monkeypatch.setattr(contention, "Cohort", Scarce)
+    monkeypatch.setattr(profiling, "Cohort", Scarce)
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     task = {"configs": [config.flat() for config in CONFIGS], "data": "", "device": "cpu"}
     step = {"seconds": 0.0, "threads": 1}
     requests, replies = [task, {"width": 1}, step, {"width": 2}, step, {"width": 1}, step], io.StringIO()
-    contention._serve(io.StringIO("".join(json.dumps(request) + "\n" for request in requests)), replies)
+    profiling._serve(io.StringIO("".join(json.dumps(request) + "\n" for request in requests)), replies)
     assert [reply != "0.0" for reply in replies.getvalue().split()] == [True, True, True, False, False, True, True]

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from trainables.profiling.measurement import memory_of_process, stack_widths
+from trainables.training.measurement import memory_of_process, stack_widths
 
 
 @pytest.mark.parametrize(

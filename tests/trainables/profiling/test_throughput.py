@@ -12,12 +12,12 @@ import psutil
 import pytest
 import torch
 
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.profiling import throughput as module
-from trainables.profiling.measurement import Measurement
-from trainables.profiling.throughput import device_memory, measure, peak_bytes
-from trainables.training.models import build_models
+from trainables.config import resolve
+from trainables.sections import TrialConfig, Value
+from trainables.training import profiling as module
+from trainables.training.measurement import Measurement
+from trainables.training.profiling import device_memory, measure, peak_bytes
+from trainables.training.stacks import build_models
 
 
 def _configs(count: int, **changes: Value) -> list[TrialConfig]:

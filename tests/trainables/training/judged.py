@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import resolve
 from trainables.reports import Judge, Member, Report, Verdict
+from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 
 State = dict[int, dict[str, Tensor]]

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from tests.trainables.small import HERE
 from tests.trainables.training.judged import float64, members_of, six, smooth
-from trainables.config.trial import stream_key
-from trainables.config.trial_config import TrialConfig
-from trainables.learners import noise
+from trainables.config import stream_key
+from trainables.learners import data_parallel
 from trainables.reports import Move
+from trainables.sections import TrialConfig
 from trainables.tasks.images import stream
 from trainables.training.cohort import Cohort
 
@@ -80,13 +80,13 @@ def test_remaining_members_fill_as_few_stacks_as_possible(stay: tuple[int, ...],
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """What streams draw from now on: which kind, of which seed."""
     drawn: list[tuple[str, int]] = []
-    real = noise.seeded_generator
+    real = data_parallel.seeded_generator
 
     def generator(*key: Any) -> torch.Generator:
         drawn.append((key[0], key[1][2]))
         return real(*key)
 
-    for module in (noise, stream):
+    for module in (data_parallel, stream):
         monkeypatch.setattr(module, "seeded_generator", generator)
     return drawn
 

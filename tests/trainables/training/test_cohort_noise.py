@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.trainables.small import HERE
 from tests.trainables.tasks.pairs.methods import GaussianMLP
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.contract import Batch, Losses, Noise, Noises
 from trainables.training.cohort import Cohort
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainables.small import HERE, IMAGE_METHODS, metrics_of
 from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
-from trainables.config.trial_config import TrialConfig
+from trainables.sections import TrialConfig
 from trainables.training.metric_names import may_be_undefined, methods_by_metric, metric_names
 from trainables.training.train import train
 

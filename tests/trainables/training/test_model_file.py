@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from tests.trainables.methods.method_configs import ALL, config_of
 from tests.trainables.small import HERE
 from tests.trainables.tasks.pairs.registered import registered
-from trainables.config.trial import keys
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import keys
 from trainables.contract import ConditionalDensity, ImageMethod, PairsMethod
 from trainables.data.datasets.catalog import load
 from trainables.data.pairs import BRANCHES, NOISE, draw_pairs
 from trainables.evaluation import anomaly, knn
 from trainables.evaluation.conditional_density import equal_mixture, log_likelihood
-from trainables.learners.noise import seeded_generator
+from trainables.learners.data_parallel import seeded_generator
 from trainables.reports import ModelError, Report, Verdict
+from trainables.sections import TrialConfig, Value
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.model import ImageModel
 from trainables.tasks.pairs.evaluator import HELD_OUT

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.training.models import build_models
+from trainables.config import resolve
+from trainables.sections import TrialConfig, Value
+from trainables.training.stacks import build_models
 
 SHAPES = {"views": (1, 8, 8)}
 

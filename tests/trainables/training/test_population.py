@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.trainables.training.judged import smooth
-from trainables.config.trial_config import TrialConfig
 from trainables.reports import Member, Move, Report, Status
+from trainables.sections import TrialConfig
 from trainables.training.population import Population, parse_schedule
 
 RULE = Population("auroc", "maximize", 2, 0.25, 1.5, {"beta": (0.1, 10.0), "lr": (0.001, 1.0)})

@@ -13,10 +13,8 @@ from tests.trainables.small import HERE, config_of, content_of, three
 from tests.trainables.training.judged import without_seconds
 from trainables.learners.data_parallel import Peers
 from trainables.reports import CheckpointError, Report, Stopped
-from trainables.training.checkpoints.checkpoint import pack, unpack, with_digest
-from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
+from trainables.training.checkpoint import pack, read_progress, slice_checkpoint, unpack, with_digest
 from trainables.training.cohort import Cohort
-from trainables.training.progress import read_progress
 from trainables.training.train import train
 
 ODD: tuple[Any, ...] = (

@@ -229,5 +229,5 @@ def test_waiting_for_a_judge_does_not_count_as_training(monkeypatch: pytest.Monk
         now += 1000.0
         return Verdict()
 
-    monkeypatch.setattr("trainables.training.checkpoints.checkpointing.time.perf_counter", tick)
+    monkeypatch.setattr("trainables.training.train.time.perf_counter", tick)
     assert [report.seconds for report in train([smooth()], HERE, judge=slow)][-1] < 1000.0

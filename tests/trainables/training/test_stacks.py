@@ -3,11 +3,10 @@
 import torch
 
 from tests.trainables.training.test_models import SHAPES
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
+from trainables.config import resolve
 from trainables.learners.members import StackedMembers
-from trainables.training.models import build_models
-from trainables.training.stacks import build_stack
+from trainables.sections import Value
+from trainables.training.stacks import build_models, build_stack
 
 VALUES = ((0.5, 3.0), (2.0, 7.0), (0.5, 0.1))
 """Beta and nu of each member."""

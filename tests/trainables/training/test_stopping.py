@@ -8,8 +8,8 @@ import pytest
 
 from tests.trainables.small import HERE, at_ends, config_of, content_of, state_of, three
 from tests.trainables.training.judged import six, without_seconds
-from trainables.config.trial_config import TrialConfig
 from trainables.reports import Report, Stopped, Verdict
+from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics_of, three
 from tests.trainables.training.judged import assert_near, without_seconds
-from trainables.config.trial_config import TrialConfig
 from trainables.contract import Losses
 from trainables.methods.variational.vje import VJE
+from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train

@@ -7,7 +7,7 @@ import pytest
 from tests.trainables.methods.method_configs import config_of
 from tests.trainables.small import HERE
 from tests.trainables.training.judged import assert_near
-from trainables.config.trial_config import Value
+from trainables.sections import Value
 from trainables.training.train import train
 
 NO_JITTER = 1e-30

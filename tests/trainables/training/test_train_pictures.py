@@ -8,9 +8,9 @@ from PIL import Image
 
 from tests.trainables.small import HERE
 from tests.trainables.training.judged import without_seconds
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import resolve
 from trainables.reports import Report, Verdict
+from trainables.sections import TrialConfig, Value
 from trainables.training.train import train
 
 PNG = b"\x89PNG"

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from tests.trainables.small import HERE, config_of, three
-from trainables.config.trial_config import TrialConfig
 from trainables.reports import Judge, OutOfMemory, Report, Stopped, Verdict
+from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message
 from trainables.worker.resources import limited

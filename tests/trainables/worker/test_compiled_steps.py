@@ -8,7 +8,7 @@ import torch
 from tests.trainables.small import HERE, content_of, three
 from tests.trainables.traced import TracingCompiler
 from tests.trainables.worker.alone import FolderCheckpoints, settings
-from trainables.training.checkpoints.checkpoint import unpack
+from trainables.training.checkpoint import unpack
 from trainables.training.train import train
 from trainables.worker import worker
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message

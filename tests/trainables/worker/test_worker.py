@@ -16,7 +16,7 @@ from tests.trainables.small import HERE, content_of, three
 from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker.alone import spec_of, task_of
 from trainables.reports import CheckpointError, ModelError
-from trainables.training.checkpoints.checkpoint import unpack
+from trainables.training.checkpoint import unpack
 from trainables.training.train import train
 from trainables.worker.messages import CohortReport, ModelPaths, parse_failure
 from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train_cohort

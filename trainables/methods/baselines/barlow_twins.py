@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
-from trainables.losses.redundancy import cross_correlation, off_diagonal, on_diagonal
+from trainables.losses.moments import cross_correlation, off_diagonal, on_diagonal
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import unit_squared_distance
-from trainables.networks.averaging import MovingAverage
-from trainables.networks.heads import mlp
+from trainables.networks.heads import MovingAverage, mlp
 from trainables.validation import between, whole
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
-from trainables.losses.joint_gaussian import alignment
-from trainables.networks.averaging import MovingAverage
-from trainables.networks.heads import mlp
+from trainables.losses.moments import alignment
+from trainables.networks.heads import MovingAverage, mlp
 from trainables.validation import between, whole
 
 

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.similarity import info_nce
-from trainables.networks.averaging import MovingAverage
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
+from trainables.networks.heads import MovingAverage
 from trainables.validation import between, positive, whole
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainables.contract import Batch, Losses
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.similarity import nt_xent
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import positive
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
-from trainables.losses.clustering import sinkhorn, swapped_prediction
+from trainables.losses.similarity import sinkhorn, swapped_prediction
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
 

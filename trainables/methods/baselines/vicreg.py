@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
-from trainables.losses.redundancy import covariance_penalty, invariance, variance_hinge
+from trainables.losses.moments import covariance_penalty, invariance, variance_hinge
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
 

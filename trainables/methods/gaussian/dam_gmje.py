@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.contract import Batch, Losses
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.mixtures import data_as_mode_nll, matching_mode_nll
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import choices, positive
 
 NUMERATORS = ("matching", "all")

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
-from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy, gaussian_nll
 from trainables.losses.linear_algebra import cholesky
+from trainables.losses.moments import alignment, averaged_moment, entropy, gaussian_nll
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import between, choices, positive, truth
 
 OBJECTIVES = ("alignment", "nll")

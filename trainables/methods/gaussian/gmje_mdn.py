@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
-from trainables.losses.joint_gaussian import averaged_moment, entropy, gaussian_nll, second_moment
 from trainables.losses.linear_algebra import cholesky
-from trainables.losses.mixture_density import floored_softplus, mixture_density_nll
+from trainables.losses.mixtures import floored_softplus, mixture_density_nll
+from trainables.losses.moments import averaged_moment, entropy, gaussian_nll, second_moment
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.networks.heads import mlp
 from trainables.validation import between, choices, positive, truth, whole
 

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
-from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
 from trainables.losses.linear_algebra import positive_factor
 from trainables.losses.mixtures import component_exponents, isotropic_exponents, marginal, prototype_nll
+from trainables.losses.moments import alignment, averaged_moment, entropy
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import between, choices, positive, truth, whole
 
 COVARIANCES = ("shared", "component")

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.kernels import (
     DualTerms,
     dual_terms,
@@ -21,7 +20,8 @@ from trainables.losses.kernels import (
     random_features,
     rbf_kernel,
 )
-from trainables.networks.averaging import MovingAverage
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
+from trainables.networks.heads import MovingAverage
 from trainables.validation import between, positive, truth, whole
 
 SMALLEST = 1e-5

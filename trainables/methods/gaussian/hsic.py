@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.contract import Batch, Losses
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
-from trainables.losses.joint_gaussian import entropy, second_moment
 from trainables.losses.kernels import hsic, median_length, rbf_kernel
+from trainables.losses.moments import entropy, second_moment
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import positive
 
 SHORTEST = 1e-2

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Noise, Noises, Shapes
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.particles import (
     RESAMPLERS,
     distinct_share,
@@ -23,7 +22,8 @@ from trainables.losses.particles import (
     uniforms_of,
 )
 from trainables.losses.similarity import info_nce_of, similarities
-from trainables.networks.averaging import MovingAverage
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
+from trainables.networks.heads import MovingAverage
 from trainables.validation import between, choices, positive, whole
 
 

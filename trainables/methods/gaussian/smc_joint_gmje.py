@@ -12,10 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Noise, Noises, Shapes
-from trainables.families.projected import ProjectedConfig, ProjectedMethod
-from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
 from trainables.losses.linear_algebra import log_det, positive_factor
 from trainables.losses.mixtures import prototype_nll, shared_exponents
+from trainables.losses.moments import alignment, averaged_moment, entropy
 from trainables.losses.particles import (
     RESAMPLERS,
     distinct_share,
@@ -26,6 +25,7 @@ from trainables.losses.particles import (
     reweighted,
     uniforms_of,
 )
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import between, choices, positive, truth, whole
 
 

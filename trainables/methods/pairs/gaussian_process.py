@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.kernels import gaussian_process_posterior
-from trainables.losses.mixture_density import log_mixture_density
+from trainables.losses.mixtures import log_mixture_density
 from trainables.validation import positive
 
 

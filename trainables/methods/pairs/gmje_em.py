@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises, PairStatistics, Shapes
-from trainables.families.joint_mixture import JointMixture, joined
+from trainables.methods.pairs.joint_mixture import JointMixture, joined
 from trainables.validation import positive, whole
 
 

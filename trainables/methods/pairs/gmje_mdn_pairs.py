@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
-from trainables.losses.mixture_density import floored_softplus, mixture_density_nll
+from trainables.losses.mixtures import floored_softplus, mixture_density_nll
 from trainables.validation import between, positive, whole
 
 MEMORY = 0.9

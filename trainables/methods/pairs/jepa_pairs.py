@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
-from trainables.losses.joint_gaussian import alignment
+from trainables.losses.moments import alignment
 from trainables.networks.heads import mlp
 from trainables.validation import between, whole
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises
-from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder
+from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.validation import choices, positive
 
 

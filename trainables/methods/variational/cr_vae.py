@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises
-from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.losses.densities import logvar_kl_between
+from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.validation import choices, positive
 
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises
-from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
-from trainables.losses.densities import logvar_entropy
-from trainables.losses.group_prior import expected_group_nll, group_nll, standard_centre_nll
+from trainables.losses.densities import expected_group_nll, group_nll, logvar_entropy, standard_centre_nll
+from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
 from trainables.validation import choices, positive, truth, whole
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises
-from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
 from trainables.losses.densities import logvar_entropy
+from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
 from trainables.validation import added, choices, positive, truth
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from trainables.config.trial_config import TrialConfig
 from trainables.data.augmentation.pixel_views import PixelViews
 from trainables.data.augmentation.views import Views
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS, Declaration
 from trainables.data.datasets.loaders.folder import FOLDER, listed
+from trainables.sections import TrialConfig
 from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
 from trainables.tasks.images.latent_density import LatentDensity
 from trainables.tasks.images.networks import Encoder, Layers, Networks

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables.config.training import GradientTraining
 from trainables.contract import Capability, ImageMethod
 from trainables.data.augmentation.views import prepare, scale_pixels
 from trainables.data.datasets.dataset import Dataset
 from trainables.json_input import PositiveAmount, PositiveCount, decode
-from trainables.learners.noise import draw_noise
+from trainables.learners.data_parallel import draw_noise
+from trainables.sections import GradientTraining
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.evaluation_images import BATCH
 

@@ -6,14 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainables.config.training import GradientTraining
 from trainables.contract import Batch, ImageMethod
 from trainables.data.augmentation.views import prepare, prepare_pixels, scale_pixels
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.image_files.decoding import Decoding, ImageFiles
 from trainables.data.splits import Split, all_classes_split, held_out_split, hold_out_validation, one_class_split
-from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.learners.noise import seeded_generator
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_generator
+from trainables.sections import GradientTraining
 from trainables.tasks.images.config import Data, ImageTrial
 from trainables.tasks.task import Stream
 

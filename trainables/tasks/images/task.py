@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from trainables.config.trial_config import Value
 from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.outliers import OUTLIERS
 from trainables.learners.data_parallel import Peers
+from trainables.sections import Value
 from trainables.tasks.images.checks import check_sections
 from trainables.tasks.images.cohort_evaluator import CohortEvaluator
 from trainables.tasks.images.config import ImageTrial

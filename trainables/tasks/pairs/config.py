@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from trainables.config.training import GradientTraining
-from trainables.config.trial_config import TrialConfig
 from trainables.data.pairs import BRANCHES
+from trainables.sections import GradientTraining, TrialConfig
 from trainables.validation import choices, truth, whole
 
 

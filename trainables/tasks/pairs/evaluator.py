@@ -22,8 +22,8 @@ from trainables.evaluation.conditional_density import (
     mean,
     variance_parts,
 )
+from trainables.learners.data_parallel import seeded_generator
 from trainables.learners.members import StackedMembers
-from trainables.learners.noise import seeded_generator
 from trainables.tasks.pairs.config import PairsTrial
 from trainables.tasks.pairs.stream import as_input, training_pairs
 from trainables.tasks.task import Evaluator

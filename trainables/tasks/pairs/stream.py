@@ -10,8 +10,7 @@ from torch import Tensor
 
 from trainables.contract import Batch
 from trainables.data.pairs import Pairs, draw_pairs
-from trainables.learners.data_parallel import Peers
-from trainables.learners.noise import seeded_generator
+from trainables.learners.data_parallel import Peers, seeded_generator
 from trainables.tasks.pairs.config import PairsTrial
 from trainables.tasks.task import Stream
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from trainables.config.trial_config import Value
 from trainables.contract import Method, Shapes
 from trainables.data.pairs import BRANCHES
 from trainables.learners.data_parallel import Peers
+from trainables.sections import Value
 from trainables.tasks.pairs.config import PairsTrial
 from trainables.tasks.pairs.evaluator import AT_END, DURING_TRAINING, ConditionalDensityEvaluator
 from trainables.tasks.pairs.stream import PairsStream, TrainingStatistics, stream_key

@@ -28,11 +28,10 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from trainables.learners.compiled.stack import CompiledStack, step_function
+from trainables.learners.stack import CompiledStack, step_function
 from trainables.training.compilation.loaded_code import file_hash, loaded_code
 from trainables.training.compilation.task import StepTask
-from trainables.training.models import build_models
-from trainables.training.stacks import build_stack
+from trainables.training.stacks import build_models, build_stack
 
 FEWER_FUSIONS = {"max_fusion_size": 3}
 """Options with which a step is compiled again that PyTorch could not compile: it fuses at most three operations.

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-from trainables.config.trial_config import TrialConfig
 from trainables.contract import Shapes
-from trainables.learners.compiled.layout import StepShape
-from trainables.learners.compiled.library import FindLibrary, Library
+from trainables.learners.compiled import FindLibrary, Library, StepShape
+from trainables.sections import TrialConfig
 from trainables.training.compilation.build import error_line
 from trainables.training.compilation.folder import CompilationError, LibraryFolder, default_folder
 from trainables.training.compilation.task import StepTask

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from trainables.cache import OpenFolderError, cache_folder, check_closed, make_closed
-from trainables.learners.compiled.library import SharedLibrary
+from trainables.learners.compiled import SharedLibrary
 from trainables.training.compilation.build import RECORD, send
 from trainables.training.compilation.loaded_code import environment, file_hash, is_unchanged
 from trainables.training.compilation.task import StepTask

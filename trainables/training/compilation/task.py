@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainables.catalog import task_of
-from trainables.config.trial import fusible_keys, resolve_sent
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import fusible_keys, resolve_sent
 from trainables.contract import Shapes
-from trainables.learners.compiled.layout import StepShape
+from trainables.learners.compiled import StepShape
+from trainables.sections import TrialConfig, Value
 
 TRAINING = frozenset({"momentum", "precision", "optimiser", "adam_epsilon"})
 """Keys of the training and its optimiser that change the code of a step."""

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.learners.compiled.layout import Layout, StepShape
-from trainables.learners.compiled.library import CompiledStep, Run
+from trainables.learners.compiled import CompiledStep, Layout, Run, StepShape
 
 
 class Recorded:

@@ -12,11 +12,11 @@ from torch.utils._pytree import tree_leaves
 from tests.trainables.small import config_of
 from tests.trainables.traced import TracingCompiler
 from trainables.catalog import METHODS, method_of
-from trainables.config.trial import keys, resolve
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.learners.compiled.stack import CompiledStack
+from trainables.config import keys, resolve
 from trainables.learners.data_parallel import Peers
+from trainables.learners.stack import CompiledStack
 from trainables.reports import Move
+from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 from trainables.training.compilation.compiler import StepCompiler
 

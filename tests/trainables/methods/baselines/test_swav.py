@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.trainables.methods.plain import Array, B, built, gradient_of_rows, loss_of, rows_of, through, unit
-from trainables.losses.clustering import swapped_prediction
+from trainables.losses.similarity import swapped_prediction
 from trainables.methods.baselines import swav
 from trainables.methods.baselines.swav import SwAV
 from trainables.methods.baselines.swav import SwAVConfig as Config

@@ -7,10 +7,10 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
+from trainables.config import resolve
 from trainables.data.datasets.catalog import load
 from trainables.methods.baselines.untrained import Pixels, UntrainedConfig
+from trainables.sections import Value
 from trainables.tasks.images.networks import Encoder, Layers, Networks
 from trainables.training.train import train
 

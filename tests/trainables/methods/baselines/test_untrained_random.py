@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from tests.trainables.methods.plain import Builder
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
+from trainables.config import resolve
 from trainables.methods.baselines.untrained import RandomEncoder
 from trainables.methods.baselines.untrained import UntrainedConfig as Config
-from trainables.training.models import build_models
+from trainables.sections import Value
+from trainables.training.stacks import build_models
 from trainables.training.train import train
 
 GIVEN: Mapping[str, Value] = {"encoder": "convnet", "width": 8, "features": 16, "knn": 20}

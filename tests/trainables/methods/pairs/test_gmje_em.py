@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tests.trainables.methods.pairs.known import SHAPES, Known
 from trainables.data.pairs import draw_pairs
-from trainables.learners.fitted import FittedMembers
+from trainables.learners.members import FittedMembers
 from trainables.methods.pairs.gmje_em import EM, SEEDS, EMConfig
 
 

@@ -4,7 +4,7 @@ import torch
 
 from tests.trainables.methods.pairs.known import SHAPES, Known
 from tests.trainables.small import HERE
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.methods.pairs.gmje_gng import GNG, GNGConfig
 from trainables.training.cohort import Cohort
 

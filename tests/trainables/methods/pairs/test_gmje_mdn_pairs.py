@@ -15,7 +15,7 @@ from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 from tests.trainables.methods.pairs.known import SHAPES, Known
 from tests.trainables.small import HERE
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.methods.pairs.gmje_mdn_pairs import MDNPairs, MDNPairsConfig
 from trainables.training.cohort import Cohort
 

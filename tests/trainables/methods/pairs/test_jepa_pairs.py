@@ -5,7 +5,7 @@ import torch
 
 from tests.trainables.methods.pairs.known import SHAPES, Known
 from tests.trainables.small import HERE
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.methods.pairs.jepa_pairs import JEPAPairs, JEPAPairsConfig
 from trainables.training.cohort import Cohort
 

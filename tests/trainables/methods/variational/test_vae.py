@@ -24,7 +24,7 @@ from tests.trainables.methods.autoencoders import (
     posterior_of,
 )
 from tests.trainables.small import HERE
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.contract import Batch, Noise
 from trainables.methods.variational.vae import VAE
 from trainables.methods.variational.vae import VAEConfig as Config

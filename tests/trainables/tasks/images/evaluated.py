@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from tests.trainables.small import HERE, image_trial, metrics_of
-from trainables.config.trial_config import TrialConfig, Value
 from trainables.methods.variational.vje import VJE
+from trainables.sections import TrialConfig, Value
 from trainables.tasks.images.config import ImageTrial
-from trainables.training.models import build_models
+from trainables.training.stacks import build_models
 from trainables.training.train import train
 
 SMALL: dict[str, dict[str, Value]] = {

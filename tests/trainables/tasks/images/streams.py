@@ -4,11 +4,11 @@ from functools import cache
 from pathlib import Path
 
 from trainables.catalog import METHODS
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
+from trainables.config import resolve
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.sections import Value
 from trainables.tasks.images.config import Data, ImageTrial
 from trainables.tasks.images.stream import ImageStream, select_classes
 from trainables.tasks.images.task import image_method

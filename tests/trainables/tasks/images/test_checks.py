@@ -3,8 +3,8 @@
 import pytest
 
 from tests.trainables.small import IMAGE_METHODS, image_trial
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
+from trainables.config import resolve
+from trainables.sections import Value
 from trainables.tasks.images.networks import PUBLISHED_SIZES
 
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from tests.trainables.small import HERE, at_ends, metrics_of
 from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config, last_metrics
 from tests.trainables.training.judged import untimed, without_seconds
-from trainables.config.trial_config import TrialConfig, Value
 from trainables.methods.variational.vje import VJE
 from trainables.reports import Report
+from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
 

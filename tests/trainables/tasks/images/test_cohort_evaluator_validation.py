@@ -10,11 +10,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sweeper.spec.metric import VALIDATION as SWEEPERS_VALIDATION
 from tests.trainables.small import HERE, image_trial, metrics_of
 from tests.trainables.tasks.images.evaluated import last_metrics, prepared, scores_of, untrained
-from trainables.config.trial_config import Value
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.splits import hold_out_validation
 from trainables.evaluation.metrics import VALIDATION
+from trainables.sections import Value
 from trainables.tasks.images.config import ImageTrial
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from trainables.config.trial_config import TrialConfig
 from trainables.data.augmentation.pixel_views import PixelViews
 from trainables.data.augmentation.views import Views
 from trainables.networks.encoders import ENCODERS
+from trainables.sections import TrialConfig
 from trainables.tasks.images.config import Batches, Data, Folder, ImageTrial
 from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
 from trainables.tasks.images.latent_density import LatentDensity

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.trainables.small import image_trial
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
+from trainables.config import resolve
+from trainables.sections import Value
 from trainables.tasks.images.latent_density import LatentDensity
 
 DECODED: dict[str, Value] = {"adhoc_epochs": 1}

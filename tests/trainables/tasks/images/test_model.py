@@ -11,9 +11,9 @@ import torch
 
 from tests.trainables.methods.method_configs import config_of, images_of_tests, model_of
 from tests.trainables.small import HERE
-from trainables.config.trial_config import Value
 from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import load
+from trainables.sections import Value
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.evaluation_images import BATCH
 from trainables.tasks.images.model import ImageModel, inputs_of

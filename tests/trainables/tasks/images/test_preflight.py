@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from tests.folder_files import write_broken, write_imagenet
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
+from trainables.sections import TrialConfig, Value
 from trainables.tasks.images import loading
-from trainables.training.checks.preflight import check_trials
+from trainables.training.checks import check_trials
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
 

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from tests.trainables.tasks.images.streams import THREE, config_of, digits, stream_of
-from trainables.config.trial import stream_key
-from trainables.config.trial_config import Value
+from trainables.config import stream_key
 from trainables.learners.data_parallel import Peers
+from trainables.sections import Value
 from trainables.tasks.images.config import Data, ImageTrial
 from trainables.tasks.images.stream import select_classes, steps_per_epoch
-from trainables.training.models import build_models
+from trainables.training.stacks import build_models
 
 INDICES = torch.arange(20)
 

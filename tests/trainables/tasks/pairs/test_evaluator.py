@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.contract import ConditionalDensity
 from trainables.data.pairs import BRANCHES, NOISE
 from trainables.evaluation.conditional_density import equal_mixture

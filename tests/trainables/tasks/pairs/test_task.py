@@ -8,13 +8,13 @@ import torch
 
 from tests.trainables.small import HERE
 from tests.trainables.tasks.pairs.methods import BayesianRegression, GaussianMLP
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
+from trainables.config import resolve
 from trainables.learners.data_parallel import SINGLE_PROCESS
+from trainables.sections import Value
 from trainables.tasks.pairs.config import PairsTrial
 from trainables.tasks.pairs.stream import PairsStream, training_pairs
 from trainables.tasks.pairs.task import SyntheticPairs
-from trainables.training.checks.preflight import check_trials
+from trainables.training.checks import check_trials
 
 pytestmark = pytest.mark.usefixtures("pairs")
 

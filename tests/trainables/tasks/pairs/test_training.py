@@ -7,12 +7,12 @@ import pytest
 
 from tests.trainables.small import HERE
 from tests.trainables.training.judged import assert_near, pruning, without_seconds
-from trainables.config.trial import parse, resolve
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.profiling.throughput import measure
-from trainables.training.checks.preflight import check_trials
+from trainables.config import parse, resolve
+from trainables.sections import TrialConfig, Value
+from trainables.training.checks import check_trials
 from trainables.training.metric_names import metric_names
 from trainables.training.population import Population, parse_schedule
+from trainables.training.profiling import measure
 from trainables.training.train import train
 
 METHODS: Mapping[str, Mapping[str, Value]] = {

@@ -14,9 +14,9 @@ import torch
 
 from tests.trainables.small import HERE, at_ends, config_of, content_of, state_of, three
 from tests.trainables.training.judged import without_seconds
-from trainables.config.trial_config import TrialConfig
 from trainables.reports import Report
-from trainables.training.checkpoints.checkpoint import with_digest
+from trainables.sections import TrialConfig
+from trainables.training.checkpoint import with_digest
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
 

@@ -10,8 +10,7 @@ from tests.trainables.small import HERE, content_of
 from tests.trainables.traced import TracingCompiler
 from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
 from trainables.reports import Report
-from trainables.training.checkpoints.checkpoint import unpack
-from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
+from trainables.training.checkpoint import slice_checkpoint, unpack
 from trainables.training.train import train
 
 PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})

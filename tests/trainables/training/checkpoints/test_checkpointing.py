@@ -5,7 +5,7 @@ import pytest
 from tests.trainables.small import HERE, at_ends, three
 from tests.trainables.training.judged import without_seconds
 from trainables.reports import Heartbeat
-from trainables.training.checkpoints import checkpointing as module
+from trainables.training import train as module
 from trainables.training.train import train
 
 
@@ -29,7 +29,7 @@ def test_heartbeats_keep_their_minimum_interval(monkeypatch: pytest.MonkeyPatch)
         now += 1.0  # asked once a step, and once more at the start and after a heartbeat
         return now
 
-    monkeypatch.setattr("trainables.training.checkpoints.checkpointing.time.monotonic", clock)
+    monkeypatch.setattr("trainables.training.train.time.monotonic", clock)
     heartbeats: list[Heartbeat] = []
     list(train(three(), HERE, send_heartbeat=heartbeats.append))
     assert [heartbeat.epoch for heartbeat in heartbeats] == [2.5, 5.0]

@@ -9,10 +9,10 @@ import torch
 from sweeper.spec.user_code import search_folder
 from tests.trainables.methods.method_configs import config_of
 from tests.user_files import DENOISE, TWICE, user_folder
-from trainables.config.trial import resolve, resolve_sent
-from trainables.config.trial_config import Value
-from trainables.method_loading import ContractError
-from trainables.training.checks.method_check import check_method
+from trainables.catalog import ContractError
+from trainables.config import resolve, resolve_sent
+from trainables.sections import Value
+from trainables.training.checks import check_method
 
 __all__ = ["user_folder"]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.trainables.small import HERE
-from trainables.config.trial import resolve
-from trainables.training.checks.preflight import check_trials
+from trainables.config import resolve
+from trainables.training.checks import check_trials
 from trainables.training.metric_names import metric_names
 
 

@@ -8,13 +8,11 @@ import torch
 from sweeper.spec.user_code import search_folder
 from tests.trainables.traced import TracingCompiler
 from tests.user_files import DENOISE, TWICE, user_folder
-from trainables.config.trial import resolve, resolve_sent
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.training.checkpoints.checkpoint import pack
-from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
-from trainables.training.checks.stacking import stack_width, why_not_stacked
+from trainables.config import resolve, resolve_sent
+from trainables.sections import TrialConfig, Value
+from trainables.training.checkpoint import Progress, pack, slice_checkpoint
+from trainables.training.checks import stack_width, why_not_stacked
 from trainables.training.cohort import Cohort
-from trainables.training.progress import Progress
 from trainables.training.train import train
 
 __all__ = ["user_folder"]

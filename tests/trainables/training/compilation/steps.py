@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 
 from tests.trainables.small import HERE, config_of
-from trainables.config.trial_config import Value
-from trainables.learners.compiled.library import Library
+from trainables.learners.compiled import Library
+from trainables.sections import Value
 from trainables.training.cohort import Cohort
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.compilation.folder import LibraryFolder

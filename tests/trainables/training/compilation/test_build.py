@@ -13,11 +13,11 @@ from torch._inductor.exc import InductorError
 
 from tests.trainables.small import HERE, metrics_of, state_of
 from tests.trainables.training.compilation.steps import task_of
-from trainables.config.trial import resolve_sent
-from trainables.config.trial_config import Value
+from trainables.config import resolve_sent
 from trainables.contract import Batch, Losses
 from trainables.methods.pairs.jepa_pairs import JEPAPairs
 from trainables.methods.variational.vje import VJE
+from trainables.sections import Value
 from trainables.training.compilation.build import OPERATIONS, RECORD, build
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.compilation.folder import LibraryFolder

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from tests.trainables.training.compilation.steps import task_of
-from trainables.config.trial import resolve
+from trainables.config import resolve
 from trainables.reports import Stopped
 from trainables.training.compilation import folder as module
 from trainables.training.compilation.build import OPERATIONS, RECORD

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.trainables.training.compilation.steps import task_of
-from trainables.config.trial_config import Value
+from trainables.sections import Value
 from trainables.training.compilation.task import StepTask
 
 DIGEST = task_of().digest([])

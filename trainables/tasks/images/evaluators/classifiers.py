@@ -12,7 +12,7 @@ from torch import Tensor
 from trainables.contract import ImageMethod
 from trainables.evaluation import knn, posterior, probes
 from trainables.evaluation.anomaly import Floats
-from trainables.learners.noise import seeded_generator
+from trainables.learners.data_parallel import seeded_generator
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationSet
 from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, Representations

@@ -12,7 +12,7 @@ from torch import Tensor
 from trainables.contract import ImageMethod
 from trainables.evaluation import adam_probes, knn
 from trainables.evaluation.anomaly import Floats
-from trainables.learners.noise import numpy_seed, seeded_generator
+from trainables.learners.data_parallel import numpy_seed, seeded_generator
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationSet
 from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, Representations

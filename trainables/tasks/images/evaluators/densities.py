@@ -19,7 +19,7 @@ from trainables.evaluation.generation.image_classifier import train_image_classi
 from trainables.evaluation.generation.latent_map import latent_map
 from trainables.evaluation.generation.latent_mixtures import mean_trace, mean_volume, spread
 from trainables.evaluation.generation.sheets import sample_sheet
-from trainables.learners.noise import seeded_generator
+from trainables.learners.data_parallel import seeded_generator
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.evaluation_images import BATCH, EvaluationImages, EvaluationSet
 from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, Representations

@@ -21,9 +21,8 @@ from trainables.data.outliers import load_outliers
 from trainables.data.splits import Split
 from trainables.evaluation.anomaly import Floats
 from trainables.evaluation.metrics import VALIDATION
-from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, draw_noise, seeded_generator
 from trainables.learners.members import StackedMembers
-from trainables.learners.noise import draw_noise, seeded_generator
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.stream import TrialSplits
 

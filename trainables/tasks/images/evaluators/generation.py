@@ -19,7 +19,7 @@ from trainables.evaluation.generation.digits_metrics import frechet_digits, samp
 from trainables.evaluation.generation.fid import fid
 from trainables.evaluation.generation.pixels import diversity, reconstruction_mse
 from trainables.evaluation.generation.sheets import reconstruction_sheet, sample_sheet
-from trainables.learners.noise import draw_noise, seeded_generator
+from trainables.learners.data_parallel import draw_noise, seeded_generator
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.evaluation_images import BATCH, EvaluationImages, EvaluationSet
 from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, Representations

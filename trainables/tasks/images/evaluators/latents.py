@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainables.contract import Noise
 from trainables.evaluation.generation.latent_mixtures import Mixture, fit_gaussian, fit_gmm, sample, to_sphere
-from trainables.learners.noise import draw_noise, numpy_seed, seeded_generator
+from trainables.learners.data_parallel import draw_noise, numpy_seed, seeded_generator
 from trainables.tasks.images.evaluators.evaluation_images import BATCH, EvaluationImages, EvaluationSet
 from trainables.tasks.images.evaluators.evaluator import Representations
 from trainables.tasks.images.evaluators.generation import train_decoder

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from tests.trainables.tasks.images.evaluators.tiny import evaluated, features, tiny, trial
 from tests.trainables.training.judged import float64
-from trainables.config.trial_config import Value
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.splits import hold_out_validation
 from trainables.evaluation import adam_probes, clustering
-from trainables.learners.noise import numpy_seed
+from trainables.learners.data_parallel import numpy_seed
 from trainables.methods.variational.vae import VAE
+from trainables.sections import Value
 from trainables.tasks.images.config import ImageTrial
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")

@@ -15,15 +15,15 @@ from torch import Tensor
 
 from tests.trainables.small import HERE
 from tests.trainables.tasks.images.evaluators.tiny import CPU, evaluated, features, model_of, pixels_of, tiny, trial
-from trainables.config.trial_config import Value
 from trainables.contract import Noise
 from trainables.evaluation.generation import digits_metrics
 from trainables.evaluation.generation.confidence import confident_coverage, confident_share
 from trainables.evaluation.generation.digits_classifier import digits_classifier
 from trainables.evaluation.generation.digits_metrics import frechet_digits
 from trainables.evaluation.generation.latent_mixtures import Mixture, sample, to_sphere
-from trainables.learners.noise import draw_noise
+from trainables.learners.data_parallel import draw_noise
 from trainables.methods.gaussian.gmje_parametric import ParametricGMJE
+from trainables.sections import Value
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators import densities, generation, latents
 from trainables.training.cohort import Cohort

@@ -6,7 +6,7 @@ import torch
 
 from tests.trainables.tasks.images.evaluators.tiny import evaluated, features, model_of, tiny, trial
 from trainables.evaluation import few_label_probes, geometry
-from trainables.learners.noise import seeded_generator
+from trainables.learners.data_parallel import seeded_generator
 from trainables.tasks.images.config import ImageTrial
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")

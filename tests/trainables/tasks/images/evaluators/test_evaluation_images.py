@@ -9,8 +9,8 @@ from tests.folder_files import write_imagenet
 from tests.trainables.small import HERE, image_trial
 from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
 from tests.trainables.training.judged import without_seconds
-from trainables.config.trial_config import Value
 from trainables.data.datasets.catalog import load
+from trainables.sections import Value
 from trainables.tasks.images import task
 from trainables.tasks.images.config import ImageTrial
 from trainables.training.train import train

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from tests.trainables.tasks.images.evaluators.tiny import CPU, evaluated, features, model_of, pixels_of, tiny, trial
 from tests.trainables.training.judged import float64
-from trainables.config.trial_config import Value
 from trainables.contract import ImageMethod, Noise
 from trainables.data.splits import hold_out_validation
 from trainables.evaluation.generation import digits_metrics
 from trainables.evaluation.generation.digits_classifier import digits_classifier
-from trainables.learners.noise import draw_noise
+from trainables.learners.data_parallel import draw_noise
 from trainables.methods.baselines.simclr import SimCLR
 from trainables.methods.variational.vae import VAE
+from trainables.sections import Value
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators import generation
 from trainables.training.cohort import Cohort

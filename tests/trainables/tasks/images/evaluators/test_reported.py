@@ -5,9 +5,9 @@ import pytest
 from tests.trainables.small import IMAGE_METHODS
 from tests.trainables.tasks.images.evaluators.tiny import evaluated, trial
 from trainables.catalog import task_of
-from trainables.config.trial_config import Value
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.outliers import CORRUPTIONS
+from trainables.sections import Value
 from trainables.tasks.images.evaluators import generation
 from trainables.training.metric_names import metric_names
 

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from tests.trainables.methods.method_configs import OVERRIDES
 from tests.trainables.small import HERE, image_trial
-from trainables.config.trial_config import Value
 from trainables.contract import ImageMethod
 from trainables.data.datasets.dataset import Attribute, Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.evaluation.anomaly import Floats
+from trainables.sections import Value
 from trainables.tasks.images.config import ImageTrial
 from trainables.training.cohort import Cohort
-from trainables.training.models import build_models
+from trainables.training.stacks import build_models
 
 TRAIN, TEST = 12, 5
 """Images of each class."""

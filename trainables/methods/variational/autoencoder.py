@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from trainables.contract import ImageMethod, NetworkBuilder, Shapes
-from trainables.losses.densities import logvar_kl
-from trainables.losses.reconstruction import bernoulli_reconstruction, gaussian_reconstruction
+from trainables.losses.densities import bernoulli_reconstruction, gaussian_reconstruction, logvar_kl
 
 LIKELIHOODS = ("gaussian", "bernoulli")
 

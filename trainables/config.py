@@ -1,18 +1,22 @@
-"""Flat keys and values outside, one frozen dataclass for each section inside: the conversion, for every method.
+"""Flat keys and values outside, one frozen dataclass for each section inside: the conversion, for every method, and
+what is known of each key.
 
 Every key is a field of exactly one section: of the method's task, of the training, or of the method's own `Config`.
 """
 
+import ast
 import dataclasses
 import functools
+import inspect
+import textwrap
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, task_of
-from trainables.config.training import GradientTraining, Training
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.validation import unknown
+from trainables.sections import GradientTraining, Training, TrialConfig, Value
+from trainables.validation import laws, unknown
 
 GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay"})
 """Keys that are fusible for every method that is trained by gradients."""
@@ -189,3 +193,60 @@ def _typed(key: str, value: Value, kind: type) -> Value:
     if kind is str and not isinstance(value, str):
         raise ValueError(f"{key} must be text, but got {key}={value!r}")
     return value
+
+
+# What is known of each key, read from the source code: docstrings, ranges and defaults. Nothing is trained or loaded.
+
+
+@dataclass(frozen=True)
+class KeyDoc:
+    """A hyperparameter of a method's trials."""
+
+    name: str
+    section: str
+    """Name of the config section that has it; `options` for the method's own keys."""
+    default: Value
+    doc: str
+    """The docstring of the field, in one line."""
+    law: str
+    """The range that is checked, such as "`nu > 0`"; empty where only the docstring says what is legal."""
+    fusible: bool
+    """Whether members of one cohort may differ in it."""
+
+
+def describe_keys(method: str) -> tuple[KeyDoc, ...]:
+    """All keys of a method's trials except `method`, its own keys first. Raises ValueError for an unknown method."""
+    own_first = {"options": method_of(method).Config, **sections(method)}
+    return tuple(key for section, cls in own_first.items() for key in _keys(section, cls, fusible_keys(method)))
+
+
+def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[KeyDoc]:
+    docs, ranges, defaults = field_docs(cls), laws(cls), vars(cls())
+    for name, default in defaults.items():
+        law = ranges.get(name, "")
+        if law.startswith("one of ") and str(default) not in law.removeprefix("one of ").split(", "):
+            law = ""  # the law is about the parts of a value, such as dir+rad
+        yield KeyDoc(name, section, default, docs[name], law, name in fusible)
+
+
+def field_docs(cls: type) -> Mapping[str, str]:
+    """Map each field of a dataclass, inherited ones included, to the docstring beneath it, in one line; empty if there
+    is none."""
+    docs = {field.name: "" for field in dataclasses.fields(cls)}
+    for owner in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(owner):
+            docs |= _own_field_docs(owner)
+    return docs
+
+
+@functools.cache  # reading the source takes milliseconds, and methods share most classes
+def _own_field_docs(cls: type) -> Mapping[str, str]:
+    """The docstrings in the body of a class."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    docs = {}
+    for statement, after in zip(definition.body, definition.body[1:], strict=False):
+        match statement, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
+    return docs

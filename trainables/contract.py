@@ -1,0 +1,279 @@
+"""What a method promises: what all methods share (how it is built, what it draws, how it learns), and what those of
+images and of pairs add.
+
+Shapes: B examples of a batch, M components, D dimensions of a representation, P of a projection, C channels, H rows,
+W columns, X inputs of a pair.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+Batch = Mapping[str, Any]
+"""One batch: the name of an entry -> a tensor `[B, ...]`, or a tuple of such tensors. The task says which entries."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Name of an entry of a batch -> the shape of one example, without B."""
+
+Capability = Literal["embed", "score", "decode", "density", "predict"]
+"""What an evaluator needs of a method: representations, anomaly scores, images of representations, a density of
+what the loss compares, or a conditional density."""
+
+
+class Losses(NamedTuple):
+    """A training loss: the `total` that is minimised, and its named parts for the history. All are scalars."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Random numbers that a method takes as an argument."""
+
+    shape: tuple[int, ...]
+    """Their shape, including the dimension of the batch."""
+    batch_dim: int | None = None
+    """Index of the dimension of the batch; None if there is none."""
+    kind: Literal["normal", "uniform"] = "normal"
+    """Standard normal, or uniform in [0, 1)."""
+
+
+Noises = Mapping[str, Noise]
+"""Name -> the random numbers that a method takes under that name."""
+
+
+class Method(nn.Module):
+    """A way to learn from the data of one task.
+
+    A method is built from its `Config`, what its task gives for networks, and the shapes of a batch. It does not know
+    whether it trains alone or as one of many members with stacked weights (`trainables.learners.stack`). Three rules
+    make that possible:
+
+    1. A hyperparameter in `fusible` is a 0-dimensional buffer of the same name, and is read from there. Neither initial
+       weights nor other buffers depend on it: members of one stream start from one model.
+    2. A method draws no random numbers: noise is an argument, as `noise` and its like declare it.
+    3. Moving averages, queues and the like are buffers, which `losses` and `after_step` update in place.
+
+    A method that overrides neither `losses` nor `fit` does not train.
+    """
+
+    Config: ClassVar[type]
+    """Frozen dataclass of this method's hyperparameters, which checks their ranges."""
+
+    task: ClassVar[str] = "images"
+    """Name of the task in TASKS that the method learns from."""
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    """What evaluators may ask of the method."""
+
+    fusible: ClassVar[frozenset[str]] = frozenset()
+    """Hyperparameters of `Config` in which members of one stack may differ: they change neither the shape of a tensor
+    nor the control flow."""
+
+    per_example: ClassVar[bool] = False
+    """Whether a batch can be split over several devices. The loss must be the mean of losses of single examples, and
+    no example may affect another one or a buffer, except through BatchNorm."""
+
+    loss_parts: ClassVar[tuple[str, ...]] = ()
+    """All names that `Losses.parts` can hold."""
+
+    measures: ClassVar[frozenset[str]] = frozenset()
+    """Names among `loss_parts` that are no part of the loss. They are reported under their own names, the others as
+    `loss_NAME`."""
+
+    def __init__(self, config: Any, networks: Any, shapes: Shapes) -> None:
+        """`networks`: what the task gives to build networks from: for images a `NetworkBuilder`, for pairs their
+        `PairStatistics`."""
+        super().__init__()
+        self.config = config
+        for name in sorted(self.fusible):  # the same order in every process: peers average buffers by position
+            self.register_buffer(name, torch.tensor(float(getattr(config, name))))
+
+    @classmethod
+    def trains(cls) -> bool:
+        """Whether the method changes in training."""
+        return cls.losses is not Method.losses or cls.fitted()
+
+    @classmethod
+    def fitted(cls) -> bool:
+        """Whether the method is fitted to all training data at once, without gradients."""
+        return cls.fit is not Method.fit
+
+    @classmethod
+    def metric_of_part(cls, part: str) -> str:
+        """Name of the metric that reports a part."""
+        return part if part in cls.measures else f"loss_{part}"
+
+    def noise(self, batch: int) -> Noises:
+        """The noise that `losses` or `fit` takes for `batch` examples."""
+        return {}
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """The training loss of one batch, averaged over its examples."""
+        raise NotImplementedError
+
+    def fit(self, data: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Fit the method further to all training data, in place: one epoch. Returns the losses before it. It is called
+        outside vmap, for one member at a time."""
+        raise NotImplementedError
+
+    def after_step_noise(self) -> Noises:
+        """The noise that `after_step` takes."""
+        return {}
+
+    def after_step(self, noise: Mapping[str, Tensor]) -> None:
+        """Called after each optimiser step to update averaged weights, queues and the like. Does nothing by default."""
+
+
+# Methods that learn a representation of images.
+
+
+class NetworkBuilder(Protocol):
+    """Builds the networks that a trial asks for."""
+
+    def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
+        """A new encoder of images `(C, H, W)`, whose attribute `features` is the size of its output: `outputs` times
+        the size D that the trial asks for."""
+        ...
+
+    def build_decoder(self, features: int, image_shape: tuple[int, ...]) -> Any:
+        """A new decoder of latents of size `features` to images `(C, H, W)` (see `networks.decoders`)."""
+        ...
+
+
+class ImageMethod(Method):
+    """A method that learns a representation of images by an encoder.
+
+    The entries of a batch are tuples of images `[B, C, H, W]`:
+
+    - `views`: augmented views, as many as `view_count` says, prepared for the encoder
+    - `view_pixels`: the same views in [0, 1]
+    - `plain`: the image without augmentation, prepared for the encoder
+    - `plain_pixels`: the same image in [0, 1]
+    """
+
+    capabilities = frozenset({"embed"})
+
+    reads: ClassVar[frozenset[str]] = frozenset({"views"})
+    """Entries of a batch that `losses` reads."""
+
+    outputs: ClassVar[int] = 1
+    """Outputs of the encoder for each of the D features: 2 for a mean and a log-variance."""
+
+    representations: ClassVar[tuple[str, ...]] = ("z",)
+    """Names of the vectors of `embed` that classifiers are trained on."""
+
+    variance: ClassVar[str | None] = None
+    """Name of the vector of `embed` that is the variance of a posterior; None if there is none."""
+
+    scores: ClassVar[tuple[str, ...]] = ()
+    """Names of the anomaly scores that `score` returns; empty if the method has none."""
+
+    score_means: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Name of a metric -> the anomaly score whose mean over the test images it is."""
+
+    def __init__(self, config: Any, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        self.image_shape = shapes["views"]
+        self.encoder = networks.build(self.image_shape, self.outputs)
+        self.projector: nn.Module = nn.Identity()
+        """Between the representation and what the loss compares. A method that has one replaces it."""
+
+    @classmethod
+    def view_count(cls, config: Any) -> int:
+        """Number of augmented views of an image that `losses` takes."""
+        return 2
+
+    @classmethod
+    def encoded_count(cls, config: Any) -> int:
+        """Number of images that a step encodes for each image of a batch."""
+        return cls.view_count(config) + ("plain" in cls.reads)
+
+    @property
+    def features(self) -> int:
+        """Size D of the representation."""
+        return cast(int, self.encoder.features) // self.outputs
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """The representation `[B, D]`, in float32 whatever the precision of the encoder."""
+        return self.encoder(images_BCHW).float()
+
+    def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
+        """Vectors `[B, D]` of the images by name, including those of `representations` and `variance`."""
+        return {"z": self(images_BCHW)}
+
+    def project(self, images_BCHW: Tensor) -> Tensor:
+        """What the loss compares, `[B, P]`, in float32: the projection of the representation, by `projector`."""
+        return self.projector(self(images_BCHW)).float()
+
+    @classmethod
+    def projects(cls, config: Any) -> bool:
+        """Whether there is a projector, so that the loss is not of the representations themselves. Its width is always
+        the hyperparameter `projector_width`, where 0 is none."""
+        return bool(getattr(config, "projector_width", 0))
+
+    def score_noise(self, batch: int) -> Noises:
+        """The noise that `score` takes for `batch` images."""
+        return {}
+
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Anomaly scores `[B]` by name; higher means more anomalous."""
+        raise NotImplementedError
+
+    def decode(self, z_BD: Tensor) -> Tensor:
+        """Images `[B, C, H, W]` in [0, 1] of representations."""
+        raise NotImplementedError
+
+    def density(self) -> Mapping[str, Tensor]:
+        """The method's own mixture of M Gaussians over what the loss compares (`project`), scaled to unit length:
+        `logits` `[M]` of its weights, `means` `[M, P]` and `covariances` `[M, P, P]`. Unless the method `projects`, it
+        is of the representations."""
+        raise NotImplementedError
+
+
+# Methods that learn the density of a number y given x.
+
+
+class ConditionalDensity(NamedTuple):
+    """The density of a number y given x, which `predict` returns: a mixture of Gaussians. Every method has its own
+    number M of components, the same for every x."""
+
+    log_weights_BM: Tensor
+    """Logarithms, finite, of weights whose sum over M is one."""
+    means_BM: Tensor
+    sigmas_BM: Tensor
+    """Standard deviations, above 0."""
+
+
+class PairStatistics(Protocol):
+    """What a method of the task `pairs` may know of the training pairs before it learns from them."""
+
+    @property
+    def count(self) -> int:
+        """Number of training pairs."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of the whole training."""
+        ...
+
+    def target_quantiles(self, levels: Tensor) -> Tensor:
+        """Quantiles of the targets y at these levels in [0, 1]."""
+        ...
+
+
+class PairsMethod(Method):
+    """A method that learns from pairs (x, y). The entries of a batch are `x`, `[B, X]`, and `y`, `[B]`."""
+
+    task = "pairs"
+    capabilities = frozenset({"predict"})
+
+    def predict(self, x_BX: Tensor) -> ConditionalDensity:
+        """The density of y at each of these x, in float32 whatever the precision of the networks."""
+        raise NotImplementedError

@@ -1,0 +1,279 @@
+"""The progress of a cohort, and its checkpoint as bytes: everything needed to resume training, bit for bit on the CPU.
+
+A checkpoint contains no code: it is read with `weights_only`, so bytes from a shared store cannot run anything. It
+begins with a digest, because torch reads a file with flipped bits without complaint.
+
+None is made after the last report, so none contains pictures: after a resume the last evaluation makes them again.
+
+Shapes: K members that are still running.
+"""
+
+import dataclasses
+import hashlib
+import io
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, cast
+
+import torch
+from torch import Tensor
+
+from trainables.reports import CheckpointError, Member, Report
+from trainables.sections import TrialConfig
+from trainables.training.checks import split_into_stacks, stack_width
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Everything about a cohort's progress except its weights."""
+
+    epoch: int
+    """Epochs completed."""
+    seconds: float
+    """Training seconds of the whole cohort so far."""
+    shares: tuple[float, ...]
+    """Each member's share of `seconds`."""
+    ended: tuple[Member | None, ...]
+    """The final report of each member that has diverged or was pruned; None for one that is still running."""
+    schedules: tuple[tuple[Mapping[str, float], ...], ...]
+    """The moves of each member of a population: the `epoch`, the member it copied (`from`), and its hyperparameters
+    from then on."""
+    reports: tuple[Report, ...]
+    """All reports so far."""
+    step: int = 0
+    """Steps completed of the current epoch."""
+    sums: Mapping[str, Tensor] = field(default_factory=dict)
+    """Name of a loss -> its sum over these steps, `[K]`; empty at step 0."""
+
+    @classmethod
+    def initial(cls, count: int) -> Self:
+        """The progress of `count` members before training."""
+        return cls(0, 0.0, (0.0,) * count, (None,) * count, ((),) * count, ())
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Indices of the members that have not ended."""
+        return tuple(index for index, member in enumerate(self.ended) if member is None)
+
+    def advanced(self, seconds: float, epoch: int, step: int = 0, sums: Mapping[str, Tensor] | None = None) -> Self:
+        """The progress at this epoch and step, after `seconds` more, which the running members share equally."""
+        share, shares = seconds / max(1, len(self.running)), list(self.shares)
+        for index in self.running:
+            shares[index] += share
+        seconds += self.seconds
+        return replace(self, epoch=epoch, seconds=seconds, shares=tuple(shares), step=step, sums=sums or {})
+
+
+def read_progress(plain: object, members: int, epochs: int) -> Progress:
+    """Rebuild a Progress from the plain values that `dataclasses.asdict` made of it. The cohort has `members` members
+    and trains for `epochs` epochs. Raises CheckpointError where a value is not of the type of its field or contradicts
+    another value."""
+    progress: Progress = _read(plain, Progress, "standing")
+    for law, holds in _laws(progress, members, epochs).items():
+        if not holds:
+            raise CheckpointError(f"its standing must have {law}")
+    return progress
+
+
+def _laws(progress: Progress, members: int, epochs: int) -> dict[str, bool]:
+    """Each law that a progress must obey, in words, and whether this one obeys it."""
+    reports, sums, running = progress.reports, progress.sums.values(), len(progress.running)
+    per_member = [progress.shares, progress.ended, progress.schedules, *(report.members for report in reports)]
+    reported = [report.epoch for report in reports]
+    all_over = not running or (epochs > 0 and progress.epoch == epochs)
+    return {
+        f"{members} members": all(len(values) == members for values in per_member),
+        f"0 <= epoch <= {epochs}": 0 <= progress.epoch <= epochs,
+        "step >= 0": progress.step >= 0,
+        "sums where step > 0, and only there": bool(sums) == (progress.step > 0),
+        "a sum of losses for each member that runs": all(
+            loss_K.is_floating_point() and loss_K.shape == (running,) for loss_K in sums
+        ),
+        "finite seconds >= 0": all(0 <= seconds < math.inf for seconds in (progress.seconds, *progress.shares)),
+        "reports in the order of their epochs": reported == sorted(set(reported))
+        and all(0 <= epoch <= progress.epoch for epoch in reported),
+        "a last report where all have ended, and only there": all_over == bool(reports and reports[-1].done)
+        and not any(report.done for report in reports[:-1]),
+        "no running member among those that ended": all(
+            member is None or member.status != "running" for member in progress.ended
+        ),
+    }
+
+
+def _read(value: Any, kind: Any, name: str) -> Any:
+    """Convert `value` to the type `kind`: a dict of its fields to a frozen dataclass, and its parts recursively. `name`
+    is the path of the value, such as `standing.epoch`. Raises CheckpointError, which names the path, for the first
+    value of another type."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in arguments:
+            return None
+        return _read(value, next(part for part in arguments if part is not type(None)), name)
+    if not _is_of(value, kind):
+        expected = getattr(kind, "__name__", kind)
+        raise CheckpointError(f"its {name} must be {expected}, but is of type {type(value).__name__}")
+    if dataclasses.is_dataclass(kind):
+        kinds = typing.get_type_hints(kind)
+        fields = {key: _read(value[key], kinds[key], f"{name}.{key}") for key in kinds}
+        return cast(Any, kind)(**fields)
+    if origin is tuple:
+        return tuple(_read(part, arguments[0], name) for part in value)
+    if origin is Mapping:
+        return {key: _read(part, arguments[1], f"{name}.{key}") for key, part in value.items()}
+    return value
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether the value is of the type `kind`, which is no union; its parts are not checked."""
+    origin = typing.get_origin(kind)
+    if dataclasses.is_dataclass(kind):
+        return isinstance(value, dict) and set(value) == set(typing.get_type_hints(kind))
+    if origin is Mapping:
+        return isinstance(value, dict) and all(type(key) is str for key in value)
+    if origin is Literal:
+        return type(value) is str and value in typing.get_args(kind)
+    if origin is tuple or kind is Tensor:
+        return isinstance(value, origin or kind)
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+# The checkpoint of a cohort.
+
+FORMAT = 5
+"""Version of the content; a checkpoint of another version is not used."""
+DIGEST_SIZE = 32
+"""Bytes of the BLAKE2b digest."""
+
+
+def pack(
+    configs: Sequence[TrialConfig], width: int | None, progress: Progress, state: Any, compiled: bool = False
+) -> bytes:
+    """Return a checkpoint of the cohort of these configs; `state` is that of its stacks, whose steps are `compiled` or
+    not."""
+    buffer = io.BytesIO()
+    content = {"format": FORMAT, "identity": _identity(configs, width, compiled), "state": state}
+    torch.save(content | {"standing": dataclasses.asdict(progress)}, buffer)
+    return with_digest(buffer.getvalue())
+
+
+def with_digest(content: bytes) -> bytes:
+    """Return the content with its digest in front."""
+    return hashlib.blake2b(content, digest_size=DIGEST_SIZE).digest() + content
+
+
+def unpack(
+    data: bytes,
+    configs: Sequence[TrialConfig],
+    width: int | None,
+    notify: Callable[[str], None] = lambda line: None,
+    compiled: bool = False,
+) -> tuple[Progress, Any] | None:
+    """Return the progress and the state, or None if the checkpoint is damaged, of another format, or of other configs.
+    `notify` is called with one line that says why, except for other configs: such a checkpoint is sound, only of no use
+    here."""
+    try:
+        return _content(data, configs, _identity(configs, width, compiled))
+    except CheckpointError as error:
+        notify(f"its checkpoint cannot be used: {error}")
+        return None
+
+
+def _content(data: bytes, configs: Sequence[TrialConfig], identity: Sequence[Any]) -> tuple[Progress, Any] | None:
+    """Like `unpack`, but raises CheckpointError if the checkpoint is damaged or of another format."""
+    if data != with_digest(data[DIGEST_SIZE:]):
+        raise CheckpointError("it is not whole")
+    try:  # a checkpoint with a valid digest can still hold anything, for which torch raises many kinds of errors
+        content = torch.load(io.BytesIO(data[DIGEST_SIZE:]), map_location="cpu", weights_only=True)
+        if not isinstance(content, dict):
+            raise CheckpointError(f"it must hold a dict, but holds {type(content).__name__}")
+        if content["format"] != FORMAT:
+            raise CheckpointError(f"it must have format {FORMAT}, but has {content['format']!r:.40}")
+        if content["identity"] != identity:
+            return None
+        standing, state = content["standing"], content["state"]
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"its content is of another kind ({type(error).__name__})") from error
+    return read_progress(standing, len(configs), configs[0].training.epochs), state
+
+
+def _identity(configs: Sequence[TrialConfig], width: int | None, compiled: bool) -> list[Any]:
+    """What a checkpoint must agree in to be resumed from."""
+    return [width, *(["compiled"] if compiled else []), *(config.flat() for config in configs)]
+
+
+# Checkpoints of some members of a cohort, or of stacks of another width.
+
+
+def slice_checkpoint(
+    data: bytes,
+    whole_configs: Sequence[TrialConfig],
+    whole_width: int | None,
+    configs: Sequence[TrialConfig],
+    width: int | None,
+    notify: Callable[[str], None] = lambda line: None,
+    *,
+    whole_compiled: bool = False,
+    compiled: bool = False,
+) -> bytes | None:
+    """Make a checkpoint of the members `configs` from `data`, a checkpoint of the cohort `whole_configs`; widths are of
+    stacks, whose steps are compiled or not.
+
+    Returns None in three cases:
+
+    - `data` is damaged or of another format, about which `notify` is called with one line, or is of other configs
+    - a config is not among those of the whole cohort
+    - members of a population have moved, and `configs` are not the whole cohort in the same order: a member's weights
+      then depend on members that would be missing
+    """
+    unpacked = unpack(data, whole_configs, whole_width, notify, whole_compiled)
+    indices = [whole_configs.index(config) if config in whole_configs else -1 for config in configs]
+    if unpacked is None or -1 in indices:
+        return None
+    progress, state = unpacked
+    if any(progress.schedules) and indices != list(range(len(whole_configs))):
+        return None
+    slots = [progress.running.index(index) for index in indices if index in progress.running]
+    size = stack_width(configs, width)
+    try:
+        stacks = [_cut_stack(state, stacked) for stacked in split_into_stacks(slots, size, compiled)]
+    except Exception as error:  # a checkpoint with a valid digest can still hold anything in place of its tensors
+        notify(f"its checkpoint cannot be used: its tensors are of another kind ({type(error).__name__})")
+        return None
+    return pack(configs, width, _restricted(progress, indices, slots), stacks, compiled)
+
+
+def _restricted(progress: Progress, indices: Sequence[int], slots: Sequence[int]) -> Progress:
+    """The progress of the members with these indices alone; those that are still running are in `slots`."""
+    shares = tuple(progress.shares[index] for index in indices)
+    ended = tuple(progress.ended[index] for index in indices)
+    reports = []
+    for report in progress.reports:
+        members = tuple(report.members[index] for index in indices)
+        reports.append(replace(report, members=members, seconds=sum(member.seconds for member in members)))
+    if not slots:  # the last report is that of the epoch in which the last member ended
+        members = tuple(member for member in ended if member)
+        epoch = max(member.epochs_run for member in members)
+        reports = [report for report in reports if report.epoch < epoch]
+        reports.append(Report(epoch, members, sum(shares), done=True))
+    return replace(
+        progress,
+        seconds=sum(shares),
+        shares=shares,
+        ended=ended,
+        schedules=tuple(progress.schedules[index] for index in indices),
+        reports=tuple(reports),
+        sums={name: sum_K[list(slots)] for name, sum_K in progress.sums.items()},
+    )
+
+
+def _cut_stack(state: Sequence[Mapping[str, Mapping[str, Tensor]]], slots: Sequence[int]) -> dict[str, Any]:
+    """The state of one stack: these slots, counted over all stacks, of the tensors `[K, ...]`."""
+    return {
+        kind: {name: torch.cat([stack[kind][name] for stack in state])[list(slots)] for name in tensors}
+        for kind, tensors in state[0].items()
+    }

@@ -1,0 +1,340 @@
+"""Checks before anything trains: each trial against its data, and a method of the user against the contract, on a tiny
+random batch. The methods that ship are held to the contract by tests instead.
+
+Shapes: B examples, X inputs, D dimensions of a representation, P of a projection, M components.
+"""
+
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from trainables.catalog import TASKS, ContractError, method_of, reason, ships, task_of
+from trainables.contract import ConditionalDensity, ImageMethod, Losses, Method
+from trainables.learners.data_parallel import draw_noise
+from trainables.learners.members import FittedMembers, StackedMembers
+from trainables.learners.optimisers import StackedSGD
+from trainables.learners.stack import Stack
+from trainables.sections import TrialConfig
+from trainables.tasks.task import TrialSize
+from trainables.training.metric_names import metric_names
+from trainables.training.stacks import build_models
+
+EXAMPLES = 8
+"""Examples of the tiny batch."""
+TOLERANCE = 1e-3
+"""Largest difference between a member's loss in a stack and alone, relative to the loss, that rounding explains."""
+WEIGHT_TOLERANCE = 1e-3
+"""Largest difference between one and the sum of a mixture's weights."""
+
+
+Evaluate = Callable[..., Any]
+"""Calls a method of the model by its name, in evaluation mode."""
+
+
+Refuse = Callable[[str, str], NoReturn]
+"""Raises ContractError with a law and the offender."""
+
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class PreflightResult:
+    """What is known of a trial before it trains."""
+
+    steps: int
+    """Steps an epoch; 0 where `size_known` is False."""
+    metrics: tuple[str, ...]
+    """All metrics that its reports can hold."""
+    metrics_during_training: tuple[str, ...]
+    """The metrics that reports before the last one hold, too."""
+    size_known: bool = True
+    """Whether the number of examples is known. For a data set of image folders only the files tell."""
+    why_not_stacked: str = ""
+    """Why the trial cannot be stacked with others, in one line; empty if it can."""
+
+
+def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[PreflightResult]:
+    """What is known of each trial, by its data set in the folder `data`. A missing data set is downloaded if possible.
+
+    With `data=None` only the declarations of the data sets are used: no file is read and nothing is downloaded. Raises
+    DataError or ValueError, with a one-line message, for the first trial that its data set cannot serve, or whose
+    method, one of the user's, breaks the contract.
+    """
+    sizes: dict[int, TrialSize] = {}
+    for name, task in TASKS.items():
+        indices = [index for index, config in enumerate(configs) if method_of(config.method).task == name]
+        sizes |= dict(zip(indices, task.preflight([configs[index] for index in indices], data), strict=True))
+    return [_result(config, sizes[index]) for index, config in enumerate(configs)]
+
+
+def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightResult]) -> tuple[str, ...]:
+    """One line for each method that cannot be stacked."""
+    reasons: dict[str, str] = {}
+    for config, result in zip(configs, results, strict=True):
+        if result.why_not_stacked:
+            reasons.setdefault(config.method, result.why_not_stacked)
+    return tuple(
+        f"{method} cannot be stacked, so its trials train one by one: {why}" for method, why in reasons.items()
+    )
+
+
+def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
+    names, names_before = (metric_names(config, size.classes, last) for last in (True, False))
+    return PreflightResult(size.steps, names, names_before, size.known, why_not_stacked(config))
+
+
+# Which members of a cohort are stacked: methods of the user that cannot be stacked train one by one.
+
+
+def stack_width(configs: Sequence[TrialConfig], width: int | None) -> int:
+    """Members that are stacked at a time, of the `width` that was asked for (None: all)."""
+    width = width or max(1, len(configs))
+    return 1 if width > 1 and why_not_stacked(configs[0]) else width
+
+
+def split_into_stacks(members: Sequence[int], width: int, compiled: bool) -> list[tuple[int, ...]]:
+    """The members of each stack, in their order: `width` of them, and the rest in a narrower one. If steps are compiled
+    the members of the rest are stepped one at a time, so that a cohort has steps of two shapes at most, however many
+    of its members are pruned."""
+    whole = len(members) - len(members) % width if compiled else len(members)
+    stacks = [tuple(members[start : start + width]) for start in range(0, whole, width)]
+    return [*stacks, *((member,) for member in members[whole:])]
+
+
+def why_not_stacked(config: TrialConfig) -> str:
+    """Why members of a trial's method cannot be stacked, in one line; empty if they can. A method of the user is tried.
+    Raises ContractError (a ValueError), with one line, if it breaks the contract."""
+    if ships(config.method):
+        return ""
+    return _checked(replace(config, training=replace(config.training, seed=0, epochs=min(1, config.training.epochs))))
+
+
+# Does a method of the user keep the contract?
+
+
+def check_method(config: TrialConfig) -> str:
+    """Why members of this method cannot be stacked, in one line; empty if they can. Raises ContractError if the method
+    breaks the contract."""
+    method = method_of(config.method)
+    tried = task_of(config.method).random_batch(config, method, EXAMPLES)
+    if tried is None:
+        return ""
+    config, shapes, batch = tried
+    seeds = (replace(config, training=replace(config.training, seed=seed)) for seed in (0, 1))
+    with torch.random.fork_rng(devices=[]):
+        models = _tried(config.method, "building it", lambda: build_models([*seeds], shapes))
+        trial = _Trial(config.method, models, batch)
+        if method.trains():
+            trial.check_learning()
+        inputs = torch.rand((EXAMPLES, *shapes["views"])) if "views" in shapes else batch["x"]
+        trial.check_capabilities(inputs)
+        return "" if method.fitted() else trial.why_not_stacked(inputs)
+
+
+class _Trial:
+    """Two members of a method, and a batch."""
+
+    def __init__(self, name: str, models: Sequence[Method], batch: Mapping[str, Any]) -> None:
+        self._name, self._models, self._batch = name, models, batch
+        self._fitted = models[0].fitted()
+        self._noise, self._after_noise, self._score_noise = (
+            draw_noise(noises, "tried", device="cpu")
+            for noises in (
+                _tried(name, "noise", lambda: models[0].noise(EXAMPLES)),
+                _tried(name, "after_step_noise", models[0].after_step_noise),
+                _tried(name, "score_noise", lambda: _score_noise(models[0])),
+            )
+        )
+
+    def check_learning(self) -> None:
+        """Raise ContractError unless the losses of a batch are as the contract says."""
+        verb, method = "fit" if self._fitted else "losses", self._models[0]
+        used = copy.deepcopy(method)  # losses may update its buffers
+        losses = self._losses(verb, used)
+        if not isinstance(losses, Losses):
+            self._refuse(f"{verb} must return trainables.contract.Losses(total, parts)", shown(losses))
+        for name, value in {"total": losses.total, **losses.parts}.items():
+            if not isinstance(value, Tensor) or value.shape != ():
+                self._refuse(f"{verb} must return scalar tensors", f"{name} is {shown(value)}")
+        if not losses.total.isfinite():
+            self._refuse("the loss of random examples must be finite", f"total={losses.total.item()}")
+        if not set(losses.parts) <= set(method.loss_parts):
+            parts = ", ".join(losses.parts) or "none"
+            self._refuse(f"loss_parts must name all parts of {verb}", f"{method.loss_parts!r} and the parts {parts}")
+        if not torch.equal(self._losses(verb, copy.deepcopy(method)).total, losses.total):
+            law = f"{verb} must draw no random numbers (declare them in noise(batch) and take them as an argument)"
+            self._refuse(law, "two calls with the same batch and noise differ")
+        if not self._fitted:
+            self._check_gradients(dict(used.named_parameters()), losses.total)
+
+    def _check_gradients(self, parameters: Mapping[str, Tensor], total: Tensor) -> None:
+        gradients: Sequence[Tensor | None] = [None] * len(parameters)
+        if total.requires_grad:
+            gradients = torch.autograd.grad(total, [*parameters.values()], allow_unused=True)
+        if unused := [name for name, gradient in zip(parameters, gradients, strict=True) if gradient is None]:
+            law = "every parameter must take part in the loss (averaged weights and the like are buffers)"
+            self._refuse(law, f"{', '.join(unused[:3])} without a gradient")
+
+    def check_capabilities(self, inputs: Tensor) -> None:
+        """Raise ContractError unless the method gives what it declares, of the right shapes."""
+        model = self._models[0]
+        if self._fitted:  # a method may give nothing before it is fitted
+            model = copy.deepcopy(model)
+            self._losses("fit", model)
+        check_capabilities(model, functools.partial(self._evaluate, model), self._refuse, inputs, self._score_noise)
+
+    def why_not_stacked(self, inputs: Tensor) -> str:
+        """Why the two members cannot be stacked; empty if they can."""
+        method = self._models[0]
+        try:
+            if method.trains():
+                alone = torch.cat([self._step([model]) for model in self._models])
+                if not torch.allclose(self._step(self._models), alone, rtol=TOLERANCE, atol=TOLERANCE):
+                    return "stacked members have other losses than members alone"
+            stack = self._stack(self._models)
+            first = functools.partial(_of_first, stack)
+            call_all(method, first, inputs, self._score_noise)
+        except Exception as error:
+            return reason(error, type(method).__module__)
+        return ""
+
+    def _losses(self, verb: str, model: Method) -> Any:
+        return _tried(self._name, verb, lambda: getattr(model.train(), verb)(self._batch, self._noise))
+
+    def _step(self, models: Sequence[Method]) -> Tensor:
+        """The losses `[K]` of a second step, to which what the first one leaves behind contributes."""
+        stack = self._stack(models)
+        for _ in range(2):
+            losses = stack.step([self._batch], [self._noise], [self._after_noise], 1.0)
+        return losses.total
+
+    def _evaluate(self, model: Method, verb: str, *inputs: Any) -> Any:
+        """What a member returns in evaluation mode."""
+        return _tried(self._name, verb, lambda: _of_first(self._stack([model]), verb, *inputs))
+
+    def _stack(self, models: Sequence[Method]) -> StackedMembers:
+        if self._fitted:
+            return FittedMembers(models, streams=[0] * len(models))
+        make = functools.partial(StackedSGD, momentum=0.0)
+        rates, decays = [1e-3] * len(models), [0.0] * len(models)
+        return Stack(models, streams=[0] * len(models), lr=rates, weight_decay=decays, make_optimiser=make)
+
+    def _refuse(self, law: str, got: str) -> NoReturn:
+        raise ContractError(self._name, law, got)
+
+
+def _score_noise(model: Method) -> Any:
+    return model.score_noise(EXAMPLES) if isinstance(model, ImageMethod) else {}
+
+
+def _tried(name: str, verb: str, call: Callable[[], R]) -> R:
+    """Call the user's code. Raises ContractError, with the line of the user's file, if it raises an exception."""
+    try:
+        return call()
+    except Exception as error:
+        law = f"{verb} must work on a batch of {EXAMPLES} random examples"
+        raise ContractError(name, law, reason(error, method_of(name).__module__)) from error
+
+
+def _of_first(stack: StackedMembers, verb: str, *inputs: Any) -> Any:
+    """What the first member of a stack returns in evaluation mode."""
+    return tree_map(lambda output: output[0], stack.evaluate(verb, *inputs))
+
+
+# Does it give what its capabilities promise, of the right shapes?
+
+
+def check_capabilities(
+    model: Method, evaluate: Evaluate, refuse: Refuse, inputs: Tensor, score_noise: Mapping[str, Tensor]
+) -> None:
+    """Call `refuse` unless the method gives what it declares. `inputs`: images `[B, C, H, W]`, or the x of pairs
+    `[B, X]`."""
+    if isinstance(model, ImageMethod):
+        _check_images(model, evaluate, refuse, inputs, score_noise)
+    elif "predict" in model.capabilities:
+        _check_conditional(evaluate("predict", inputs), refuse, len(inputs))
+
+
+def call_all(model: Method, evaluate: Evaluate, inputs: Tensor, score_noise: Mapping[str, Tensor]) -> None:
+    """Call all that the method declares."""
+    if "predict" in model.capabilities:
+        evaluate("predict", inputs)
+    if isinstance(model, ImageMethod):
+        z_BD = evaluate("embed", inputs)["z"]
+        if "score" in model.capabilities:
+            evaluate("score", inputs, score_noise)
+        if "decode" in model.capabilities:
+            evaluate("decode", z_BD)
+        if "density" in model.capabilities:
+            evaluate("density")
+
+
+def shown(value: object) -> str:
+    """What a value is, such as `a tensor of shape [8, 2]`."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {[*value.shape]}"
+    return "none" if value is None else f"of type {type(value).__name__}"
+
+
+def _check_images(
+    model: ImageMethod,
+    evaluate: Evaluate,
+    refuse: Refuse,
+    images_BCHW: Tensor,
+    score_noise: Mapping[str, Tensor],
+) -> None:
+    count, vectors = len(images_BCHW), evaluate("embed", images_BCHW)
+    for name in ("z", *model.representations, *([model.variance] if model.variance else [])):
+        if not isinstance(vectors, dict) or name not in vectors or vectors[name].shape[:-1] != (count,):
+            got = vectors.get(name) if isinstance(vectors, dict) else vectors
+            refuse(f"embed must return a dict with '{name}' of shape [{count}, D]", shown(got))
+    if "score" in model.capabilities:
+        scores = evaluate("score", images_BCHW, score_noise)
+        if tuple(scores) != model.scores or any(score.shape != (count,) for score in scores.values()):
+            got = ", ".join(f"'{name}' is {shown(score)}" for name, score in scores.items())
+            refuse(f"score must return {', '.join(model.scores)}, each of shape [{count}]", got)
+    if "decode" in model.capabilities:
+        decoded = evaluate("decode", vectors["z"])
+        if decoded.shape != images_BCHW.shape:
+            refuse(f"decode must return images of shape {[*images_BCHW.shape]}", shown(decoded))
+    if "density" in model.capabilities:
+        _check_density(evaluate("density"), refuse, evaluate("project", images_BCHW).shape[-1])
+
+
+def _check_density(mixture: Any, refuse: Refuse, size: int) -> None:
+    """A mixture over vectors of P=`size` dimensions."""
+    parts = mixture if isinstance(mixture, dict) else {}
+    logits_M = parts.get("logits")
+    count = len(logits_M) if isinstance(logits_M, Tensor) and logits_M.ndim == 1 else "M"
+    for name, shape in {"logits": [count], "means": [count, size], "covariances": [count, size, size]}.items():
+        part = parts.get(name)
+        if not isinstance(part, Tensor) or [*part.shape] != shape:
+            got = shown(part if isinstance(mixture, dict) else mixture)
+            refuse(f"density must return a dict with '{name}' of shape [{', '.join(map(str, shape))}]", got)
+
+
+def _check_conditional(density: Any, refuse: Refuse, count: int) -> None:
+    """A mixture at each of `count` x."""
+    law = "predict must return trainables.contract.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM)"
+    if not isinstance(density, ConditionalDensity):
+        refuse(law, shown(density))
+    components = density.log_weights_BM.shape[-1] if isinstance(density.log_weights_BM, Tensor) else "M"
+    for name, part in density._asdict().items():
+        if not isinstance(part, Tensor) or [*part.shape] != [count, components]:
+            refuse(f"{law}, each of shape [{count}, {components}]", f"{name} is {shown(part)}")
+    if not (density.sigmas_BM > 0).all():
+        refuse("the standard deviations of predict must be above 0", f"{density.sigmas_BM.min().item():g}")
+    sums_B = density.log_weights_BM.exp().sum(-1)
+    if not torch.allclose(sums_B, torch.ones_like(sums_B), atol=WEIGHT_TOLERANCE, rtol=0):
+        refuse("the weights of predict, exp(log_weights_BM), must have the sum 1", f"{sums_B[0].item():g}")
+
+
+_checked = functools.lru_cache(maxsize=64)(check_method)

@@ -5,9 +5,11 @@ import pytest
 from sweeper.errors import SchemaError
 from sweeper.storage.load import load
 from sweeper.storage.parquet_files import table_to_parquet
-from sweeper.storage.rows import _ADDED, Columns, columns_of, table_of
+from sweeper.storage.rows import FIXED, Columns, columns_of, table_of
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
+
+ADDED = [name for name, column in FIXED.items() if column.added]
 
 
 @pytest.mark.parametrize(
@@ -41,13 +43,13 @@ def test_columns_are_read_back_from_the_schema_of_a_file():
 
 def test_files_of_earlier_versions_lack_the_columns_that_were_added_since():
     whole = COLUMNS.schema
-    schema = pa.schema([field for field in whole if field.name not in _ADDED], metadata=whole.metadata)
-    assert columns_of(schema) == COLUMNS and {"device_seconds", "cost", "torch"} < set(_ADDED)
+    schema = pa.schema([field for field in whole if field.name not in ADDED], metadata=whole.metadata)
+    assert columns_of(schema) == COLUMNS and {"device_seconds", "cost", "torch"} < set(ADDED)
 
 
 def test_a_store_of_an_earlier_version_is_continued(tmp_path):
     """Its rows get nulls in the columns that were added since."""
-    store, old = Store(tmp_path), table_of([row("a")], COLUMNS).drop_columns(list(_ADDED))
+    store, old = Store(tmp_path), table_of([row("a")], COLUMNS).drop_columns(ADDED)
     store.files.write("trials/sweep=grid/c0.parquet", table_to_parquet(old))
     assert store.statuses("grid") == {"a": "finished"} and load("grid", tmp_path)["auroc"].tolist() == [0.9]
     columns = store.prepare("grid", COLUMNS)

@@ -22,7 +22,7 @@ from sweeper.models import find_model
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
-from sweeper.report.page.preset_views import PresetViews, read_views
+from sweeper.report.figures import PresetViews, read_views
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import subspaces

@@ -38,29 +38,19 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.report": Rule(
         may=(
-            *("pandas", "numpy", "matplotlib", "PIL", "tabulate"),
+            *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert"),
             *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-        ),
-        never=("torch", "ray", "optuna", "sweeper.report.studies"),
-    ),
-    "sweeper.report.page": Rule(
-        may=(
-            *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            *("sweeper.names", "sweeper.plan"),
-            *("sweeper.report", "trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
+            *("trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
     "sweeper.report.studies": Rule(
-        may=("optuna", "pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
         never=("torch", "ray"),
     ),
-    "sweeper.report.comparison": Rule(
-        may=(
-            *("pandas", "numpy", "scipy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
-            "trainables.evaluation.metrics",
-        ),
-        never=("torch", "ray", "optuna"),
+    "sweeper.report.study_charts": Rule(
+        may=("optuna", "matplotlib", "numpy", "sweeper.spec", "sweeper.report"),
+        never=("torch", "ray"),
     ),
     "sweeper.packing": Rule(
         may=(
@@ -174,7 +164,7 @@ SWEEPER: Mapping[str, Rule] = {
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup"),
             *(
                 "sweeper.models",
-                "sweeper.report.page.preset_views",
+                "sweeper.report.figures",
                 "trainables.evaluation.metrics",
                 "trainables.validation",
             ),

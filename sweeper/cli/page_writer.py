@@ -10,7 +10,7 @@ from typing import Self
 
 from sweeper.cli.arguments import error_line
 from sweeper.plan.plan import Plan
-from sweeper.report.page.preset_views import views_of, write_views
+from sweeper.report.figures import views_of, write_views
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
 from sweeper.storage.retry import NO_RETRIES

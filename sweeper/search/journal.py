@@ -12,8 +12,8 @@ import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
-from sweeper.report.studies import publish
-from sweeper.report.studies.optuna_log import quiet
+from sweeper.report import studies
+from sweeper.report.studies import quiet
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
 from sweeper.storage.files import Files
@@ -123,5 +123,5 @@ def write(plan: SearchPlan, files: Files) -> str:
         name, study = study_run.study.name, study_run.engine.optuna_study
         title = f"{plan.name} ({plan.request})" + (f", study {name}" if len(plan.study_runs) > 1 else "")
         folder, objectives = f"studies/{plan.views}/{name}", study_run.study.search.objectives
-        texts.append(publish.write(files, folder, title, study, objectives, plan.sweep.contours))
+        texts.append(studies.write(files, folder, title, study, objectives, plan.sweep.contours))
     return "\n\n".join(texts)

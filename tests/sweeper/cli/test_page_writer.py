@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.page_writer import REST, SECONDS_BETWEEN, PageWriter, write_page
+from sweeper.report.figures import read_views, views_of
 from sweeper.report.page import publish
-from sweeper.report.page.preset_views import read_views, views_of
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import SWEEP, make

@@ -9,8 +9,8 @@ import pytest
 
 from sweeper.plan.cohorts import enumerate_trials
 from sweeper.report import publish
+from sweeper.report.figures import views_of
 from sweeper.report.page import findings
-from sweeper.report.page.preset_views import views_of
 from sweeper.spec import Grids, Sweep, registry
 from sweeper.storage.files import Files
 from sweeper.storage.rows import plain_value

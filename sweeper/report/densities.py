@@ -19,10 +19,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 from numpy.typing import NDArray
 
+from sweeper.report.curve_figure import OKABE_ITO
 from sweeper.report.formatting import DASH, format_value
-from sweeper.report.sheets.arrays import read_arrays
+from sweeper.report.sheets import read_arrays
 from sweeper.report.style import INK, MUTED, PALE, png
-from sweeper.report.trajectories.curve_panel import OKABE_ITO
 from sweeper.storage.files import Files
 from sweeper.storage.layout import sheet_path, sheets_folder
 

@@ -5,11 +5,12 @@ of the user that cannot be found any more, or must not be executed.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
+from sweeper.errors import DamagedError, StoreError
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selection, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
@@ -214,3 +215,22 @@ class _PresetRecord:
 def _plain(value: Any) -> Any:
     """A value that JSON lacks: the number of a NumPy scalar, else the text."""
     return value.item() if hasattr(value, "item") else str(value)
+
+
+Made = TypeVar("Made")
+
+
+def made(say: Callable[[str], object], name: str, make: Callable[[], Made]) -> Made | None:
+    """Return `make()`. If it fails for what the store holds, call `say` with a sentence about `name` and return None.
+
+    A file of a store can hold anything, such as text where numbers belong, and pandas, NumPy and Matplotlib raise many
+    kinds of errors for that. Raises StoreError if the store cannot be read or written.
+    """
+    try:
+        return make()
+    except Exception as error:
+        if isinstance(error, StoreError) and not isinstance(error, DamagedError):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        say(f"{name} cannot be shown: {type(error).__name__}{reason and f': {reason}'}")
+        return None

@@ -4,10 +4,9 @@ from functools import partial
 
 import pandas as pd
 
-from sweeper.report.class_names import ValueText, plain_text
-from sweeper.report.formatting import DASH
+from sweeper.report.curve_figure import draw
+from sweeper.report.formatting import DASH, ValueText, plain_text
 from sweeper.report.style import png
-from sweeper.report.trajectories.curves import draw
 from sweeper.spec.views import Trajectory
 from sweeper.storage.files import Files
 

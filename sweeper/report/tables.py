@@ -11,8 +11,16 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
-from sweeper.report.class_names import ValueText, plain_text
-from sweeper.report.formatting import DASH, MINUS, format_metric, format_significant, format_value, text_table
+from sweeper.report.formatting import (
+    DASH,
+    MINUS,
+    ValueText,
+    format_metric,
+    format_significant,
+    format_value,
+    plain_text,
+    text_table,
+)
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
 from sweeper.storage.files import Files

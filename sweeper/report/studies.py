@@ -17,9 +17,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.report.formatting import format_value, text_table
 from sweeper.spec.metric import Metric
-<<<<<<< HEAD:sweeper/report/studies.py
-from sweeper.spec.space import WARM, bounds
-=======
 from sweeper.spec.space import WARM, bounds
 from sweeper.storage.files import Files
 
@@ -36,7 +33,6 @@ def quiet(category: type[Warning] = optuna.exceptions.ExperimentalWarning) -> It
     finally:
         optuna.logging.set_verbosity(verbosity)
 
->>>>>>> main:sweeper/report/studies.py
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 """Optuna's state of a finished trial -> its name in tables."""

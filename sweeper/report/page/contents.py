@@ -90,7 +90,7 @@ MAX_REQUESTS = 24
 class Contents:
     report: Mapping[str, Any]
     """Values for JSON."""
-    embedded: bytes
+    curves: bytes
     """Little-endian float64 values, to which `report["curves"]` refers."""
     summary: Summary
     """What the list of all sweeps says of this one."""

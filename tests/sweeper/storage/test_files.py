@@ -1,15 +1,20 @@
+"""Files of a store, on a local disk and at a URI, and the JSON records among them."""
+
 import errno
 import os
 import pickle
 import signal
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage import local_disk
-from sweeper.storage.files import Files
+from sweeper.storage.files import Files, read_record
 from sweeper.storage.parquet_files import contents_of
 from sweeper.storage.retry import RetryPolicy
+from trainables.json_input import PositiveCount
 
 
 def test_an_absent_file_is_none_and_a_written_one_is_read_back(tmp_path):
@@ -150,3 +155,30 @@ def test_pickled_files_keep_the_retry_policy_and_drop_the_callback(tmp_path):
     files = pickle.loads(pickle.dumps(Files(tmp_path).with_retries(SOON, lambda line: None)))
     assert files.retry_policy == SOON
     files.write("x", b"1")
+
+
+@dataclass(frozen=True)
+class Counted:
+    count: PositiveCount
+
+
+def test_a_damaged_file_counts_as_absent_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = Files(tmp_path)
+    files.write("sound.json", b'{"count": 3}')
+    files.write("damaged.json", b'{"count": ')
+    files.write("invalid.json", b'{"count": -3}')
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    names = ("sound", "damaged", "invalid", "folder", "pipe", "missing")
+    assert [read_record(files, f"{name}.json", Counted) for name in names] == [Counted(3), *[None] * 5]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("'")[1] for line in lines] == [f"{name}.json" for name in names[1:-1]]
+    assert "count must be at least 1" in lines[1] and "a folder" in lines[2] and "a named pipe" in lines[3]
+
+
+def test_only_files_and_folders_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.json").write_text("1")
+    (tmp_path / "b.json").mkdir()
+    os.mkfifo(tmp_path / "c.json")
+    assert Files(tmp_path).list() == ["a.json", "b.json"] and Files(tmp_path).list_files("", ".json") == ["a.json"]
+    assert [name in capsys.readouterr().err for name in ("b.json' must be a file",)] == [True]

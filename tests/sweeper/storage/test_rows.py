@@ -1,3 +1,8 @@
+"""Columns of a sweep, and rows as Arrow tables."""
+
+import math
+
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -5,7 +10,17 @@ import pytest
 from sweeper.errors import SchemaError
 from sweeper.storage.load import load
 from sweeper.storage.parquet_files import table_to_parquet
-from sweeper.storage.rows import FIXED, Columns, columns_of, table_of
+from sweeper.storage.rows import (
+    FIXED,
+    Columns,
+    columns_of,
+    conform,
+    one_per_trial,
+    plain_value,
+    rows_except,
+    rows_of,
+    table_of,
+)
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 
@@ -56,3 +71,46 @@ def test_a_store_of_an_earlier_version_is_continued(tmp_path):
     store.write("grid", "c1", [row("b", cohort="c1", device_seconds=3.0, python="3.11.9")], columns)
     rows = pd.read_parquet(tmp_path / "trials/sweep=grid").set_index("trial_id")
     assert rows["device_seconds"].isna().to_dict() == {"a": True, "b": False} and rows.loc["b", "python"] == "3.11.9"
+
+
+def test_conform_puts_columns_in_order():
+    table = table_of([row("a")], COLUMNS)
+    assert conform(table.select(reversed(table.schema.names)), COLUMNS).equals(table)
+
+
+def test_rows_are_those_of_the_trials_or_all_others():
+    table = table_of([row("a"), row("b"), row("c")], COLUMNS)
+    assert rows_of(table, ["c", "a", "z"])["trial_id"].to_pylist() == ["a", "c"]
+    assert rows_except(table, ["c", "a", "z"])["trial_id"].to_pylist() == ["b"]
+
+
+def test_a_later_failure_does_not_replace_a_result():
+    table = table_of([row("b", "failed"), row("a"), row("a", "failed"), row("b", "failed", error="last")], COLUMNS)
+    merged = one_per_trial(table)
+    assert merged["trial_id"].to_pylist() == ["a", "b"] and merged["status"].to_pylist() == ["finished", "failed"]
+    assert merged["error"].to_pylist() == [None, "last"]
+
+
+def test_rows_may_have_their_values_in_any_order_and_lack_some():
+    rows = [row("a", error=None), row("b", error="last")]
+    whole = table_of(rows, COLUMNS)
+    assert table_of([rows[0], dict(reversed(rows[1].items()))], COLUMNS).equals(whole)
+    short = [{name: value for name, value in values.items() if value is not None} for values in rows]
+    assert len(short[0]) < len(short[1]) and table_of(short, COLUMNS).equals(whole)
+
+
+def test_not_a_number_is_null_among_plain_numbers_and_others():
+    plain = table_of([row("a", seconds=math.nan), row("b", seconds=1.0)], COLUMNS)
+    mixed = table_of([row("a", seconds=np.float64("nan")), row("b", seconds=1)], COLUMNS)
+    assert plain["seconds"].to_pylist() == mixed["seconds"].to_pylist() == [None, 1.0]
+
+
+@pytest.mark.parametrize("null", [None, float("nan"), np.float32("nan"), pd.NaT, pd.NA, np.datetime64("NaT")])
+def test_every_null_is_none(null: object) -> None:
+    assert plain_value(null) is None
+
+
+@pytest.mark.parametrize("value", [np.int64(3), np.bool_(True), np.float64(0.5), "NaT", 0, False, pd.Timestamp(0)])
+def test_a_value_is_one_of_python(value: object) -> None:
+    plain = plain_value(value)
+    assert plain == value and not isinstance(plain, np.integer | np.bool_) and type(plain) is not np.float64

@@ -13,8 +13,8 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser, error_line
-from sweeper.errors import StoreError
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
+from sweeper.errors import StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.report import compare as compared
 from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, draw, pair, parse_sides, rows_of

@@ -1,7 +1,7 @@
 """Sweeps in this process without Ray: their cohorts train one after the other.
 
 All is real but the measurement of the machine: the plan, the loop with its retries and tasks, the training, the rungs,
-the recorder and the store.
+the listeners and the store.
 """
 
 import contextlib

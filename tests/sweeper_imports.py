@@ -29,13 +29,6 @@ SWEEPER: Mapping[str, Rule] = {
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
     ),
-    "sweeper.trackers": Rule(
-        may=(
-            *("tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            *("sweeper.masking", "sweeper.plan"),
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
     "sweeper.report": Rule(
         may=(
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert"),
@@ -79,6 +72,7 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("ray",),
     ),
+    "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),
@@ -103,18 +97,24 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.storage",
                 "sweeper.plan",
             ),
-            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.sections", "trainables.config"),
-            *("trainables.training.measurement", "trainables.training", "trainables.worker"),
+            *("sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
+            *("trainables.sections", "trainables.config", "trainables.training.measurement"),
+            *("trainables.training", "trainables.worker"),
         ),
     ),
-    "sweeper.cli.progress": Rule(
-        may=("rich", "sweeper.plan", "sweeper.spec"), never=("torch", "ray", "optuna", "pandas")
+    "sweeper.record": Rule(
+        may=(
+            *("rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking", "sweeper.spec"),
+            *("sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
+            *("trainables.worker.messages", "trainables.data.datasets"),
+        ),
+        never=("ray", "optuna"),
     ),
     "sweeper.cli": Rule(
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
-            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
+            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
             "trainables.catalog",
@@ -125,7 +125,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.run": Rule(
         may=(
             *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.report", "sweeper.trackers", "sweeper.execution", "sweeper.cli"),
+            *("sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
     ),
@@ -174,7 +174,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.api": Rule(
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
-            *("sweeper.trackers", "sweeper.cli", "sweeper.run", "sweeper.models"),
+            *("sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
         ),
         never=("torch", "ray", "optuna"),
     ),

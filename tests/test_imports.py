@@ -92,7 +92,7 @@ FORBIDDEN = [
     ("sweeper.search.ask_tell", "import torch"),
     ("sweeper.storage.store", "import ray"),
     ("sweeper.report.heatmaps", "def draw():\n    if True:\n        import torch"),
-    ("sweeper.cli.progress.sweep_progress", "from ray import tune"),
+    ("sweeper.record.progress", "from ray import tune"),
     ("sweeper.execution.loop", "import optuna"),
     ("sweeper.execution.loop", "from trainables.methods.variational.vje import VJE"),
     ("sweeper.run", "from trainables.methods.variational.vje import VJE"),

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
-from sweeper.cli.page_writer import write_page
 from sweeper.errors import StoreError
-from sweeper.plan.best_trials import missing_models, ranked_columns, remove_displaced
+from sweeper.plan.best_trials import missing_models
 from sweeper.plan.plan import Plan
+from sweeper.record.models import ranked_columns, remove_displaced
+from sweeper.record.page import write_page
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec.request import Keep
 from sweeper.storage.checkpoints import remove_orphans

@@ -6,7 +6,7 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.cli.outline import (
+from sweeper.cli.preview import (
     distribution_text,
     outline_distribution,
     outline_plan,

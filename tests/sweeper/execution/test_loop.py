@@ -11,7 +11,6 @@ import pytest
 
 from sweeper.execution import loop
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
-from sweeper.execution.listener import CohortListener
 from sweeper.execution.loop import CohortFiles, Limits, SlotAssigner, dispatch
 from sweeper.execution.retries import RetryQueue
 from sweeper.execution.signals import StopSignal
@@ -19,6 +18,7 @@ from sweeper.execution.stages import Stage
 from sweeper.packing.placement import SlotResources, Slots
 from sweeper.plan.cohorts import Cohort, Cut, Trial, cut
 from sweeper.plan.sources import CohortQueue
+from sweeper.record.listener import CohortListener
 from sweeper.storage.files import Files
 from tests.sweeper.packing.measured import members
 from trainables.reports import Heartbeat, Report
@@ -91,7 +91,7 @@ def run(
     source = CohortQueue(cut([members(trials)], [Cut(sizes, sizes)]))
     files = CohortFiles("data", Files(folder), lambda cohort: f"{cohort}.pt")
     slots = Slots((SlotResources({"CPU": 1.0}, count),), local)
-    dispatch(Stage(source, slots), backend, files, Limits(retries, 60, 600), listener, stopping or StopSignal())
+    dispatch(Stage(source, slots), backend, files, Limits(retries, 60, 600), [listener], stopping or StopSignal())
     return listener
 
 
@@ -99,8 +99,8 @@ def test_reports_and_heartbeats_reach_the_listener_in_order(tmp_path: Path) -> N
     heartbeat = Heartbeat(2.5, 4, 1.0)
     backend = ScriptedBackend(lambda task: [Told(task.cohort, heartbeat), *finished(task)])
     listener = run(backend, tmp_path)
-    cohort = backend.tasks[0].cohort
-    assert listener.method_calls == [
+    (cohort,), _ = listener.started.call_args
+    assert cohort.id == backend.tasks[0].cohort and listener.method_calls == [
         call.started(cohort),
         call.advanced(cohort, heartbeat),
         call.reported(cohort, LAST),

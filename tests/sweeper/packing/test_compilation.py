@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sweeper.cli.arguments import parse
-from sweeper.cli.outline import outline_plan
-from sweeper.cli.preview import expectation
+from sweeper.cli.preview import expectation, outline_plan
 from sweeper.packing.allocate import Allocation, allocate
 from sweeper.packing.cluster import DeviceKind, ProbeRequest, profile_devices
 from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, compiled_cut

@@ -1,24 +1,15 @@
-"""The best trials of a plan, and the models that a store keeps."""
+"""The best trials of cells, whatever the order of the rows."""
 
 import itertools
-import json
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweeper.plan.best_trials import BestTrials, KeptModels, Ranking, rankings_of, remove_displaced, varying_keys
-from sweeper.plan.changes import Change, Changes
+from sweeper.plan.best_trials import BestTrials, Ranking, rankings_of, varying_keys
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import GridPlan
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table
-from sweeper.storage.files import Files
-from sweeper.storage.layout import model_path
-from sweeper.storage.models import trials_with_models
-from tests.sweeper.tiny_sweep import TINY
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")
 LOSS = Metric("loss", "minimize")
@@ -111,84 +102,3 @@ def test_a_key_that_some_trials_lack_or_that_differs_between_parts_varies() -> N
     first = {"method": "vje", "tau": 0.1, "width": 8}
     assert varying_keys(plan_of(parts, first)) == ["method", "tau"]
     assert varying_keys(plan_of(parts, first, {"method": "vje", "tau": 0.1})) == ["width", "method", "tau"]
-
-
-PLAN = GridPlan("tiny", "digits", TINY, trials=(), groups=(), steps=(), statuses={})
-
-
-def kept_row(trial: str, beta: float, value: float) -> dict[str, Any]:
-    return {"trial_id": trial, "status": "finished", "beta": beta, "auroc_joint": value}
-
-
-def write(files: Files, *trials: str, kept: str = "best") -> None:
-    """The beginning of a model's file of each trial."""
-    for trial in trials:
-        metadata = {"format": 1, "kept": kept, "config": {}, "shapes": {}, "inputs": {}, "digest": ""}
-        header = json.dumps({"__metadata__": {"sweeper": json.dumps(metadata)}}).encode()
-        files.write(model_path("tiny", trial), len(header).to_bytes(8, "little") + header + b"weights")
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
-
-
-def models(files: Files) -> list[str]:
-    return trials_with_models(files, "tiny")
-
-
-def test_worse_ones_go_before_the_rows_are_written_and_displaced_ones_afterwards(files: Files) -> None:
-    kept, first = KeptModels(files, PLAN), [kept_row("a", 0.5, 0.7), kept_row("b", 1.5, 0.6), kept_row("c", 1.5, 0.5)]
-    write(files, "a", "b", "c")
-    kept.delete_worse(first)
-    assert models(files) == ["a", "b"]
-    kept.delete_displaced()
-    write(files, "d", "e")
-    kept.delete_worse([kept_row("d", 0.5, 0.8), kept_row("e", 0.5, 0.75)])
-    assert models(files) == ["a", "b", "d"], "until the rows are written, a is the best that has one"
-    kept.delete_displaced()
-    assert models(files) == ["b", "d"]
-
-
-def test_a_run_that_continues_knows_the_best_from_their_rows(files: Files) -> None:
-    kept = KeptModels(files, PLAN)
-    write(files, "a", "b")
-    kept.begin([kept_row("a", 0.5, 0.7)])
-    kept.delete_worse([kept_row("b", 0.5, 0.6)])
-    kept.delete_displaced()
-    assert models(files) == ["a"]
-
-
-@pytest.mark.parametrize(("keep", "left"), [("best", ["b", "new"]), ("all", ["a", "b", "new"])])
-def test_what_a_killed_driver_has_left_goes_at_the_end_but_not_what_was_kept_on_request(
-    keep: str, left: list[str], files: Files
-) -> None:
-    write(files, "a", kept=keep)
-    write(files, "b", "new")  # `new` has no row yet: another driver is about to write it
-    remove_displaced(files, PLAN, [kept_row("a", 0.5, 0.7), kept_row("b", 0.5, 0.8)])
-    assert models(files) == left
-
-
-def test_the_best_of_another_request_stay_whichever_comes_first(files: Files) -> None:
-    more_seeds = replace(PLAN, changes=Changes("digits", {"seed": Change((0, 1), (0,))}))
-    first, later = KeptModels(files, PLAN), KeptModels(files, more_seeds)
-    write(files, "a")
-    first.delete_worse([kept_row("a", 0.5, 0.7)])
-    later.begin([kept_row("a", 0.5, 0.7)])
-    write(files, "b")
-    later.delete_worse([kept_row("b", 0.5, 0.8)])
-    later.delete_displaced()
-    remove_displaced(files, more_seeds, [kept_row("a", 0.5, 0.7), kept_row("b", 0.5, 0.8)])
-    assert models(files) == ["a", "b"]
-    write(files, "c")
-    first.delete_worse([kept_row("c", 0.5, 0.75)])
-    first.delete_displaced()
-    assert models(files) == ["b", "c"], "a is the best of neither any more"
-
-
-@pytest.mark.parametrize("damage", [b"", b"\xff" * 20, b"\2\0\0\0\0\0\0\0{}", b"\2\0\0\0\0\0\0\0[]"])
-def test_a_damaged_file_is_left_alone(damage: bytes, files: Files) -> None:
-    files.write(model_path("tiny", "a"), damage)
-    rows: list[Mapping[str, Any]] = [kept_row("a", 0.5, 0.7), kept_row("b", 0.5, 0.8)]
-    remove_displaced(files, PLAN, rows)
-    assert models(files) == ["a"]

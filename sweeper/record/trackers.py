@@ -1,19 +1,39 @@
-"""Passes what becomes of trials on to a tracker, without ever failing or delaying the sweep.
+"""Trackers of experiments: TensorBoard, MLflow and W&B get the trials of a sweep without ever failing or delaying it.
 
 The sweep only notes what there is to send. A thread compares that with what the tracker has and sends the difference.
 So a call that failed is simply made again, and what a run of the command could not send, the next run sends.
+
+A further tracker is a file with its `Tracker`, a function here that checks its target, and an extra in pyproject.toml.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+import netrc
+import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Self
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
-from sweeper.masking import masked
-from sweeper.trackers.tracker import Reports, Row, TrackedTrial, Tracker, end_of
+from sweeper.errors import SpecError
+from sweeper.masking import masked, remember
+from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.plan.plan import Plan
+from sweeper.record.listener import CohortListener, Row, reported_metrics
+from sweeper.spec import Value
+from sweeper.spec.request import TrackRequest
+from sweeper.storage.load import load_reports, load_trials
+from sweeper.storage.rows import plain_value
+from sweeper.storage.store import Store
+
+if TYPE_CHECKING:  # it imports torch
+    from trainables.worker.messages import CohortReport
 
 RETRY_SECONDS = 30.0
 """Time, in seconds, between a failed call of a tracker and the next call."""
@@ -23,6 +43,139 @@ MOST_VALUES = 2_000_000
 """Most values of metrics that wait to be sent. A tracker that is so far behind gets the rest from the next run."""
 LONGEST_REASON = 200
 """Most characters of the reason why a tracker failed."""
+Reports = Mapping[int, Mapping[str, float]]
+"""Epoch -> metric -> value."""
+
+
+@dataclass(frozen=True)
+class TrackedTrial:
+    """A trial as a tracker shows it: a run of its own."""
+
+    id: str
+    name: str
+    """What tells the trial from others, for a reader: `beta=0.5, nu=1`."""
+    group: str
+    """The preset and what the request changes in it: `digits, epochs=5`."""
+    hyperparameters: Mapping[str, Value]
+
+    def outcome(self, row: Row) -> tuple[dict[str, float], dict[str, str]]:
+        """Return the numbers of the trial's row (metrics, seconds, cost, ...) and its texts (status, host, ...).
+
+        Hyperparameters and nulls are left out.
+        """
+        values = {
+            key: value
+            for key, value in row.items()
+            if key not in self.hyperparameters and plain_value(value) is not None
+        }
+        numbers = {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
+        return numbers, {key: str(value) for key, value in values.items() if key not in numbers}
+
+
+class Tracker:
+    """Sends the trials of one sweep to a tracker. Modelled on the logger callbacks of Ray Tune.
+
+    All methods are called from one thread, which is not that of the sweep, so they may take their time. Any of them may
+    raise any exception: it is reported once, and after a while the trial is started again. A run is found by the id of
+    its trial, so a trial that is started again continues its run.
+    """
+
+    def ended(self) -> Mapping[str, str]:
+        """Return trial_id -> `end_of` its row, for each run that is complete."""
+        raise NotImplementedError
+
+    def start(self, trial: TrackedTrial, anew: bool) -> int:
+        """Begin the run of a trial, or continue it, or with `anew` replace it by an empty one.
+
+        Returns the last epoch that the run has, -1 if it has none. What follows that epoch is reported next.
+        """
+        raise NotImplementedError
+
+    def report(self, trial: TrackedTrial, reports: Reports) -> None:
+        """Add metrics at further epochs, in ascending order, to a run that was started."""
+        raise NotImplementedError
+
+    def end(self, trial: TrackedTrial, row: Row) -> None:
+        """Add what the trial's row has in addition, and its status, and end the run."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Send what is still buffered. No call follows."""
+
+
+def end_of(row: Row) -> str:
+    """Return the time at which the trial of a row ended, as text that identifies this training of the trial."""
+    ended = row["ended"]
+    return f"{ended:%Y-%m-%dT%H:%M:%S.%fZ}" if isinstance(ended, datetime) else str(ended)
+
+
+def plain(value: Value) -> bool | int | float | str:
+    """Return a hyperparameter as a value that every tracker takes: None and infinity become text."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value).lower()
+    return value
+
+
+def connections(requests: Sequence[TrackRequest], sweep: str, store: Store) -> dict[str, Callable[[], Tracker]]:
+    """Return tracker -> a function that connects to it. Raises SpecError if a target is missing or named twice."""
+    connects: dict[str, Callable[[], Tracker]] = {}
+    for request in requests:
+        if request.tracker in connects:
+            raise SpecError(f"--track must be given once per tracker, but got {request.tracker} twice")
+        connects[request.tracker] = _CONNECT[request.tracker](request.target, sweep, store)
+    return connects
+
+
+def _tensorboard(target: str | None, sweep: str, store: Store) -> Callable[[], Tracker]:
+    folder = Path(target) if target else store.files.local_folder
+    if folder is None:
+        raise SpecError("--track tensorboard writes to a local folder, and the store is none: --track tensorboard=DIR")
+
+    def connect() -> Tracker:
+        from sweeper.record.tensorboard import TensorBoard
+
+        return TensorBoard(folder / sweep if target else folder / "tensorboard" / sweep)
+
+    return connect
+
+
+def _mlflow(target: str | None, sweep: str, store: Store) -> Callable[[], Tracker]:
+    uri = target or os.environ.get("MLFLOW_TRACKING_URI")
+    if not uri:
+        raise SpecError("--track mlflow needs a server: --track mlflow=http://HOST:PORT, or set MLFLOW_TRACKING_URI")
+    remember(uri)
+
+    def connect() -> Tracker:
+        from sweeper.record.mlflow import MLflow
+
+        return MLflow(uri, sweep)
+
+    return connect
+
+
+def _wandb(target: str | None, sweep: str, store: Store) -> Callable[[], Tracker]:
+    if os.environ.get("WANDB_MODE", "online") not in ("offline", "dryrun", "disabled") and not _has_wandb_key():
+        raise SpecError("--track wandb needs a key: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline")
+
+    def connect() -> Tracker:
+        from sweeper.record.wandb import WandB
+
+        return WandB(target or os.environ.get("WANDB_PROJECT") or sweep)
+
+    return connect
+
+
+_CONNECT = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
+
+
+def _has_wandb_key() -> bool:
+    """Whether W&B finds a key without asking for one, which would block a sweep in a terminal."""
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname
+    try:
+        file = os.environ.get("NETRC") or str(Path.home() / ".netrc")
+        return "WANDB_API_KEY" in os.environ or netrc.netrc(file).authenticators(str(host)) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
 
 
 @dataclass
@@ -225,3 +378,57 @@ class Tracking:
             ending = self._closing
             self._changed.wait_for(lambda: self._closing or self._given_up, None if ending else RETRY_SECONDS)
             return ending or self._given_up
+
+
+@dataclass(frozen=True)
+class Trackers(CohortListener):
+    """Passes the trials of a sweep on to its trackers."""
+
+    trackings: Sequence[Tracking] = ()
+    identifying: Sequence[str] = ()
+    """Hyperparameters that identify a trial to a reader."""
+
+    def started(self, cohort: Cohort) -> None:
+        for tracking in self.trackings:
+            tracking.started([tracked_trial(trial, self.identifying) for trial in cohort.trials])
+
+    def reported(self, cohort: Cohort, message: CohortReport) -> None:
+        for tracking in self.trackings:
+            for trial, metrics in reported_metrics(cohort, message):
+                tracking.reported(tracked_trial(trial, self.identifying), message.report.epoch, metrics)
+
+    def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
+        for tracking in self.trackings:
+            for trial, row in zip(cohort.trials, rows, strict=True):
+                tracking.ended(tracked_trial(trial, self.identifying), row)
+
+
+@contextmanager
+def tracked(
+    connects: Mapping[str, Callable[[], Tracker]], plan: Plan, store: Store, say: Callable[[str], None], *, fresh: bool
+) -> Iterator[Trackers]:
+    """Context in which trials of a plan are passed on to trackers. Those that the store has are sent first."""
+    recorded = _recorded(plan, store) if connects and not fresh else None
+    with ExitStack() as stack:
+        trackings = [Tracking(name, connect, say, recorded, anew=fresh) for name, connect in connects.items()]
+        yield Trackers([stack.enter_context(tracking) for tracking in trackings], plan.identifying_columns)
+
+
+def tracked_trial(trial: Trial, identifying: Sequence[str]) -> TrackedTrial:
+    """Return a trial as trackers show it, named by its values of the `identifying` columns."""
+    values = {key: trial.config[key] for key in dict.fromkeys(identifying) if trial.config.get(key) is not None}
+    name = ", ".join(f"{key}={value}" for key, value in values.items())
+    group = ", ".join(filter(None, (str(trial.facts.get(key) or "") for key in ("preset", "changes"))))
+    return TrackedTrial(trial.id, name or trial.id, group, trial.config)
+
+
+def _recorded(plan: Plan, store: Store) -> Recorded:
+    """Return what the store has of a plan."""
+    trials = {trial.id: trial for trial in plan.trials}
+    done = [trial_id for trial_id in trials if plan.statuses.get(trial_id, "failed") != "failed"]
+    rows = load_trials(store.files, plan.name, done).to_dict("records") if done else []
+    return Recorded(
+        {row["trial_id"]: row for row in rows},
+        lambda complete: load_reports(plan.name, store.files, trials.keys() - complete),
+        {trial_id: tracked_trial(trials[trial_id], plan.identifying_columns) for trial_id in done},
+    )

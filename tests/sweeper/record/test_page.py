@@ -3,12 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli.page_writer import REST, SECONDS_BETWEEN, PageWriter, write_page
+from sweeper.plan.cohorts import Cohort
+from sweeper.record.page import REST, SECONDS_BETWEEN, PageWriter, write_page
 from sweeper.report.figures import read_views, views_of
 from sweeper.report.page import publish
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import SWEEP, make
+
+COHORT = Cohort("c0", (), 1)
 
 
 class Publisher:
@@ -35,7 +38,7 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Publisher:
 
 def rows_at(writer: PageWriter, publisher: Publisher, now: float) -> None:
     publisher.now = now
-    writer.rows_written()
+    writer.recorded(COHORT, [])
     if writer._thread is not None:
         writer._thread.join()
 
@@ -77,31 +80,31 @@ def test_names_that_were_refused_are_written_with_the_next_cohort(tmp_path: Path
     blocker.write_bytes(b"a file where the folder belongs")
     store, lines = Store(tmp_path), list[str]()
     writer = PageWriter(make(), store.files, lines.append)
-    writer.cohort_started()
+    writer.started(COHORT)
     blocker.unlink()
-    writer.cohort_started()
+    writer.started(COHORT)
     assert store.files.read(trial_names_path("grid")) and read_views(store.files, "grid")[0] and len(lines) == 1
 
 
 def test_names_of_trials_are_written_when_there_are_new_ones(tmp_path: Path) -> None:
     store = Store(tmp_path)
     writer = PageWriter(make(3), store.files, print)
-    writer.cohort_started()
+    writer.started(COHORT)
     names = json.loads(store.files.read(trial_names_path("grid")) or b"")
     assert names == {"t0": {"beta": 0, "nu": 0}, "t1": {"beta": 1, "nu": 1}, "t2": {"beta": 0, "nu": 2}}
     store.files.delete(trial_names_path("grid"))
-    writer.cohort_started()
+    writer.started(COHORT)
     assert store.files.read(trial_names_path("grid")) is None
 
 
 def test_views_are_written_before_there_is_a_row(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    PageWriter(make(), store.files, print).cohort_started()
+    PageWriter(make(), store.files, print).started(COHORT)
     assert read_views(store.files, "grid") == ({"paper": views_of(SWEEP, "paper")}, [])
 
 
 def test_names_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "reports").write_bytes(b"a file where the folder belongs")
     lines = list[str]()
-    PageWriter(make(), Store(tmp_path).files, lines.append).cohort_started()
+    PageWriter(make(), Store(tmp_path).files, lines.append).started(COHORT)
     assert len(lines) == 1 and lines[0].startswith("the page of grid is not written: ")

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from sweeper.cli.progress.time_left import TimeLeft
-from tests.sweeper.cli.progress.examples import Clock, plan_of, plan_of_groups
+from sweeper.record.time_left import TimeLeft
+from tests.sweeper.record.plans import Clock, plan_of, plan_of_groups
 
 METHODS = ("vje", "simclr", "byol")
 Groups = Sequence[tuple[str, int, int]]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweeper.storage.load import load_history
-from tests.sweeper.trackers.trials import FIRST, SECOND, row_of
+from tests.sweeper.record.tracked import FIRST, SECOND, row_of
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def answers(port: int) -> bool:
 
 
 def tracker(server: str, sweep: str) -> Any:
-    from sweeper.trackers.mlflow import MLflow
+    from sweeper.record.mlflow import MLflow
 
     return MLflow(server, sweep)
 

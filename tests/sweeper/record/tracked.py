@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from sweeper.trackers.tracker import TrackedTrial
+from sweeper.record.trackers import TrackedTrial
 
 FIRST = TrackedTrial("a" * 16, "beta=0.5, nu=inf", "digits", {"beta": 0.5, "nu": float("inf"), "normal_class": None})
 SECOND = TrackedTrial("b" * 16, "beta=1.0, nu=1.0", "digits", {"beta": 1.0, "nu": 1.0, "normal_class": 3})

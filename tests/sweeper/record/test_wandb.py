@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.sweeper.trackers.trials import FIRST, SECOND, row_of
+from tests.sweeper.record.tracked import FIRST, SECOND, row_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tracker() -> Any:
-    from sweeper.trackers.wandb import WandB
+    from sweeper.record.wandb import WandB
 
     return WandB("project")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sweeper.trackers.tensorboard import TensorBoard
-from tests.sweeper.trackers.trials import FIRST, SECOND, row_of
+from sweeper.record.tensorboard import TensorBoard
+from tests.sweeper.record.tracked import FIRST, SECOND, row_of
 
 pytest.importorskip("tensorboard", reason="tensorboard is not installed: pip install -e '.[test]'")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
-from sweeper.cli.arguments import error_line
+from sweeper.errors import error_line
+from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
+from sweeper.record.listener import CohortListener, Row
 from sweeper.report.figures import views_of, write_views
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
@@ -23,7 +25,7 @@ LAST_WAIT = 15.0
 """Longest time, in seconds, that the end of a sweep waits for a page that is being written; if interrupted, none."""
 
 
-class PageWriter:
+class PageWriter(CohortListener):
     """Context manager that writes the page in a thread when rows have come, and not too often."""
 
     def __init__(
@@ -43,14 +45,14 @@ class PageWriter:
         if self._thread is not None and exception is None:
             self._thread.join(LAST_WAIT)
 
-    def cohort_started(self) -> None:
+    def started(self, cohort: Cohort) -> None:
         """Write what is to be shown, and what the plan's trials are, if there are new ones: those that train have no
         rows that say it."""
         trials = self._plan.trials
         if len(trials) != self._named and write_names(self._plan, self._files, self._say, views=self._named == 0):
             self._named, self._failed = len(trials), False
 
-    def rows_written(self) -> None:
+    def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
         """Start to write the page, unless it is being written, or its writing was tried just before."""
         busy = self._thread is not None and self._thread.is_alive()
         if not busy and self._clock() >= self._due_at:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from sweeper.trackers import tracking as tracking_module
-from sweeper.trackers.tracker import Reports, Row, TrackedTrial, Tracker, end_of
-from sweeper.trackers.tracking import Recorded, Tracking
-from tests.sweeper.trackers.trials import FIRST, SECOND, row_of
+from sweeper.record import trackers
+from sweeper.record.trackers import Recorded, Reports, Row, TrackedTrial, Tracker, Tracking, end_of
+from tests.sweeper.record.tracked import FIRST, SECOND, row_of
 
 
 class Memory(Tracker):
@@ -52,7 +51,7 @@ class Memory(Tracker):
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(trackers, "RETRY_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -118,7 +117,7 @@ def test_a_tracker_that_fails_to_the_end_is_closed(said: list[str]) -> None:
 def test_a_tracker_that_hangs_delays_neither_the_sweep_nor_its_end(
     said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking_module, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(trackers, "CLOSE_SECONDS", 0.05)
     forever = threading.Event()
 
     def connect() -> Tracker:
@@ -132,7 +131,7 @@ def test_a_tracker_that_hangs_delays_neither_the_sweep_nor_its_end(
 
 
 def test_a_tracker_that_is_far_behind_is_left_out(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking_module, "MOST_VALUES", 2)
+    monkeypatch.setattr(trackers, "MOST_VALUES", 2)
     forever, memory = threading.Event(), Memory()
 
     def connect() -> Tracker:
@@ -147,7 +146,7 @@ def test_a_tracker_that_is_far_behind_is_left_out(said: list[str], monkeypatch: 
 
 
 def test_what_was_sent_does_not_count_as_waiting(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking_module, "MOST_VALUES", 2)
+    monkeypatch.setattr(trackers, "MOST_VALUES", 2)
     memory = Memory()
     with Tracking("memory", lambda: memory, said.append) as tracking:
         for epoch in range(1, 7):

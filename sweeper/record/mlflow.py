@@ -9,7 +9,7 @@ from typing import TypeVar
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 
-from sweeper.trackers.tracker import Reports, Row, TrackedTrial, Tracker, end_of, plain
+from sweeper.record.trackers import Reports, Row, TrackedTrial, Tracker, end_of, plain
 
 TRIAL, GROUP, ENDED = "sweeper.trial", "sweeper.group", "sweeper.ended"
 """Tags of a run: the id of its trial, its request, and when its trial ended."""

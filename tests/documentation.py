@@ -12,7 +12,6 @@ from sweeper.storage.rows import FIXED
 from trainables.catalog import METHODS, method_of
 from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
-from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.pairs import BRANCHES
 from trainables.evaluation.metric_families.scores import SCORES
 from trainables.evaluation.metrics import FAMILIES
@@ -56,11 +55,11 @@ def keys() -> list[str]:
 
 def datasets() -> list[str]:
     rows = []
-    for name, loader in sorted(DATASETS.items()):
-        declared = DECLARATIONS[name]
+    for name, source in DATASETS.items():
+        declared = source.declaration
         attributes = ", ".join(declared.attributes) if len(declared.attributes) < 5 else str(len(declared.attributes))
         shape = "x".join(map(str, declared.shape))
-        rows.append((f"`{name}`", shape, str(declared.classes), attributes, sentence(inspect.getdoc(loader) or "")))
+        rows.append((f"`{name}`", shape, str(declared.classes), attributes, sentence(source.about)))
     rows += [(f"`{name}`", "pairs", "", "", branches.about) for name, branches in BRANCHES.items()]
     return markdown(("data set", "shape", "classes", "attributes", "what it is"), rows)
 

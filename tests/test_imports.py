@@ -107,7 +107,7 @@ FORBIDDEN = [
     ("trainables.training.train", "import importlib\nimportlib.import_module('ray.train')"),
     ("trainables.training.train", "__import__('pandas')"),
     ("trainables.learners.stack", "try:\n    import torch\nexcept ImportError:\n    import pyarrow"),
-    ("trainables.data.augmentation.views", "import ray"),
+    ("trainables.data.views", "import ray"),
     ("trainables.validation", "import torch"),
     ("trainables.methods.variational.vje", "from trainables.methods.baselines.simsiam import SimSiam"),
     ("trainables.methods.variational.vje", "from ..baselines.simsiam import SimSiam"),

@@ -14,15 +14,47 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from trainables.data.augmentation import colour, geometry
-from trainables.data.augmentation.pixel_views import DEFAULT, FLIPS, PixelViews
-from trainables.validation import between, positive
+from trainables.data import augmentation
+from trainables.validation import between, choices, positive, truth
+
+FLIPS: Mapping[str, tuple[str, ...]] = {
+    "horizontal": ("flip",),
+    "vertical": ("flip_vertical",),
+    "both": ("flip", "flip_vertical"),
+}
+"""Direction -> the parameters of its flips."""
+
+
+@dataclass(frozen=True)
+class PixelViews:
+    """How views are flipped, ordered and scaled. The defaults are those of MoCo v2. They are apart from `Views` because
+    every key of `Views` is part of every trial's id."""
+
+    flip_direction: str = "horizontal"
+    """Direction of flips: horizontal, vertical, or both, which are two independent flips of the same probability."""
+    jitter_first: bool = False
+    """Jitter colours before the crop instead of after it. The contrast is then that of the whole image. Image files are
+    cropped while they are decoded, so for them this is impossible."""
+    normalise: bool = True
+    """Subtract the mean and divide by the standard deviation of each channel. False leaves pixels in [0, 1]."""
+    binarise: bool = False
+    """Make pixels above 0.5 white and all others black, after the augmentation, and in evaluation, too."""
+
+    def __post_init__(self) -> None:
+        choices("flip_direction", self.flip_direction, FLIPS)
+        for name in ("jitter_first", "normalise", "binarise"):
+            truth(name, getattr(self, name))
+
+
+DEFAULT = PixelViews()
+"""Views as most papers make them."""
+
 
 ADJUST: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "brightness": colour.adjust_brightness,
-    "contrast": colour.adjust_contrast,
-    "saturation": colour.adjust_saturation,
-    "hue": colour.adjust_hue,
+    "brightness": augmentation.adjust_brightness,
+    "contrast": augmentation.adjust_contrast,
+    "saturation": augmentation.adjust_saturation,
+    "hue": augmentation.adjust_hue,
 }
 """The four operations of the colour jitter."""
 
@@ -105,7 +137,7 @@ class Views:
         uniform, happens = partial(_uniform, generator, n), partial(_happens, generator, n)
         values: dict[str, Tensor] = {}
         if self.crop_scale < 1:
-            box = geometry.draw_boxes(generator, n, height, width, self.crop_scale, self.crop_ratio)
+            box = augmentation.draw_boxes(generator, n, height, width, self.crop_scale, self.crop_ratio)
             values.update(zip(("top", "left", "height", "width"), box, strict=True))
         if self.rotation:
             values["rotation"] = uniform(-self.rotation, self.rotation)
@@ -129,18 +161,18 @@ class Views:
         view_BCHW = _jitter(images_BCHW, parameters) if parameters.jitter_first else images_BCHW
         if "top" in values:
             box = (values[name] for name in ("top", "left", "height", "width"))
-            view_BCHW = geometry.resized_crop(view_BCHW, *box)
+            view_BCHW = augmentation.resized_crop(view_BCHW, *box)
         if "rotation" in values or "right" in values:
             zero_B = torch.zeros_like(next(iter(values.values())))
             motion = (values.get(name, zero_B) for name in ("rotation", "right", "down"))
-            view_BCHW = geometry.rotate_and_shift(view_BCHW, *motion)
+            view_BCHW = augmentation.rotate_and_shift(view_BCHW, *motion)
         if not parameters.jitter_first:
             view_BCHW = _jitter(view_BCHW, parameters)
         if "greyscale" in values:
-            view_BCHW = _where(values["greyscale"], colour.greyscale(view_BCHW), view_BCHW)
+            view_BCHW = _where(values["greyscale"], augmentation.greyscale(view_BCHW), view_BCHW)
         if "blur" in values:
             sigma_B = values["blur"].clamp_min(BLUR_SIGMA[0])
-            view_BCHW = _where(values["blur"], geometry.gaussian_blur(view_BCHW, sigma_B), view_BCHW)
+            view_BCHW = _where(values["blur"], augmentation.gaussian_blur(view_BCHW, sigma_B), view_BCHW)
         for name, axis in FLIP_AXES.items():
             if name in values:
                 view_BCHW = _where(values[name], view_BCHW.flip(axis), view_BCHW)

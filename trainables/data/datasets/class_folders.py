@@ -1,4 +1,5 @@
-"""The user's own images, in class folders: `DATA/{train,test}/CLASS/*`, of any size, resized when they are loaded.
+"""Images in class folders, `FOLDER/SPLIT/CLASS/*`: ImageNet, or any other images in its folders, decoded on demand; and
+the user's own images of any size, resized when they are loaded.
 
 Shapes: N images, C channels, S the length of a side.
 """
@@ -13,21 +14,50 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from trainables.data.datasets.channel_statistics import channel_statistics
-from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.declarations import Declaration
+from trainables.data.datasets.dataset import Dataset, Declaration, Source, channel_statistics
 from trainables.data.errors import DataError
-from trainables.data.image_files.class_folders import list_images
-from trainables.data.image_files.decoding import decode_file
+from trainables.data.image_files import ImageFiles, decode_file
 
+SIDE = 224
+"""Pixels along each side of an image of ImageNet as models see it."""
 FOLDER = "folder"
-"""Name of the data set."""
+"""Name of the data set of the user's own images."""
 SPLITS = ("train", "test")
 MAX_BYTES = 4 << 30
 """Largest size of all decoded images together, which every training process keeps in memory."""
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
+"""Endings of the names of image files, in upper or lower case."""
+MAX_NAMED = 20
+"""Most foreign files that an error names."""
+
+
+def imagenet(root: Path) -> Dataset:
+    """ImageNet's training and validation images as 3x224x224, each decoded when it is needed. Other images in the same
+    folders are read likewise."""
+    folder = root / "imagenet"
+    if not folder.is_dir():
+        raise DataError(
+            f"imagenet is absent from {root} and not to be downloaded; put its images into {folder}/train/CLASS/ and "
+            f"{folder}/val/CLASS/, from https://image-net.org"
+        )
+    train_names, train_labels, classes = list_images("imagenet", folder, "train")
+    val_names, val_labels, val_classes = list_images("imagenet", folder, "val")
+    same_classes("imagenet", folder, classes, val_classes)
+    return Dataset(
+        name="imagenet",
+        train_images=ImageFiles(folder, train_names, SIDE),
+        train_labels=train_labels,
+        test_images=ImageFiles(folder, val_names, SIDE),
+        test_labels=val_labels,
+        classes=classes,
+        levels=255,
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+    )
 
 
 @dataclass(frozen=True)
@@ -152,3 +182,73 @@ def _resized(image: Image.Image, size: int, mode: str) -> list[Image.Image]:
     """The whole image, upright as its camera was held, as a square."""
     upright = ImageOps.exif_transpose(image)
     return [upright.convert(mode).resize((size, size), Image.Resampling.BILINEAR)]
+
+
+def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]:
+    """List a split of the data set `name`: paths `[N]` below `folder`, labels (int64 `[N]`), class names; all sorted.
+    Names that begin with a dot are ignored. Raises DataError, with a one-line message, if the split is absent or has no
+    classes, if a class has no images, or if there is any other file."""
+    if not (folder / split).is_dir():
+        raise DataError(
+            f"{name} is without the split '{split}': there is no folder {folder / split}; images belong in "
+            f"{folder}/{split}/CLASS/"
+        )
+    entries = _entries(folder / split)
+    if file := next((entry.path for entry in entries if not entry.is_dir()), None):
+        raise DataError(f"a split of {name} must hold nothing but a folder for each class, but {file} is a file")
+    classes = [entry.name for entry in entries]
+    if not classes:
+        raise DataError(f"{name} has no images: {folder / split} is empty; images belong in {folder}/{split}/CLASS/")
+    with ThreadPoolExecutor(8) as pool:
+        listed = list(pool.map(partial(_images, name), (folder / split / class_ for class_ in classes)))
+    if foreign := [path for _, paths in listed for path in paths]:
+        more = f" and {len(foreign) - MAX_NAMED} more" if len(foreign) > MAX_NAMED else ""
+        raise DataError(
+            f"class folders of {name} must hold nothing but images ({' '.join(ENDINGS)}), but got "
+            f"{', '.join(foreign[:MAX_NAMED])}{more}"
+        )
+    files_by_class = [names for names, _ in listed]
+    files = [
+        os.path.join(split, class_, file)
+        for class_, names in zip(classes, files_by_class, strict=True)
+        for file in names
+    ]
+    labels_N = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor([*map(len, files_by_class)]))
+    return np.array([os.fsencode(file) for file in files]), labels_N, tuple(classes)
+
+
+def same_classes(name: str, folder: Path, train: tuple[str, ...], val: tuple[str, ...]) -> None:
+    """Raises DataError unless both splits have the same classes."""
+    for class_ in sorted(set(train) ^ set(val)):
+        present, absent = ("train", "val") if class_ in train else ("val", "train")
+        raise DataError(
+            f"the classes of {name} must be the same in train and val, but {folder / present / class_} has no "
+            f"counterpart in {folder / absent}"
+        )
+
+
+def _images(name: str, folder: Path) -> tuple[list[str], list[str]]:
+    """The names of the images in the folder of one class, and the paths of everything else there."""
+    entries = _entries(folder)
+    if not entries:
+        raise DataError(f"every class of {name} must have images, but {folder} is empty")
+    foreign = [entry.path for entry in entries if not entry.name.lower().endswith(ENDINGS) or entry.is_dir()]
+    return [entry.name for entry in entries], foreign
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder, sorted by name, without those that begin with a dot."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read ({error.strerror})") from error
+
+
+DATASETS = {
+    "imagenet": Source(
+        imagenet,
+        Declaration((3, SIDE, SIDE), 1000, train=None, test=None),
+        "DATA/imagenet/train/CLASS/ and DATA/imagenet/val/CLASS/, never fetched",
+    )
+}

@@ -1,6 +1,8 @@
 """Data sets that need no download: scikit-learn's digits, in their own size, enlarged, and tinted.
 
-Shapes: N images, C channels, H rows, W columns, K classes.
+Their attributes are styles: how much ink a digit has and how far it leans, each as a quintile within its own class, and
+its tint. None of them says anything about which digit it is.
+Shapes: N images, C channels, H rows, W columns, K digits, T thresholds.
 """
 
 import importlib.util
@@ -12,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.data.datasets.dataset import Attribute, Dataset
-from trainables.data.datasets.loaders.digit_styles import ink, quintiles, slant
+from trainables.data.datasets.dataset import Attribute, Dataset, Declaration, Source
 
 _SKLEARN = importlib.util.find_spec("sklearn")
 FILE = Path(_SKLEARN.origin if _SKLEARN and _SKLEARN.origin else "").parent / "datasets/data/digits.csv.gz"
@@ -23,6 +24,10 @@ TINTS = ((5, 0, 0), (4, 5, 0), (0, 5, 2), (0, 2, 5), (4, 0, 5))
 """Red, green and blue, in fifths, of the fully saturated hues 0/5, 1/5, ..., 4/5 of the colour circle."""
 TINT_SEED = 0
 """Seed of the hues, which are drawn for all digits in file order."""
+SHARES = (0.2, 0.4, 0.6, 0.8)
+"""Shares of a digit's training images below the thresholds of the quintiles."""
+QUINTILES = len(SHARES) + 1
+"""Number of classes of each style attribute."""
 
 
 def digits(root: Path) -> Dataset:
@@ -103,3 +108,53 @@ def _tested(labels_N: Tensor) -> Tensor:
     one_hot_NK = F.one_hot(labels_N)
     rank_N = (one_hot_NK.cumsum(0) * one_hot_NK).sum(1) - 1
     return torch.isin(rank_N % 10, torch.tensor([2, 5, 8]))
+
+
+def ink(images_NHW: Tensor) -> Tensor:
+    """The mean grey of each image, float64 `[N]`."""
+    return images_NHW.double().mean(dim=(1, 2))
+
+
+def slant(images_NHW: Tensor) -> Tensor:
+    """How far each digit leans to the right, float64 `[N]`: columns per row, `-mu_xy / mu_yy` of the central moments of
+    its ink, where x counts columns and y counts rows downwards."""
+    mass_NHW = images_NHW.double()
+    total_N = mass_NHW.sum(dim=(1, 2))
+    y_H, x_W = (torch.arange(side, dtype=torch.float64) for side in images_NHW.shape[1:])
+    y_NH = y_H - (mass_NHW.sum(2) @ y_H / total_N)[:, None]
+    x_NW = x_W - (mass_NHW.sum(1) @ x_W / total_N)[:, None]
+    mu_xy_N = torch.einsum("nhw,nh,nw->n", mass_NHW, y_NH, x_NW)
+    mu_yy_N = torch.einsum("nhw,nh->n", mass_NHW, y_NH.square())
+    return -mu_xy_N / mu_yy_N
+
+
+def quintiles(train_N: Tensor, train_labels_N: Tensor, test_N: Tensor, test_labels_N: Tensor) -> Attribute:
+    """The quintile of each value (float64 `[N]`) among the training images with the same label (int64 `[N]`)."""
+    shares_T = torch.tensor(SHARES, dtype=torch.float64)
+    labels = range(int(train_labels_N.max()) + 1)
+    thresholds_KT = torch.stack([train_N[train_labels_N == label].quantile(shares_T) for label in labels])
+    return Attribute(
+        train_labels=(train_N[:, None] >= thresholds_KT[train_labels_N]).sum(1),
+        test_labels=(test_N[:, None] >= thresholds_KT[test_labels_N]).sum(1),
+        classes=QUINTILES,
+    )
+
+
+DECLARATION = Declaration(
+    (1, 8, 8),
+    10,
+    train=(125, 128, 124, 128, 127, 128, 127, 125, 122, 126),
+    test=(53, 54, 53, 55, 54, 54, 54, 54, 52, 54),
+    levels=16,
+    attributes={"ink": QUINTILES, "slant": QUINTILES},
+)
+FILES = "none: it comes with scikit-learn"
+DATASETS = {
+    "digits": Source(digits, DECLARATION, FILES),
+    "digits32": Source(digits32, replace(DECLARATION, shape=(3, 32, 32), levels=255), FILES),
+    "digits_tint": Source(
+        digits_tint,
+        replace(DECLARATION, shape=(3, 8, 8), levels=80, attributes={**DECLARATION.attributes, "hue": len(TINTS)}),
+        FILES,
+    ),
+}

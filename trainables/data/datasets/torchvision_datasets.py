@@ -1,9 +1,12 @@
 """Data sets that torchvision downloads and reads, verified by their published checksums.
 
-Shapes: N images, C channels, H rows, W columns.
+MNIST and Fashion-MNIST are read from their compressed files: torchvision would read the uncompressed ones beside them,
+for which no checksums are published. Shapes: N images, C channels, H rows, W columns.
 """
 
+import gzip
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.dataset import UNLABELLED, Dataset, Declaration, Source
 from trainables.data.datasets.downloads import ensure_downloaded
 
 STL10_CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
@@ -33,6 +36,31 @@ def cifar100(root: Path) -> Dataset:
     from torchvision.datasets import CIFAR100
 
     return _cifar("cifar100", CIFAR100, root, mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762))
+
+
+def mnist(root: Path) -> Dataset:
+    """MNIST: 60,000 training and 10,000 test images of handwritten digits, 1x28x28, grey. Each file is downloaded if
+    absent."""
+    from torchvision.datasets import MNIST
+
+    return _mnist("mnist", MNIST, root, tuple("0123456789"), mean=0.1307, std=0.3081)
+
+
+def mnist32(root: Path) -> Dataset:
+    """MNIST with two black pixels on each side, 1x32x32. Normalised pixels are in [-1, 1], as in GMJE."""
+    grey = mnist(root)
+    train_images, test_images = (
+        torch.nn.functional.pad(images[:], (2, 2, 2, 2)) for images in (grey.train_images, grey.test_images)
+    )
+    return replace(grey, name="mnist32", train_images=train_images, test_images=test_images, mean=(0.5,), std=(0.5,))
+
+
+def fashion_mnist(root: Path) -> Dataset:
+    """Fashion-MNIST: 60,000 training and 10,000 test images of clothes, 1x28x28, grey. Each file is downloaded if
+    absent."""
+    from torchvision.datasets import FashionMNIST
+
+    return _mnist("fashion_mnist", FashionMNIST, root, tuple(FashionMNIST.classes), mean=0.2860, std=0.3530)
 
 
 def stl10(root: Path) -> Dataset:
@@ -110,6 +138,41 @@ def _cifar(name: str, source: Any, root: Path, mean: tuple[float, ...], std: tup
     )
 
 
+def _mnist(name: str, source: Any, root: Path, classes: tuple[str, ...], mean: float, std: float) -> Dataset:
+    """A data set in the format of MNIST, in the folder where torchvision's class `source` for it keeps the files."""
+    from torchvision.datasets.utils import download_url
+
+    folder = root / source.__name__ / "raw"
+    parts = []
+    for file, md5 in source.resources:
+        url = source.mirrors[0] + file
+        fetch = partial(download_url, url, filename=file, md5=md5)
+        ensure_downloaded(name, folder, [(Path(file), md5)], (file, md5), url, fetch)
+        parts.append(_read_idx(folder / file))
+    train_NHW, train_N, test_NHW, test_N = parts
+    return Dataset(
+        name=name,
+        train_images=train_NHW[:, None],
+        train_labels=train_N.long(),
+        test_images=test_NHW[:, None],
+        test_labels=test_N.long(),
+        classes=classes,
+        levels=255,
+        mean=(mean,),
+        std=(std,),
+    )
+
+
+def _read_idx(path: Path) -> Tensor:
+    """A compressed file of bytes in the IDX format: two zeros, the type, the number of dimensions, each dimension as a
+    big-endian integer of four bytes, and the values."""
+    with gzip.open(path) as file:
+        content = bytearray(file.read())
+    dimensions = content[3]
+    shape = np.frombuffer(content, ">i4", dimensions, offset=4)
+    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape))
+
+
 def _stl10_images(*paths: Path) -> Tensor:
     """The images of all files, uint8 `[N, 3, 96, 96]`. The files store columns before rows."""
     size = math.prod(STL10_SHAPE)
@@ -127,3 +190,45 @@ def _stl10_images(*paths: Path) -> Tensor:
 def _stl10_labels(path: Path) -> Tensor:
     """The labels of a file, int64 `[N]`, counted from 0; the file counts from 1."""
     return torch.from_numpy(np.fromfile(path, dtype=np.uint8).astype(np.int64)) - 1
+
+
+MNIST_DECLARATION = Declaration(
+    (1, 28, 28),
+    10,
+    train=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+    test=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+)
+DATASETS = {
+    "cifar10": Source(
+        cifar10,
+        Declaration((3, 32, 32), 10, train=(5000,) * 10, test=(1000,) * 10),
+        "DATA/cifar-10-batches-py/, fetched if absent, from DATA/cifar-10-python.tar.gz if that is there",
+    ),
+    "cifar100": Source(
+        cifar100,
+        Declaration((3, 32, 32), 100, train=(500,) * 100, test=(100,) * 100),
+        "DATA/cifar-100-python/, fetched if absent, from DATA/cifar-100-python.tar.gz if that is there",
+    ),
+    "fashion_mnist": Source(
+        fashion_mnist,
+        Declaration((1, 28, 28), 10, train=(6000,) * 10, test=(1000,) * 10),
+        "DATA/FashionMNIST/raw/*.gz, fetched if absent",
+    ),
+    "mnist": Source(mnist, MNIST_DECLARATION, "DATA/MNIST/raw/*.gz, fetched if absent"),
+    "mnist32": Source(mnist32, replace(MNIST_DECLARATION, shape=(1, 32, 32)), "DATA/MNIST/raw/*.gz, fetched if absent"),
+    "stl10": Source(
+        stl10,
+        Declaration(STL10_SHAPE, 10, train=(500,) * 10, test=(800,) * 10, unlabelled=100_000),
+        "DATA/stl10_binary/, fetched if absent, from DATA/stl10_binary.tar.gz if that is there",
+    ),
+    "svhn": Source(
+        svhn,
+        Declaration(
+            (3, 32, 32),
+            10,
+            train=(4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
+            test=(1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
+        ),
+        "DATA/train_32x32.mat and DATA/test_32x32.mat, fetched if absent",
+    ),
+}

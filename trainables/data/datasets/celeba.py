@@ -1,4 +1,5 @@
-"""CelebA: faces with binary attributes, read by torchvision, decoded once and cached.
+"""CelebA: faces with binary attributes, read by torchvision, decoded once and cached. Attributes have torchvision's
+names in lower case.
 
 Shapes: N images, A hair colours.
 """
@@ -14,10 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.data.datasets.channel_statistics import channel_statistics
-from trainables.data.datasets.dataset import Attribute, Dataset
-from trainables.data.datasets.loaders.celeba_attributes import ATTRIBUTES, BINARY, CONTENT, HAIR, hair_colour
-from trainables.data.datasets.tensor_cache import cached_tensors
+from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset, Declaration, Source, channel_statistics
+from trainables.data.datasets.downloads import cached_tensors
 from trainables.data.errors import DataError
 
 SIDE = 64
@@ -31,6 +30,18 @@ CACHE = f"central{CROP}_side{SIDE}.pt"
 SITE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 BLOCK = 256
 """Images that a thread decodes at a time."""
+CONTENT = "male"
+"""The binary attribute that tells the classes."""
+HAIR = ("bald", "black_hair", "blond_hair", "brown_hair", "gray_hair")
+"""The binary attributes that make the attribute `hair`, in the order of its values."""
+BINARY = (
+    *("5_o_clock_shadow", "bags_under_eyes", "bangs", "big_lips", "big_nose", "bushy_eyebrows", "eyeglasses"),
+    *("heavy_makeup", "high_cheekbones", "male", "mouth_slightly_open", "no_beard", "oval_face", "pointy_nose"),
+    *("smiling", "straight_hair", "wavy_hair", "wearing_earrings", "wearing_lipstick", "young"),
+)
+"""The 20 binary attributes that are labels of their own."""
+ATTRIBUTES: Mapping[str, int] = {"hair": len(HAIR), **dict.fromkeys(BINARY, 2)}
+"""Name of each attribute of the data set -> its number of classes."""
 
 
 def celeba(root: Path) -> Dataset:
@@ -63,6 +74,12 @@ def _labels(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
     """Name of each attribute -> the labels of a part's images, int64 `[N]`."""
     binary = {name: tensors[f"{part} {name}"].long() for name in (*HAIR, *BINARY)}
     return {"hair": hair_colour(torch.stack([binary[name] for name in HAIR], dim=1)), **binary}
+
+
+def hair_colour(positive_NA: Tensor) -> Tensor:
+    """The hair colour, int64 `[N]`: the only positive one of an image's binary attributes (`[N, A]`, 0 or 1), or
+    UNLABELLED if none or several are positive."""
+    return torch.where(positive_NA.sum(dim=1) == 1, positive_NA.long().argmax(dim=1), UNLABELLED)
 
 
 def _decode(root: Path, folder: Path) -> Mapping[str, Tensor]:
@@ -123,3 +140,12 @@ def _images(source: Any, folder: Path) -> Tensor:
     with ThreadPoolExecutor() as pool:
         list(pool.map(fill, range(0, count, BLOCK)))
     return images_N3SS
+
+
+DATASETS = {
+    "celeba": Source(
+        celeba,
+        Declaration((3, SIDE, SIDE), 2, train=(94_509, 68_261), test=(12_247, 7_715), attributes=ATTRIBUTES),
+        f"DATA/celeba/, never fetched: {ARCHIVE} (or the folder in it) and the .txt files beside it",
+    )
+}

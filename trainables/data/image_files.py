@@ -1,4 +1,5 @@
-"""Image files as a data set that is larger than memory: a pool of threads decodes them on demand.
+"""Image files as images of a data set that is larger than memory: a pool of threads decodes them on demand, ahead of
+their use, and all are checked before anything expensive starts.
 
 Shapes: N images, B images of a batch, S the length of a side.
 """
@@ -7,8 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,10 +18,10 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from trainables.data.augmentation.geometry import draw_boxes
+from trainables.data.augmentation import draw_boxes
 from trainables.data.errors import DataError
 
 RESIZE = 256 / 224
@@ -30,6 +31,14 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 """Formats of image files."""
 MAX_PIXELS = 178_956_970
 """Most pixels of an image, the number from which Pillow refuses them."""
+ENDS = ((b"\xff\xd8\xff", b"\xff\xd9"), (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"))
+"""The first and last bytes of a JPEG and of a PNG."""
+TAIL = 64
+"""Bytes read from the end of a file. Zeros that pad the end are ignored."""
+CHUNK = 1024
+"""Files that a thread checks at a time."""
+THREADS = 32
+"""Many threads, because each waits for the disk or the network most of the time."""
 Crop = Callable[[Image.Image], list[Image.Image]]
 Decoding = Callable[[], list[Tensor]]
 """Waits until batches of images are decoded and returns them. Raises DataError for the first file that cannot be."""
@@ -116,6 +125,27 @@ Images: TypeAlias = Tensor | ImageFiles
 """uint8 `[N, C, H, W]`: a tensor in memory, or image files that are decoded on demand."""
 
 
+def to_device(images: Images, device: torch.device) -> Images:
+    """Move a tensor to the device. Image files are returned unchanged."""
+    return images.to(device) if isinstance(images, Tensor) else images
+
+
+def prefetched(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
+    """Yield the images of each part. The files of the next part are decoded while the caller works on this one."""
+    if isinstance(images, Tensor):
+        yield from (images[part] for part in parts)
+        return
+    with ThreadPoolExecutor(1) as reader:
+        previous: Future[Tensor] | None = None
+        for part in parts:
+            current = reader.submit(images.__getitem__, part)
+            if previous:
+                yield previous.result()
+            previous = current
+        if previous:
+            yield previous.result()
+
+
 def decode_file(path: str, crop: Crop) -> list[Image.Image]:
     """The crops of one file, as RGB. Raises DataError, with a one-line message, if the file cannot be decoded."""
     try:
@@ -172,3 +202,50 @@ def _random(
 def _pool(threads: int) -> ThreadPoolExecutor:
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return ThreadPoolExecutor(threads or processors, thread_name_prefix="decode")
+
+
+def check_image_files(name: str, paths: Sequence[str]) -> None:
+    """Raises DataError if image files of the data set `name` are incomplete, by their first and last bytes. The
+    one-line message says how many, and names the first with the reason.
+
+    A file that begins and ends like a JPEG or PNG passes. All others are decoded, so that no readable file is refused.
+    Damage in the middle of a file is not detected.
+    """
+    with ThreadPoolExecutor(THREADS) as pool:
+        chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
+        faults = [fault for chunk in pool.map(lambda chunk: [*map(_fault, chunk)], chunks) for fault in chunk]
+    broken = [(path, fault) for path, fault in zip(paths, faults, strict=True) if fault]
+    if broken:
+        path, reason = broken[0]
+        raise DataError(
+            f"{len(broken)} of {len(paths)} images of {name} cannot be read, the first is {path} ({reason}); "
+            "remove or replace them"
+        )
+
+
+def _fault(path: str) -> str | None:
+    """Why a file cannot be read; None if it can."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return "not a file"
+        if _ends_well(path):
+            return None
+        if not os.path.getsize(path):
+            return "empty"
+        with open_image(path) as image:
+            rgb(image)
+    except UnidentifiedImageError:
+        return "not an image"
+    except OSError as error:
+        return error.strerror or "cut off"
+    except Exception as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
+
+
+def _ends_well(path: str) -> bool:
+    """Whether the file begins and ends like a JPEG or PNG."""
+    with open(path, "rb", buffering=0) as file:
+        head = os.pread(file.fileno(), 8, 0)
+        tail = os.pread(file.fileno(), TAIL, max(0, os.fstat(file.fileno()).st_size - TAIL)).rstrip(b"\0")
+    return any(head.startswith(first) and tail.endswith(last) for first, last in ENDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.describe import describe, describe_sweep
-from sweeper.plan.trials import content_hash
+from sweeper.plan.cohorts import content_hash
 from sweeper.spec import Assumption, Grid, Grids, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
 from sweeper.spec.sweep import subspaces
 from sweeper.spec.views import Heatmap

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.spec.schedulers import Halving, Population
+from sweeper.spec.pruners import Halving, Population
 
 
 def test_rungs_are_reports_before_the_last_epoch() -> None:

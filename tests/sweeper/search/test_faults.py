@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from sweeper.execution.retries import Attempt, RetryQueue
-from sweeper.plan.trials import Trial
-from sweeper.pruning.rung_server import Rule, RungServer
+from sweeper.plan.cohorts import Trial
+from sweeper.search.rung_server import Rule, RungServer
 from sweeper.search.study_run import RecordedTrial, result
 from sweeper.search.waves import Waves
-from sweeper.spec.schedulers import Halving
-from tests.sweeper.pruning.fast_clock import FastClockLoop
+from sweeper.spec.pruners import Halving
+from tests.sweeper.search.fast_clock import FastClockLoop
 from tests.sweeper.search.toy_waves import SPACE, study, study_run, waves
 from trainables.reports import Member, Report
 from trainables.worker.messages import CohortReport, Origin

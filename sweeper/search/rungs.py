@@ -1,9 +1,8 @@
-"""Successive halving: which members of a cohort are pruned at a rung, independently of the cohorts' timing.
+"""Rungs: epochs at which the members of a cohort are compared and some pruned, independently of the cohorts' timing.
 
-A rung is an epoch at which members are compared and some are pruned. Every cohort of a study has a position; positions
-ascend in the order in which cohorts start. At a rung the members of a cohort are compared with each other and with the
-members of all cohorts at lower positions, whenever those reached the rung. So a cohort waits for lower positions, and
-never for higher ones.
+Every cohort of a study has a position, a tuple of whole numbers; positions ascend in the order in which cohorts start.
+At a rung the members of a cohort are compared with each other and with the members of all cohorts at lower positions,
+whenever those reached the rung. So a cohort waits for lower positions, and never for higher ones.
 
 A cohort may be split while it trains. Its parts keep its position and wait for each other at a rung, so that they are
 judged as the whole would have been.
@@ -17,8 +16,79 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweeper.pruning.rung_events import Position
 from sweeper.spec.metric import Direction
+
+Position = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CohortAnnounced:
+    """A cohort will start, without its members that ended in an earlier run. Positions must ascend within a study."""
+
+    study: str
+    position: Position
+    cohort: str
+    numbers: Sequence[int]
+    """The number of each member in the study."""
+    reached: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    """Index of each member that ended in an earlier run -> epoch -> value of the metric."""
+
+
+@dataclass(frozen=True)
+class CohortRestored:
+    """Trials that ended in an earlier run take a position."""
+
+    study: str
+    position: Position
+    numbers: Sequence[int]
+    reached: Sequence[Mapping[int, float]]
+    """Epoch -> value of the metric, for each trial."""
+
+
+@dataclass(frozen=True)
+class CohortStarted:
+    """A worker has started the cohort."""
+
+    cohort: str
+
+
+@dataclass(frozen=True)
+class CohortStopped:
+    """The cohort has lost its worker."""
+
+    cohort: str
+
+
+@dataclass(frozen=True)
+class CohortReported:
+    """The cohort has repeated a report from before it was resumed, for which it asks no verdict any more."""
+
+    cohort: str
+    epoch: int
+    values: Mapping[int, float | None]
+    """Index of each member that was running at this epoch -> its value."""
+
+
+@dataclass(frozen=True)
+class CohortSplit:
+    """The cohort is replaced by its parts, which have its position and, in order, the members that it trains."""
+
+    cohort: str
+    parts: Mapping[str, int]
+    """Id of each part -> its number of members."""
+
+
+@dataclass(frozen=True)
+class CohortEnded:
+    """The cohort finished or failed for good."""
+
+    cohort: str
+
+
+RungEvent = (
+    CohortAnnounced | CohortRestored | CohortStarted | CohortStopped | CohortReported | CohortSplit | CohortEnded
+)
+
 
 Values = Mapping[int, float | None]
 """Index of a member in its cohort -> its value at an epoch; None or not finite if it has no value there."""

@@ -1,4 +1,4 @@
-"""Queues of several drivers that share a store: every trial gets one row, whoever dies when."""
+"""Sources of cohorts, and a queue that drivers share."""
 
 import random
 from collections import Counter
@@ -8,13 +8,46 @@ from unittest.mock import Mock
 
 import pytest
 
-from sweeper.plan import cohort_queue
-from sweeper.plan.cohort_queue import CohortQueue, Sharing
-from sweeper.plan.cohorts import Cohort, Cut, cut
+from sweeper.plan import sources
+from sweeper.plan.cohorts import Cohort, Cut, cut, halves
+from sweeper.plan.sources import CohortQueue, Sharing
 from sweeper.storage.files import Files
 from sweeper.storage.lease import Lease, Machine
 from tests.sweeper.packing.measured import members
 from tests.sweeper.storage.interleaved import Interleaving
+
+EIGHT, THREE = cut([members(8), members(3)], [Cut(8, 8), Cut(3, 3)])
+
+
+def drained(queue: CohortQueue) -> list[Cohort]:
+    cohorts = []
+    while cohort := queue.next():
+        cohorts.append(cohort)
+    return cohorts
+
+
+def test_cohorts_come_in_order_until_none_is_left() -> None:
+    queue = CohortQueue([EIGHT, THREE])
+    assert not queue.exhausted and drained(queue) == [EIGHT, THREE] and queue.exhausted
+    assert set(queue.cohorts) == {EIGHT.id, THREE.id}
+
+
+def test_trials_that_have_a_row_are_left_out() -> None:
+    queue = CohortQueue([EIGHT, THREE], dict.fromkeys([trial.id for trial in EIGHT.trials[:5]], "finished"))
+    first, *_ = drained(queue)
+    assert first.id == EIGHT.id and first.trials == EIGHT.trials[5:]
+
+
+def test_a_cohort_is_halved_as_a_whole_and_the_rest_of_its_halves_is_trained() -> None:
+    recorded: list[str] = []
+    finished = dict.fromkeys([trial.id for trial in EIGHT.trials[:5]], "finished")
+    queue = CohortQueue([EIGHT], finished, record_halved=recorded.append)
+    (cohort,) = drained(queue)
+    (second,) = queue.halve(cohort)
+    assert second.id == halves(EIGHT)[1].id and second.trials == EIGHT.trials[5:] and recorded == [EIGHT.id]
+    assert queue.ancestors(second.id) == (cohort,) and second.id in queue.cohorts
+    quarter, _ = queue.halve(second)
+    assert queue.ancestors(quarter.id) == (second, cohort)
 
 
 def cohorts_of(count: int, size: int) -> list[Cohort]:
@@ -84,7 +117,7 @@ def test_what_a_driver_leaves_is_taken_over_but_not_what_failed_there(tmp_path: 
 
 
 def test_claims_of_cohorts_that_end_at_once_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cohort_queue, "SOON", 1e9)
+    monkeypatch.setattr(sources, "SOON", 1e9)
     source = queue(tmp_path, cohorts_of(300, 1), {})
     assert source._sharing
     claim = Mock(wraps=source._sharing.lease.claim)

@@ -1,4 +1,6 @@
-"""Copy of the studies in Optuna's journal file, for `optuna-dashboard`. The rows in the store remain the truth."""
+"""What a study leaves for a reader: figures and tables in the store, and a copy of it in Optuna's journal file for
+`optuna-dashboard`. The rows in the store remain the truth.
+"""
 
 import contextlib
 import logging
@@ -10,7 +12,9 @@ import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
+from sweeper.report import studies
 from sweeper.report.studies import quiet
+from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
 from sweeper.storage.files import Files
 
@@ -108,3 +112,16 @@ def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
     for key, attribute in trial.user_attrs.items():
         storage.set_trial_user_attr(trial_id, key, attribute)
     storage.set_trial_state_values(trial_id, trial.state, trial.values)
+
+
+def write(plan: SearchPlan, files: Files) -> str:
+    """Write the views of every study, and the journal if there is none. Returns the text to print."""
+    texts = []
+    copy = begin_journal(files, plan.views) if files.read(PATH.format(plan.views)) is None else lambda study_run: None
+    for study_run in plan.study_runs:
+        copy(study_run)
+        name, study = study_run.study.name, study_run.engine.optuna_study
+        title = f"{plan.name} ({plan.request})" + (f", study {name}" if len(plan.study_runs) > 1 else "")
+        folder, objectives = f"studies/{plan.views}/{name}", study_run.study.search.objectives
+        texts.append(studies.write(files, folder, title, study, objectives, plan.sweep.contours))
+    return "\n\n".join(texts)

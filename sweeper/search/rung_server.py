@@ -1,19 +1,22 @@
-"""The Ray actor that compares the cohorts of all workers at rungs; its clients are in `sweeper.pruning.rung_client`.
+"""The Ray actor that compares the cohorts of all workers at rungs, and its clients on the driver and on the workers.
 
 A cohort at a rung may wait for one that has no worker, because its node was lost or other cohorts have taken its slot,
 or because it is the other part of a cohort that was split and there is one slot for both. The waiting cohort then gives
 up its own slot; otherwise both would wait for ever.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
+import functools
 import itertools
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from sweeper.pruning.halving import Rungs, Values, assign_brackets
-from sweeper.pruning.rung_events import (
+from sweeper.search.rungs import (
     CohortAnnounced,
     CohortEnded,
     CohortReported,
@@ -23,8 +26,12 @@ from sweeper.pruning.rung_events import (
     CohortStopped,
     Position,
     RungEvent,
+    Rungs,
+    Values,
+    assign_brackets,
 )
 from sweeper.spec.metric import Direction
+from trainables.reports import Judge, Report, Stopped, Verdict
 
 ANNOUNCEMENT_TIMEOUT = 60.0
 """Seconds for which a call about an unknown cohort waits until the driver announces the cohort."""
@@ -240,3 +247,65 @@ class RungServer:
             finally:
                 self._turn += 1
                 self._changed.notify_all()
+
+
+class Service(Protocol):
+    """A client of an object that the driver and all cohorts may call. It can be sent to where they run."""
+
+    def ask(self, method: str, *arguments: object) -> Any:
+        """Return the result of a call. Raises an exception if the object is gone."""
+
+    def tell(self, method: str, *arguments: object) -> None:
+        """Make a call and do not wait for it."""
+
+
+@dataclass(frozen=True)
+class JudgeFactory:
+    """Makes judges on the workers."""
+
+    server: Service
+    """A client of the `RungServer`."""
+
+    def __call__(self, cohort: str) -> Judge:
+        """Return a judge that asks the server at each rung and waits for its verdict.
+
+        The judge raises Stopped if the cohort must give up its slot for one that it waits for, ValueError if no member
+        has reported the metric, and what `Service.ask` raises if the server is gone.
+        """
+        cached_rule: Callable[[], Rule] = functools.cache(lambda: self.server.ask("rule", cohort))
+
+        def judge(report: Report) -> Verdict:
+            rule = cached_rule()
+            if report.epoch not in rule.epochs:
+                return Verdict()
+            running = {
+                index: member.metrics for index, member in enumerate(report.members) if member.status == "running"
+            }
+            if running and all(rule.metric not in metrics for metrics in running.values()):
+                reported = ", ".join(sorted(set(itertools.chain(*running.values())))) or "none"
+                raise ValueError(
+                    f"no metric '{rule.metric}' to prune by at epoch {report.epoch}; there are: {reported}"
+                )
+            values = {index: metrics.get(rule.metric) for index, metrics in running.items()}
+            pruned = self.server.ask("judge", cohort, report.epoch, values)
+            if pruned is None:
+                raise Stopped(f"it makes room for cohorts that it waits for at epoch {report.epoch}")
+            return Verdict(pruned={index: reason for index, reason in pruned.items() if index in running})
+
+        return judge
+
+
+class RungClient:
+    """The driver's client. No call waits for the server, not even for its start."""
+
+    def __init__(self, server: Service) -> None:
+        self._server, self._turns = server, itertools.count()
+
+    @property
+    def judge_factory(self) -> JudgeFactory:
+        """The client for the workers."""
+        return JudgeFactory(self._server)
+
+    def tell(self, event: RungEvent) -> None:
+        """Tell the server what has happened. Events take effect in the order of the calls."""
+        self._server.tell("apply", next(self._turns), event)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sweeper.pruning.rung_events import (
+from sweeper.search.rung_server import Rule, RungServer
+from sweeper.search.rungs import (
     CohortAnnounced,
     CohortEnded,
     CohortReported,
@@ -16,8 +17,7 @@ from sweeper.pruning.rung_events import (
     CohortStarted,
     CohortStopped,
 )
-from sweeper.pruning.rung_server import Rule, RungServer
-from tests.sweeper.pruning.fast_clock import play
+from tests.sweeper.search.fast_clock import play
 
 RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
 NUMBERS = {bracket: [number for number in range(99) if RULE.brackets([number]) == (bracket,)] for bracket in (0, 1)}

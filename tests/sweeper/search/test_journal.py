@@ -1,5 +1,9 @@
+"""What a study leaves for a reader: figures, tables, and the journal for optuna-dashboard."""
+
 import errno
 import math
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,9 +12,14 @@ import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeper.search.dashboard_journal import PATH, DashboardJournal, begin_journal
+from sweeper.cli.conclusion import finish
+from sweeper.search.journal import PATH, DashboardJournal, begin_journal
+from sweeper.search.search_plan import SearchPlan
+from sweeper.spec import Metric, Sweep
 from sweeper.storage.files import Files
-from tests.sweeper.search.toy_waves import study, study_run
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
+from tests.sweeper.search.toy_waves import recorded, study, study_run
 
 SPACE = {
     "lr": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
@@ -24,7 +33,7 @@ def begun(*directions: Literal["minimize", "maximize"]) -> optuna.Study:
     return optuna.create_study(directions=list(directions), sampler=optuna.samplers.RandomSampler(seed=0))
 
 
-def finish(study: optuna.Study, trial: Trial) -> None:
+def end_trial(study: optuna.Study, trial: Trial) -> None:
     """Complete, pruned and failed ones, in turn."""
     trial.set_user_attr("trial_id", f"t{trial.number}")
     if len(study.directions) > 1:
@@ -39,7 +48,7 @@ def finish(study: optuna.Study, trial: Trial) -> None:
 
 def run(study: optuna.Study, count: int) -> optuna.Study:
     for _ in range(count):
-        finish(study, study.ask(SPACE))
+        end_trial(study, study.ask(SPACE))
     return study
 
 
@@ -97,7 +106,7 @@ def test_trials_keep_their_numbers_in_whatever_order_they_finish(tmp_path: Path)
     open_trials = [study.ask(SPACE) for _ in range(6)]
     for order in ([4, 2], [0, 3], [1, 5]):
         for number in order:
-            finish(study, open_trials[number])
+            end_trial(study, open_trials[number])
         assert journal.add("s", study) is None
         copy = read(journal.path, "s").trials
         for mine, its in zip(study.trials, copy, strict=False):
@@ -123,7 +132,7 @@ def test_a_failed_write_is_reported_in_one_line_and_logged_once(
     journal, study = DashboardJournal(blocked / "j"), run(begun("maximize"), 3)
     for message in (journal.begin(), journal.add("s", study), journal.add("s", study)):
         assert message is not None and "cannot be written" in message and "\n" not in message
-    assert len([record for record in caplog.records if record.name == "sweeper.search.dashboard_journal"]) == 1
+    assert len([record for record in caplog.records if record.name == "sweeper.search.journal"]) == 1
     blocked.unlink()
     assert journal.add("s", study) is None and same(journal.path, "s", study)
 
@@ -180,3 +189,59 @@ def test_a_journal_has_the_studies_of_a_local_store(tmp_path: Path) -> None:
     assert optuna.get_all_study_names(JournalStorage(JournalFileBackend(str(path)))) == ["all"]
     begin_journal(files, "search/digits")
     assert not path.exists(), "a new run begins a new journal"
+
+
+FACTS = {"study": str, "study_id": str, "number": int, "wave": int}
+COLUMNS = Columns({"method": str, "seed": int, "x": float, "width": int, **FACTS}, ("auroc",))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FIXED: dict[str, Any] = {"cohort": "c", "cohort_size": 8, "epochs_run": 1, "started": NOW, "ended": NOW}
+
+
+@pytest.mark.parametrize(("statuses", "status"), [(["diverged"] * 8, 1), (["diverged"] * 7 + ["finished"], 0)])
+def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
+    statuses: list[str], status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_study = study(trials=8, wave=8)
+    trials = study_run(small_study).trials
+    known_trials = [recorded([trial], small_study, state) for trial, state in zip(trials, statuses, strict=True)]
+    ended = study_run(
+        small_study,
+        {number: trial for trials_by_number in known_trials for number, trial in trials_by_number.items()},
+    )
+    store = Store(tmp_path)
+    rows = [
+        {"trial_id": trial.id, **trial.config, **trial.facts, "status": state, "auroc": 0.5, **FIXED}
+        for trial, state in zip(trials, statuses, strict=True)
+    ]
+    store.prepare("lost", COLUMNS)
+    store.write("lost", "c", rows, COLUMNS)
+    sweep = Sweep("about", {"digits": small_study.search})
+    plan = SearchPlan("lost", "digits", sweep, small_study.search, [ended])
+    assert plan.trials_left == 0 and finish(plan, store, COLUMNS) == status
+    out, err = capsys.readouterr()
+    if status:
+        assert "lost (digits), 8 trials: 8 diverged\nall 8 trials diverged, so none is best\n" in out
+        assert err == "error: all trials of lost diverged in study all, so there is no best trial\n"
+    else:
+        assert "best auroc" in out and "1 complete, 7 diverged" in out and err == ""
+
+
+def test_chosen_trials_have_the_name_of_their_study_in_this_plan_and_not_of_the_one_that_trained_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = replace(study(trials=4, wave=4, metric=Metric("val_auroc", "maximize")), name="3")
+    trials = study_run(definition).trials
+    store, columns = Store(tmp_path), replace(COLUMNS, metrics=("auroc", "val_auroc"))
+    rows = [
+        {"trial_id": trial.id, **trial.config, **trial.facts, "study": "all", "status": "finished", **FIXED}
+        | {"auroc": 0.5, "val_auroc": trial.config["x"]}
+        for trial in trials
+    ]
+    store.prepare("again", columns)
+    store.write("again", "c", rows, columns)
+    sweep = Sweep("about", {"digits": definition.search})
+    ended = study_run(definition, recorded(trials, definition))
+    finish(SearchPlan("again", "digits", sweep, definition.search, [ended]), store, columns)
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].startswith("best auroc: 0.500 at x=") and table[0].endswith("(trial 3); chosen by val_auroc")
+    assert not any("study all" in line for line in table)

@@ -1,5 +1,8 @@
+"""Benchmarks whose steps differ in form measure the same steps, and say what they cannot."""
+
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,12 +10,24 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from tests.benchmarks.bench_gpu import FORMS, Clock, Settings, compare, workload
-from tests.benchmarks.gpu_cells import flop_of_step, matmul_peak, measure
-from tests.benchmarks.gpu_forms import Tools
-from tests.benchmarks.steps import StepsOfThisProcess, uncompiled
+from tests.benchmarks import bench_compiled
+from tests.benchmarks.bench_gpu import (
+    FORMS,
+    Clock,
+    Settings,
+    Tools,
+    compare,
+    flop_of_step,
+    matmul_peak,
+    measure,
+    workload,
+)
+from tests.benchmarks.loops import StepsOfThisProcess, uncompiled
+from trainables.catalog import METHODS as CATALOG
+from trainables.contract import ImageMethod
 from trainables.learners.compiled import Library
 from trainables.sections import Value
+from trainables.tasks.images.config import ImageTrial
 from trainables.training.compilation.task import StepTask
 from trainables.training.stacks import build_models
 
@@ -108,3 +123,39 @@ def test_neither_ray_nor_optuna_is_imported() -> None:
     code = f"{block}; import tests.benchmarks.bench_gpu"
     root = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
+
+
+def test_every_image_method_that_learns_by_gradients_is_measured() -> None:
+    learning = [name for name, method in CATALOG.items() if method.trains() and not method.fitted()]
+    assert [name for name in learning if issubclass(CATALOG[name], ImageMethod)] == bench_compiled.METHODS
+
+
+@pytest.mark.parametrize("encoder", bench_compiled.PRESETS)
+def test_a_workload_has_the_encoder_and_equal_members(encoder: str) -> None:
+    work = bench_compiled.workload("simclr", encoder, 2)
+    stack = work.stack()
+    losses_K = work.step(stack)
+    assert losses_K.shape == (2,)
+    assert losses_K[0] == losses_K[1]
+    assert any(name.startswith("method.encoder") for name in stack.parameters)
+    for config in work.configs:
+        assert isinstance(config, ImageTrial)
+        assert config.encoder.encoder == encoder
+
+
+def test_weights_differ_by_a_share_of_the_largest_of_their_tensor() -> None:
+    work = bench_compiled.workload("vje", "mlp", 1)
+    first, second = work.stack(), work.stack()
+    assert bench_compiled.weights_difference(first, second) == 0
+    with torch.no_grad():
+        weights = second.parameters["method.encoder.layers.1.weight"]
+        largest = weights.abs().max()
+        weights.flatten()[0] += 0.5 * largest
+    assert bench_compiled.weights_difference(first, second) == pytest.approx(0.5)
+
+
+def test_steps_are_measured_in_turns() -> None:
+    calls: list[str] = []
+    seconds = bench_compiled.medians({"a": partial(calls.append, "a"), "b": partial(calls.append, "b")}, 0.0)
+    assert set(seconds) == {"a", "b"}
+    assert "".join(calls).endswith("ab" * 7)

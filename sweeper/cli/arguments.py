@@ -18,7 +18,7 @@ from sweeper.names import LAW, is_name
 from sweeper.spec import registry
 from sweeper.spec.node_price import NodePrice
 from sweeper.spec.request import Compile, Keep, Request, SearchOptions, TrackRequest
-from sweeper.spec.search import SAMPLERS
+from sweeper.spec.space import SAMPLERS
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
 from trainables.validation import unknown

@@ -63,7 +63,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
     rows = of_request[of_request["trial_id"].isin(plan.ids)]
     texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
-        from sweeper.search import publish as studies  # here: it imports Optuna
+        from sweeper.search import journal as studies  # here: it imports Optuna
 
         texts.append(studies.write(plan, store.files))
         diverged = plan.diverged_studies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Axes, Fixed, Grid, KeysOf, Value, change_each
@@ -15,7 +15,8 @@ from trainables.validation import unknown
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "qmc", "random")
+Sampler = Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"]
+SAMPLERS: tuple[str, ...] = get_args(Sampler)
 """Tree-structured Parzen estimator, Gaussian process, CMA-ES, NSGA-II, quasi-Monte Carlo (Sobol), independent draws."""
 SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
 """Samplers that support several objectives."""
@@ -38,7 +39,7 @@ class Search:
     """The objective or objectives."""
     wave: int = 32
     """Number of trials that are proposed at once, before the result of any of them is known."""
-    sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = "tpe"
+    sampler: Sampler = "tpe"
     pruner: Halving | None = None
     population: Population | None = None
     axes: Axes = field(default_factory=dict)

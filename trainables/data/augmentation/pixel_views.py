@@ -4,9 +4,9 @@ They are apart from `Views` because every key of `Views` is part of every trial'
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
-from trainables.validation import choices, truth
+from trainables.validation import checked, one_of
 
 FLIPS: Mapping[str, tuple[str, ...]] = {
     "horizontal": ("flip",),
@@ -16,11 +16,11 @@ FLIPS: Mapping[str, tuple[str, ...]] = {
 """Direction -> the parameters of its flips."""
 
 
-@dataclass(frozen=True)
+@checked
 class PixelViews:
     """How views are flipped, ordered and scaled. The defaults are those of MoCo v2."""
 
-    flip_direction: str = "horizontal"
+    flip_direction: Annotated[str, one_of(*FLIPS)] = "horizontal"
     """Direction of flips: horizontal, vertical, or both, which are two independent flips of the same probability."""
     jitter_first: bool = False
     """Jitter colours before the crop instead of after it. The contrast is then that of the whole image. Image files are
@@ -29,11 +29,6 @@ class PixelViews:
     """Subtract the mean and divide by the standard deviation of each channel. False leaves pixels in [0, 1]."""
     binarise: bool = False
     """Make pixels above 0.5 white and all others black, after the augmentation, and in evaluation, too."""
-
-    def __post_init__(self) -> None:
-        choices("flip_direction", self.flip_direction, FLIPS)
-        for name in ("jitter_first", "normalise", "binarise"):
-            truth(name, getattr(self, name))
 
 
 DEFAULT = PixelViews()

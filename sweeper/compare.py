@@ -13,17 +13,15 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser, error_line
-from sweeper.errors import StoreError
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
+from sweeper.errors import StoreError, error_line
 from sweeper.execution.startup import end_process
-from sweeper.report.comparison import differences as compared
-from sweeper.report.comparison.figure import draw
-from sweeper.report.comparison.pairs import Pairs, pair
-from sweeper.report.comparison.sides import SYNTAX, Side, SideRows, parse_sides, rows_of
+from sweeper.report import compare as compared
+from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, draw, pair, parse_sides, rows_of
 from sweeper.report.formatting import format_value
 from sweeper.report.style import png
 from sweeper.spec import SpecError
-from sweeper.spec.grid import unknown
+from sweeper.spec.space import unknown
 
 ABOUT = (
     "Compare the finished trials of two sides. Trials that agree in all hyperparameters are paired, except in those in "

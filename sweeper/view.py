@@ -21,11 +21,10 @@ from sweeper.execution.signals import StopSignal, exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until the server starts
 
-from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, error_line
-from sweeper.cli.option_values import whole
-from sweeper.errors import SpecError, StoreError
+from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, whole
+from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
-from sweeper.report.page import index
+from sweeper.report.page import publish
 from sweeper.report.page.contents import collect
 from sweeper.report.page.document import PageData, document, page_data
 from sweeper.storage.files import Files
@@ -99,7 +98,7 @@ class Site:
         """Return what is at `path`; None if there is nothing. Raises StoreError."""
         if path in ("/", "/index.html"):
             self._sweep_names()
-            return Answer(HTML, index.index(self.files))
+            return Answer(HTML, publish.list_of_sweeps(self.files))
         name, _, kind = path.removeprefix("/").rpartition(".")
         reading = self._read(name) if kind in ("html", "json") else None
         if reading is None:
@@ -109,7 +108,7 @@ class Site:
     def _sweep_names(self) -> list[str]:
         """Return the names of the store's sweeps. Raises StoreError if the store has vanished: its folder is gone, or
         the file system or the objects in it."""
-        names, folder = index.sweep_names(self.files), self.files.local_folder
+        names, folder = publish.sweep_names(self.files), self.files.local_folder
         if not names and (self._had_sweeps or (folder is not None and not folder.is_dir())):
             raise StoreError(f"store {self.files.display_uri} has vanished, or its sweeps have; waiting for them")
         self._had_sweeps = self._had_sweeps or bool(names)

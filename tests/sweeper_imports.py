@@ -29,49 +29,21 @@ SWEEPER: Mapping[str, Rule] = {
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
     ),
-    "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
-    "sweeper.pruning.rung_client": Rule(
-        may=("trainables.reports", "sweeper.pruning"), never=("ray", "pandas", "optuna")
-    ),
-    "sweeper.trackers": Rule(
-        may=(
-            *("tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            *("sweeper.masking", "sweeper.plan"),
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
     "sweeper.report": Rule(
         may=(
-            *("pandas", "numpy", "matplotlib", "PIL", "tabulate"),
+            *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert"),
             *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-        ),
-        never=("torch", "ray", "optuna", "sweeper.report.studies"),
-    ),
-    "sweeper.report.page": Rule(
-        may=(
-            *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            *("sweeper.names", "sweeper.plan"),
-            *("sweeper.report", "trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
+            *("trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
     "sweeper.report.studies": Rule(
-        may=("optuna", "pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
         never=("torch", "ray"),
     ),
-    "sweeper.report.comparison": Rule(
-        may=(
-            *("pandas", "numpy", "scipy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
-            "trainables.evaluation.metrics",
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
-    "sweeper.packing.profiling": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.training.measurement"),
-            "trainables.json_input",
-        ),
-        never=("ray", "optuna"),
+    "sweeper.report.study_charts": Rule(
+        may=("optuna", "matplotlib", "numpy", "sweeper.spec", "sweeper.report"),
+        never=("torch", "ray"),
     ),
     "sweeper.packing": Rule(
         may=(
@@ -80,7 +52,6 @@ SWEEPER: Mapping[str, Rule] = {
             "sweeper.spec",
             "sweeper.storage",
             "sweeper.plan",
-            "sweeper.packing.profiling",
             "trainables.sections",
             "trainables.config",
             "trainables.json_input",
@@ -88,20 +59,20 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("ray", "optuna"),
     ),
+    "sweeper.search.rungs": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
+    "sweeper.search.rung_server": Rule(
+        may=("trainables.reports", "sweeper.spec", "sweeper.search.rungs"), never=("torch", *LAUNCHERS)
+    ),
     "sweeper.search": Rule(
         may=(
-            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *(
-                "sweeper.report.studies",
-                "trainables.data.errors",
-                "trainables.tasks.task",
-                "trainables.sections",
-                "trainables.config",
-            ),
+            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.sections"),
+            "trainables.config",
             *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
     ),
+    "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),
@@ -125,20 +96,25 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.spec",
                 "sweeper.storage",
                 "sweeper.plan",
-                "sweeper.pruning",
             ),
-            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.sections", "trainables.config"),
-            *("trainables.training.measurement", "trainables.training", "trainables.worker"),
+            *("sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
+            *("trainables.sections", "trainables.config", "trainables.training.measurement"),
+            *("trainables.training", "trainables.worker"),
         ),
     ),
-    "sweeper.cli.progress": Rule(
-        may=("rich", "sweeper.plan", "sweeper.spec"), never=("torch", "ray", "optuna", "pandas")
+    "sweeper.record": Rule(
+        may=(
+            *("rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking", "sweeper.spec"),
+            *("sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
+            *("trainables.worker.messages", "trainables.data.datasets"),
+        ),
+        never=("ray", "optuna"),
     ),
     "sweeper.cli": Rule(
         may=(
-            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
-            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
+            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
             "trainables.catalog",
@@ -149,7 +125,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.run": Rule(
         may=(
             *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.report", "sweeper.trackers", "sweeper.execution", "sweeper.cli"),
+            *("sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
     ),
@@ -188,7 +164,7 @@ SWEEPER: Mapping[str, Rule] = {
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup"),
             *(
                 "sweeper.models",
-                "sweeper.report.page.preset_views",
+                "sweeper.report.figures",
                 "trainables.evaluation.metrics",
                 "trainables.validation",
             ),
@@ -198,7 +174,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.api": Rule(
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
-            *("sweeper.trackers", "sweeper.cli", "sweeper.run", "sweeper.models"),
+            *("sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
         ),
         never=("torch", "ray", "optuna"),
     ),

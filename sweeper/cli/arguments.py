@@ -1,21 +1,25 @@
 """Parse the command line into a `Request`. A wrong argument ends with one line and exit status 2."""
 
 import argparse
+import importlib.util
+import math
 import os
-import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
+from importlib import metadata
 from typing import Any, Never, get_args
 
-from sweeper.cli.option_values import amount, auto, fraction, node_price, whole
 from sweeper.errors import SpecError
+from sweeper.masking import remember
 from sweeper.names import LAW, is_name
 from sweeper.spec import registry
-from sweeper.spec.request import Compile, Keep, Request, SearchOptions
-from sweeper.spec.search import SAMPLERS
-from sweeper.trackers.catalog import parse_track
+from sweeper.spec.node_price import NodePrice
+from sweeper.spec.request import Compile, Keep, Request, SearchOptions, TrackRequest
+from sweeper.spec.space import SAMPLERS
+from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
 from trainables.reports import SAVE_EVERY
 from trainables.validation import unknown
@@ -26,13 +30,20 @@ EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
 ABOUT = (
     "Run a sweep: its trials, on this machine or a Ray cluster, into a Parquet store. The same command continues it."
 )
-LONGEST_WORD = 1000
-"""Longest word, in characters, that an error message shows in full."""
 EXITS = (
     "Exit status: 0 every trial has a result; 1 some trials failed, or all trials of a search diverged; 2 the request "
     "was wrong; 130 interrupted."
 )
+DISTRIBUTION = "sweeper"
+"""Name of this project among the installed packages."""
+PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
+"""Tracker -> the package that it needs."""
 PRUNERS = ("none", "halving", "hyperband")
+
+LARGEST_INTEGER = 2**63 - 1
+"""Largest integer that an option takes, because the store's columns have 64 bits."""
+LARGEST_AMOUNT = 1e9
+"""Largest number of seconds or price that an option takes: 30 years, which the clocks of threads can still count."""
 
 
 def parse(arguments: Sequence[str]) -> Request:
@@ -108,7 +119,7 @@ def parse(arguments: Sequence[str]) -> Request:
         "send each trial as a run to tensorboard (TARGET: a folder), mlflow (a server's URI) or wandb (a project); may "
         "be given for several trackers"
     )
-    add("--track", type=parse_track, action="append", default=[], metavar="TRACKER[=TARGET]", help=track_help)
+    add("--track", type=_track, action="append", default=[], metavar="TRACKER[=TARGET]", help=track_help)
     add_search = parser.add_argument_group("searches").add_argument
     sampler, pruner = partial(_one_of, "sampler", SAMPLERS), partial(_one_of, "pruner", PRUNERS)
     default = "(default: the preset's)"
@@ -169,16 +180,6 @@ class DefaultsFormatter(argparse.HelpFormatter):
         return action.help
 
 
-def error_line(error: Exception) -> str:
-    """The message as one line: unprintable characters are escaped, and words beyond `LONGEST_WORD` are cut."""
-    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(error))
-
-    def cut(word: re.Match[str]) -> str:
-        return f"{word[0][:50]}... ({len(word[0])} characters)"
-
-    return f"error: {re.sub(rf'[^ ]{{{LONGEST_WORD + 1},}}', cut, text)}"
-
-
 class Parser(argparse.ArgumentParser):
     """Argument parser that raises SpecError with one line, where argparse prints its usage and exits."""
 
@@ -207,6 +208,31 @@ def named(option: str, noun: str, text: str) -> str:
     if not text.strip():
         raise SpecError(f"{option} must name {noun}, but got ''")
     return text
+
+
+def _track(text: str) -> TrackRequest:
+    """Parse an argument of `--track`. Raises SpecError for an unknown tracker or one whose package is missing."""
+    tracker, equals, target = text.partition("=")
+    if tracker not in PACKAGES:
+        raise SpecError(unknown("tracker", tracker, list(PACKAGES)))
+    if equals and not target.strip():
+        raise SpecError(f"--track {tracker}= must name a target, but got ''")
+    if importlib.util.find_spec(PACKAGES[tracker]) is None:
+        install = f"the extra track-{tracker} has it: pip install {' '.join(_requirements(tracker))}"
+        raise SpecError(f"--track {tracker} needs the package {PACKAGES[tracker]}, which is not installed; {install}")
+    remember(target)
+    return TrackRequest(tracker, target or None)
+
+
+def _requirements(tracker: str) -> list[str]:
+    """What the extra of a tracker requires, as a shell takes it: no index of packages has this project by its name."""
+    try:
+        declared = [text.partition(";") for text in metadata.requires(DISTRIBUTION) or ()]
+    except metadata.PackageNotFoundError:
+        declared = []
+    extra = f'extra == "track-{tracker}"'
+    found = [shlex.quote(requirement.strip()) for requirement, _, marker in declared if extra in marker]
+    return found or [PACKAGES[tracker]]
 
 
 def _sweep(text: str) -> str:
@@ -239,3 +265,80 @@ def _one_of(noun: str, choices: Sequence[str], text: str) -> str:
     if text not in choices:
         raise SpecError(unknown(noun, text, list(choices)))
     return text
+
+
+def auto(text: str) -> int | None:
+    """Size of a cohort, or None for `auto`."""
+    return None if text == "auto" else whole("--cohort", 1, text)
+
+
+def _shown(text: str) -> str:
+    """Text as it was typed, in quotes if it is blank."""
+    return text if text.strip() else repr(text)
+
+
+def whole(option: str, least: int, text: str) -> int:
+    """Whole number from `least` to `LARGEST_INTEGER`."""
+    try:
+        value = int(text) if text.removeprefix("-").isdecimal() else None
+    except ValueError:  # Python refuses to read a number of several thousand digits
+        value = LARGEST_INTEGER + 1
+    if value is None or value < least:
+        raise SpecError(f"{option} must be a whole number of at least {least}, but got {_shown(text)}")
+    if value > LARGEST_INTEGER:
+        raise SpecError(f"{option} must be at most {LARGEST_INTEGER}, but got {text}")
+    return value
+
+
+def fraction(text: str) -> float | None:
+    """Share of a device, from 0.0001 to 1, or None for `auto`."""
+    if text == "auto":
+        return None
+    value = _number("--gpu-fraction", text)
+    if not 0.0001 <= value <= 1:  # Ray's finest resolution
+        raise SpecError(f"`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction {text}")
+    return value
+
+
+def amount(option: str, text: str, positive: bool = False) -> float:
+    """Number from 0 to `LARGEST_AMOUNT`; 0 itself is refused if `positive`."""
+    value = _number(option, text)
+    if not (value > 0 if positive else value >= 0):
+        raise SpecError(f"`{option} {'>' if positive else '>='} 0` must hold, but got {text}")
+    if value > LARGEST_AMOUNT:
+        raise SpecError(f"`{option} <= {LARGEST_AMOUNT:g}` must hold, but got {text}")
+    return value
+
+
+def node_price(text: str) -> NodePrice:
+    """Prices of nodes per hour, such as `2.5`, or `H100=9,T4=0.6` for kinds of GPUs."""
+    prices: dict[str, float] = {}
+    for part in text.split(","):
+        kind, equals, price = (word.strip() for word in part.rpartition("="))
+        if equals and not kind:
+            raise SpecError(f"--node-price takes P or KIND=P, with commas between several, but got '{text}'")
+        if kind in prices:
+            raise SpecError(f"--node-price must have one price per kind of GPU, but got '{text}'")
+        prices[kind] = amount("--node-price", price)
+    return NodePrice(prices)
+
+
+def store_retries() -> RetryPolicy:
+    """Policy for a store that has stopped working, from `STORE_TIMEOUT`."""
+    text = os.environ.get(STORE_TIMEOUT)
+    try:
+        seconds = LONG_RETRIES.seconds if text is None else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LARGEST_AMOUNT:
+        raise SpecError(
+            f"{STORE_TIMEOUT} must be a number of seconds from 0 to {LARGEST_AMOUNT:g}, but got {STORE_TIMEOUT}={text}"
+        )
+    return RetryPolicy(seconds)
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SpecError(f"{option} must be a number, but got {_shown(text)}") from None

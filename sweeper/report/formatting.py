@@ -1,11 +1,16 @@
-"""Hyperparameters, metrics and tables as text."""
+"""Hyperparameters, metrics and tables as text, with the names of a user's own classes, and values as JSON has them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from tabulate import tabulate
+
+from sweeper.names import is_name
+from sweeper.storage.files import Files, read_record
+from sweeper.storage.layout import class_names_path
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 """Sign of a negative number, and text of a null."""
@@ -45,3 +50,60 @@ def text_table(columns: Mapping[str, Sequence[str]], right: Sequence[str] = ()) 
     """Return columns of text as a plain-text table for the terminal. Those in `right` are aligned to the right."""
     alignments = ["right" if name in right else "left" for name in columns]
     return tabulate(columns, headers="keys", tablefmt="simple", disable_numparse=True, colalign=alignments)
+
+
+DIGEST, CLASS = "image_digest", "normal_class"
+"""Columns of rows: which images of the user a trial has, and the number of a class."""
+ValueText = Callable[[str, object], str]
+"""Name of a hyperparameter and its value -> the value as text."""
+
+
+def read_class_names(files: Files, name: str, rows: pd.DataFrame) -> Mapping[str, Sequence[str]]:
+    """Return digest of a user's own images -> the names of their classes, as the last run of the sweep wrote them."""
+    digests = [digest for digest in _digests(rows) if is_name(digest)]
+    names: dict[str, list[str] | None] = {
+        digest: read_record(files, class_names_path(name, digest), list[str]) for digest in digests
+    }
+    return {digest: known for digest, known in names.items() if known is not None}
+
+
+def plain_text(name: str, value: object) -> str:
+    """Return the text of a value as it is."""
+    return format_value(value)
+
+
+def text_with_class_names(files: Files, name: str, rows: pd.DataFrame) -> ValueText:
+    """Return how views of these rows write values: with the names of classes if all rows have the same images."""
+    digests = _digests(rows)
+    names = read_class_names(files, name, rows).get(digests[0], ()) if len(digests) == 1 else ()
+    texts: dict[object, str] = dict(enumerate(names))
+
+    def text(name: str, value: object) -> str:
+        return texts.get(value) or format_value(value) if name == CLASS else format_value(value)
+
+    return text
+
+
+def _digests(rows: pd.DataFrame) -> list[str]:
+    """Return the distinct digests of the rows; that of images which are not the user's is empty."""
+    return list(map(str, rows[DIGEST].fillna("").unique())) if DIGEST in rows else []
+
+
+def json_values(values: pd.Series, kind: type | None = None) -> list[Any]:
+    """Return the values as JSON has them: null for NaN, the text `inf` or `-inf`, ISO 8601 for times.
+
+    `kind` is the type of a hyperparameter. pandas holds whole numbers with nulls as floats, which `kind` turns back.
+    """
+    return [_json_value(value, kind) for value in values.tolist()]
+
+
+def _json_value(value: Any, kind: type | None) -> Any:
+    if value is None or value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if math.isinf(value):
+            return "inf" if value > 0 else "-inf"
+        return int(value) if kind is int else value
+    return value.isoformat() if isinstance(value, pd.Timestamp) else value

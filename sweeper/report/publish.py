@@ -8,15 +8,11 @@ from typing import Any
 import pandas as pd
 
 from sweeper.plan.best_settings import NOUNS, BestSetting, Settings, sentences, short_text
-from sweeper.report import paper_table as tables
-from sweeper.report import summary
-from sweeper.report.class_names import CLASS, ValueText, text_with_class_names
-from sweeper.report.guard import made
-from sweeper.report.heatmaps import heatmap
-from sweeper.report.heatmaps.heatmap_cells import positions
+from sweeper.report import densities, heatmaps, sheets, tables, trajectories
+from sweeper.report.figures import made
+from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
+from sweeper.report.heatmaps import positions
 from sweeper.report.selections import labelled, narrowed
-from sweeper.report.sheets import densities, latent_maps, pictures
-from sweeper.report.trajectories import trajectory
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.files import Files
@@ -67,7 +63,7 @@ def write(
         *((f"table {table.name}", partial(figures.table, table)) for table in sweep.tables),
         ("best settings", figures.best_settings),
         *((f"trajectory {view.name}", partial(figures.trajectory, history, view)) for view in sweep.trajectories),
-        ("sheets of methods", partial(pictures.write, files, name, folder, rows)),
+        ("sheets of methods", partial(sheets.write_sheets, files, name, folder, rows)),
         (
             "sheets of densities",
             lambda: densities.write(
@@ -79,7 +75,7 @@ def write(
                 f"{name} ({label or preset})",
             ),
         ),
-        ("maps of latents", partial(latent_maps.write, files, name, folder, rows, about)),
+        ("maps of latents", partial(sheets.write_latent_maps, files, name, folder, rows, about)),
     ]
     texts = [made(files.log, f"store {files.display_uri}, {folder}: {figure}", write) for figure, write in writers]
     return "\n\n".join(text for text in texts if text)
@@ -110,12 +106,12 @@ class _Figures:
         over = _over(sweep, shown, view.axes)
         best = _best(sweep, shown, view.metric, (*self.keys, *view.axes), view.axes)
         options: dict[str, Any] = {"over": over, "about": self.about, "value_text": self.value_text}
-        cells = heatmap.write(
+        cells = heatmaps.write(
             self.files, self.folder, shown, view, self.preset, best=best, so_far=self.so_far, **options
         )
         if view != sweep.heatmaps[0] or sweep.tables:
             return None
-        return summary.cells_text(cells, view, over, positions(cells, shown, view.axes, best), self.value_text)
+        return heatmaps.cells_text(cells, view, over, positions(cells, shown, view.axes, best), self.value_text)
 
     def breakdown(self) -> str | None:
         """The replicates of the best setting of the first heatmap."""
@@ -124,24 +120,24 @@ class _Figures:
         first = self.sweep.heatmaps[0]
         rows = labelled(self.rows, first.selections)
         best = _best(self.sweep, rows, first.metric, (*self.keys, *first.axes), first.axes)
-        table = summary.breakdown(rows, best, first.axes, self.sweep.breakdown)
+        table = heatmaps.breakdown(rows, best, first.axes, self.sweep.breakdown)
         self.files.write(f"heatmaps/{self.folder}/breakdown.parquet", table.to_parquet(index=False))
         scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
         chosen = f", {best[0].chosen}" if best else ""
         title = f"{first.metric.label} by {self.sweep.breakdown} at the best setting{chosen}"
-        return f"{title}\n{summary.text(scaled.dropna(axis=1, how='all'), value_text=self.value_text)}"
+        return f"{title}\n{heatmaps.text(scaled.dropna(axis=1, how='all'), value_text=self.value_text)}"
 
     def correlations(self) -> str | None:
         """Correlations over the cells of the first heatmap."""
         if not (self.sweep.heatmaps and self.sweep.correlations):
             return None
         first = self.sweep.heatmaps[0]
-        table = summary.correlations(labelled(self.rows, first.selections), self.sweep.correlations, first.axes)
+        table = heatmaps.correlations(labelled(self.rows, first.selections), self.sweep.correlations, first.axes)
         self.files.write(f"heatmaps/{self.folder}/correlations.parquet", table.to_parquet(index=False))
         known = table.dropna(subset="r")
         if known.empty:
             return None
-        return f"correlation over the cells of {first.rows} x {first.columns}\n{summary.text(known)}"
+        return f"correlation over the cells of {first.rows} x {first.columns}\n{heatmaps.text(known)}"
 
     def table(self, table: Table) -> str | None:
         """No table is written if none of its cells has a trial."""
@@ -167,7 +163,7 @@ class _Figures:
         shown = labelled(self.rows, view.selections)
         if view.selections and shown.empty:
             return
-        trajectory.write(self.files, self.folder, history, shown, view, about=self.about, value_text=self.value_text)
+        trajectories.write(self.files, self.folder, history, shown, view, about=self.about, value_text=self.value_text)
 
 
 def _best(

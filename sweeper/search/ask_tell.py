@@ -15,10 +15,9 @@ import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeper.report.studies.optuna_log import quiet
+from sweeper.report.studies import quiet
 from sweeper.search.samplers import NEEDS_VALUES, RECORDS_PROPOSALS, NumberedSampler
-from sweeper.spec.grid import Value
-from sweeper.spec.search import WARM, Study
+from sweeper.spec.space import WARM, Study, Value
 
 
 class ProposedTrial(NamedTuple):

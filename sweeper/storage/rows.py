@@ -29,37 +29,61 @@ STATUSES = ("finished", "diverged", "pruned", "failed")
 _TYPES = MappingProxyType({bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()})
 _PYTHON = {arrow: python for python, arrow in _TYPES.items()}
 _TIME = pa.timestamp("us", tz="UTC")
-_PROVENANCE = {
-    "seconds": pa.float64(),
-    "device_seconds": pa.float64(),
-    "cost": pa.float64(),
-    "device": pa.string(),
-    "host": pa.string(),
-    "code_version": pa.string(),
-    "python": pa.string(),
-    "torch": pa.string(),
-    "cuda": pa.string(),
-    "driver": pa.string(),
-    "compiled": pa.bool_(),
-    "started": _TIME,
-    "ended": _TIME,
+
+
+@dataclass(frozen=True)
+class FixedColumn:
+    """A column that the rows of every sweep have."""
+
+    type: pa.DataType
+    meaning: str
+    provenance: bool = False
+    """Whether two runs of one trial may differ in it though their results are equal."""
+    added: bool = False
+    """Whether files of earlier versions lack it. Their rows are null there."""
+
+
+def _run(arrow_type: pa.DataType, meaning: str, added: bool = False) -> FixedColumn:
+    """A column that says how a trial ran."""
+    return FixedColumn(arrow_type, meaning, provenance=True, added=added)
+
+
+FIXED: Mapping[str, FixedColumn] = {
+    "trial_id": FixedColumn(pa.string(), "a hash of the trial's method, data set, hyperparameters and seed"),
+    "preset": FixedColumn(pa.string(), "the preset that asked for it first", added=True),
+    "changes": FixedColumn(pa.string(), "what that request changed in its preset, such as `epochs=100`", added=True),
+    "status": FixedColumn(pa.string(), "`finished`, `diverged`, `pruned` or `failed`"),
+    "error": FixedColumn(pa.string(), "why it failed or diverged; else null"),
+    "cohort": FixedColumn(pa.string(), "the id of the trials that were trained together with it"),
+    "cohort_size": FixedColumn(pa.int64(), "how many these are"),
+    "epochs_run": FixedColumn(pa.int64(), "epochs that it trained"),
+    "seconds": _run(pa.float64(), "its share of its cohort's training time"),
+    "device_seconds": _run(
+        pa.float64(),
+        "`seconds` times the GPUs, or without GPUs the cores, that its cohort reserved: 0.25 for a quarter of a GPU",
+        added=True,
+    ),
+    "cost": _run(
+        pa.float64(),
+        "price of the device seconds; null without `--node-price`. A node's price is divided equally among its "
+        "devices; evaluation, idle time and lost attempts are not in it",
+        added=True,
+    ),
+    "device": _run(pa.string(), "the device that trained it, as the training process saw it"),
+    "host": _run(pa.string(), "the machine of that process"),
+    "code_version": _run(pa.string(), "version and commit, with `.dirty` for a checkout with uncommitted changes"),
+    "python": _run(pa.string(), "version of Python in that process", added=True),
+    "torch": _run(pa.string(), "version of PyTorch", added=True),
+    "cuda": _run(pa.string(), "version of CUDA that PyTorch was built for; null on a CPU", added=True),
+    "driver": _run(pa.string(), "version of the GPU's driver; null on a CPU", added=True),
+    "compiled": _run(pa.bool_(), "whether its training steps were compiled", added=True),
+    "started": _run(_TIME, "when its training began"),
+    "ended": _run(_TIME, "when it ended"),
 }
-PROVENANCE = tuple(_PROVENANCE)
+"""Name of each column that all rows have, beside hyperparameters and metrics -> the column, in the order of a file."""
+PROVENANCE = tuple(name for name, column in FIXED.items() if column.provenance)
 """Columns in which two runs of one trial may differ though their results are equal: how long it took, what it cost,
 where, when and with what it ran."""
-_FIXED = {
-    "trial_id": pa.string(),
-    "preset": pa.string(),
-    "changes": pa.string(),
-    "status": pa.string(),
-    "error": pa.string(),
-    "cohort": pa.string(),
-    "cohort_size": pa.int64(),
-    "epochs_run": pa.int64(),
-    **_PROVENANCE,
-}
-_ADDED = ("preset", "changes", "device_seconds", "cost", "python", "torch", "cuda", "driver", "compiled")
-"""Fixed columns that files of earlier versions lack. Their rows are null there."""
 HISTORY = pa.schema(
     {"trial_id": pa.string(), "epoch": pa.int64(), "metric": pa.string(), "value": pa.float64()},
     metadata={"sweeper.format": FORMAT},
@@ -82,7 +106,7 @@ class Columns:
     def __post_init__(self) -> None:
         names = [*self.hyperparameters, *self.metrics]
         for name in names:
-            if name in _FIXED or name == "sweep":
+            if name in FIXED or name == "sweep":
                 raise ValueError(f"a column's name must not be that of a fixed column, but got {name!r}")
             if names.count(name) > 1:
                 raise ValueError(f"a column's name must be unique, but got {name!r} twice")
@@ -96,7 +120,8 @@ class Columns:
         types = {name: _TYPES[python_type] for name, python_type in self.hyperparameters.items()}
         types |= dict.fromkeys(self.metrics, pa.float64())
         metadata = {"sweeper.format": FORMAT, "sweeper.metrics": json.dumps(self.metrics)}
-        return pa.schema({"trial_id": pa.string(), **types, **_FIXED}, metadata=metadata)
+        fixed = {name: column.type for name, column in FIXED.items()}
+        return pa.schema({"trial_id": pa.string(), **types, **fixed}, metadata=metadata)
 
     def union(self, other: "Columns") -> "Columns":
         """Return these columns, followed by those that only `other` has. Raises SchemaError if a shared one differs."""
@@ -119,13 +144,13 @@ def columns_of(schema: pa.Schema) -> Columns:
     version = metadata.get(b"sweeper.format", b"none").decode(errors="replace")[:40]
     if version != FORMAT:
         raise SchemaError(f"the file format must be {FORMAT!r}, but is {version!r}")
-    for name, arrow_type in _FIXED.items():
+    for name, column in FIXED.items():
         if name not in schema.names:
-            if name in _ADDED:
+            if column.added:
                 continue
             raise SchemaError(f"column {name!r} is missing")
-        if schema.field(name).type != arrow_type:
-            raise SchemaError(f"column {name!r} must be {arrow_type}, but is {schema.field(name).type}")
+        if schema.field(name).type != column.type:
+            raise SchemaError(f"column {name!r} must be {column.type}, but is {schema.field(name).type}")
     if len(set(schema.names)) < len(schema.names) or len(schema.names) > MAX_COLUMNS:
         raise SchemaError(f"its {len(schema.names)} columns must have different names and be at most {MAX_COLUMNS}")
     try:
@@ -135,7 +160,7 @@ def columns_of(schema: pa.Schema) -> Columns:
     for metric in metrics:
         if metric not in schema.names or schema.field(metric).type != pa.float64():
             raise SchemaError(f"metric {metric!r:.40} must be a column of numbers")
-    hyperparameters = [field for field in schema if field.name not in _FIXED and field.name not in metrics]
+    hyperparameters = [field for field in schema if field.name not in FIXED and field.name not in metrics]
     for field in hyperparameters:
         if field.type not in _PYTHON:
             kinds = ", ".join(map(str, _PYTHON))

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from sweeper.report.figures import views_of, write_views
 from sweeper.report.page import publish
-from sweeper.report.page.library import compressed_library
-from sweeper.report.page.preset_views import views_of, write_views
+from sweeper.report.page.document import compressed_library
 from sweeper.spec import registry
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

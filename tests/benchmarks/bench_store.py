@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sweeper.report.heatmaps.heatmap_cells import pivot
+from sweeper.report.heatmaps import pivot
 from sweeper.storage.load import load
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

@@ -18,8 +18,7 @@ from torchvision.transforms import v2
 
 from trainables.contract import Batch, ImageMethod, Noises
 from trainables.data.datasets.catalog import DATASETS
-from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.declarations import DECLARATIONS, Declaration
+from trainables.data.datasets.dataset import Dataset, Declaration, Source
 from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
 from trainables.training.stacks import build_models
@@ -64,14 +63,14 @@ class Augmented(TorchDataset[tuple[Tensor, ...]]):
 
 
 def register_random_images(count: int) -> Dataset:
-    """A data set of `count` random images of CIFAR-10's shape, under the name RANDOM in DATASETS and DECLARATIONS."""
+    """A data set of `count` random images of CIFAR-10's shape, under the name RANDOM in DATASETS."""
     source = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, *SHAPE), dtype=torch.uint8, generator=source)
     labels = torch.arange(count) % 10
     classes = tuple("0123456789")
     dataset = Dataset(RANDOM, images, labels, images[:64], labels[:64], classes, 255, (0.5,) * 3, (0.25,) * 3)
-    cast(dict[str, Callable[[Path], Dataset]], DATASETS)[RANDOM] = lambda root: dataset
-    cast(dict[str, Declaration], DECLARATIONS)[RANDOM] = Declaration(SHAPE, 10, (count // 10,) * 10, (6,) * 10)
+    declared = Declaration(SHAPE, 10, (count // 10,) * 10, (6,) * 10)
+    cast(dict[str, Source], DATASETS)[RANDOM] = Source(lambda root: dataset, declared, "none")
     return dataset
 
 

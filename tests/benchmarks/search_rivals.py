@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.execution import session as cluster
 from sweeper.spec import registry
-from sweeper.spec.search import Search, Study
+from sweeper.spec.space import Search, Study
 
 if TYPE_CHECKING:
     from trainables.reports import Report

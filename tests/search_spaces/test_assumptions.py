@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli.describe import describe
-from sweeper.cli.describe_sweep import describe_sweep
+from sweeper.cli.describe import describe, describe_sweep
 from sweeper.spec import Assumption, Grid, Grids, Metric, Search, SpecError, Sweep, Table, registry
 from sweeper.spec.sweep import subspaces
 from trainables.config import keys

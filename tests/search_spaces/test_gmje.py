@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeper.plan.trials import enumerate_trials
+from sweeper.plan.cohorts import enumerate_trials
 from sweeper.spec import Grid, Grids, registry
 from tests.trainables.small import image_trial
 from trainables.config import resolve

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.describe import describe
-from sweeper.plan.trials import content_hash
+from sweeper.plan.cohorts import content_hash
 from sweeper.spec import Search, registry
 from sweeper.spec.sweep import subspaces
 from trainables.config import keys, resolve

@@ -12,8 +12,8 @@ from sweeper.spec import Search, registry
 from tests.search_spaces.grids import configs_of
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS as ALL_METHODS
-from trainables.data.datasets.declarations import DECLARATIONS
-from trainables.data.datasets.loaders.celeba_attributes import BINARY
+from trainables.data.datasets import catalog
+from trainables.data.datasets.celeba import BINARY
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.stream import images_per_step, steps_per_epoch
 from trainables.tasks.images.task import image_method
@@ -32,7 +32,7 @@ GREY = ("mnist", "fashion_mnist")
 
 
 def train_images(config: ImageTrial) -> int:
-    counts = DECLARATIONS[config.data.dataset].train
+    counts = catalog.DATASETS[config.data.dataset].declaration.train
     assert counts
     return sum(counts)
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.plan.trials import content_hash
+from sweeper.plan.cohorts import content_hash
 from sweeper.spec import Grid, Grids, registry
 from tests.search_spaces.grids import CLASSES, COUNTS, all_configs_of, configs_of, each_preset, trials_of
 from trainables.config import column_types, resolve
-from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.datasets.catalog import DATASETS
 from trainables.training.checks import check_trials
 
-CHANNELS = {name: declared.shape[0] for name, declared in DECLARATIONS.items()}
+CHANNELS = {name: source.declaration.shape[0] for name, source in DATASETS.items()}
 WITHOUT_FILES = {"digits", "digits_tint"}
 """Data sets that need no files."""
 

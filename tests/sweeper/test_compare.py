@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.compare import main
-from sweeper.report.comparison.sides import Side, parse_sides
+from sweeper.report.compare import Side, parse_sides
 from sweeper.report.formatting import MINUS
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

@@ -20,7 +20,7 @@ import sweeper.run as run
 from sweeper.errors import StoreError
 from sweeper.models import load_model
 from sweeper.report.page import document, publish
-from sweeper.report.page.index import index
+from sweeper.report.page.publish import list_of_sweeps
 from sweeper.spec import SpecError, registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import FOLDERS
@@ -148,7 +148,7 @@ def test_readers_end_with_a_line(
     in_one_line(load, "tiny", copy, preset="digits")
     for model in sorted((store / "models/sweep=tiny").iterdir())[:2]:
         in_one_line(load_model, copy, model.stem, data=tmp_path)
-    in_one_line(index, Files(copy))
+    in_one_line(list_of_sweeps, Files(copy))
     in_one_line(publish.write, Files(copy), "tiny")
     assert "Traceback" not in capsys.readouterr().err
 

@@ -1,8 +1,8 @@
-"""What the views of a preset say to show: each request's tables and trajectories, each preset's heatmaps and search."""
+"""What the figures of a preset show, as JSON from which a browser reads exactly the numbers of the Parquet files."""
 
 import functools
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -10,12 +10,10 @@ from typing import Any
 import pandas as pd
 
 from sweeper.plan.best_settings import Settings, sentences
-from sweeper.report import paper_table
-from sweeper.report.guard import made
-from sweeper.report.page.columns import json_values
-from sweeper.report.page.preset_views import PresetViews
+from sweeper.report import tables, trajectories
+from sweeper.report.figures import PresetViews, made
+from sweeper.report.formatting import json_values
 from sweeper.report.selections import labelled, narrowed
-from sweeper.report.trajectories import trajectory as trajectories
 from sweeper.spec import Grid, Metric, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Selection
@@ -72,12 +70,12 @@ def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any]
     """Return a table of a preset: keys of the rows, and for each row, column and metric the measured figures; None if
     none of its cells has a trial."""
     own = _rows(shown, rows, view.axes, view.selections)
-    cells = paper_table.average(own, view, shown.preset, narrowed(shown.grids, own, view.axes, view.selections))
-    if not paper_table.has_trials(cells):
+    cells = tables.average(own, view, shown.preset, narrowed(shown.grids, own, view.axes, view.selections))
+    if not tables.has_trials(cells):
         return None
     return {
         "name": view.name,
-        "caption": paper_table.caption(cells, view),
+        "caption": tables.caption(cells, view),
         "rows": list(view.rows),
         "columns": view.columns,
         "metrics": _metrics(view.metrics),
@@ -221,3 +219,51 @@ def _frame(files: Files, path: str) -> pd.DataFrame | None:
         return None if data is None else pd.read_parquet(io.BytesIO(data))
     except (OSError, ValueError):  # pyarrow's errors are of these types
         return None
+
+
+def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetViews]) -> list[dict[str, Any]]:
+    """Return every column: `name`, `kind`, and `values`, or `constant` where all trials have the same value.
+
+    The `kind` is `hyperparameter`, `metric` or `run` (how the trial ran). Metrics have a `direction`, `percent` and
+    `bounds`, as the views of the presets or else the metrics' own definitions say.
+    """
+    declared = declared_metrics(shown)
+    encoded = []
+    for name in map(str, rows.columns):
+        values = json_values(rows[name], columns.hyperparameters.get(name))
+        column: dict[str, Any] = {"name": name, "kind": "run"}
+        if name in columns.metrics:
+            metric = declared.get(name) or _other_images(declared, name) or _known_metric(declared, name)
+            column |= {"kind": "metric", "direction": metric.direction, "percent": metric.percent}
+            column["bounds"] = [bound / (100 if metric.percent else 1) for bound in metric.bounds or ()] or None
+        elif name in columns.hyperparameters:
+            column["kind"] = "hyperparameter"
+        is_constant = len(values) > 0 and all(value == values[0] for value in values)
+        encoded.append(column | ({"constant": values[0]} if is_constant else {"values": values}))
+    return encoded
+
+
+def declared_metrics(shown: Collection[PresetViews]) -> Mapping[str, Metric]:
+    """Return the objectives of searches and the metrics of views, by name. The first that has a name decides."""
+    objectives = [metric for preset in shown for metric in preset.objectives]
+    heatmaps = [heatmap.metric for preset in shown for heatmap in preset.heatmaps]
+    of_tables = [metric for preset in shown for table in preset.tables for metric in table.metrics]
+    of_trajectories = [metric for preset in shown for view in preset.trajectories for metric in view.metrics]
+    metrics: dict[str, Metric] = {}
+    for metric in (*objectives, *heatmaps, *of_tables, *of_trajectories):
+        metrics.setdefault(metric.name, metric)
+    return metrics
+
+
+def _other_images(declared: Mapping[str, Metric], name: str) -> Metric | None:
+    """Return the same metric on the other images: on test images for `val_NAME`, and the reverse."""
+    return declared.get(name.removeprefix(VALIDATION) if name.startswith(VALIDATION) else f"{VALIDATION}{name}")
+
+
+def _known_metric(declared: Mapping[str, Metric], name: str) -> Metric:
+    """Return a metric that no view has, in the unit of those of its family."""
+    family = family_of(name)
+    if family is None:
+        return Metric(name)
+    percent = family.share and any(metric.percent for metric in declared.values() if family_of(metric.name) is family)
+    return Metric(name, family.direction, percent)

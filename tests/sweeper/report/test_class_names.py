@@ -5,12 +5,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report import publish
-from sweeper.report.class_names import read_class_names, text_with_class_names
-from sweeper.report.formatting import DASH
-from sweeper.report.heatmaps.figure import draw
-from sweeper.report.heatmaps.heatmap_cells import pivot
-from sweeper.report.trajectories import curves, trajectory
+from sweeper.report import curve_figure, publish, trajectories
+from sweeper.report.formatting import DASH, read_class_names, text_with_class_names
+from sweeper.report.heatmap_figure import draw
+from sweeper.report.heatmaps import pivot
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path
@@ -79,7 +77,7 @@ def test_figures_have_names(files: Files, rows: pd.DataFrame) -> None:
     history = history[["trial_id", "epoch", "metric", "value"]]
     for by in (("normal_class",), ("beta", "normal_class")):
         view = Trajectory("curves", (AUROC,), by)
-        points = trajectory.average(history, rows, view, text)
-        panel = curves.draw(points, view, value_text=text).axes[0]
+        points = trajectories.average(history, rows, view, text)
+        panel = curve_figure.draw(points, view, value_text=text).axes[0]
         named = {item.get_text() for item in panel.texts}
         assert {"dog", "1, dog"} & named, by

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.paper_table import average, caption, has_trials, markdown, text, write
+from sweeper.report.tables import average, caption, has_trials, markdown, text, write
 from sweeper.spec import Metric, SpecError
 from sweeper.spec.views import Table
 from sweeper.storage.files import Files

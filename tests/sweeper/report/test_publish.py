@@ -9,7 +9,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeper.report import publish as findings
-from sweeper.report.sheets.densities import Density
+from sweeper.report.densities import Density
 from sweeper.spec import Grid, Metric, Search, Sweep
 from sweeper.spec.views import Heatmap, Table, Trajectory
 from sweeper.storage.files import Files
@@ -128,13 +128,13 @@ def test_a_heatmap_says_what_it_averages_over(
 ) -> None:
     """Three classes with two seeds each are six trials, not six classes."""
     nouns: list[str] = []
-    written = findings.heatmap.write
+    written = findings.heatmaps.write
 
     def write(*arguments: Any, **options: Any) -> pd.DataFrame:
         nouns.append(options["over"])
         return written(*arguments, **options)
 
-    monkeypatch.setattr(findings.heatmap, "write", write)
+    monkeypatch.setattr(findings.heatmaps, "write", write)
     repeated = pd.concat(
         [rows.assign(seed=seed, trial_id=rows["trial_id"] + f"-{seed}") for seed in range(seeds)], ignore_index=True
     )
@@ -146,14 +146,14 @@ def test_pictures_name_sweep_preset_and_data_set_and_use_percent(
     tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     captions: list[dict[str, Any]] = []
-    written = findings.heatmap.write
+    written = findings.heatmaps.write
 
     def write(*arguments: Any, **options: Any) -> pd.DataFrame:
         captions.append(options)
         return written(*arguments, **options)
 
-    monkeypatch.setattr(findings.heatmap, "write", write)
-    monkeypatch.setattr(findings.trajectory, "write", lambda *_, **options: captions.append(options))
+    monkeypatch.setattr(findings.heatmaps, "write", write)
+    monkeypatch.setattr(findings.trajectories, "write", lambda *_, **options: captions.append(options))
     auroc = Metric("auroc", "maximize", percent=True)
     shares = replace(
         SWEEP, heatmaps=(Heatmap(auroc, "beta", "nu"),), trajectories=(Trajectory("t", (auroc,), ("beta",)),)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.report.run_differences import run_differences
+from sweeper.report.reruns import run_differences
 from sweeper.storage.archive import TrialSelection, archive
 from sweeper.storage.load import load_runs
 from sweeper.storage.store import Store

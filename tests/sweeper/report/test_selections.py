@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report import publish
+from sweeper.report import publish, trajectories
 from sweeper.report.selections import labelled, narrowed
-from sweeper.report.trajectories import trajectory
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.files import Files
 
@@ -66,7 +65,7 @@ def test_columns_with_null_of_every_type_are_compared(dtype: str) -> None:
 def test_a_line_has_the_reports_of_all_its_trials_also_of_those_of_other_lines() -> None:
     history = pd.DataFrame({"trial_id": [*"abcd"], "epoch": 1, "metric": "accuracy", "value": [0.1, 0.9, 0.2, 0.8]})
     view = Trajectory("t", (ACCURACY,), by=("failure", "state"), selections=SELECTIONS)
-    points = trajectory.average(history, labelled(ROWS, view.selections), view)
+    points = trajectories.average(history, labelled(ROWS, view.selections), view)
     assert dict(zip(points["failure, state"], points["mean"], strict=True)) == {
         "no entropy, remedied": 0.8,
         "no entropy, collapsed": 0.2,

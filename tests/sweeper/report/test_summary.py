@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from sweeper.plan.best_settings import BestSetting, best_settings
-from sweeper.report.heatmaps.heatmap_cells import selection_metric
-from sweeper.report.summary import breakdown, correlations, text
+from sweeper.report.heatmaps import breakdown, correlations, selection_metric, text
 from sweeper.spec.metric import Metric
 
 AXES = ("beta", "nu")

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from trainables.data.augmentation.pixel_views import PixelViews
-from trainables.data.augmentation.views import Views
 from trainables.data.datasets.catalog import DATASETS
-from trainables.data.datasets.declarations import DECLARATIONS, Declaration
-from trainables.data.datasets.loaders.folder import FOLDER, listed
+from trainables.data.datasets.class_folders import FOLDER, listed
+from trainables.data.datasets.dataset import Declaration
+from trainables.data.views import PixelViews, Views
 from trainables.sections import TrialConfig
 from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
 from trainables.tasks.images.latent_density import LatentDensity
@@ -103,7 +102,7 @@ class ImageTrial(TrialConfig):
         """What is known of its data set without the images. The numbers of images in a folder of the user's are known
         once `list_folder` has listed it, and 0 before."""
         if self.data.dataset != FOLDER:
-            return DECLARATIONS[self.data.dataset]
+            return DATASETS[self.data.dataset].declaration
         size, channels, listing = self.folder.image_size, self.folder.image_channels, listed(self.folder.image_digest)
         return listing.declaration(size, channels) if listing else Declaration((channels, size, size), 0, (), ())
 

@@ -6,9 +6,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sweeper.report.comparison.differences import differences, text
-from sweeper.report.comparison.figure import draw
-from sweeper.report.comparison.pairs import Pairs
+from sweeper.report.compare import Pairs, differences, draw, text
 from sweeper.report.formatting import DASH
 from sweeper.report.style import png
 

@@ -3,7 +3,7 @@ import math
 import pandas as pd
 import pytest
 
-from sweeper.report.comparison.pairs import STUDY_COLUMNS, pair
+from sweeper.report.compare import STUDY_COLUMNS, pair
 from sweeper.search.prepare import FACTS
 from sweeper.spec import SpecError
 

@@ -4,9 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.heatmaps.captions import cell_texts, decimals_of, noise_text, ticks
-from sweeper.report.heatmaps.colour_scale import ColourScale, colour_scale
-from sweeper.report.heatmaps.heatmap_cells import pivot
+from sweeper.report.heatmaps import ColourScale, cell_texts, colour_scale, decimals_of, noise_text, pivot, ticks
 from tests.sweeper.report.grid_cells import AXES
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.heatmaps.colour_scale import STANDARD_ERRORS, colour_scale
+from sweeper.report.heatmaps import STANDARD_ERRORS, colour_scale
 
 
 def cells(means: list[float], std: float = 0.01, count: int = 4) -> pd.DataFrame:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from sweeper.report.heatmaps.figure import draw
-from sweeper.report.heatmaps.heatmap_cells import pivot
+from sweeper.report.heatmap_figure import draw
+from sweeper.report.heatmaps import pivot
 from sweeper.report.style import DOTS, PAD, fitted_png
 from sweeper.spec import Heatmap, Metric
 from tests.sweeper.report.grid_cells import AXES

@@ -4,7 +4,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
-from sweeper.report.heatmaps.glyph_outlines import LINE, line, line_paths
+from sweeper.report.heatmap_figure import LINE, line, line_paths
 from sweeper.report.style import DOTS, Weight
 
 

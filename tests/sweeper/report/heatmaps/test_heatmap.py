@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.heatmaps.heatmap import write
+from sweeper.report.heatmaps import write
 from sweeper.spec import Heatmap, Metric
 from sweeper.storage.files import Files
 from tests.sweeper.report.grid_cells import AXES, cell

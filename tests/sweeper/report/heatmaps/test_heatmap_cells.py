@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from sweeper.plan.best_settings import best_settings
-from sweeper.report.heatmaps.heatmap_cells import pivot, positions
+from sweeper.report.heatmaps import pivot, positions
 from sweeper.spec import Metric
 from tests.sweeper.report.grid_cells import AXES, cell
 

@@ -1,7 +1,6 @@
 import pytest
 
-from sweeper.report.heatmaps.glyph_outlines import line
-from sweeper.report.heatmaps.layout import CELL, NAME, HeatmapTexts, Layout, lay_out
+from sweeper.report.heatmap_figure import CELL, NAME, HeatmapTexts, Layout, lay_out, line
 from sweeper.report.style import PAD, text_width
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sweeper.report.page.preset_views import views_of, write_views
+from sweeper.report.figures import views_of, write_views
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.layout import sheet_path
 from sweeper.storage.rows import Columns

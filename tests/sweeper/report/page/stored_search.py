@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeper.report.page.preset_views import views_of, write_views
+from sweeper.report.figures import views_of, write_views
 from sweeper.spec import Metric, Search, Sweep
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.report.figures import views_of, write_views
 from sweeper.report.page import publish
-from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.layout import class_names_path
 from sweeper.storage.rows import Columns

@@ -2,8 +2,9 @@ import math
 
 import pandas as pd
 
-from sweeper.report.page.columns import declared_metrics, encode, json_values
-from sweeper.report.page.preset_views import views_of
+from sweeper.report.figures import views_of
+from sweeper.report.formatting import json_values
+from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.storage.rows import Columns
 from tests.sweeper.report.page.stored import SWEEP
 

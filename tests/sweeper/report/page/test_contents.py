@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from sweeper.plan.best_settings import Settings, best_settings, sentences
+from sweeper.report.figures import read_views
 from sweeper.report.page import contents as contents_module
 from sweeper.report.page import findings
 from sweeper.report.page.contents import Contents, collect
 from sweeper.report.page.findings import in_order
-from sweeper.report.page.index import sweep_names
-from sweeper.report.page.preset_views import read_views
+from sweeper.report.page.publish import sweep_names
 from sweeper.spec import Grid, Metric
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
 from sweeper.storage.load import take_snapshot

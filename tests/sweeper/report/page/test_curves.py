@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from sweeper.report.page import curves
-from sweeper.report.page.curves import pack
+from sweeper.report.page import embedded
+from sweeper.report.page.embedded import pack_curves
 
 
 def history(trials: int, epochs: int, metrics: tuple[str, ...]) -> pd.DataFrame:
@@ -13,7 +13,7 @@ def history(trials: int, epochs: int, metrics: tuple[str, ...]) -> pd.DataFrame:
 def test_every_value_is_found_again() -> None:
     reports = history(3, 4, ("auroc", "loss"))
     reports = reports[~((reports["trial_id"] == "t1") & (reports["epoch"] == 2))]  # one is missing
-    packed = pack(reports, ["t2", "t1", "t0"], ["loss"])
+    packed = pack_curves(reports, ["t2", "t1", "t0"], ["loss"])
     assert [series["metric"] for series in packed.series] == ["loss", "auroc"] and packed.note == ""
     for series in packed.series:
         size = len(series["trials"]) * len(series["epochs"])
@@ -25,24 +25,24 @@ def test_every_value_is_found_again() -> None:
 
 
 def test_trials_of_others_are_left_out() -> None:
-    assert pack(history(2, 1, ("loss",)), ["t1"], []).values.tolist() == [1.0]
-    assert pack(history(0, 0, ()), ["t1"], []).values.size == 0
+    assert pack_curves(history(2, 1, ("loss",)), ["t1"], []).values.tolist() == [1.0]
+    assert pack_curves(history(0, 0, ()), ["t1"], []).values.size == 0
 
 
 def test_a_long_history_is_thinned_and_says_so(monkeypatch) -> None:
-    monkeypatch.setattr(curves, "BYTES", 8 * 2 * 3 * 40)
-    packed = pack(history(3, 100, ("a", "b")), ["t0", "t1", "t2"], [])
+    monkeypatch.setattr(embedded, "CURVE_BYTES", 8 * 2 * 3 * 40)
+    packed = pack_curves(history(3, 100, ("a", "b")), ["t0", "t1", "t2"], [])
     epochs = packed.series[0]["epochs"]
     assert epochs[0] == 0 and epochs[-1] == 99 and 20 < len(epochs) <= 40
-    assert packed.values.nbytes <= curves.BYTES
+    assert packed.values.nbytes <= embedded.CURVE_BYTES
     assert (
         packed.note.startswith("To keep this page small, curves show at most ") and "of up to 100 epochs" in packed.note
     )
 
 
 def test_the_last_metrics_are_left_out_if_thinning_is_not_enough(monkeypatch) -> None:
-    monkeypatch.setattr(curves, "BYTES", 8 * 3 * curves.MIN_EPOCHS)
-    monkeypatch.setattr(curves, "BYTES_PER_TRIAL", 0)
-    packed = pack(history(3, 100, ("a", "b", "c")), ["t0", "t1", "t2"], ["c"])
+    monkeypatch.setattr(embedded, "CURVE_BYTES", 8 * 3 * embedded.MIN_EPOCHS)
+    monkeypatch.setattr(embedded, "BYTES_PER_TRIAL", 0)
+    packed = pack_curves(history(3, 100, ("a", "b", "c")), ["t0", "t1", "t2"], ["c"])
     assert [series["metric"] for series in packed.series] == ["c"]
     assert "there are no curves of a, b" in packed.note

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.report.heatmaps.heatmap_cells import pivot
+from sweeper.report.heatmaps import pivot
 from sweeper.report.page import publish
 from sweeper.report.selections import labelled
 from sweeper.storage.load import load

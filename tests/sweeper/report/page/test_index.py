@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.heatmaps.heatmap_cells import pivot
+from sweeper.report.figures import views_of, write_views
+from sweeper.report.heatmaps import pivot
 from sweeper.report.page import document, publish
-from sweeper.report.page.index import VIRIDIS, index
-from sweeper.report.page.preset_views import views_of, write_views
-from sweeper.report.page.summaries import MAX_SIDE, Summary, Thumbnail, read_summary, write_summary
+from sweeper.report.page.contents import MAX_CARD_SIDE, Summary, Thumbnail, read_summary, write_summary
+from sweeper.report.page.publish import VIRIDIS, list_of_sweeps
 from sweeper.spec import Heatmap, Metric
 from sweeper.storage.layout import request_path, summary_path
 from sweeper.storage.load import load
@@ -57,7 +57,7 @@ def test_a_card_says_how_far_the_latest_request_is_and_what_is_best(tmp_path: Pa
     store.files.delete(request_path(NAME, "paper, <i>"))
     write_request(store.files, NAME, RequestRows("all", "paper", "trial_id", trials[:18]))
     publish.write(store.files, NAME)
-    assert "all: 18 of 18 trials" in (card := cards(index(store.files))[NAME]) and "<progress" not in card
+    assert "all: 18 of 18 trials" in (card := cards(list_of_sweeps(store.files))[NAME]) and "<progress" not in card
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
@@ -78,7 +78,7 @@ def test_the_drawing_has_every_cell_in_its_place(tmp_path: Path) -> None:
     store = fill(tmp_path)
     shades: list[list[float | None]] = [[0.0, 0.0, None], [1.0, 0.5, 0.5]]
     write_summary(store.files, NAME, Summary("", {}, heatmap=Thumbnail("a & b", shades)))
-    drawing = cards(index(store.files))[NAME]
+    drawing = cards(list_of_sweeps(store.files))[NAME]
     rects = re.findall(r'<rect x="(\d)" y="(\d)" width="(\d)" height="1" (.*?)/>', drawing)
     assert rects == [
         *[("0", "0", "2", f'fill="{VIRIDIS[0]}"'), ("2", "0", "1", 'class="empty"')],
@@ -98,7 +98,7 @@ def test_no_row_is_read_for_a_sweep_with_a_page(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(StoreReader, "read_intact", read_intact)
     (tmp_path / "trials/sweep=older").mkdir()
-    assert list(cards(index(store.files))) == [NAME, "older"]
+    assert list(cards(list_of_sweeps(store.files))) == [NAME, "older"]
     assert read == ["trials/sweep=older"]
 
 
@@ -107,7 +107,7 @@ def test_the_sweep_with_the_latest_result_is_first_and_old_ones_stay_listed(tmp_
     for name, last in {"a": 2e9, "b": 3e9, "c": None}.items():
         fill(tmp_path, name=name)
         write_summary(store.files, name, Summary("", {}, last=last))
-    listed = cards(index(store.files))
+    listed = cards(list_of_sweeps(store.files))
     assert list(listed) == ["b", "a", "c", NAME]
     assert COUNTED in listed[NAME] and "&lt;b&gt;three" in listed[NAME] and "<svg" not in listed[NAME]
     assert "no trial has ended yet" in listed["c"]
@@ -118,7 +118,7 @@ def test_what_is_no_sweep_of_ours_does_not_hide_the_others(tmp_path: Path) -> No
     (tmp_path / "trials/sweep=<i>name").mkdir(parents=True)
     (tmp_path / "trials/sweep=foreign").mkdir(parents=True)
     pd.DataFrame({"trial_id": ["a"], "status": ["<i>"]}).to_parquet(tmp_path / "trials/sweep=foreign/a.parquet")
-    listed = cards(index(store.files))
+    listed = cards(list_of_sweeps(store.files))
     assert list(listed) == ["foreign", "grid"] and not any("<i>" in card for card in listed.values())
     assert re.search(r'<p class="note">.*(another schema|damaged)', listed["foreign"])
     assert COUNTED in listed["grid"]
@@ -144,8 +144,8 @@ ODD: dict[str, Callable[[bytes], bytes]] = {
     "rows of different length": changed(heatmap={"caption": "", "shades": [[0.5], [0.5, 0.5]]}),
     "no cells": changed(heatmap={"caption": "", "shades": [[]]}),
     "no rows": changed(heatmap={"caption": "", "shades": []}),
-    "too wide": changed(heatmap={"caption": "", "shades": [[0.5] * (MAX_SIDE + 1)]}),
-    "too tall": changed(heatmap={"caption": "", "shades": [[0.5]] * (MAX_SIDE + 1)}),
+    "too wide": changed(heatmap={"caption": "", "shades": [[0.5] * (MAX_CARD_SIDE + 1)]}),
+    "too tall": changed(heatmap={"caption": "", "shades": [[0.5]] * (MAX_CARD_SIDE + 1)}),
     "no shade": changed(heatmap={"caption": "", "shades": [[1.5]]}),
     "NaN": lambda data: re.sub(rb"\[\[[0-9.]+", b"[[NaN", data),
 }
@@ -159,7 +159,7 @@ def test_a_wrong_summary_counts_as_absent(tmp_path: Path, odd: str, capsys: pyte
     before, after = file.read_bytes(), ODD[odd](file.read_bytes())
     assert before != after
     file.write_bytes(after)
-    card = cards(index(store.files))[NAME]
+    card = cards(list_of_sweeps(store.files))[NAME]
     assert COUNTED in card and "<svg" not in card
     (line,) = capsys.readouterr().err.splitlines()
     assert "'reports/grid.summary.json' is damaged and counts as absent" in line
@@ -173,12 +173,12 @@ def test_the_text_of_a_summary_is_never_html(tmp_path: Path) -> None:
     known = Summary(attack, {attack: 1, "finished": 1}, attack, 2, 1, 2, [attack] * 3, 0.0, Thumbnail(attack, [[1.0]]))
     write_summary(store.files, NAME, known)
     assert read_summary(store.files, NAME) == known
-    card = cards(index(store.files))[NAME]
+    card = cards(list_of_sweeps(store.files))[NAME]
     assert "<script" not in card and '"">' not in card and "all 2 requests: 1 finished; last result 1970-01-01" in card
 
 
 def test_long_texts_and_large_heatmaps_are_cut(tmp_path: Path) -> None:
-    store = fill(tmp_path, repeat=MAX_SIDE)
+    store = fill(tmp_path, repeat=MAX_CARD_SIDE)
     wide = Heatmap(Metric("auroc_joint", "maximize"), "beta", "seed")
     write_views(store.files, NAME, views_of(replace(SWEEP, about="long " * 1000, heatmaps=(wide,)), "paper"))
     publish.write(store.files, NAME)
@@ -189,4 +189,4 @@ def test_long_texts_and_large_heatmaps_are_cut(tmp_path: Path) -> None:
     shown = summary_of(store).heatmap
     assert shown is not None and "setting by nu" in shown.caption, "the next one"
     assert [len(row) for row in shown.shades] == [3, 3, 3], "a row for each label that has trials"
-    assert len(cards(index(store.files))[NAME]) < 3000
+    assert len(cards(list_of_sweeps(store.files))[NAME]) < 3000

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.report.page import library as module
-from sweeper.report.page.library import compressed_library
+from sweeper.report.page import document as module
+from sweeper.report.page.document import compressed_library
 from trainables.cache import cache_folder
 
 PLANTED = gzip.compress(b"(() => {fetch('//evil')})();", mtime=0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from search_spaces import anomaly_grid, collapse_ablation, ssl_cifar10, vje_search
-from sweeper.report.page.preset_views import read_views, views_of, write_views
+from sweeper.report.figures import read_views, views_of, write_views
 from sweeper.spec import Grid, Metric, Sweep, Table
 from sweeper.storage.files import Files
 from tests.sweeper.report.page.stored import SWEEP

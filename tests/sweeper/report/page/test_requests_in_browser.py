@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sweeper.report.figures import views_of, write_views
 from sweeper.report.page import publish
-from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.report.page import reruns as module
-from sweeper.report.page.reruns import reruns
+from sweeper.report import reruns as module
+from sweeper.report.reruns import reruns
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.stored import COLUMNS, NAME, fill

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from sweeper.report.figures import views_of, write_views
 from sweeper.report.page import publish
-from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import Metric
 from sweeper.storage.load import load
 from sweeper.storage.store import Store

@@ -10,8 +10,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from PIL import Image
 
-from sweeper.report.sheets import densities
-from sweeper.report.sheets.densities import Density, draw_densities, draw_parameters, write
+from sweeper.report import densities
+from sweeper.report.densities import Density, draw_densities, draw_parameters, write
 from sweeper.storage.files import Files
 
 X = np.linspace(-1, 1, 21)

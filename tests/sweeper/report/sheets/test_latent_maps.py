@@ -9,9 +9,9 @@ import pytest
 from matplotlib.collections import PathCollection
 from PIL import Image
 
+from sweeper.report import sheets
 from sweeper.report.formatting import MINUS
-from sweeper.report.sheets import latent_maps
-from sweeper.report.sheets.latent_maps import LatentMap, caption, draw
+from sweeper.report.sheets import LatentMap, draw_latent_maps, map_caption
 from sweeper.storage.files import Files
 
 S, M = 5, 12
@@ -30,7 +30,7 @@ def write_map(files: Files, trial: str, latent_map: LatentMap) -> None:
 
 def test_a_panel_has_every_sample_and_every_test_image() -> None:
     rows = pd.Series({"density_volume": -231.4, "spread": np.nan})
-    figure = draw({"gje, gmm": a_map(), "gje": a_map()}, {"gje, gmm": rows, "gje": rows}, "grid (digits)")
+    figure = draw_latent_maps({"gje, gmm": a_map(), "gje": a_map()}, {"gje, gmm": rows, "gje": rows}, "grid (digits)")
     assert len(figure.axes) == 2
     unknown, known, samples = (part for part in figure.axes[0].collections if isinstance(part, PathCollection))
     labels = a_map().labels
@@ -47,7 +47,7 @@ def test_a_panel_has_every_sample_and_every_test_image() -> None:
 )
 def test_the_caption_has_the_ceilings_of_unit_vectors(components: tuple[int, ...], ceiling: str) -> None:
     """One Gaussian has no spread."""
-    text = caption({str(index): a_map(count, 128) for index, count in enumerate(components)})
+    text = map_caption({str(index): a_map(count, 128) for index, count in enumerate(components)})
     assert text.startswith(f"t-SNE of {S} samples and {M} images") and text.endswith(ceiling.replace("-", MINUS))
 
 
@@ -59,10 +59,10 @@ def test_trials_without_a_map_or_with_a_damaged_one_are_passed_over(tmp_path: Pa
         columns=["trial_id", "dataset", "method", "seed"],
     )
     files.write("sheets/grid/c/samples.png", b"")
-    latent_maps.write(files, "grid", "grid/digits", rows)
+    sheets.write_latent_maps(files, "grid", "grid/digits", rows)
     assert files.list("sheets/grid/digits") == []
     files.write("sheets/grid/a/tsne.npz", b"PK\x03\x04 is no archive")
     write_map(files, "b", a_map())
-    latent_maps.write(files, "grid", "grid/digits", rows)
+    sheets.write_latent_maps(files, "grid", "grid/digits", rows)
     picture = Image.open(tmp_path / "sheets/grid/digits/digits-tsne.png")
     assert picture.width > 400 and [line for line in lines if "sheets/grid/a/tsne.npz' cannot be shown" in line]

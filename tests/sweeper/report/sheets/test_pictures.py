@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from sweeper.report.sheets import pictures as sheets
+from sweeper.report import sheets
 from sweeper.storage.files import Files
 
 ORIGINAL = (0, 0, 0)
@@ -80,7 +80,7 @@ def test_a_data_set_shows_each_methods_first_seed_in_the_order_of_the_plan(tmp_p
     )  # fmt: skip
     for level, trial in enumerate("abcde", 1):
         write_sheets(files, trial, level)
-    sheets.write(files, "grid", "grid/paper", rows)
+    sheets.write_sheets(files, "grid", "grid/paper", rows)
     kinds = ("reconstructions", "samples")
     assert files.list("sheets/grid/paper") == [f"{data}-{kind}.png" for data in ("digits", "mnist") for kind in kinds]
     digits = read(tmp_path / "sheets/grid/paper/digits-reconstructions.png")
@@ -91,22 +91,22 @@ def test_a_data_set_shows_each_methods_first_seed_in_the_order_of_the_plan(tmp_p
 def test_a_trial_without_sheets_is_passed_over_for_the_next_seed(tmp_path: Path) -> None:
     files = Files(tmp_path)
     write_sheets(files, "b", 2)
-    sheets.write(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0), ("b", "digits", "vje", 1)))
+    sheets.write_sheets(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0), ("b", "digits", "vje", 1)))
     assert (read(tmp_path / "sheets/grid/paper/digits-reconstructions.png")[15] == (2, 0, 0)).all()
 
 
 def test_a_method_may_have_one_of_the_two_sheets(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.write("sheets/grid/a/samples.png", png(sheet([(1, 0, 0)])))
-    sheets.write(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0)))
+    sheets.write_sheets(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0)))
     assert files.list("sheets/grid/paper") == ["digits-samples.png"]
 
 
 def test_without_sheets_nothing_is_written(tmp_path: Path) -> None:
     files = Files(tmp_path)
-    sheets.write(files, "grid", "grid/paper", pd.DataFrame({"beta": [1.0]}))
+    sheets.write_sheets(files, "grid", "grid/paper", pd.DataFrame({"beta": [1.0]}))
     write_sheets(files, "other", 1)
-    sheets.write(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0)))
+    sheets.write_sheets(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0)))
     assert files.list("sheets/grid") == ["other"]
 
 
@@ -117,7 +117,7 @@ def test_a_damaged_sheet_is_named_and_left_out(tmp_path: Path, keep: int) -> Non
     for level, trial in enumerate("ab", 1):
         write_sheets(files, trial, level)
     files.write("sheets/grid/a/samples.png", png(sheet([(1, 0, 0)]))[:keep])
-    sheets.write(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0), ("b", "digits", "vae", 0)))
+    sheets.write_sheets(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0), ("b", "digits", "vae", 0)))
     assert read(tmp_path / "sheets/grid/paper/digits-samples.png").shape[1] == 30
     assert len(lines) == 1 and "'sheets/grid/a/samples.png' cannot be shown: " in lines[0]
 

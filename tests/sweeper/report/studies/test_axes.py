@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 from optuna.study import StudyDirection
 
-from sweeper.report.studies.axes import log_ticks, with_direction
+from sweeper.report.study_charts import log_ticks, with_direction
 
 
 @pytest.mark.parametrize("low", [1e-7, 2.3e-4, 0.7, 40.0])

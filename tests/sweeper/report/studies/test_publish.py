@@ -10,9 +10,8 @@ from matplotlib import pyplot
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
-from sweeper.report.studies import figures as study_figures
-from sweeper.report.studies.publish import write
-from sweeper.report.studies.tables import MIN_TRIALS, copy_for_figures, importances
+from sweeper.report import study_charts as study_figures
+from sweeper.report.studies import MIN_TRIALS, copy_for_figures, importances, write
 from sweeper.spec.metric import Metric
 from sweeper.storage.files import Files
 from tests.sweeper.report.studies.examples import KNN, NLL, SECONDS, SPACE, STATES, random_study, study_of

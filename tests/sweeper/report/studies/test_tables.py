@@ -4,7 +4,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
-from sweeper.report.studies.tables import copy_for_figures, importances, pareto_front, trials_dataframe
+from sweeper.report.studies import copy_for_figures, importances, pareto_front, trials_dataframe
 from sweeper.spec.metric import Metric
 from tests.sweeper.report.studies.examples import KNN, NLL, SECONDS, SPACE, random_study, study_of
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from sweeper.report.trajectories.curve_labels import isotonic_regression, spread
-from sweeper.report.trajectories.curves import draw
-from sweeper.report.trajectories.trajectory import average
+from sweeper.report.curve_figure import draw, isotonic_regression, spread
+from sweeper.report.trajectories import average
 from tests.sweeper.report.trajectories.example_reports import BOTH, reports
 
 

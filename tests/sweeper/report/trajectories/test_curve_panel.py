@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
-from sweeper.report.trajectories.curve_panel import SIDE_BAR
-from sweeper.report.trajectories.curves import draw
-from sweeper.report.trajectories.trajectory import average
+from sweeper.report.curve_figure import SIDE_BAR, draw
+from sweeper.report.trajectories import average
 from tests.sweeper.report.trajectories.example_reports import BOTH, reports
 
 

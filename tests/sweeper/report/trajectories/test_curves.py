@@ -3,8 +3,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.report.trajectories.curves import draw
-from sweeper.report.trajectories.trajectory import average
+from sweeper.report.curve_figure import draw
+from sweeper.report.trajectories import average
 from sweeper.spec import Metric
 from sweeper.spec.views import Trajectory
 from tests.sweeper.report.trajectories.example_reports import BOTH, KNN, reports

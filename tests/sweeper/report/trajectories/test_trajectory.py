@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.trajectories.curves import draw
-from sweeper.report.trajectories.trajectory import average, write
+from sweeper.report.curve_figure import draw
+from sweeper.report.trajectories import average, write
 from sweeper.spec.views import Trajectory
 from sweeper.storage.files import Files
 from tests.sweeper.report.trajectories.example_reports import BOTH, KNN, reports

@@ -1,0 +1,413 @@
+"""Paired comparison of two sides: their trials, the pairs that agree, the differences of metrics, and their figure."""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from scipy import stats
+
+from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
+from sweeper.report.style import INK, MUTED, PALE
+from sweeper.spec import SpecError
+from sweeper.spec.metric import BETTER, Metric
+from sweeper.spec.space import unknown
+from sweeper.storage.requests import read_request, request_name
+from sweeper.storage.rows import columns_of, plain_value
+from sweeper.storage.store import StoreReader
+from trainables.evaluation.metrics import family_of
+
+DEFAULT_STORE = "results"
+CHANGES = "changes"
+SYNTAX = "NAME[:PRESET][,KEY=VALUE...][@STORE]"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: the finished trials of a sweep that were selected."""
+
+    name: str
+    preset: str | None = None
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """Column -> value, as typed. `changes` and the preset are the request whose rows are compared."""
+    store: str = DEFAULT_STORE
+
+    @property
+    def label(self) -> str:
+        conditions = "".join(f",{key}={value}" for key, value in self.conditions.items())
+        return f"{self.name}{':' if self.preset else ''}{self.preset or ''}{conditions} in {self.store}"
+
+
+@dataclass(frozen=True)
+class SideRows:
+    """The rows of a side."""
+
+    rows: pd.DataFrame
+    """Only finished trials: the metrics of pruned ones are from an earlier epoch, and diverged ones have none."""
+    left_out: Mapping[str, int]
+    """Status -> number of trials that are left out."""
+    hyperparameters: tuple[str, ...]
+    metrics: tuple[str, ...]
+
+
+def parse_sides(first: str, second: str) -> tuple[Side, Side]:
+    """Parse `NAME[:PRESET][,KEY=VALUE...][@STORE]` twice. Parts that the second lacks are those of the first, except
+    for conditions; the preset is taken over only together with the name, and the changes only together with the preset.
+    Raises SpecError."""
+    a = _parse(first, None)
+    b = _parse(second, a)
+    if a == b:
+        raise SpecError(f"the two sides must differ, but both are {a.label}")
+    return a, b
+
+
+def _parse(text: str, default: Side | None) -> Side:
+    head, at, store = text.partition("@")
+    place, *conditions = head.split(",")
+    name, _, preset = (part.strip() for part in place.partition(":"))
+    if not name and default is None:
+        raise SpecError(f"the first side must be {SYNTAX}, but got '{text}'")
+    if at and not store.strip():
+        raise SpecError(f"a store must follow the @, but got '{text}'")
+    values: dict[str, str] = {}
+    for condition in _joined(conditions):
+        key, equals, value = (part.strip() for part in condition.partition("="))
+        if not key or not equals:
+            raise SpecError(f"a side must be {SYNTAX}, but got '{text}'")
+        if key in values:
+            raise SpecError(f"a side takes each key once, but got {key}={values[key]} and {key}={value}")
+        values[key] = value
+    side = Side(name, preset or None, values, store.strip() or DEFAULT_STORE)
+    if default is None:
+        return side
+    side = replace(side, store=side.store if at else default.store)
+    if name:
+        return side
+    if not preset and CHANGES in default.conditions:
+        side = replace(side, conditions={CHANGES: default.conditions[CHANGES], **values})
+    return replace(side, name=default.name, preset=preset or default.preset)
+
+
+def _joined(conditions: Sequence[str]) -> list[str]:
+    """Join what belongs together again, because the values of an axis in `changes` have commas between them."""
+    joined: list[str] = []
+    for condition in conditions:
+        if joined and joined[-1].partition("=")[0].strip() == CHANGES and not re.match(r"\s*\w+\s*=", condition):
+            joined[-1] += f",{condition}"
+        else:
+            joined.append(condition)
+    return joined
+
+
+def rows_of(side: Side) -> SideRows:
+    """Return the rows of a side. Raises SpecError or StoreError if there are none."""
+    reader = StoreReader(side.store)
+    table = reader.rows(side.name)
+    if table is None:
+        names = [name.removeprefix("sweep=") for name in reader.files.list("trials") if name.startswith("sweep=")]
+        store = f"store {reader.files.display_uri}"
+        raise SpecError(f"{store}: {unknown('sweep', side.name, names)}" if names else f"{store} has no rows")
+    columns, rows = columns_of(table.schema), table.to_pandas()
+    presets = sorted(rows["preset"].dropna().unique())
+    if side.preset is None and len(presets) > 1:
+        raise SpecError(
+            f"{side.name} has rows of several presets; write {side.name}:PRESET with one of: {', '.join(presets)}"
+        )
+    preset = side.preset or "".join(presets)
+    changes = side.conditions.get(CHANGES, "")
+    conditions = {**({"preset": side.preset} if side.preset else {}), CHANGES: "", **side.conditions}
+    if listed := read_request(reader.files, side.name, request_name(preset, changes)):
+        rows = listed.select(rows)
+        conditions = {key: value for key, value in side.conditions.items() if key != CHANGES}
+    for key, value in conditions.items():
+        rows = _selected(rows, key, value, side)
+    counts = rows["status"].value_counts().to_dict()
+    finished = rows[rows["status"] == "finished"].reset_index(drop=True)
+    if not len(finished):
+        raise SpecError(f"{side.label}: none of its {len(rows)} trials has finished")
+    return SideRows(
+        finished,
+        {status: count for status, count in counts.items() if status != "finished"},
+        tuple(key for key in columns.hyperparameters if key not in STUDY_COLUMNS),
+        (*columns.metrics, "seconds"),
+    )
+
+
+def _selected(rows: pd.DataFrame, key: str, text: str, side: Side) -> pd.DataFrame:
+    if key not in rows.columns:
+        raise SpecError(unknown(f"column in the rows of {side.name}", key, [str(name) for name in rows.columns]))
+    if key == CHANGES and rows[key].isna().all():  # of a version that did not record them
+        return rows
+    values = [plain_value(value) for value in rows[key]]
+    mask = [_matches(value, text) for value in values]
+    if not any(mask):
+        choices = ", ".join(sorted({repr(value) if isinstance(value, str) else _text(value) for value in values}))
+        if not text:
+            raise SpecError(f"{side.label}: no trial without {key}; add {key}=... with one of: {choices}")
+        raise SpecError(f"{side.label}: no trial with {key}={text}; there are: {choices}")
+    return rows[mask]
+
+
+def _matches(value: object, text: str) -> bool:
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return _text(value) == text
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+STUDY_COLUMNS = ("study", "study_id", "number", "wave", "schedule")
+"""Columns of a search's rows that are recorded beside the hyperparameters. Trials are not paired by them."""
+SHOWN_KEYS = 8
+"""Most hyperparameters that an error names."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Paired trials of two sides. Where several trials of a side agree with the other's, their mean takes part."""
+
+    first: pd.DataFrame
+    """Metrics of the first side, one row per pair."""
+    second: pd.DataFrame
+    """Metrics of the second side, in the same order."""
+    agreeing: tuple[str, ...]
+    """Hyperparameters that have several values, in which the trials of each pair agree."""
+    differing: Mapping[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
+    """Hyperparameters in which the sides differ by construction -> their values on each side."""
+    trials: tuple[int, int]
+    """Trials of each side that are in pairs."""
+    unpaired: tuple[int, int]
+    """Trials of each side that agree with none of the other side."""
+
+
+def pair(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    hyperparameters: Sequence[str],
+    metrics: Sequence[str],
+    chosen: Collection[str] = (),
+) -> Pairs:
+    """Pair the rows of two sides.
+
+    The sides differ by construction in the hyperparameters by which they were `chosen`, and in those that have no value
+    in common. A hyperparameter that one side lacks is null there, and null is a value. Raises SpecError if no trials
+    agree in all others.
+    """
+    sides = [side.reindex(columns=[*hyperparameters, *metrics]) for side in (first, second)]
+    columns = [{key: [plain_value(value) for value in side[key]] for key in hyperparameters} for side in sides]
+    values = {key: tuple(tuple(dict.fromkeys(column[key])) for column in columns) for key in hyperparameters}
+    differing = {
+        key: (left, right)
+        for key, (left, right) in values.items()
+        if set(left).isdisjoint(right) or (key in chosen and set(left) != set(right))
+    }
+    shared = [key for key in hyperparameters if key not in differing]
+    groups = [
+        _rows_by_key([column[key] for key in shared], len(side)) for column, side in zip(columns, sides, strict=True)
+    ]
+    keys = [key for key in groups[0] if key in groups[1]]
+    agreeing = tuple(key for key in shared if len({*values[key][0], *values[key][1]}) > 1)
+    if not keys:
+        varying = f"{', '.join(agreeing[:SHOWN_KEYS])}{', ...' if len(agreeing) > SHOWN_KEYS else ''}"
+        raise SpecError(f"two sides need trials that agree in all that they share, but none agrees in: {varying}")
+    numbers = [side[[*metrics]].astype("float64").to_numpy() for side in sides]
+    means = [
+        pd.DataFrame([_mean(array[group[key]]) for key in keys], columns=[*metrics])
+        for array, group in zip(numbers, groups, strict=True)
+    ]
+    trials = [sum(len(group[key]) for key in keys) for group in groups]
+    unpaired = (len(first) - trials[0], len(second) - trials[1])
+    return Pairs(means[0], means[1], agreeing, differing, (trials[0], trials[1]), unpaired)
+
+
+def _rows_by_key(columns: Sequence[Sequence[Any]], count: int) -> dict[tuple[Any, ...], list[int]]:
+    """Return the values of some columns -> numbers of the rows that have them."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for row in range(count):
+        groups.setdefault(tuple(column[row] for column in columns), []).append(row)
+    return groups
+
+
+def _mean(rows: np.ndarray) -> np.ndarray:
+    """Mean over rows; NaN for a metric that one of them lacks."""
+    return np.asarray(rows.mean(axis=0))
+
+
+LEVEL = 0.95
+"""Confidence level of the interval of the mean difference."""
+
+
+def differences(pairs: Pairs) -> pd.DataFrame:
+    """Compare each metric that at least one pair has on both sides. Returns one row per metric.
+
+    - `n`: pairs with finite values on both sides, over which all that follows is taken
+    - `first`, `second`: mean of each side; `difference`: mean of second - first
+    - `error`: standard error of `difference` over the pairs; `low`, `high`: its 95 % interval by Student's t
+    - `direction`: of the metric, empty without one; `better`, `worse`: pairs in which the second side is
+    - `p`: two-sided Wilcoxon signed-rank test. Null for fewer than two pairs; 1 if no pair differs
+    """
+    rows = []
+    for metric in pairs.first.columns:
+        first, second = pairs.first[metric].to_numpy(), pairs.second[metric].to_numpy()
+        known = np.isfinite(first) & np.isfinite(second)
+        if known.any():
+            rows.append({"metric": metric, **_compared(metric, first[known], second[known])})
+    return pd.DataFrame(rows)
+
+
+def _compared(metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+    family, difference, n = family_of(metric), second - first, len(first)
+    mean, direction = float(difference.mean()), family.direction if family else None
+    error = float(difference.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error if n > 1 else math.nan
+    cost = Metric(metric, direction).cost(difference) if direction else None
+    return {
+        "n": n,
+        "first": float(first.mean()),
+        "second": float(second.mean()),
+        "difference": mean,
+        "error": error,
+        "low": mean - half,
+        "high": mean + half,
+        "direction": direction or "",
+        "better": None if cost is None else int((cost < 0).sum()),
+        "worse": None if cost is None else int((cost > 0).sum()),
+        "p": _signed_rank(difference),
+    }
+
+
+def _signed_rank(difference: np.ndarray) -> float:
+    if len(difference) < 2:
+        return math.nan
+    return float(stats.wilcoxon(difference).pvalue) if difference.any() else 1.0
+
+
+def text(table: pd.DataFrame) -> str:
+    """Return the differences as plain text for the terminal."""
+    columns = {
+        "metric": list(table["metric"]),
+        "best is": [BETTER.get(direction, DASH) for direction in table["direction"]],
+        "A": [format_significant(value) for value in table["first"]],
+        "B": [format_significant(value) for value in table["second"]],
+        "B - A": [signed(*pair) for pair in zip(table["difference"], table["error"], strict=True)],
+        "n": [str(n) for n in table["n"]],
+        "better": [_count(number) for number in table["better"]],
+        "worse": [_count(number) for number in table["worse"]],
+        "p": [probability(p) for p in table["p"]],
+    }
+    return text_table(columns, right=["A", "B", "n", "better", "worse", "p"])
+
+
+def signed(mean: float, error: float) -> str:
+    """Return text such as `+0.012 ± 0.004`, without the standard error if it is unknown."""
+    sign = MINUS if mean < 0 else "+"
+    spread = "" if math.isnan(error) else f" ± {format_significant(error)}"
+    return f"{sign}{format_significant(abs(mean))}{spread}"
+
+
+def probability(p: float) -> str:
+    return DASH if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _count(number: float | None) -> str:
+    return DASH if number is None or math.isnan(number) else str(int(number))
+
+
+BETTER_COLOUR, WORSE_COLOUR, NEUTRAL_COLOUR = "#0072B2", "#D55E00", "#6b6f76"
+"""Colours of pairs in which B is better or worse (Okabe and Ito's blue and vermilion), or where no value is better."""
+WIDTH, LEFT, RIGHT = 5.2, 2.3, 2.3
+"""Width of the strips, and of the texts on their left and right, in inches."""
+STRIP, GAP, TOP, BOTTOM = 0.46, 0.36, 1.2, 0.3
+"""Height of a strip, the space below it for its ticks, and the margins, in inches."""
+POINTS, MEAN = (-0.02, 0.42), -0.26
+"""Vertical range of the points of a strip, which are spread to be told apart, and height of their mean below them."""
+LONGEST_LABEL = 100
+"""Most characters of a side's name, which stands beside the legend."""
+MOST_METRICS = 24
+"""Most metrics that the figure shows; the table has all."""
+
+
+def draw(pairs: Pairs, table: pd.DataFrame, labels: tuple[str, str]) -> Figure:
+    """Draw the differences of `differences(pairs)`. `labels` are the names of the sides A and B.
+
+    Each strip has its own scale, which is symmetric about zero.
+    """
+    shown = table.head(MOST_METRICS)
+    height = TOP + len(shown) * (STRIP + GAP) + BOTTOM
+    width = LEFT + WIDTH + RIGHT
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    for index, row in enumerate(shown.to_dict("records")):
+        bottom = height - TOP - (index + 1) * (STRIP + GAP) + GAP
+        axis = figure.add_axes((LEFT / width, bottom / height, WIDTH / width, STRIP / height))
+        difference = (pairs.second[row["metric"]] - pairs.first[row["metric"]]).to_numpy()
+        _draw_strip(axis, difference[np.isfinite(difference)], row)
+    _draw_title(figure, shown, len(table), labels, height)
+    return figure
+
+
+def _draw_strip(axis: Axes, difference: np.ndarray, row: dict[Any, Any]) -> None:
+    for side in ("top", "right", "left"):
+        axis.spines[side].set_visible(False)
+    axis.spines["bottom"].set_color(PALE)
+    axis.tick_params(length=0, labelsize=8, labelcolor=MUTED, pad=2)
+    axis.set_yticks([])
+    axis.axvline(0, color=MUTED, linewidth=1.0, zorder=1)
+    spread = np.random.default_rng(0).uniform(*POINTS, len(difference))
+    sign = {"maximize": 1, "minimize": -1}.get(row["direction"], 0)
+    for gained, colour in ((1, BETTER_COLOUR), (-1, WORSE_COLOUR), (0, NEUTRAL_COLOUR)):
+        points = np.sign(sign * difference) == gained
+        axis.scatter(difference[points], spread[points], s=20, color=colour, alpha=0.55, linewidths=0, zorder=2)
+    if math.isfinite(row["low"]):
+        axis.hlines(MEAN, row["low"], row["high"], color=INK, linewidth=1.6, zorder=3)
+        axis.vlines((row["low"], row["high"]), MEAN - 0.1, MEAN + 0.1, color=INK, linewidth=1.6, zorder=3)
+    axis.plot([row["difference"]], [MEAN], marker="D", markersize=4.5, color=INK, markeredgewidth=0, zorder=4)
+    ends = [abs(value) for value in (*difference, row["low"], row["high"]) if math.isfinite(value)]
+    limit = 1.08 * max(ends) or 1.0
+    axis.set_xlim(-limit, limit)
+    axis.set_ylim(-0.5, 0.5)
+    axis.xaxis.set_major_locator(MaxNLocator(5, symmetric=True, steps=(1, 2, 5, 10)))
+    better = f"{BETTER[row['direction']]} is better" if row["direction"] else ""
+    beside: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
+    axis.annotate(row["metric"], (0, 0.66), (-10, 0), ha="right", fontsize=10, color=INK, weight="bold", **beside)
+    axis.annotate(better, (0, 0.2), (-10, 0), ha="right", fontsize=8, color=MUTED, **beside)
+    summary = f"n = {row['n']}" + (f", p = {probability(row['p'])}".replace("= <", "< ") if row["n"] > 1 else "")
+    mean = signed(row["difference"], row["error"])
+    axis.annotate(mean, (1, 0.66), (12, 0), ha="left", fontsize=9.5, color=INK, **beside)
+    axis.annotate(summary, (1, 0.2), (12, 0), ha="left", fontsize=8, color=MUTED, **beside)
+
+
+def _shortened(label: str) -> str:
+    middle = LONGEST_LABEL // 2
+    return label if len(label) <= LONGEST_LABEL else f"{label[:middle]}\N{HORIZONTAL ELLIPSIS}{label[-middle:]}"
+
+
+def _draw_title(figure: Figure, shown: pd.DataFrame, count: int, labels: tuple[str, str], height: float) -> None:
+    left = 0.15 / (LEFT + WIDTH + RIGHT)
+    lines = [
+        ("Paired differences, B \N{MINUS SIGN} A", 12.5, INK, "bold"),
+        *((f"{letter}: {_shortened(label)}", 9.5, INK, "normal") for letter, label in zip("AB", labels, strict=True)),
+    ]
+    note = "a point is a pair; diamond and bar: mean and its 95 % interval; ± standard error; p: Wilcoxon signed-rank"
+    more = f"; {count - len(shown)} more metrics in the table" if len(shown) < count else ""
+    lines.append((f"{note}{more}", 8, MUTED, "normal"))
+    for index, (text, size, colour, weight) in enumerate(lines):
+        above = height - 0.12 - 0.24 * index
+        figure.text(left, above / height, text, fontsize=size, color=colour, weight=weight, va="top")
+    right = 1 - 0.15 / (LEFT + WIDTH + RIGHT)
+    top = (height - 0.12) / height
+    for index, (text, colour) in enumerate((("B better", BETTER_COLOUR), ("B worse", WORSE_COLOUR))):
+        y = top - 0.24 * index / height
+        figure.text(right, y, f"\N{BLACK CIRCLE} {text}", fontsize=9, color=colour, ha="right", va="top")

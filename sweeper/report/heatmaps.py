@@ -1,0 +1,300 @@
+"""Heatmaps: the mean of a metric for each pair of values of two hyperparameters, as Parquet, picture and text."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import MaxNLocator
+
+from sweeper.plan.best_settings import BestSetting, sentences
+from sweeper.report.formatting import DASH, ValueText, format_metric, format_significant, plain_text, text_table
+from sweeper.report.style import fitted_png
+from sweeper.spec.metric import VALIDATION
+from sweeper.spec.views import Heatmap
+from sweeper.storage.files import Files
+from sweeper.storage.rows import plain_value
+
+
+def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:
+    """Average a metric over all trials with equal values of two axes. Returns a data frame with one row per cell.
+
+    Its columns are the two axes, `mean`, `std` (ddof=1), `count`, and `missing` (trials without a value of the metric).
+    All combinations of values are included; a cell without trials has count 0 and missing 0. Null is a value of an
+    axis, too. Raises ValueError if `rows` lacks a column.
+    """
+    for name in (*axes, metric):
+        if name not in rows.columns:
+            raise ValueError(f"no column {name!r} in the rows; there are: {', '.join(map(str, rows.columns))}")
+    values = rows[[*axes, metric]].astype({metric: "float64"})
+    groups = values.groupby(list(axes), dropna=False, observed=True)[metric]
+    cells = groups.agg(["mean", "std", "count", "size"])
+    grid = pd.MultiIndex.from_product([_sorted(rows[axis]) for axis in axes], names=list(axes))
+    cells = cells.reindex(grid)
+    count = cells["count"].fillna(0).astype("int64")
+    cells["missing"] = cells["size"].fillna(0).astype("int64") - count
+    return cells.assign(count=count)[["mean", "std", "count", "missing"]].reset_index()
+
+
+def selection_metric(rows: pd.DataFrame, metric: str) -> str:
+    """Return the metric by which settings are chosen: `val_METRIC` if the rows have values of it, else `metric`."""
+    name = f"{VALIDATION}{metric}"
+    return name if name in rows and rows[name].notna().any() else metric
+
+
+def positions(cells: pd.DataFrame, rows: pd.DataFrame, axes: tuple[str, str], best: Sequence[BestSetting]) -> list[int]:
+    """Return the positions of the cells that have trials of the best settings. A trial that is in several rows, with
+    several labels, counts for the first."""
+    trials = {trial for setting in best for trial in setting.values}
+    if "trial_id" not in rows or not trials:
+        return []
+    chosen = rows[rows["trial_id"].isin(trials)].drop_duplicates("trial_id")
+    keys = {tuple(map(plain_value, key)) for key in zip(*(chosen[axis] for axis in axes), strict=True)}
+    places = zip(*(cells[axis] for axis in axes), strict=True)
+    return [index for index, key in enumerate(places) if tuple(map(plain_value, key)) in keys]
+
+
+def _sorted(column: pd.Series) -> pd.Index:
+    return pd.Index(column.drop_duplicates().sort_values(), name=column.name)
+
+
+STANDARD_ERRORS = 20.0
+"""Minimum range of the colours, in standard errors of a cell's mean.
+
+The means of 50 cells that differ by noise alone span 4.5 standard errors on average, which is a quarter of the colours.
+"""
+
+
+@dataclass(frozen=True)
+class ColourScale:
+    """The range of the colours, and the noise that it is based on."""
+
+    low: float
+    """Value of the first colour, in units of the metric."""
+    high: float
+    """Value of the last colour, in units of the metric."""
+    std: float
+    """Median over all cells of the standard deviation within a cell; NaN if no cell has two values."""
+    error: float
+    """Median over all cells of the standard error of the cell's mean; NaN if no cell has two values."""
+    widened: bool
+    """Whether the range was widened to `STANDARD_ERRORS`, because the cells differ by less."""
+
+
+def colour_scale(cells: pd.DataFrame, bounds: tuple[float, float] | None = None) -> ColourScale:
+    """Return the scale of cells (`mean`, `std`, `count`), widened within `bounds`, the metric's possible range."""
+    means, spread = cells["mean"][np.isfinite(cells["mean"])], cells[np.isfinite(cells["std"])]
+    low, high = (float(means.min()), float(means.max())) if len(means) else (0.0, 1.0)
+    std, error = float(spread["std"].median()), float((spread["std"] / np.sqrt(spread["count"])).median())
+    smallest_range = STANDARD_ERRORS * error if len(spread) else 0.0
+    if high - low < smallest_range:
+        middle = (low + high) / 2
+        limits = _within(middle - smallest_range / 2, middle + smallest_range / 2, bounds)
+        return ColourScale(*limits, std, error, widened=True)
+    margin = (high - low) * 0.02 or abs(high) * 0.01 or 1.0
+    return ColourScale(low - margin, high + margin, std, error, widened=False)
+
+
+def _within(low: float, high: float, bounds: tuple[float, float] | None) -> tuple[float, float]:
+    """Shift the range into the bounds, and cut it if it is wider than they are."""
+    if bounds is None:
+        return low, high
+    if high > bounds[1]:
+        low, high = low - (high - bounds[1]), bounds[1]
+    if low < bounds[0]:
+        low, high = bounds[0], min(bounds[1], high + bounds[0] - low)
+    return low, high
+
+
+LARGE = 1e6
+"""Values from here on have three significant figures."""
+
+
+def decimals_of(values: np.ndarray) -> int:
+    """Return the number of decimals that shows three or four significant figures of the largest finite value."""
+    finite = values[np.isfinite(values)]
+    largest = float(np.abs(finite).max()) if finite.size else 1.0
+    return 3 if largest == 0 else int(np.clip(3 - math.floor(math.log10(largest)) - (largest < 1), 0, 6))
+
+
+def cell_texts(cell: Mapping[Any, Any], digits: int) -> list[str]:
+    """Return the mean, the standard deviation (`± 0.017`) and the paper's figure (`paper 0.903`) of a cell. A null mean
+    is a dash; the other two are left out if they are unknown."""
+    mean, std, published = cell["mean"], cell["std"], cell.get("published", math.nan)
+    texts = [DASH if pd.isna(mean) else _number(mean, digits)]
+    if not pd.isna(std):
+        texts.append(f"± {_number(std, digits)}")
+    if not pd.isna(published):
+        texts.append(f"paper {_number(published, digits)}")
+    return texts
+
+
+def ticks(scale: ColourScale, most: int) -> dict[float, str]:
+    """Return at most so many round values within the colours' range, and their texts."""
+    values = MaxNLocator(most, steps=(1, 2, 5, 10)).tick_values(scale.low, scale.high)
+    digits = max(0, -math.floor(math.log10(values[1] - values[0]) + 1e-9))
+    shown = [float(value) for value in values if scale.low <= value <= scale.high]
+    if digits > 6 or max(map(abs, shown), default=0.0) >= LARGE:
+        return {value: format_significant(value) for value in shown}
+    return {value: format_metric(round(value, digits) + 0.0, digits) for value in shown}
+
+
+def heading(cells: pd.DataFrame, metric: str, over: str) -> str:
+    """Return e.g. `auroc_joint: mean ± standard deviation over up to 10 classes`."""
+    counts = cells["count"][cells["count"] > 0]
+    if counts.empty or counts.max() == 1:
+        return metric
+    most = f"{'up to ' if counts.min() < counts.max() else ''}{counts.max()}"
+    return f"{metric}: mean ± standard deviation over {most} {over}"
+
+
+def noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
+    """Return the noise within a cell, and whether the colours were widened because of it."""
+    if math.isnan(scale.std):
+        return "" if cells["mean"].isna().all() else "one trial a cell, so what differences are noise is not known"
+    noise = f"in a cell: standard deviation {scale.std:.2g}, standard error of its mean {scale.error:.2g} (medians)"
+    widened = f"\nthe colours span {STANDARD_ERRORS:g} standard errors, because the means differ by less"
+    return noise + widened * scale.widened
+
+
+def _number(value: float, digits: int) -> str:
+    return format_significant(value) if LARGE <= abs(value) < math.inf else format_metric(value, digits)
+
+
+MAX_BEST = 4
+"""Most data sets whose best setting a caption names."""
+
+
+def write(
+    files: Files,
+    folder: str,
+    rows: pd.DataFrame,
+    heatmap: Heatmap,
+    preset: str,
+    *,
+    over: str = "trials",
+    about: str = "",
+    value_text: ValueText = plain_text,
+    best: Sequence[BestSetting] = (),
+    so_far: bool = False,
+) -> pd.DataFrame:
+    """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
+
+    If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
+    metric is `percent`. If the rows have the metric on validation images, too, the cells have a column `validation`,
+    its mean. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
+    `value_text` is how the figure writes values of the axes. `best` are the best settings, whose cells are framed, and
+    `so_far` is whether trials are still to come.
+    """
+    cells = pivot(rows, heatmap.metric.name, heatmap.axes)
+    if published := heatmap.published.get(preset):
+        keys = zip(cells[heatmap.rows], cells[heatmap.columns], strict=True)
+        cells["published"] = pd.array([published.get(key) for key in keys], dtype="float64")
+        if heatmap.metric.percent:
+            cells["published"] /= 100.0
+    if (criterion := selection_metric(rows, heatmap.metric.name)) != heatmap.metric.name:
+        cells["validation"] = pivot(rows, criterion, heatmap.axes)["mean"]
+    path = f"heatmaps/{folder}/{heatmap.metric.name}"
+    files.write(f"{path}.parquet", cells.to_parquet(index=False))
+    framed = positions(cells, rows, heatmap.axes, best)
+    lines = sentences(best, MAX_BEST, so_far=so_far)
+    from sweeper.report.heatmap_figure import draw  # here: it takes its texts from this module
+
+    figure = draw(cells, heatmap, over=over, about=about, value_text=value_text, framed=framed, best=lines)
+    files.write(f"{path}.png", fitted_png(figure))
+    return cells
+
+
+MIN_CELLS = 5
+"""Fewest cells with a correlation: over two it is always 1 or -1."""
+MAX_CELLS, WIDTH = 150, 100
+"""Most cells of a heatmap as text, and the characters of a line."""
+
+
+def breakdown(rows: pd.DataFrame, best: Sequence[BestSetting], axes: tuple[str, str], by: str) -> pd.DataFrame:
+    """Average the metric for each value of `by` (a class, a data set, a seed) within the best setting.
+
+    Returns one row per value of `by`, with the two axis values, `by`, `mean`, `std`, `count` and `missing`; of several
+    best settings one below the other. The table is empty if there is none.
+    """
+    tables = [pd.DataFrame(columns=[*axes, by, "mean", "std", "count", "missing"])]
+    for setting in best:
+        own = rows[rows["trial_id"].isin(setting.values)].drop_duplicates("trial_id")
+        groups = own.astype({setting.metric.name: "float64"}).groupby(by, dropna=False, observed=True)
+        table = groups[setting.metric.name].agg(["mean", "std", "count", "size"]).reset_index()
+        table["missing"] = table.pop("size") - table["count"]
+        for position, axis in enumerate(axes):
+            table.insert(position, axis, [own[axis].iloc[0]] * len(table))
+        tables.append(table)
+    return pd.concat(tables[1:], ignore_index=True) if best else tables[0]
+
+
+def cells_text(
+    cells: pd.DataFrame, heatmap: Heatmap, over: str, framed: Collection[int], value_text: ValueText = plain_text
+) -> str:
+    """Return the cells of a heatmap as plain text: mean ± standard deviation, those of the best settings with a star.
+
+    A table that is wider than a terminal is split into blocks of columns; one of more than `MAX_CELLS` is left out.
+    """
+    metric = heatmap.metric
+    shown = cells.assign(**{name: (100 if metric.percent else 1) * cells[name] for name in ("mean", "std")})
+    if len(cells) > MAX_CELLS:
+        return ""
+    digits = decimals_of(shown["mean"].to_numpy("float64"))
+    texts = [
+        " ".join(cell_texts({"mean": mean, "std": std}, digits)) + ("*" if index in framed else "")
+        for index, (mean, std) in enumerate(zip(shown["mean"], shown["std"], strict=True))
+    ]
+    rows, columns = (list(dict.fromkeys(value_text(axis, value) for value in cells[axis])) for axis in heatmap.axes)
+    heads = [f"{heatmap.columns}={value}" for value in columns]
+    widths = [max(map(len, [head, *texts[index :: len(columns)]])) + 2 for index, head in enumerate(heads)]
+    first = max(map(len, [heatmap.rows, *rows])) + 2
+    blocks: list[list[int]] = [[]]
+    for index, width in enumerate(widths):
+        if blocks[-1] and first + sum(widths[other] for other in blocks[-1]) + width > WIDTH:
+            blocks.append([])
+        blocks[-1].append(index)
+    tables = [
+        text_table({heatmap.rows: rows, **{heads[index]: texts[index :: len(columns)] for index in block}})
+        for block in blocks
+    ]
+    return "\n\n".join([f"{heading(cells, metric.label, over)}; * is the best setting", *tables])
+
+
+def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tuple[str, str]) -> pd.DataFrame:
+    """Return Pearson's r between the cell means of each pair of metrics, with the columns `x`, `y`, `r` and `cells`.
+
+    `cells` is the number of cells with finite means of both. `r` is null if there are fewer than `MIN_CELLS` of them,
+    or if a metric is constant over them.
+    """
+    records = []
+    for x, y in pairs:
+        x_means, y_means = (pivot(rows, metric, axes)["mean"].to_numpy("float64") for metric in (x, y))
+        both = np.isfinite(x_means) & np.isfinite(y_means)
+        records.append({"x": x, "y": y, "r": _pearson(x_means[both], y_means[both]), "cells": int(both.sum())})
+    return pd.DataFrame(records, columns=["x", "y", "r", "cells"]).astype({"r": "float64", "cells": "int64"})
+
+
+def text(table: pd.DataFrame, digits: int = 3, value_text: ValueText = plain_text) -> str:
+    """Return the table as plain text, with so many decimals in the measured columns. Null is a dash."""
+    measured = {"mean", "std", "r", "published", *(name for name in table.columns if str(name).startswith(VALIDATION))}
+    measured |= {str(name).removeprefix(VALIDATION) for name in measured}
+    columns, right = {}, []
+    for name, values in table.items():
+        numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+        rounded = numeric and name in measured
+        columns[str(name)] = [
+            format_metric(value, digits) if rounded and not pd.isna(value) else value_text(str(name), value)
+            for value in values
+        ]
+        if numeric:
+            right.append(str(name))
+    return text_table(columns, right)
+
+
+def _pearson(x: np.ndarray, y: np.ndarray) -> float | None:
+    if len(x) < MIN_CELLS or any(np.ptp(values) <= 1e-12 * np.abs(values).max() for values in (x, y)):
+        return None
+    return float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0))

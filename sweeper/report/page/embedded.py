@@ -1,0 +1,163 @@
+"""What a page embeds within a limit of size: the history of a sweep, and the sheets as data URIs.
+
+The history can be far larger than a page should be. Each metric is a matrix of trials and epochs, as float64. Within
+the limit, all metrics are kept, with fewer epochs where needed; if even `MIN_EPOCHS` epochs are too many, the last
+metrics are left out. What is left out is said.
+"""
+
+import base64
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeper.errors import DamagedError
+from sweeper.report.sheets import MAX_BYTES, open_sheet
+from sweeper.storage.files import Files
+from sweeper.storage.layout import sheets_folder
+
+CURVE_BYTES = 900_000
+"""Size of the curves of a sweep of up to `CURVE_BYTES / BYTES_PER_TRIAL` trials, before compression."""
+BYTES_PER_TRIAL = 160
+"""Size of the curves of a larger sweep, for each of its trials: 20 values."""
+MIN_EPOCHS = 8
+"""Number of epochs below which a metric is left out instead of thinned further."""
+MAX_VALUES = 1 << 27
+"""Most trials times epochs of a metric; one with more is left out. A small file can have an epoch of its own for each
+trial."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    series: Sequence[Mapping[str, Any]]
+    """Of each metric `metric`, `epochs`, `trials` (indices into those that are packed) and `offset` in `values`."""
+    values: np.ndarray
+    """float64. Those of a series are [trials, epochs], flattened; NaN where there is no value."""
+    note: str
+    """What is left out; empty if nothing is."""
+
+
+def pack_curves(history: pd.DataFrame, trials: Sequence[str], first: Sequence[str]) -> Curves:
+    """Pack the history of `trials`. `first` are the metrics that matter most, in this order."""
+    budget = max(CURVE_BYTES, BYTES_PER_TRIAL * len(trials)) // 8
+    index = pd.Index(trials).get_indexer(history["trial_id"])
+    known = history.assign(trial=index)[index >= 0]
+    parts_by_name = {str(name): part for name, part in known.groupby("metric", sort=True)}
+    left_out = [
+        name for name, part in parts_by_name.items() if part["trial"].nunique() * part["epoch"].nunique() > MAX_VALUES
+    ]
+    matrices = {name: _matrix(part) for name, part in parts_by_name.items() if name not in left_out}
+    names = [*(name for name in first if name in matrices), *(name for name in matrices if name not in first)]
+    most = max((len(epochs) for _, epochs, _ in matrices.values()), default=0)
+
+    def size(limit: int) -> int:
+        return sum(len(rows) * min(len(epochs), limit) for rows, epochs, _ in matrices.values())
+
+    limit = most
+    while limit > MIN_EPOCHS and size(limit) > budget:
+        limit = max(MIN_EPOCHS, limit * 3 // 4)
+    series, parts, offset = list[dict[str, Any]](), list[np.ndarray](), 0
+    for name in names:
+        rows, epochs, matrix = matrices[name]
+        kept = _evenly(len(epochs), limit)
+        if series and offset + len(rows) * len(kept) > budget:
+            left_out.append(name)
+            continue
+        series.append({"metric": name, "epochs": epochs[kept].tolist(), "trials": rows.tolist(), "offset": offset})
+        parts.append(matrix[:, kept].ravel())
+        offset += parts[-1].size
+    thinned = f"curves show at most {limit} of up to {most} epochs" if limit < most else ""
+    missing = f"there are no curves of {', '.join(left_out)}" if left_out else ""
+    note = "; ".join(filter(None, (thinned, missing)))
+    return Curves(series, np.concatenate(parts) if parts else np.empty(0), note and f"To keep this page small, {note}.")
+
+
+def _matrix(reports: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the indices of the trials, the epochs, and the values [trials, epochs]."""
+    trials, row = np.unique(reports["trial"].to_numpy(), return_inverse=True)
+    epochs, column = np.unique(reports["epoch"].to_numpy(), return_inverse=True)
+    matrix = np.full((len(trials), len(epochs)), np.nan)
+    matrix[row, column] = reports["value"].to_numpy("float64")
+    return trials, epochs, matrix
+
+
+def _evenly(count: int, limit: int) -> np.ndarray:
+    """Return the positions of at most `limit` of `count` epochs, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, limit)).round().astype(int))
+
+
+PICTURE_BYTES = 400_000
+"""Size of all pictures of a page together."""
+MAX_SIDE = 1200
+"""Longest side of a picture in pixels; larger ones are scaled down."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    title: str
+    trial: str | None
+    """The trial whose sheet it is; None if it compares methods."""
+    source: str
+    """A data URI."""
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Pictures:
+    pictures: Sequence[Picture]
+    left_out: int
+    """Number of sheets that exceed the limit, or cannot be read."""
+
+
+def collect_pictures(files: Files, name: str, trials: Sequence[str]) -> Pictures:
+    """Return the sheets that compare methods, and then those of `trials`, in their order."""
+    pictures, size, left_out = list[Picture](), 0, 0
+    for title, trial, path in _paths(files, name, trials):
+        small = None if size >= PICTURE_BYTES else _small(files, path)
+        if small is None or size + len(small[1]) > PICTURE_BYTES:
+            left_out += 1
+            continue
+        kind, content, (width, height) = small
+        size += len(content)
+        source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+        pictures.append(Picture(title, trial, source, width, height))
+    return Pictures(pictures, left_out)
+
+
+def _paths(files: Files, name: str, trials: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
+    """Yield title, trial and path of each sheet."""
+    root, known = sheets_folder(name), set(trials)
+    folders = files.list(root)
+    for folder in (folder for folder in folders if folder not in known):
+        for file in files.list(f"{root}/{folder}"):
+            if file.endswith(".png"):
+                yield f"{folder}: {file.removesuffix('.png')}", None, f"{root}/{folder}/{file}"
+    with_sheets = known.intersection(folders)
+    for trial in (trial for trial in trials if trial in with_sheets):
+        for file in files.list(f"{root}/{trial}"):
+            if file.endswith(".png"):
+                yield file.removesuffix(".png"), trial, f"{root}/{trial}/{file}"
+
+
+def _small(files: Files, path: str) -> tuple[str, bytes, tuple[int, int]] | None:
+    """Return the picture as PNG or WebP, whichever is smaller, with its format and its size in pixels.
+
+    Returns None if there is no picture, or if it is damaged.
+    """
+    try:
+        data = files.read(path, MAX_BYTES)
+        picture = open_sheet(data or b"")
+    except (DamagedError, ValueError):
+        return None
+    is_large = max(picture.size) > MAX_SIDE
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
+    buffer = io.BytesIO()
+    picture.save(buffer, "WEBP", quality=82)
+    webp = buffer.getvalue()
+    if data and not is_large and len(data) <= len(webp):  # few colours, such as enlarged pixels
+        return "png", data, picture.size
+    return "webp", webp, picture.size

@@ -1,0 +1,235 @@
+"""Tables as papers print them: mean and standard deviation by row, column and metric, as Parquet, Markdown and text."""
+
+import math
+import re
+import textwrap
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tabulate import tabulate
+
+from sweeper.report.formatting import (
+    DASH,
+    MINUS,
+    ValueText,
+    format_metric,
+    format_significant,
+    format_value,
+    plain_text,
+    text_table,
+)
+from sweeper.spec import Metric
+from sweeper.spec.views import Table
+from sweeper.storage.files import Files
+from sweeper.storage.rows import plain_value
+
+Columns = dict[str, list[str]]
+"""Heading of a column -> the text of each of its cells."""
+MEASURED = {
+    **{"mean": "float64", "std": "float64", "count": "int64", "missing": "int64"},
+    **{"published": "float64", "difference": "float64"},
+}
+"""Columns of `average` that hold numbers, with their types."""
+MAX_CELLS = 200_000
+"""Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
+
+
+def average(
+    rows: pd.DataFrame, table: Table, preset: str, only: Mapping[str, Collection[Any]] = MappingProxyType({})
+) -> pd.DataFrame:
+    """Average the metrics of a table. Returns one row per table row, value of `table.columns` (if set) and metric.
+
+    The columns are those of `table.rows` and `table.columns`, `metric`, `mean`, `std` (ddof=1), `count`, `missing`
+    (trials without a value of the metric), `published` and `difference` (mean - published). Values of `percent` metrics
+    are shares in [0, 1], including the published ones.
+
+    Rows and columns are in the order of their first appearance in `rows`, followed by those that only the paper has. Of
+    an axis in `only` the paper's are left out whose value is not there: the request did not ask for them (`narrowed`).
+    All combinations are included; one without trials has count 0 and missing 0. A hyperparameter or metric that is no
+    column of `rows` is null. Raises ValueError if there would be more than `MAX_CELLS` cells.
+    """
+    keys, paper_cells = table.axes, table.published.get(preset, {})
+    published = {
+        key: figures
+        for key, figures in ((tuple(map(plain_value, key)), figures) for key, figures in paper_cells.items())
+        if all(name not in only or value in only[name] for name, value in zip(keys, key, strict=True))
+    }
+    rows = rows.reindex(columns=list(dict.fromkeys([*keys, *(metric.name for metric in table.metrics)])))
+    row_numbers: dict[tuple[Any, ...], list[int]] = {}
+    for row_number, key in enumerate(zip(*(map(plain_value, rows[name]) for name in keys), strict=True)):
+        row_numbers.setdefault(key, []).append(row_number)
+    values = {metric.name: rows[metric.name].astype("float64").to_numpy() for metric in table.metrics}
+
+    split, all_keys = len(table.rows), [*row_numbers, *published]
+    row_keys, column_keys = (
+        dict.fromkeys(key[:split] for key in all_keys),
+        dict.fromkeys(key[split:] for key in all_keys),
+    )
+    if len(row_keys) * len(column_keys) * len(table.metrics) > MAX_CELLS:
+        counts = f"{len(row_keys)} rows, {len(column_keys)} columns and {len(table.metrics)} metrics"
+        raise ValueError(f"it must have at most {MAX_CELLS} cells, but has {counts}")
+    records = []
+    for key in (row_key + column_key for row_key in row_keys for column_key in column_keys):
+        for metric in table.metrics:
+            measured = _measure(values[metric.name][row_numbers.get(key, [])])
+            paper = published.get(key, {}).get(metric.name, math.nan) / (100 if metric.percent else 1)
+            records.append((*key, metric.name, *measured, paper, measured[0] - paper))
+    cells = pd.DataFrame(records, columns=[*keys, "metric", *MEASURED], dtype=object)
+    cells = cells.astype({"metric": "str", **MEASURED})
+    return cells.assign(**{name: _typed(cells[name], rows[name]) for name in keys})
+
+
+def write(
+    files: Files, folder: str, cells: pd.DataFrame, table: Table, over: str, value_text: ValueText = plain_text
+) -> None:
+    """Write what `average` returned as `tables/FOLDER/NAME.parquet` and `.md`. `value_text` is how the Markdown writes
+    values of hyperparameters, `over` what a cell is the mean over."""
+    files.write(f"tables/{folder}/{table.name}.parquet", cells.to_parquet(index=False))
+    files.write(f"tables/{folder}/{table.name}.md", markdown(cells, table, over, value_text).encode())
+
+
+def has_trials(cells: pd.DataFrame) -> bool:
+    """Whether any cell of a table has a trial, with or without a value."""
+    return bool((cells["count"] + cells["missing"]).any())
+
+
+def markdown(cells: pd.DataFrame, table: Table, over: str = "trials", value_text: ValueText = plain_text) -> str:
+    """Return a Markdown document: a title, the caption and the table."""
+    keys, groups = _columns(cells, table, value_text)
+    columns = {_escaped(name): [*map(_escaped, texts)] for part in (keys, *groups) for name, texts in part.items()}
+    body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
+    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table, over), "", body, ""])
+
+
+def text(
+    cells: pd.DataFrame,
+    table: Table,
+    width: int = 100,
+    value_text: ValueText = plain_text,
+    over: str = "trials",
+) -> str:
+    """Return the table as plain text for a terminal of `width` characters; one line if no trial has a value.
+
+    A wider table is split into blocks, each of which repeats the row keys. It is split between the values of
+    `table.columns`, and between the metrics of one value only if these are too wide together.
+    """
+    if not cells["count"].any() and cells["published"].isna().all():
+        return f"{table.name}: no trial has a value yet"
+    keys, groups = _columns(cells, table, value_text)
+
+    def fits(columns: Columns) -> bool:
+        return max(map(len, text_table({**keys, **columns}).splitlines())) <= width
+
+    pieces: list[Columns] = []
+    for group in groups:
+        pieces += [group] if fits(group) else [{name: texts} for name, texts in group.items()]
+    blocks: list[Columns] = []
+    for piece in pieces or [{}]:
+        if blocks and fits({**blocks[-1], **piece}):
+            blocks[-1] |= piece
+        else:
+            blocks.append(dict(piece))
+    title = "\n".join([table.name, *textwrap.wrap(caption(cells, table, over), width)])
+    return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks)])
+
+
+def caption(cells: pd.DataFrame, table: Table, over: str = "trials") -> str:
+    """Return a line that says what the cells of the table show, with the note of the table. `over`: what a cell is the
+    mean over, as a plural noun."""
+    counts = cells["count"][cells["count"] > 0]
+    if counts.empty:
+        parts = ["no value yet"]
+    elif counts.max() == 1:
+        parts = ["one trial a cell"]
+    else:
+        span = f"{counts.min()} to {counts.max()}" if counts.min() < counts.max() else f"{counts.max()}"
+        parts = [f"mean ± standard deviation over {span} {over}"]
+    if ((cells["count"] > 0) & (cells["missing"] > 0)).any():
+        parts.append("'k of n' where only k of n trials have a value")
+    if cells["published"].notna().any():
+        parts.append("in brackets the paper's figure and the difference from it")
+    if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test]:
+        parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
+    return "; ".join([*parts, table.note] if table.note else parts)
+
+
+def _measure(values: np.ndarray) -> tuple[float, float, int, int]:
+    known = values[~np.isnan(values)]
+    with np.errstate(invalid="ignore"):  # infinite values have a std of NaN
+        mean = float(known.mean()) if known.size else math.nan
+        std = float(known.std(ddof=1)) if known.size > 1 else math.nan
+    return mean, std, known.size, values.size - known.size
+
+
+def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
+    """Convert key values to the type of the column `like` if they fit; to text if only some of them are text."""
+    is_text = {isinstance(value, str) for value in values.dropna()}
+    if len(is_text) > 1:
+        return pd.Series([*map(format_value, values)], dtype="str").where(values.notna(), None)
+    try:
+        typed = values.astype(like.dtype)
+        return typed if len(like) and list(map(plain_value, typed)) == list(values) else values.infer_objects()
+    except (TypeError, ValueError):
+        return values.infer_objects()
+
+
+def _columns(cells: pd.DataFrame, table: Table, value_text: ValueText) -> tuple[Columns, list[Columns]]:
+    """Return the columns of the row keys, and a group of columns for each value of `table.columns` (or one group).
+
+    A group has a column for each metric, or a single column for all metrics if the table is `listed`.
+    """
+    metrics = table.metrics
+    values = cells[table.columns].drop_duplicates() if table.columns else pd.Series([None])
+    step = max(len(metrics) * len(values), 1)  # cells of one row of the table
+    repeats = len(metrics) if table.listed else 1
+    keys = {
+        name: [*np.repeat([value_text(name, value) for value in cells[name][::step]], repeats)] for name in table.rows
+    }
+    if table.listed:
+        keys["metric"] = [metric.label for metric in metrics] * (len(cells) // step)
+    groups = []
+    for index, prefix in enumerate(_prefixes(values, table.columns, value_text)):
+        texts = [
+            [_cell_text(cell, metric) for cell in cells.iloc[index * len(metrics) + offset :: step].to_dict("records")]
+            for offset, metric in enumerate(metrics)
+        ]
+        if table.listed:
+            groups.append({prefix or "value": [cell for row in zip(*texts, strict=True) for cell in row]})
+        else:
+            headings = [f"{prefix}: {metric.label}" if prefix else metric.label for metric in metrics]
+            groups.append(dict(zip(headings, texts, strict=True)))
+    return keys, groups
+
+
+def _prefixes(values: pd.Series, name: str | None, value_text: ValueText) -> list[str]:
+    """Return what stands before the metrics of each value in a heading: the text, `NAME=VALUE`, or nothing."""
+    if name is None:
+        return [""]
+    return [value if isinstance(value, str) else f"{name}={value_text(name, value)}" for value in values]
+
+
+def _cell_text(cell: dict[Any, Any], metric: Metric) -> str:
+    """Return e.g. `86.20 ± 0.31, 2 of 3 (paper 86.18, +0.02)`, without the parts that are unknown."""
+    scale = 100.0 if metric.percent else 1.0
+    mean, std, paper, difference = (cell[name] * scale for name in ("mean", "std", "published", "difference"))
+
+    def rounded(value: float) -> str:
+        return format_metric(round(value, 2) + 0.0, 2) if metric.percent else format_significant(value)
+
+    measured = DASH if math.isnan(mean) else rounded(mean)
+    if not math.isnan(std):
+        measured += f" ± {rounded(std)}"
+    if cell["count"] and cell["missing"]:
+        measured += f", {cell['count']} of {cell['count'] + cell['missing']}"
+    if math.isnan(paper):
+        return measured
+    sign = MINUS if difference < 0 else "+"
+    change = "" if math.isnan(difference) else f", {sign}{rounded(abs(difference))}"
+    return f"{measured} (paper {rounded(paper)}{change})"
+
+
+def _escaped(cell: str) -> str:
+    return re.sub(r"([\\|*`<])", r"\\\1", " ".join(cell.split()))

@@ -19,8 +19,7 @@ from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.spec import registry
 from sweeper.spec.request import Request
 from tests.fake_executor import without_ray
-from tests.sweeper.small_grid import rows
-from tests.sweeper.tiny_sweep import TINY
+from tests.sweeper.small_sweeps import TINY, rows
 from trainables.worker.messages import CohortTask
 
 

@@ -16,6 +16,7 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
+    "sweeper.request": Rule(may=("sweeper.spec",), never=("torch", "ray", "pandas", "pyarrow")),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage": Rule(
         may=(
@@ -26,7 +27,7 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.plan": Rule(
-        may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        may=("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
     ),
     "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
@@ -60,6 +61,7 @@ SWEEPER: Mapping[str, Rule] = {
         may=(
             "sweeper.errors",
             "sweeper.version",
+            "sweeper.request",
             "sweeper.spec",
             "sweeper.storage",
             "sweeper.plan",
@@ -73,7 +75,15 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.search": Rule(
         may=(
-            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *(
+                "optuna",
+                "sweeper.errors",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+                "sweeper.pruning",
+            ),
             *(
                 "sweeper.report.studies",
                 "trainables.data.errors",
@@ -106,6 +116,7 @@ SWEEPER: Mapping[str, Rule] = {
                 "torch",
                 "psutil",
                 "sweeper.errors",
+                "sweeper.request",
                 "sweeper.spec",
                 "sweeper.storage",
                 "sweeper.plan",
@@ -118,7 +129,16 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.record": Rule(
         may=(
-            *("rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking", "sweeper.spec"),
+            *(
+                "rich",
+                "tensorboardX",
+                "mlflow",
+                "wandb",
+                "sweeper.errors",
+                "sweeper.masking",
+                "sweeper.request",
+                "sweeper.spec",
+            ),
             *("sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
             *("trainables.worker.messages", "trainables.data.datasets"),
         ),
@@ -126,7 +146,15 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.cli": Rule(
         may=(
-            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *(
+                "rich",
+                "sweeper.errors",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+                "sweeper.pruning",
+            ),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
@@ -138,7 +166,14 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.run": Rule(
         may=(
-            *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "sweeper.errors",
+                "sweeper.version",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+            ),
             *("sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
@@ -187,17 +222,33 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.api": Rule(
         may=(
-            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
+            *(
+                "pandas",
+                "sweeper.errors",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+                "sweeper.execution",
+            ),
             *("sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
         ),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.console": Rule(may=("sweeper.version",), never=("torch", *LAUNCHERS)),
+    "sweeper.console": Rule(may=("sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)),
     "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(
         may=(
-            *("ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
+            *(
+                "ray",
+                "requests",
+                "sweeper.errors",
+                "sweeper.version",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+            ),
             *("sweeper.execution", "sweeper.cli", "sweeper.masking", "trainables.data.errors"),
         ),
         never=("torch",),

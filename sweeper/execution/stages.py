@@ -21,11 +21,11 @@ from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial
 from sweeper.pruning.rung_client import RungClient, Service
 from sweeper.pruning.rung_server import Rule, RungServer
+from sweeper.request import Request
 from sweeper.search.dashboard_journal import begin_journal
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
-from sweeper.spec.request import Request
 from sweeper.spec.search import Study, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader

@@ -25,7 +25,7 @@ from sweeper.packing.profiling.workloads import Workload
 from sweeper.packing.study_steps import StudySteps, record_steps, recorded_steps
 from sweeper.plan.cohorts import parts
 from sweeper.plan.trials import Trial
-from sweeper.spec.request import Request
+from sweeper.request import Request
 from sweeper.storage.files import Files
 from sweeper.version import code_version
 

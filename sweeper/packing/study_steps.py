@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeper.packing.profiling.profile_store import fixed_shape
-from sweeper.spec.request import Request
+from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from trainables.json_input import PositiveCount
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sweeper.request import Request
 from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
-from sweeper.spec.request import Request
 from sweeper.spec.search import Study
 from sweeper.spec.sweep import subspaces
 from sweeper.storage.requests import request_name

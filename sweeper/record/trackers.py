@@ -27,8 +27,8 @@ from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.plan.trials import Trial
 from sweeper.record.listener import CohortListener, Row, reported_metrics
+from sweeper.request import TrackRequest
 from sweeper.spec import Value
-from sweeper.spec.request import TrackRequest
 from sweeper.storage.load import load_reports, load_trials
 from sweeper.storage.rows import plain_value
 from sweeper.storage.store import Store

@@ -9,13 +9,13 @@ from sweeper.plan import changes, earlier_rows
 from sweeper.plan.changes import Changes
 from sweeper.plan.cohort_source import Record
 from sweeper.plan.trials import content_hash
+from sweeper.request import Request
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import RecordedTrial, StudyRun, result
 from sweeper.search.validate import check, corners
 from sweeper.search.warm_start import WarmStart, definition_path, read_warm_start, warm_start_from_rows
 from sweeper.spec import Sweep
 from sweeper.spec.grid import Value
-from sweeper.spec.request import Request
 from sweeper.spec.search import Search, Searches, Study
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns

@@ -19,7 +19,7 @@ from sweeper.models import config_of, load_model
 from sweeper.request import Request
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
-from sweeper.spec.grid import Value
+from sweeper.spec.space import Value
 from sweeper.storage.load import load, load_history, load_trials
 
 __all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from sweeper.spec.grid import Value
 from sweeper.spec.node_price import NodePrice
+from sweeper.spec.space import Value
 from sweeper.spec.sweep import Sweep
+from trainables.reports import SAVE_EVERY
 
 Keep = Literal["best", "all", "none"]
 """Which trained models stay in the store: the best trial of each cell, all, or none."""
@@ -71,7 +72,7 @@ class Request:
     debug: bool = False
     """Train in this process, one cohort after the other, and open a debugger at an exception."""
     retries: int = 3
-    save_every: float = 30.0
+    save_every: float = SAVE_EVERY
     """Seconds between the checkpoints of a cohort."""
     patience: float = 600.0
     """Seconds without a training step after which a cohort is given up."""

@@ -16,7 +16,7 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
-    "sweeper.request": Rule(may=("sweeper.spec",), never=("torch", "ray", "pandas", "pyarrow")),
+    "sweeper.request": Rule(may=("sweeper.spec", "trainables.reports"), never=("torch", "ray", "pandas", "pyarrow")),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage": Rule(
         may=(
@@ -27,12 +27,8 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.plan": Rule(
-        may=("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
-    ),
-    "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
-    "sweeper.pruning.rung_client": Rule(
-        may=("trainables.reports", "sweeper.pruning"), never=("ray", "pandas", "optuna")
     ),
     "sweeper.report": Rule(
         may=(
@@ -50,22 +46,14 @@ SWEEPER: Mapping[str, Rule] = {
         may=("optuna", "matplotlib", "numpy", "sweeper.spec", "sweeper.report"),
         never=("torch", "ray"),
     ),
-    "sweeper.packing.profiling": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.training.measurement"),
-            "trainables.json_input",
-        ),
-        never=("ray", "optuna"),
-    ),
     "sweeper.packing": Rule(
         may=(
+            "sweeper.request",
             "sweeper.errors",
             "sweeper.version",
-            "sweeper.request",
             "sweeper.spec",
             "sweeper.storage",
             "sweeper.plan",
-            "sweeper.packing.profiling",
             "trainables.sections",
             "trainables.config",
             "trainables.json_input",
@@ -73,24 +61,16 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("ray", "optuna"),
     ),
+    "sweeper.search.rungs": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
+    "sweeper.search.rung_server": Rule(
+        may=("trainables.reports", "sweeper.spec", "sweeper.search.rungs"), never=("torch", *LAUNCHERS)
+    ),
     "sweeper.search": Rule(
         may=(
-            *(
-                "optuna",
-                "sweeper.errors",
-                "sweeper.request",
-                "sweeper.spec",
-                "sweeper.storage",
-                "sweeper.plan",
-                "sweeper.pruning",
-            ),
-            *(
-                "sweeper.report.studies",
-                "trainables.data.errors",
-                "trainables.tasks.task",
-                "trainables.sections",
-                "trainables.config",
-            ),
+            "sweeper.request",
+            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.sections"),
+            "trainables.config",
             *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
@@ -111,16 +91,15 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.execution": Rule(
         may=(
+            "sweeper.request",
             *(
                 "ray",
                 "torch",
                 "psutil",
                 "sweeper.errors",
-                "sweeper.request",
                 "sweeper.spec",
                 "sweeper.storage",
                 "sweeper.plan",
-                "sweeper.pruning",
             ),
             *("sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
             *("trainables.sections", "trainables.config", "trainables.training.measurement"),
@@ -129,16 +108,8 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.record": Rule(
         may=(
-            *(
-                "rich",
-                "tensorboardX",
-                "mlflow",
-                "wandb",
-                "sweeper.errors",
-                "sweeper.masking",
-                "sweeper.request",
-                "sweeper.spec",
-            ),
+            "sweeper.request",
+            *("rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking", "sweeper.spec"),
             *("sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
             *("trainables.worker.messages", "trainables.data.datasets"),
         ),
@@ -146,15 +117,8 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.cli": Rule(
         may=(
-            *(
-                "rich",
-                "sweeper.errors",
-                "sweeper.request",
-                "sweeper.spec",
-                "sweeper.storage",
-                "sweeper.plan",
-                "sweeper.pruning",
-            ),
+            "sweeper.request",
+            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
@@ -166,14 +130,8 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.run": Rule(
         may=(
-            *(
-                "sweeper.errors",
-                "sweeper.version",
-                "sweeper.request",
-                "sweeper.spec",
-                "sweeper.storage",
-                "sweeper.plan",
-            ),
+            "sweeper.request",
+            *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
@@ -222,15 +180,8 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.api": Rule(
         may=(
-            *(
-                "pandas",
-                "sweeper.errors",
-                "sweeper.request",
-                "sweeper.spec",
-                "sweeper.storage",
-                "sweeper.plan",
-                "sweeper.execution",
-            ),
+            "sweeper.request",
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
             *("sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
         ),
         never=("torch", "ray", "optuna"),
@@ -240,15 +191,8 @@ SWEEPER: Mapping[str, Rule] = {
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(
         may=(
-            *(
-                "ray",
-                "requests",
-                "sweeper.errors",
-                "sweeper.version",
-                "sweeper.request",
-                "sweeper.spec",
-                "sweeper.storage",
-            ),
+            "sweeper.request",
+            *("ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
             *("sweeper.execution", "sweeper.cli", "sweeper.masking", "trainables.data.errors"),
         ),
         never=("torch",),

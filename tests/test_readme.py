@@ -1,4 +1,5 @@
-"""What the READMEs say of models and of Python runs as it stands; their links lead somewhere; the first is short."""
+"""What the READMEs say of models and of Python runs as it stands; their links lead somewhere; tables that
+are written from the code are up to date; the first is short."""
 
 import re
 import shlex
@@ -9,6 +10,7 @@ import pytest
 
 import sweeper
 from sweeper import export
+from tests import documentation
 from tests.fake_executor import without_ray
 
 ROOT = Path(__file__).parents[1]
@@ -56,6 +58,17 @@ def test_sweeps_are_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(rows["lr"]) == [0.001, 0.001, 0.003, 0.003] and set(rows["status"]) == {"finished"}
     assert rows["auroc_joint"].min() > 0.8  # no example of rates that are too high
     assert {path.name for path in (tmp_path / "results/trials").iterdir()} == {"sweep=anomaly_grid", "sweep=vje_lr"}
+
+
+@pytest.mark.parametrize("file", documentation.TABLES)
+def test_tables_are_as_the_code_is(file: str) -> None:
+    text = (ROOT / file).read_text()
+    assert documentation.updated(file, text) == text, f"tables of {file} are old: run `{documentation.COMMAND}`"
+
+
+def test_a_missing_marker_is_named() -> None:
+    with pytest.raises(ValueError, match="must have the lines <!-- columns: written by make docs --> and <!-- end of"):
+        documentation.updated("sweeper/README.md", "# no tables")
 
 
 def test_the_first_readme_is_short() -> None:

@@ -121,7 +121,7 @@ def test_no_module_fetches_without_verification() -> None:
 
 
 def test_the_downloads_that_are_checked_exist() -> None:
-    assert "download=True" in (ROOT / "trainables/data/datasets/loaders/torchvision_datasets.py").read_text()
+    assert "download=True" in (ROOT / "trainables/data/datasets/torchvision_datasets.py").read_text()
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,7 @@ TRAINABLES: Mapping[str, Rule] = {
     ),
     "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.data.augmentation": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
-    "trainables.data.image_files": Rule(
-        may=("torch", "numpy", "PIL", "trainables.data.errors", "trainables.data.augmentation"), never=LAUNCHERS
-    ),
+    "trainables.data": Rule(may=("torch", "numpy", "PIL", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.datasets": Rule(
         may=(
             *("torch", "torchvision", "numpy", "sklearn", "PIL", "filelock", "trainables.validation"),
@@ -34,7 +31,6 @@ TRAINABLES: Mapping[str, Rule] = {
         ),
         never=LAUNCHERS,
     ),
-    "trainables.data": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
     "trainables.methods.projected": Rule(
         may=("trainables.validation", "trainables.contract", "trainables.networks"), never=LAUNCHERS
     ),

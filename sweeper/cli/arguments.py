@@ -20,8 +20,7 @@ from sweeper.masking import remember
 from sweeper.names import LAW, is_name
 from sweeper.request import Compile, Keep, Request, SearchOptions, Text, TrackRequest
 from sweeper.spec import registry
-from sweeper.spec.grid import Value
-from sweeper.spec.search import SAMPLERS
+from sweeper.spec.space import SAMPLERS, Value
 from trainables.validation import unknown
 
 MODULE = "python -m sweeper.run"

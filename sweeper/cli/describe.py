@@ -23,8 +23,7 @@ from trainables import config
 from trainables.catalog import METHODS, import_method, installed_methods, known_methods, method_of
 from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
-from trainables.data.datasets.declarations import DECLARATIONS
-from trainables.data.datasets.loaders.folder import FOLDER, load_folder
+from trainables.data.datasets.class_folders import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
 from trainables.evaluation.metric_families import scores
 from trainables.evaluation.metric_families.family import MetricFamily
@@ -38,18 +37,6 @@ WIDTH = 110
 HEADINGS: Mapping[str, str] = {"options": "its own", "views": "augmented views"}
 """Section of a config -> its heading, where that is not its name."""
 
-FILES: Mapping[str, str] = {
-    "celeba": "DATA/celeba/, never fetched: img_align_celeba.zip (or the folder in it) and the .txt files beside it",
-    "cifar10": "DATA/cifar-10-batches-py/, fetched if absent, from DATA/cifar-10-python.tar.gz if that is there",
-    "cifar100": "DATA/cifar-100-python/, fetched if absent, from DATA/cifar-100-python.tar.gz if that is there",
-    "fashion_mnist": "DATA/FashionMNIST/raw/*.gz, fetched if absent",
-    "imagenet": "DATA/imagenet/train/CLASS/ and DATA/imagenet/val/CLASS/, never fetched",
-    "mnist": "DATA/MNIST/raw/*.gz, fetched if absent",
-    "mnist32": "DATA/MNIST/raw/*.gz, fetched if absent",
-    "stl10": "DATA/stl10_binary/, fetched if absent, from DATA/stl10_binary.tar.gz if that is there",
-    "svhn": "DATA/train_32x32.mat and DATA/test_32x32.mat, fetched if absent",
-}
-"""Data set -> where its files are expected; DATA stands for the folder of `--data`."""
 TYPES: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 """Type of a key -> its name."""
 FUSIBLE = "yes: the trials of one cohort may differ in it"
@@ -115,7 +102,7 @@ def _listed(kind: str) -> str:
         "keys": {name: next(iter(docs)).doc for name, docs in _keys().items()},
         "methods": {name: _summary(name) for name in METHODS},
         "datasets": {
-            **{name: inspect.getdoc(loader) or "" for name, loader in DATASETS.items()},
+            **{name: source.about for name, source in DATASETS.items()},
             FOLDER: inspect.getdoc(load_folder) or "",
             **{name: branches.about for name, branches in BRANCHES.items()},
         },
@@ -154,7 +141,7 @@ def _key_of_methods(name: str) -> str:
         optional = name in config.optional_keys(methods[0])
         facts = {
             "type": f"{TYPES[kind]}{', or none' if optional else ''}",
-            "bounds": key.law.replace("`", "") or ("none" if kind is bool else "as the text above says"),
+            "bounds": key.law or ("none" if kind is bool else "as the text above says"),
             "default": _shown(key.default),
             "fusible": FUSIBLE if key.fusible else "no: trials that differ in it do not train in one stack",
             "methods": ", ".join(methods),
@@ -209,13 +196,13 @@ def _method(name: str) -> str:
 def _key(key: KeyDoc) -> list[str]:
     head = f"{'*' if key.fusible else ' '} {key.name}={_shown(key.default)}"
     if key.law:
-        head += f"  ({key.law.strip('`')})"
+        head += f"  ({key.law})"
     return [*textwrap.wrap(head, WIDTH, subsequent_indent=" " * 4), *_wrapped(key.doc, "      ")]
 
 
 def _dataset(name: str) -> str:
-    lines = [f"{name}:", *_wrapped(inspect.getdoc(DATASETS[name]) or "", "  "), ""]
-    declared = DECLARATIONS[name]
+    source = DATASETS[name]
+    lines, declared = [f"{name}:", *_wrapped(source.about, "  "), ""], source.declaration
     channels, height, width = declared.shape
     facts = {
         "images": f"{channels} x {height} x {width} (channels x rows x columns), pixels 0 to {declared.levels}",
@@ -223,7 +210,7 @@ def _dataset(name: str) -> str:
         "training": _count(declared.train, declared.unlabelled),
         "test": _count(declared.test),
         "attributes": ", ".join(f"{attribute} ({count})" for attribute, count in declared.attributes.items()) or "none",
-        "files": FILES.get(name, "none: it comes with scikit-learn"),
+        "files": source.files,
     }
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
 

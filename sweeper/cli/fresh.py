@@ -7,8 +7,8 @@ from sweeper.cli.arguments import Restoration
 from sweeper.cli.other_drivers import refuse_others
 from sweeper.cli.parser import EXIT_OK
 from sweeper.names import is_name
+from sweeper.packing.compilation import steps_path
 from sweeper.packing.cuts import record_paths
-from sweeper.packing.study_steps import steps_path
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import SpecError, registry

@@ -120,7 +120,7 @@ def _stepping(cohort: Cohort) -> Callable[[], object]:
 
 def plain_speed(config: ImageTrial, device: torch.device, seconds: float) -> float:
     """Model-steps per second of a plain loop on views that are there already."""
-    dataset = DATASETS[config.data.dataset](Path())
+    dataset = DATASETS[config.data.dataset].load(Path())
     model, train_step = plain_step(config, tuple(dataset.train_images.shape[1:]), device)
     stream = ImageStream(config, type(model), select_classes(dataset, config.data), device)
     batch = stream.batch(stream.order(0)[0], 0, 0)

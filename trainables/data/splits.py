@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
-from trainables.data.image_files.decoding import ImageFiles, Images
+from trainables.data.image_files import ImageFiles, Images
 
 SPLIT_SEED = 0
 """Seed of the permutation that selects the images held out. It is fixed, so that all trials on a data set that hold out

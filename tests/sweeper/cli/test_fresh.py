@@ -7,7 +7,7 @@ import pytest
 from sweeper.cli.arguments import Restoration, parse_command
 from sweeper.cli.fresh import archive, preview_archive, restore
 from sweeper.cli.parser import EXIT_OK
-from sweeper.packing.study_steps import StudySteps, record_steps, recorded_steps
+from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
 from sweeper.spec import SpecError, registry
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load

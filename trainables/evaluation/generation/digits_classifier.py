@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.data.augmentation.geometry import rotate_and_shift
-from trainables.data.augmentation.views import scale_pixels
-from trainables.data.datasets.loaders.digits import digits
+from trainables.data.augmentation import rotate_and_shift
+from trainables.data.datasets.digits import digits
+from trainables.data.views import scale_pixels
 
 SEED = 0
 EPOCHS, BATCH, LR = 100, 128, 2e-3

@@ -6,8 +6,8 @@ Every check raises ValueError with a one-line message.
 from collections.abc import Collection, Mapping
 
 from trainables.contract import Capability, ImageMethod
-from trainables.data.datasets.declarations import Declaration
-from trainables.data.datasets.loaders.folder import FOLDER
+from trainables.data.datasets.class_folders import FOLDER
+from trainables.data.datasets.dataset import Declaration
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS
 from trainables.tasks.images.config import Folder, ImageTrial

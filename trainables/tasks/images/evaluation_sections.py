@@ -1,25 +1,25 @@
 """The sections of a trial on images that ask for evaluators."""
 
-from dataclasses import dataclass
+from typing import Annotated
 
 from trainables.data.outliers import OUTLIERS
-from trainables.validation import choices, positive, truth, whole
+from trainables.validation import above, at_least, checked, choices, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class Evaluation:
     """The evaluation of trials on all classes. Trials on one class are evaluated by their anomaly scores only."""
 
-    knn: int = 0
+    knn: Annotated[int, at_least(0)] = 0
     """Number k of nearest neighbours that classify a test image, at every report. 0 for no k-NN evaluation."""
-    knn_temperature: float = 0.07
+    knn_temperature: Annotated[float, above(0)] = 0.07
     """Temperature of the weighted vote, in which a neighbour's weight is `exp(cosine / knn_temperature)`. The plain
     majority vote is reported, too."""
-    probe_epochs: int = 0
+    probe_epochs: Annotated[int, at_least(0)] = 0
     """Epochs that linear probes on the representations train, at the end of training. 0 for no probes."""
-    probe_lr: float = 0.1
+    probe_lr: Annotated[float, above(0)] = 0.1
     """Peak learning rate of the probes for batches of 256; it is scaled in proportion to the batch size."""
-    probe_batch_size: int = 256
+    probe_batch_size: Annotated[int, at_least(1)] = 256
     """Images per step of the probes."""
     probe_standardize: bool = False
     """Shift and scale each feature to mean 0 and standard deviation 1 over the training images before probing. Without
@@ -28,12 +28,6 @@ class Evaluation:
     """Sets of outliers, joined by +, that anomaly scores must tell from the test images: `svhn+noise`."""
 
     def __post_init__(self) -> None:
-        whole("knn", self.knn, 0)
-        positive("knn_temperature", self.knn_temperature)
-        whole("probe_epochs", self.probe_epochs, 0)
-        positive("probe_lr", self.probe_lr)
-        whole("probe_batch_size", self.probe_batch_size, 1)
-        truth("probe_standardize", self.probe_standardize)
         for name in self.outlier_sets:
             choices("outliers", name, sorted(OUTLIERS))
         if len(set(self.outlier_sets)) < len(self.outlier_sets):
@@ -45,34 +39,28 @@ class Evaluation:
         return tuple(self.outliers.split("+")) if self.outliers else ()
 
 
-@dataclass(frozen=True)
+@checked
 class ContentEvaluation:
     """The evaluation of representations as the SimVAE paper has it (section 8), at the end of training."""
 
-    content_probe_epochs: int = 0
+    content_probe_epochs: Annotated[int, at_least(0)] = 0
     """Epochs that a linear probe and an MLP probe train by Adam on the representation. 0 for neither."""
-    content_probe_lr: float = 3e-4
+    content_probe_lr: Annotated[float, above(0)] = 3e-4
     """Learning rate of these probes."""
-    content_probe_batch_size: int = 128
+    content_probe_batch_size: Annotated[int, at_least(1)] = 128
     """Images per step of these probes."""
-    content_probe_width: int = 0
+    content_probe_width: Annotated[int, at_least(0)] = 0
     """Hidden units of the MLP probe; 0 for as many as the representation has dimensions."""
-    content_knn: int = 0
+    content_knn: Annotated[int, at_least(0)] = 0
     """Largest k of the nearest neighbours by Euclidean distance; the accuracy of each k from 1 on and the best are
     reported. 0 for none."""
-    gmm_n_init: int = 0
+    gmm_n_init: Annotated[int, at_least(0)] = 0
     """Initialisations of a Gaussian mixture with as many components as classes, whose clusters are compared with the
     classes. 0 for no mixture."""
     styles: str = ""
     """Attributes of the data set, joined by +, on which MLP probes are trained with the settings above: `hue+ink`."""
 
     def __post_init__(self) -> None:
-        whole("content_probe_epochs", self.content_probe_epochs, 0)
-        positive("content_probe_lr", self.content_probe_lr)
-        whole("content_probe_batch_size", self.content_probe_batch_size, 1)
-        whole("content_probe_width", self.content_probe_width, 0)
-        whole("content_knn", self.content_knn, 0)
-        whole("gmm_n_init", self.gmm_n_init, 0)
         if self.styles and not self.content_probe_epochs:
             raise ValueError(f"styles needs content_probe_epochs of at least 1, but got styles={self.styles}")
         if len(set(self.style_names)) < len(self.style_names):
@@ -87,44 +75,38 @@ class ContentEvaluation:
 GEOMETRIES = ("none", "representation", "projection")
 
 
-@dataclass(frozen=True)
+@checked
 class EmbeddingEvaluation:
     """The evaluation of joint embeddings (GMJE)."""
 
-    few_labels: int = 0
+    few_labels: Annotated[int, at_least(0)] = 0
     """Labelled training images of each class that linear probes on the representation see at the end of training; 5
     for the metric `probe_5`. 0 for no such probes."""
-    few_label_draws: int = 20
+    few_label_draws: Annotated[int, at_least(1)] = 20
     """Draws of these images, over which the accuracy is averaged; the same for every trial on a data set."""
     probe_curve: bool = False
     """Train these probes and those of `probe_epochs` at every report, not at the last one alone."""
-    geometry: str = "none"
+    geometry: Annotated[str, one_of(*GEOMETRIES)] = "none"
     """Vectors whose effective rank, cosine, volume, trace and norm are reported, at every report: the
     `representation`, the `projection`, which is what the loss compares, or `none`. Where there is no projector, both
     are the same."""
 
-    def __post_init__(self) -> None:
-        whole("few_labels", self.few_labels, 0)
-        whole("few_label_draws", self.few_label_draws, 1)
-        truth("probe_curve", self.probe_curve)
-        choices("geometry", self.geometry, GEOMETRIES)
 
-
-@dataclass(frozen=True)
+@checked
 class Generation:
     """The evaluation of decoded images (SimVAE, section 8), at the end of training."""
 
     reconstructions: bool = False
     """Decode the representations of the test images, and report the squared error of their pixels."""
-    samples_per_class: int = 0
+    samples_per_class: Annotated[int, at_least(0)] = 0
     """Images that are sampled of each class: a Gaussian is fitted to the representations of its training images, and
     samples of it are decoded. 0 for none."""
-    adhoc_epochs: int = 0
+    adhoc_epochs: Annotated[int, at_least(0)] = 0
     """Most epochs that a decoder is trained on the frozen representations of a method that has no decoder. 0 for no
     such decoder."""
-    adhoc_lr: float = 1e-4
+    adhoc_lr: Annotated[float, above(0)] = 1e-4
     """Adam's learning rate of that decoder."""
-    adhoc_patience: int = 10
+    adhoc_patience: Annotated[int, at_least(1)] = 10
     """Epochs without a lower validation loss after which its training ends."""
     fid_weights: str = ""
     """File of the weights of Inception-v3, with which the FID of the samples is computed. Without it there is no
@@ -133,12 +115,6 @@ class Generation:
     """Keep pictures of reconstructions and samples beside the tables."""
 
     def __post_init__(self) -> None:
-        truth("reconstructions", self.reconstructions)
-        whole("samples_per_class", self.samples_per_class, 0)
-        whole("adhoc_epochs", self.adhoc_epochs, 0)
-        positive("adhoc_lr", self.adhoc_lr)
-        whole("adhoc_patience", self.adhoc_patience, 1)
-        truth("sheets", self.sheets)
         if self.sheets and not self.decodes:
             raise ValueError("sheets needs reconstructions, or samples_per_class of at least 1, but there are neither")
         if self.fid_weights and not self.samples_per_class:

@@ -1,8 +1,8 @@
 """The section of a trial on images that asks for samples of a density of its representations."""
 
-from dataclasses import dataclass
+from typing import Annotated
 
-from trainables.validation import between, choices, truth, whole
+from trainables.validation import at_least, between, checked, one_of
 
 FITTED = ("gaussian", "gmm")
 """Densities that are fitted to the representations of the training images."""
@@ -14,39 +14,33 @@ GRID = 16
 """Samples that are drawn from one seed."""
 
 
-@dataclass(frozen=True)
+@checked
 class LatentDensity:
     """The evaluation of a density of representations, scaled to unit length, at the end of training (GMJE, 5.3)."""
 
-    density: str = "none"
+    density: Annotated[str, one_of("none", *FITTED, *OWN, *REFERENCES)] = "none"
     """`gaussian` (one, with their mean and covariance) or `gmm` (a mixture of full covariances), fitted to the
     representations of the training images; `own`, the method's own mixture with uniform weights, or `own_weighted` with
     its learned ones. For comparison `latents`, which decodes the test images' representations, and `images`, the test
     images themselves. `none` for no such evaluation."""
-    density_components: int = 50
+    density_components: Annotated[int, at_least(1)] = 50
     """Gaussians of `gmm`."""
-    density_steps: int = 20
+    density_steps: Annotated[int, at_least(1)] = 20
     """Most steps of EM that fit `gmm`."""
-    density_images: int = 10_000
+    density_images: Annotated[int, at_least(1)] = 10_000
     """Most training images that a density is fitted to."""
-    density_samples: int = 1600
+    density_samples: Annotated[int, at_least(GRID)] = 1600
     """Samples that are decoded and judged, a multiple of 16: each sixteen have a seed, 1000 and so on."""
-    density_confidence: float = 0.9
+    density_confidence: Annotated[float, between(0.5, 1, above=True, below=True)] = 0.9
     """Probability of a class from which on the classifier of real images is sure of it, in (0.5, 1)."""
     density_pictures: bool = False
     """Keep a sheet of decoded samples, and a map by t-SNE of samples among the test images' representations."""
 
     def __post_init__(self) -> None:
-        choices("density", self.density, ("none", *FITTED, *OWN, *REFERENCES))
-        for name in ("density_components", "density_steps", "density_images"):
-            whole(name, getattr(self, name), 1)
-        whole("density_samples", self.density_samples, GRID)
         if self.density_samples % GRID:
             raise ValueError(
                 f"density_samples must be a multiple of {GRID}, but got density_samples={self.density_samples}"
             )
-        between("density_confidence", self.density_confidence, 0.5, 1, above=True, below=True)
-        truth("density_pictures", self.density_pictures)
 
     @property
     def evaluated(self) -> bool:

@@ -4,9 +4,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from trainables.data.datasets.catalog import load
-from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.declarations import placeholder, placeholder_of
-from trainables.data.datasets.loaders.folder import FOLDER, listed, load_folder
+from trainables.data.datasets.class_folders import FOLDER, listed, load_folder
+from trainables.data.datasets.dataset import Dataset, placeholder
 from trainables.tasks.images.config import Folder, ImageTrial
 
 
@@ -28,6 +27,6 @@ _kept = lru_cache(maxsize=1)(load_dataset)
 def placeholder_for(config: ImageTrial) -> Dataset | None:
     """The data set with empty images; None if the number of its images is not known without its files."""
     if config.data.dataset != FOLDER:
-        return placeholder(config.data.dataset)
+        return placeholder(config.data.dataset, config.declaration)
     listing = listed(config.folder.image_digest)
-    return placeholder_of(FOLDER, config.declaration, listing.classes) if listing else None
+    return placeholder(FOLDER, config.declaration, listing.classes) if listing else None

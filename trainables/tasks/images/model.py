@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract import Capability, ImageMethod
-from trainables.data.augmentation.views import prepare, scale_pixels
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.views import prepare, scale_pixels
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
 from trainables.sections import GradientTraining

@@ -1,41 +1,36 @@
 """The sections of a trial on images that its networks are built from."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import nn
 
 from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
-from trainables.validation import choices, truth, whole
+from trainables.validation import at_least, checked, one_of
 
 PUBLISHED_SIZES = ("resnet18", "resnet50")
 """Encoders whose widths and sizes are fixed."""
 
 
-@dataclass(frozen=True)
+@checked
 class Encoder:
     """The encoder and its size."""
 
-    encoder: str = "mlp"
+    encoder: Annotated[str, one_of(*ENCODERS)] = "mlp"
     """Name of the encoder."""
-    width: int = 128
+    width: Annotated[int, at_least(1)] = 128
     """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
     have their published widths."""
-    features: int = 64
+    features: Annotated[int, at_least(1)] = 64
     """Size D of the representation of the `mlp`, the `convnet` and the `strided_convnet`. ResNets have their published
     sizes."""
     small_stem: bool = True
     """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
 
-    def __post_init__(self) -> None:
-        choices("encoder", self.encoder, ENCODERS)
-        whole("width", self.width, 1)
-        whole("features", self.features, 1)
-        truth("small_stem", self.small_stem)
 
-
-@dataclass(frozen=True)
+@checked
 class Layers:
     """The layers of the encoders and decoders of autoencoders."""
 
@@ -43,15 +38,13 @@ class Layers:
     """Widths of the hidden layers of the encoder `relu_mlp`, joined by +."""
     stem_pool: bool = True
     """`simvae_resnet` only: max-pooling in its stem."""
-    decoder: str = "relu_mlp"
+    decoder: Annotated[str, one_of(*DECODERS)] = "relu_mlp"
     """Name of the decoder."""
     decoder_hidden: str = "2000+500+500"
     """Widths of the hidden layers of the decoder `relu_mlp`, from the latents on, joined by +."""
 
     def __post_init__(self) -> None:
         hidden_widths(self.hidden)
-        truth("stem_pool", self.stem_pool)
-        choices("decoder", self.decoder, DECODERS)
         hidden_widths(self.decoder_hidden, "decoder_hidden")
 
 

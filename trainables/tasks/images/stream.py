@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod
-from trainables.data.augmentation.views import prepare, prepare_pixels, scale_pixels
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.image_files.decoding import Decoding, ImageFiles
+from trainables.data.image_files import Decoding, ImageFiles
 from trainables.data.splits import Split, all_classes_split, held_out_split, hold_out_validation, one_class_split
+from trainables.data.views import prepare, prepare_pixels, scale_pixels
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_generator
 from trainables.sections import GradientTraining
 from trainables.tasks.images.config import Data, ImageTrial

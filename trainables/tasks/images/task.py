@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from trainables.contract import ImageMethod, Method
-from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import OUTLIERS
 from trainables.learners.data_parallel import Peers
 from trainables.sections import Value
@@ -105,9 +105,15 @@ class Images(Task):
             "adhoc_epochs": 1,
         }
         styles = [
-            {"dataset": name, "decoder": "relu_mlp", "styles": "+".join(declared.attributes), **content, **decoded}
-            for name, declared in DECLARATIONS.items()
-            if declared.attributes
+            {
+                "dataset": name,
+                "decoder": "relu_mlp",
+                "styles": "+".join(source.declaration.attributes),
+                **content,
+                **decoded,
+            }
+            for name, source in DATASETS.items()
+            if source.declaration.attributes
         ]
         return [{"validation": 0.1, **keys} for keys in (classified, {"normal_class": 0}, sampled, *styles)]
 

@@ -1,35 +1,29 @@
 """The sections of a trial on pairs: data and evaluation."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from trainables.data.pairs import BRANCHES
 from trainables.sections import GradientTraining, TrialConfig
-from trainables.validation import choices, truth, whole
+from trainables.validation import at_least, checked, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class PairsData:
     """The training pairs. Every seed draws its own."""
 
-    dataset: str = "synthetic_a"
+    dataset: Annotated[str, one_of(*sorted(BRANCHES))] = "synthetic_a"
     """Name of the data set."""
-    examples: int = 3000
+    examples: Annotated[int, at_least(2)] = 3000
     """Number of training pairs."""
 
-    def __post_init__(self) -> None:
-        choices("dataset", self.dataset, sorted(BRANCHES))
-        whole("examples", self.examples, 2)
 
-
-@dataclass(frozen=True)
+@checked
 class PairsEvaluation:
     """What is kept of an evaluation beside its metrics."""
 
     sheets: bool = False
     """Keep the predicted density on a grid of x, of which the sweep's panels are drawn."""
-
-    def __post_init__(self) -> None:
-        truth("sheets", self.sheets)
 
 
 @dataclass(frozen=True, kw_only=True)

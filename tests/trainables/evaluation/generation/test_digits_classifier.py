@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-from trainables.data.augmentation.geometry import rotate_and_shift
-from trainables.data.datasets.loaders.digits import digits
+from trainables.data.augmentation import rotate_and_shift
+from trainables.data.datasets.digits import digits
 from trainables.evaluation.generation.digits_classifier import digits_classifier
 
 

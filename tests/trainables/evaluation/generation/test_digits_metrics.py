@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.data.augmentation.views import scale_pixels
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.loaders.digits import digits
+from trainables.data.datasets.digits import digits
+from trainables.data.views import scale_pixels
 from trainables.evaluation.generation.class_gaussians import sample_pixel_gaussians
 from trainables.evaluation.generation.digits_classifier import digits_classifier
 from trainables.evaluation.generation.digits_metrics import FRECHET_IMAGES, frechet_digits, sample_accuracy

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainables.data.augmentation.pixel_views import PixelViews
-from trainables.data.augmentation.views import Views
+from trainables.data.views import PixelViews, Views
 from trainables.networks.encoders import ENCODERS
 from trainables.sections import TrialConfig
 from trainables.tasks.images.config import Batches, Data, Folder, ImageTrial

@@ -1,5 +1,6 @@
 """Checks of trials on images before anything trains."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from tests.folder_files import write_broken, write_imagenet
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images import loading
@@ -45,8 +45,7 @@ def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pyt
     def absent(root: Path) -> Dataset:
         raise DataError(f"gone from {root}")
 
-    monkeypatch.setitem(DATASETS, "absent", absent)
-    monkeypatch.setitem(DECLARATIONS, "absent", DECLARATIONS["digits"])
+    monkeypatch.setitem(DATASETS, "absent", replace(DATASETS["digits"], load=absent))
     with pytest.raises(DataError, match="gone from"):
         check_trials([_config(), _config(dataset="absent")], tmp_path)
 

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.contract import ImageMethod
-from trainables.data.augmentation.views import prepare, prepare_pixels, scale_pixels
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
-from trainables.data.image_files.decoding import Images
-from trainables.data.image_files.prefetch import prefetched, to_device
+from trainables.data.image_files import Images, prefetched, to_device
 from trainables.data.outliers import load_outliers
 from trainables.data.splits import Split
+from trainables.data.views import prepare, prepare_pixels, scale_pixels
 from trainables.evaluation.anomaly import Floats
 from trainables.evaluation.metrics import VALIDATION
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, draw_noise, seeded_generator

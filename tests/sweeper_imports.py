@@ -27,7 +27,7 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.plan": Rule(
-        may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        may=("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
     ),
     "sweeper.report": Rule(

@@ -6,7 +6,7 @@ import torch
 from tests.benchmarks.bench_compiled import METHODS, PRESETS, medians, weights_difference, workload
 from trainables.catalog import METHODS as CATALOG
 from trainables.contract import ImageMethod
-from trainables.tasks.images.config import ImageTrial
+from trainables.image_trial import ImageTrial
 
 
 def test_every_image_method_that_learns_by_gradients_is_measured() -> None:

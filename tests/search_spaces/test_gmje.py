@@ -6,7 +6,7 @@ from sweeper.plan.trials import enumerate_trials
 from sweeper.spec import Grid, Grids, registry
 from tests.trainables.small import image_trial
 from trainables.config import resolve
-from trainables.tasks.images.config import ImageTrial
+from trainables.image_trial import ImageTrial
 from trainables.tasks.images.stream import steps_per_epoch
 
 DIGITS = 1257

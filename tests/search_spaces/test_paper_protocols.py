@@ -4,7 +4,7 @@ import pytest
 
 from sweeper.spec import Searches, registry
 from tests.search_spaces.grids import COUNTS, configs_of, each_preset, metrics_of
-from trainables.tasks.images.evaluation_sections import Evaluation
+from trainables.image_trial import Evaluation
 
 
 def test_all_digits_presets_have_one_probe() -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from search_spaces._protocols import DIGITS
 from trainables.config import resolve
-from trainables.evaluation import probes
-from trainables.evaluation.anomaly import Floats
+from trainables.metrics import linear_probes
+from trainables.metrics.scores import Floats
 from trainables.training.train import train
 
 POINT = 0.012
@@ -25,7 +25,7 @@ POINT = 0.012
 @pytest.mark.parametrize("spread", [0, 3])
 def test_the_probe_agrees_with_logistic_regression(method: str, spread: int) -> None:
     """The features are untrained. With `spread` each is scaled by a factor between 10^-spread and 10^spread."""
-    original, recorded = probes.accuracies, []
+    original, recorded = linear_probes.accuracies, []
 
     def accuracies(
         bank_KND: Tensor, labels_N: Tensor, test_KMD: Tensor, labels_M: Tensor, *rest: Any, **how: Any
@@ -35,7 +35,7 @@ def test_the_probe_agrees_with_logistic_regression(method: str, spread: int) -> 
         recorded.append((bank_KND[0].double(), labels_N, test_KMD[0].double(), labels_M))
         return original(bank_KND, labels_N, test_KMD, labels_M, *rest, **how)
 
-    with patch.object(probes, "accuracies", accuracies):
+    with patch.object(linear_probes, "accuracies", accuracies):
         (report,) = train([resolve({**DIGITS, "method": method, "epochs": 0})], Path())
     ((bank_ND, labels_N, test_MD, labels_M),) = recorded
     regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(bank_ND, labels_N)

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.metrics.scores import Floats
 from trainables.reports import CheckpointError, Heartbeat, Judge, Member, ModelError, Report, Stopped, Verdict
 from trainables.sections import Training, TrialConfig
 from trainables.training.checkpoint import Progress, pack, unpack

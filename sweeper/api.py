@@ -20,8 +20,8 @@ from sweeper.models import config_of, load_model
 from sweeper.plan.changes import format_value
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
-from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
+from sweeper.spec.space import Value
 from sweeper.storage.load import load, load_history, load_trials
 
 __all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]

@@ -21,7 +21,7 @@ from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, draw, pair, pa
 from sweeper.report.formatting import format_value
 from sweeper.report.style import png
 from sweeper.spec import SpecError
-from sweeper.spec.grid import unknown
+from sweeper.spec.space import unknown
 
 ABOUT = (
     "Compare the finished trials of two sides. Trials that agree in all hyperparameters are paired, except in those in "

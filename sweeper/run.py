@@ -235,8 +235,9 @@ class _Run:
                 followers: list[CohortListener] = [tracked_trials, page, progress]
                 if request.keep == "best":
                     kept = KeptModels(store.files, plan)
-                    ranked = of_request[[name for name in of_request if name in ranked_columns(plan)]]
-                    kept.begin(ranked.to_dict("records"))
+                    columns_read = set(ranked_columns(plan))
+                    ranked_rows = of_request[[name for name in of_request if name in columns_read]]
+                    kept.begin(ranked_rows.to_dict("records"))
                     followers = [kept, *followers]
                 if plan.trials_left < plan.total:
                     ranked = progress.ranked

@@ -58,9 +58,9 @@ def datasets() -> list[str]:
         declared = source.declaration
         attributes = ", ".join(declared.attributes) if len(declared.attributes) < 5 else str(len(declared.attributes))
         shape = "x".join(map(str, declared.shape))
-        rows.append((f"`{name}`", shape, str(declared.classes), attributes, sentence(source.about)))
-    rows += [(f"`{name}`", "pairs", "", "", branches.about) for name, branches in BRANCHES.items()]
-    return markdown(("data set", "shape", "classes", "attributes", "what it is"), rows)
+        rows.append((f"`{name}`", shape, str(declared.classes), attributes, sentence(source.about), source.files))
+    rows += [(f"`{name}`", "pairs", "", "", branches.about, "") for name, branches in BRANCHES.items()]
+    return markdown(("data set", "shape", "classes", "attributes", "what it is", "files"), rows)
 
 
 def metrics() -> list[str]:

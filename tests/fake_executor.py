@@ -12,8 +12,7 @@ import pytest
 
 import sweeper.run as run
 from sweeper.execution.local_backend import LocalBackend
-from sweeper.packing.profiling.cluster import Cluster
-from sweeper.packing.profiling.device_kinds import DeviceKind
+from sweeper.packing.cluster import Cluster, DeviceKind
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortTask, Message
 

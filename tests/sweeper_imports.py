@@ -29,10 +29,6 @@ SWEEPER: Mapping[str, Rule] = {
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
     ),
-    "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
-    "sweeper.pruning.rung_client": Rule(
-        may=("trainables.reports", "sweeper.pruning"), never=("ray", "pandas", "optuna")
-    ),
     "sweeper.report": Rule(
         may=(
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert"),
@@ -49,13 +45,6 @@ SWEEPER: Mapping[str, Rule] = {
         may=("optuna", "matplotlib", "numpy", "sweeper.spec", "sweeper.report"),
         never=("torch", "ray"),
     ),
-    "sweeper.packing.profiling": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.training.measurement"),
-            "trainables.json_input",
-        ),
-        never=("ray", "optuna"),
-    ),
     "sweeper.packing": Rule(
         may=(
             "sweeper.errors",
@@ -63,7 +52,6 @@ SWEEPER: Mapping[str, Rule] = {
             "sweeper.spec",
             "sweeper.storage",
             "sweeper.plan",
-            "sweeper.packing.profiling",
             "trainables.sections",
             "trainables.config",
             "trainables.json_input",
@@ -71,16 +59,15 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("ray", "optuna"),
     ),
+    "sweeper.search.rungs": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
+    "sweeper.search.rung_server": Rule(
+        may=("trainables.reports", "sweeper.spec", "sweeper.search.rungs"), never=("torch", *LAUNCHERS)
+    ),
     "sweeper.search": Rule(
         may=(
-            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *(
-                "sweeper.report.studies",
-                "trainables.data.errors",
-                "trainables.tasks.task",
-                "trainables.sections",
-                "trainables.config",
-            ),
+            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.sections"),
+            "trainables.config",
             *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
@@ -109,7 +96,6 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.spec",
                 "sweeper.storage",
                 "sweeper.plan",
-                "sweeper.pruning",
             ),
             *("sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
             *("trainables.sections", "trainables.config", "trainables.training.measurement"),
@@ -126,7 +112,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.cli": Rule(
         may=(
-            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",

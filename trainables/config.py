@@ -16,7 +16,7 @@ from typing import Any
 
 from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, task_of
 from trainables.sections import GradientTraining, Training, TrialConfig, Value
-from trainables.validation import laws, unknown
+from trainables.validation import bounds, unknown
 
 GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay"})
 """Keys that are fusible for every method that is trained by gradients."""
@@ -209,7 +209,7 @@ class KeyDoc:
     doc: str
     """The docstring of the field, in one line."""
     law: str
-    """The range that is checked, such as "`nu > 0`"; empty where only the docstring says what is legal."""
+    """The bounds that it declares, such as `nu > 0`; empty where only the docstring says what is legal."""
     fusible: bool
     """Whether members of one cohort may differ in it."""
 
@@ -221,11 +221,9 @@ def describe_keys(method: str) -> tuple[KeyDoc, ...]:
 
 
 def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[KeyDoc]:
-    docs, ranges, defaults = field_docs(cls), laws(cls), vars(cls())
-    for name, default in defaults.items():
-        law = ranges.get(name, "")
-        if law.startswith("one of ") and str(default) not in law.removeprefix("one of ").split(", "):
-            law = ""  # the law is about the parts of a value, such as dir+rad
+    docs, declared = field_docs(cls), bounds(cls)
+    for name, default in vars(cls()).items():
+        law = ", ".join(bound.law(name) for bound in declared[name])
         yield KeyDoc(name, section, default, docs[name], law, name in fusible)
 
 

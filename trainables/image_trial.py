@@ -1,6 +1,7 @@
 """The sections of a trial on images: what its networks are built from, its data, its views and its evaluation."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import nn
 
@@ -13,35 +14,29 @@ from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
 from trainables.sections import TrialConfig
-from trainables.validation import between, choices, positive, truth, whole
+from trainables.validation import above, at_least, between, checked, choices, one_of
 
 PUBLISHED_SIZES = ("resnet18", "resnet50")
 """Encoders whose widths and sizes are fixed."""
 
 
-@dataclass(frozen=True)
+@checked
 class Encoder:
     """The encoder and its size."""
 
-    encoder: str = "mlp"
+    encoder: Annotated[str, one_of(*ENCODERS)] = "mlp"
     """Name of the encoder."""
-    width: int = 128
+    width: Annotated[int, at_least(1)] = 128
     """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
     have their published widths."""
-    features: int = 64
+    features: Annotated[int, at_least(1)] = 64
     """Size D of the representation of the `mlp`, the `convnet` and the `strided_convnet`. ResNets have their published
     sizes."""
     small_stem: bool = True
     """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
 
-    def __post_init__(self) -> None:
-        choices("encoder", self.encoder, ENCODERS)
-        whole("width", self.width, 1)
-        whole("features", self.features, 1)
-        truth("small_stem", self.small_stem)
 
-
-@dataclass(frozen=True)
+@checked
 class Layers:
     """The layers of the encoders and decoders of autoencoders."""
 
@@ -49,15 +44,13 @@ class Layers:
     """Widths of the hidden layers of the encoder `relu_mlp`, joined by +."""
     stem_pool: bool = True
     """`simvae_resnet` only: max-pooling in its stem."""
-    decoder: str = "relu_mlp"
+    decoder: Annotated[str, one_of(*DECODERS)] = "relu_mlp"
     """Name of the decoder."""
     decoder_hidden: str = "2000+500+500"
     """Widths of the hidden layers of the decoder `relu_mlp`, from the latents on, joined by +."""
 
     def __post_init__(self) -> None:
         hidden_widths(self.hidden)
-        truth("stem_pool", self.stem_pool)
-        choices("decoder", self.decoder, DECODERS)
         hidden_widths(self.decoder_hidden, "decoder_hidden")
 
 
@@ -102,39 +95,33 @@ GRID = 16
 """Samples that are drawn from one seed."""
 
 
-@dataclass(frozen=True)
+@checked
 class LatentDensity:
     """The evaluation of a density of representations, scaled to unit length, at the end of training (GMJE, 5.3)."""
 
-    density: str = "none"
+    density: Annotated[str, one_of("none", *FITTED, *OWN, *REFERENCES)] = "none"
     """`gaussian` (one, with their mean and covariance) or `gmm` (a mixture of full covariances), fitted to the
     representations of the training images; `own`, the method's own mixture with uniform weights, or `own_weighted` with
     its learned ones. For comparison `latents`, which decodes the test images' representations, and `images`, the test
     images themselves. `none` for no such evaluation."""
-    density_components: int = 50
+    density_components: Annotated[int, at_least(1)] = 50
     """Gaussians of `gmm`."""
-    density_steps: int = 20
+    density_steps: Annotated[int, at_least(1)] = 20
     """Most steps of EM that fit `gmm`."""
-    density_images: int = 10_000
+    density_images: Annotated[int, at_least(1)] = 10_000
     """Most training images that a density is fitted to."""
-    density_samples: int = 1600
+    density_samples: Annotated[int, at_least(GRID)] = 1600
     """Samples that are decoded and judged, a multiple of 16: each sixteen have a seed, 1000 and so on."""
-    density_confidence: float = 0.9
+    density_confidence: Annotated[float, between(0.5, 1, above=True, below=True)] = 0.9
     """Probability of a class from which on the classifier of real images is sure of it, in (0.5, 1)."""
     density_pictures: bool = False
     """Keep a sheet of decoded samples, and a map by t-SNE of samples among the test images' representations."""
 
     def __post_init__(self) -> None:
-        choices("density", self.density, ("none", *FITTED, *OWN, *REFERENCES))
-        for name in ("density_components", "density_steps", "density_images"):
-            whole(name, getattr(self, name), 1)
-        whole("density_samples", self.density_samples, GRID)
         if self.density_samples % GRID:
             raise ValueError(
                 f"density_samples must be a multiple of {GRID}, but got density_samples={self.density_samples}"
             )
-        between("density_confidence", self.density_confidence, 0.5, 1, above=True, below=True)
-        truth("density_pictures", self.density_pictures)
 
     @property
     def evaluated(self) -> bool:
@@ -152,20 +139,20 @@ class LatentDensity:
         return self.density in FITTED + OWN
 
 
-@dataclass(frozen=True)
+@checked
 class Evaluation:
     """The evaluation of trials on all classes. Trials on one class are evaluated by their anomaly scores only."""
 
-    knn: int = 0
+    knn: Annotated[int, at_least(0)] = 0
     """Number k of nearest neighbours that classify a test image, at every report. 0 for no k-NN evaluation."""
-    knn_temperature: float = 0.07
+    knn_temperature: Annotated[float, above(0)] = 0.07
     """Temperature of the weighted vote, in which a neighbour's weight is `exp(cosine / knn_temperature)`. The plain
     majority vote is reported, too."""
-    probe_epochs: int = 0
+    probe_epochs: Annotated[int, at_least(0)] = 0
     """Epochs that linear probes on the representations train, at the end of training. 0 for no probes."""
-    probe_lr: float = 0.1
+    probe_lr: Annotated[float, above(0)] = 0.1
     """Peak learning rate of the probes for batches of 256; it is scaled in proportion to the batch size."""
-    probe_batch_size: int = 256
+    probe_batch_size: Annotated[int, at_least(1)] = 256
     """Images per step of the probes."""
     probe_standardize: bool = False
     """Shift and scale each feature to mean 0 and standard deviation 1 over the training images before probing. Without
@@ -174,12 +161,6 @@ class Evaluation:
     """Sets of outliers, joined by +, that anomaly scores must tell from the test images: `svhn+noise`."""
 
     def __post_init__(self) -> None:
-        whole("knn", self.knn, 0)
-        positive("knn_temperature", self.knn_temperature)
-        whole("probe_epochs", self.probe_epochs, 0)
-        positive("probe_lr", self.probe_lr)
-        whole("probe_batch_size", self.probe_batch_size, 1)
-        truth("probe_standardize", self.probe_standardize)
         for name in self.outlier_sets:
             choices("outliers", name, sorted(OUTLIERS))
         if len(set(self.outlier_sets)) < len(self.outlier_sets):
@@ -191,34 +172,28 @@ class Evaluation:
         return tuple(self.outliers.split("+")) if self.outliers else ()
 
 
-@dataclass(frozen=True)
+@checked
 class ContentEvaluation:
     """The evaluation of representations as the SimVAE paper has it (section 8), at the end of training."""
 
-    content_probe_epochs: int = 0
+    content_probe_epochs: Annotated[int, at_least(0)] = 0
     """Epochs that a linear probe and an MLP probe train by Adam on the representation. 0 for neither."""
-    content_probe_lr: float = 3e-4
+    content_probe_lr: Annotated[float, above(0)] = 3e-4
     """Learning rate of these probes."""
-    content_probe_batch_size: int = 128
+    content_probe_batch_size: Annotated[int, at_least(1)] = 128
     """Images per step of these probes."""
-    content_probe_width: int = 0
+    content_probe_width: Annotated[int, at_least(0)] = 0
     """Hidden units of the MLP probe; 0 for as many as the representation has dimensions."""
-    content_knn: int = 0
+    content_knn: Annotated[int, at_least(0)] = 0
     """Largest k of the nearest neighbours by Euclidean distance; the accuracy of each k from 1 on and the best are
     reported. 0 for none."""
-    gmm_n_init: int = 0
+    gmm_n_init: Annotated[int, at_least(0)] = 0
     """Initialisations of a Gaussian mixture with as many components as classes, whose clusters are compared with the
     classes. 0 for no mixture."""
     styles: str = ""
     """Attributes of the data set, joined by +, on which MLP probes are trained with the settings above: `hue+ink`."""
 
     def __post_init__(self) -> None:
-        whole("content_probe_epochs", self.content_probe_epochs, 0)
-        positive("content_probe_lr", self.content_probe_lr)
-        whole("content_probe_batch_size", self.content_probe_batch_size, 1)
-        whole("content_probe_width", self.content_probe_width, 0)
-        whole("content_knn", self.content_knn, 0)
-        whole("gmm_n_init", self.gmm_n_init, 0)
         if self.styles and not self.content_probe_epochs:
             raise ValueError(f"styles needs content_probe_epochs of at least 1, but got styles={self.styles}")
         if len(set(self.style_names)) < len(self.style_names):
@@ -233,44 +208,38 @@ class ContentEvaluation:
 GEOMETRIES = ("none", "representation", "projection")
 
 
-@dataclass(frozen=True)
+@checked
 class EmbeddingEvaluation:
     """The evaluation of joint embeddings (GMJE)."""
 
-    few_labels: int = 0
+    few_labels: Annotated[int, at_least(0)] = 0
     """Labelled training images of each class that linear probes on the representation see at the end of training; 5
     for the metric `probe_5`. 0 for no such probes."""
-    few_label_draws: int = 20
+    few_label_draws: Annotated[int, at_least(1)] = 20
     """Draws of these images, over which the accuracy is averaged; the same for every trial on a data set."""
     probe_curve: bool = False
     """Train these probes and those of `probe_epochs` at every report, not at the last one alone."""
-    geometry: str = "none"
+    geometry: Annotated[str, one_of(*GEOMETRIES)] = "none"
     """Vectors whose effective rank, cosine, volume, trace and norm are reported, at every report: the
     `representation`, the `projection`, which is what the loss compares, or `none`. Where there is no projector, both
     are the same."""
 
-    def __post_init__(self) -> None:
-        whole("few_labels", self.few_labels, 0)
-        whole("few_label_draws", self.few_label_draws, 1)
-        truth("probe_curve", self.probe_curve)
-        choices("geometry", self.geometry, GEOMETRIES)
 
-
-@dataclass(frozen=True)
+@checked
 class Generation:
     """The evaluation of decoded images (SimVAE, section 8), at the end of training."""
 
     reconstructions: bool = False
     """Decode the representations of the test images, and report the squared error of their pixels."""
-    samples_per_class: int = 0
+    samples_per_class: Annotated[int, at_least(0)] = 0
     """Images that are sampled of each class: a Gaussian is fitted to the representations of its training images, and
     samples of it are decoded. 0 for none."""
-    adhoc_epochs: int = 0
+    adhoc_epochs: Annotated[int, at_least(0)] = 0
     """Most epochs that a decoder is trained on the frozen representations of a method that has no decoder. 0 for no
     such decoder."""
-    adhoc_lr: float = 1e-4
+    adhoc_lr: Annotated[float, above(0)] = 1e-4
     """Adam's learning rate of that decoder."""
-    adhoc_patience: int = 10
+    adhoc_patience: Annotated[int, at_least(1)] = 10
     """Epochs without a lower validation loss after which its training ends."""
     fid_weights: str = ""
     """File of the weights of Inception-v3, with which the FID of the samples is computed. Without it there is no
@@ -279,12 +248,6 @@ class Generation:
     """Keep pictures of reconstructions and samples beside the tables."""
 
     def __post_init__(self) -> None:
-        truth("reconstructions", self.reconstructions)
-        whole("samples_per_class", self.samples_per_class, 0)
-        whole("adhoc_epochs", self.adhoc_epochs, 0)
-        positive("adhoc_lr", self.adhoc_lr)
-        whole("adhoc_patience", self.adhoc_patience, 1)
-        truth("sheets", self.sheets)
         if self.sheets and not self.decodes:
             raise ValueError("sheets needs reconstructions, or samples_per_class of at least 1, but there are neither")
         if self.fid_weights and not self.samples_per_class:
@@ -296,24 +259,21 @@ class Generation:
         return self.reconstructions or self.samples_per_class > 0
 
 
-@dataclass(frozen=True)
+@checked
 class Data:
     """The data set, and which of its images are used."""
 
-    dataset: str = "digits"
+    dataset: Annotated[str, one_of(*sorted([*DATASETS, FOLDER]), listing="--describe datasets lists all")] = "digits"
     """Name of the data set; `folder` for images of your own."""
-    normal_class: int | None = None
+    normal_class: Annotated[int | None, at_least(0)] = None
     """Index of the only class that is trained on; the other classes are outliers. None trains on all classes."""
     held_out: str = ""
     """Indices of classes, joined by +, that are neither trained on nor tested, for use as outliers: `0+3`."""
-    validation: float = 0.0
+    validation: Annotated[float, between(0, 0.5)] = 0.0
     """Share of each class's labelled training images that is held out, in [0, 0.5]; the same images for every seed.
     Every metric is then also reported on these images, as `val_METRIC`, to choose by. 0 holds out none."""
 
     def __post_init__(self) -> None:
-        choices("dataset", self.dataset, sorted([*DATASETS, FOLDER]), "--describe datasets lists all")
-        if self.normal_class is not None:
-            whole("normal_class", self.normal_class, 0)
         if self.held_out:
             names = self.held_out.split("+")
             indices = sorted({int(name) for name in names if name.isdecimal() and len(name) < 19})
@@ -321,7 +281,6 @@ class Data:
                 raise ValueError(
                     f"held_out must be ascending class indices joined by +, but got held_out={self.held_out}"
                 )
-        between("validation", self.validation, 0, 0.5)
 
     @property
     def held_out_classes(self) -> tuple[int, ...]:
@@ -329,35 +288,30 @@ class Data:
         return tuple(int(name) for name in self.held_out.split("+")) if self.held_out else ()
 
 
-@dataclass(frozen=True)
+@checked
 class Folder:
     """The user's own images, for `dataset=folder` alone."""
 
-    image_size: int = 32
+    image_size: Annotated[int, at_least(4)] = 32
     """Pixels along each side of an image as models see it. Files of any size and shape are resized to it."""
-    image_channels: int = 3
+    image_channels: Annotated[int, one_of(1, 3)] = 3
     """3 for colour, 1 for grey."""
     image_digest: str = ""
     """Hash of all image files, filled in from the folder: trials on other images have other ids."""
 
     def __post_init__(self) -> None:
-        whole("image_size", self.image_size, 4)
-        choices("image_channels", str(self.image_channels), (1, 3))
         if not all(char in "0123456789abcdef" for char in self.image_digest):
             raise ValueError(f"image_digest must be hexadecimal, but got image_digest={self.image_digest}")
 
 
-@dataclass(frozen=True)
+@checked
 class Batches:
     """What the size of a batch counts."""
 
-    batch_unit: str = "images"
+    batch_unit: Annotated[str, one_of("images", "views")] = "images"
     """`images`: `batch_size` counts images, and an epoch is a pass over all of them. `views`: it counts all views that
     a step encodes, so there are `batch_size` over J images, and an epoch encodes as many views as there are images.
     Trials with other numbers J of views then cost the same."""
-
-    def __post_init__(self) -> None:
-        choices("batch_unit", self.batch_unit, ("images", "views"))
 
 
 @dataclass(frozen=True, kw_only=True)

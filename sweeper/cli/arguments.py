@@ -18,9 +18,10 @@ from sweeper.names import LAW, is_name
 from sweeper.spec import registry
 from sweeper.spec.node_price import NodePrice
 from sweeper.spec.request import Compile, Keep, Request, SearchOptions, TrackRequest
-from sweeper.spec.search import SAMPLERS
+from sweeper.spec.space import SAMPLERS
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
+from trainables.reports import SAVE_EVERY
 from trainables.validation import unknown
 
 COMMAND = "SWEEPER_COMMAND"
@@ -90,7 +91,13 @@ def parse(arguments: Sequence[str]) -> Request:
     add("--debug", action="store_true", help=debug_help)
     retries, seconds = partial(whole, "--retries", 0), partial(amount, "--save-every")
     add("--retries", type=retries, default="3", metavar="N", help="how often a failed cohort is tried again")
-    add("--save-every", type=seconds, default="30", metavar="SECONDS", help="time between checkpoints of a cohort")
+    add(
+        "--save-every",
+        type=seconds,
+        default=f"{SAVE_EVERY:g}",
+        metavar="SECONDS",
+        help="time between checkpoints of a cohort",
+    )
     keep_help = "trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none"
     add(
         "--keep",

@@ -57,12 +57,13 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
 
     of_request, text = quarantining(store.files, show)
     if keep == "best":
-        ranked = of_request[[name for name in of_request if name in ranked_columns(plan)]]
+        columns_read = set(ranked_columns(plan))
+        ranked = of_request[[name for name in of_request if name in columns_read]]
         remove_displaced(store.files, plan, ranked.to_dict("records"))
     rows = of_request[of_request["trial_id"].isin(plan.ids)]
     texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
-        from sweeper.search import publish as studies  # here: it imports Optuna
+        from sweeper.search import journal as studies  # here: it imports Optuna
 
         texts.append(studies.write(plan, store.files))
         diverged = plan.diverged_studies

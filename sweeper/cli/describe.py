@@ -138,7 +138,7 @@ def _key_of_methods(name: str) -> str:
         optional = name in config.optional_keys(methods[0])
         facts = {
             "type": f"{TYPES[kind]}{', or none' if optional else ''}",
-            "bounds": key.law.replace("`", "") or ("none" if kind is bool else "as the text above says"),
+            "bounds": key.law or ("none" if kind is bool else "as the text above says"),
             "default": _shown(key.default),
             "fusible": FUSIBLE if key.fusible else "no: trials that differ in it do not train in one stack",
             "methods": ", ".join(methods),
@@ -193,7 +193,7 @@ def _method(name: str) -> str:
 def _key(key: KeyDoc) -> list[str]:
     head = f"{'*' if key.fusible else ' '} {key.name}={_shown(key.default)}"
     if key.law:
-        head += f"  ({key.law.strip('`')})"
+        head += f"  ({key.law})"
     return [*textwrap.wrap(head, WIDTH, subsequent_indent=" " * 4), *_wrapped(key.doc, "      ")]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from sweeper.cli.arguments import EXIT_OK
 from sweeper.cli.other_drivers import refuse_others
 from sweeper.names import is_name
+from sweeper.packing.compilation import steps_path
 from sweeper.packing.cuts import record_paths
-from sweeper.packing.study_steps import steps_path
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import SpecError, registry

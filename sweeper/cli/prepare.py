@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sweeper.cli.own_images import with_own_images
-from sweeper.plan import changes, cohorts, earlier_rows
+from sweeper.plan import changes, cohorts
 from sweeper.plan.best_trials import missing_models
-from sweeper.plan.changes import Changes
-from sweeper.plan.earlier_rows import expected_values
+from sweeper.plan.changes import Changes, expected_values
+from sweeper.plan.cohorts import Trial, content_hash, enumerate_trials
 from sweeper.plan.plan import GridPlan, Plan
-from sweeper.plan.trials import Trial, content_hash, enumerate_trials
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value, registry
+from sweeper.spec.pruners import Halving
 from sweeper.spec.request import Request, SearchOptions
-from sweeper.spec.schedulers import Halving
-from sweeper.spec.search import bounds
+from sweeper.spec.space import bounds
 from sweeper.spec.sweep import subspaces
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
@@ -106,7 +105,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
     if not statuses.keys() <= whole_configs.keys():
         of_trials = {str(trial.facts["changes"]) for trial in trials}
         expected = expected_values(whole_configs.values())
-        earlier = earlier_rows.note(store, name, request_rows, changed, of_trials, expected)
+        earlier = changes.note_on_earlier_rows(store, name, request_rows, changed, of_trials, expected)
     longer = changes.longer_trials(preset_space, (trial.config for trial in trials), changed)
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
     first_ids = [group[0][0].id for group in groups]

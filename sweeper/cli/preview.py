@@ -15,9 +15,9 @@ from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.signals import StopSignal
 from sweeper.packing.allocate import Allocation, allocate
+from sweeper.packing.cluster import is_local, profile_devices, read_devices, write_devices
+from sweeper.packing.compilation import StudySteps, requested_steps
 from sweeper.packing.cuts import describe_cuts, settled_cuts
-from sweeper.packing.profiling.cluster import is_local, profile_devices, read_devices, write_devices
-from sweeper.packing.study_steps import StudySteps, requested_steps
 from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut

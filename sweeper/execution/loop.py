@@ -11,9 +11,9 @@ from sweeper.execution.backend import Backend, Ended, Event, Started, Told, read
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
-from sweeper.packing.slots import SlotResources, Slots
-from sweeper.plan.cohort_source import CohortSource
+from sweeper.packing.placement import SlotResources, Slots
 from sweeper.plan.cohorts import Cohort
+from sweeper.plan.sources import CohortSource
 from sweeper.record.listener import CohortListener
 from sweeper.spec import user_code
 from sweeper.storage.files import Files

@@ -16,7 +16,7 @@ from sweeper.plan.best_settings import QUESTIONS, Settings
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.request import Keep
-from sweeper.spec.search import Search, Searches
+from sweeper.spec.space import Search, Searches
 from sweeper.spec.sweep import Sweep, subspaces
 from sweeper.storage.files import Files
 from sweeper.storage.models import read_best, unwritten_models

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.trials import Trial
+from sweeper.plan.cohorts import Cohort, Trial
 
 if TYPE_CHECKING:
-    from sweeper.plan.cohort_source import TrainedElsewhere
+    from sweeper.plan.sources import TrainedElsewhere
     from trainables.reports import Heartbeat
     from trainables.worker.messages import CohortReport, Failure
 

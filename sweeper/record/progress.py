@@ -25,7 +25,7 @@ from sweeper.record.time_left import DONE, TimeLeft
 from sweeper.spec.metric import VALIDATION
 
 if TYPE_CHECKING:
-    from sweeper.plan.cohort_source import TrainedElsewhere
+    from sweeper.plan.sources import TrainedElsewhere
     from trainables.reports import Heartbeat
     from trainables.worker.messages import CohortReport, Failure
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from sweeper.masking import masked
-from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
+from sweeper.plan.sources import CohortSource, Record
 from sweeper.record.listener import CohortListener, Row, reported_metrics
 from sweeper.spec.node_price import NodePrice
 from sweeper.storage.files import Files

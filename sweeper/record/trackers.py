@@ -23,9 +23,8 @@ from urllib.parse import urlsplit
 
 from sweeper.errors import SpecError
 from sweeper.masking import masked, remember
-from sweeper.plan.cohorts import Cohort
+from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.plan import Plan
-from sweeper.plan.trials import Trial
 from sweeper.record.listener import CohortListener, Row, reported_metrics
 from sweeper.spec import Value
 from sweeper.spec.request import TrackRequest

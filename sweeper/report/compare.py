@@ -17,8 +17,8 @@ from scipy import stats
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
 from sweeper.report.style import INK, MUTED, PALE
 from sweeper.spec import SpecError
-from sweeper.spec.grid import unknown
 from sweeper.spec.metric import BETTER, Metric
+from sweeper.spec.space import unknown
 from sweeper.storage.requests import read_request, request_name
 from sweeper.storage.rows import columns_of, plain_value
 from sweeper.storage.store import StoreReader

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.report.formatting import format_value, text_table
 from sweeper.spec.metric import Metric
-from sweeper.spec.search import WARM, bounds
+from sweeper.spec.space import WARM, bounds
 from sweeper.storage.files import Files
 
 

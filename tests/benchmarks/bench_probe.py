@@ -30,7 +30,7 @@ from search_spaces.ssl_cifar10 import DIGITS
 from trainables.catalog import METHODS
 from trainables.config import resolve
 from trainables.metrics import linear_probes
-from trainables.metrics.scores import Floats
+from trainables.metrics.evaluator import Floats
 from trainables.sections import TrialConfig
 from trainables.tasks.images.task import image_method
 from trainables.training.train import train

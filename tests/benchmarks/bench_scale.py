@@ -70,11 +70,11 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.prepare import prepare
     from sweeper.execution.session import connected
     from sweeper.execution.signals import StopSignal
-    from sweeper.packing.slots import SlotResources, Slots
+    from sweeper.packing.placement import SlotResources, Slots
     from sweeper.plan import cohorts
-    from sweeper.plan.cohort_queue import CohortQueue
     from sweeper.plan.cohorts import Cohort, Cut
     from sweeper.plan.plan import GridPlan
+    from sweeper.plan.sources import CohortQueue
     from sweeper.record.listener import CohortListener, Row
     from sweeper.record.progress import Progress
     from sweeper.record.rows import RowFormat, listeners

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from sweeper.plan.trials import Trial, enumerate_trials
+from sweeper.plan.cohorts import Trial, enumerate_trials
 from sweeper.spec import Grid, Grids, registry
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS

@@ -12,7 +12,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
 from search_spaces._protocols import SMALL_IMAGES
 from sweeper.spec import Grid, Grids, Search, Value, registry
-from sweeper.spec.search import SECONDS, Study
+from sweeper.spec.space import SECONDS, Study
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS
 from trainables.config import fusible_keys, resolve

@@ -46,8 +46,8 @@ def test_importing_the_package_imports_nothing_large() -> None:
 @pytest.mark.parametrize(
     "imports",
     [
-        "import sweeper; sweeper.run, sweeper.plan; import sweeper.run as r; import sweeper.plan.trials",
-        "import sweeper.plan.trials; import sweeper.run as r; import sweeper",
+        "import sweeper; sweeper.run, sweeper.plan; import sweeper.run as r; import sweeper.plan.cohorts",
+        "import sweeper.plan.cohorts; import sweeper.run as r; import sweeper",
         "from sweeper import run as r, plan; import sweeper",
     ],
 )
@@ -55,9 +55,9 @@ def test_functions_and_modules_of_one_name_work_in_either_order(imports: str) ->
     code = (
         f"{imports}\n"
         "import inspect\n"
-        "from sweeper.plan.trials import Trial\n"
+        "from sweeper.plan.cohorts import Trial\n"
         "from sweeper.run import main\n"
-        "assert r.main is main and sweeper.plan.trials.Trial is Trial\n"
+        "assert r.main is main and sweeper.plan.cohorts.Trial is Trial\n"
         "for function in (sweeper.run, sweeper.plan, r):\n"
         "    assert 'preset' in inspect.signature(function).parameters\n"
         "    try:\n"

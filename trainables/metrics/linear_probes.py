@@ -65,7 +65,7 @@ def accuracies(
     Raises ValueError unless every `t` is in 1..classes.
     """
     for t in top:
-        between("top", t, 1, classes)
+        between(1, classes).check("top", t)
     standardisation = Standardisation.of(bank_KND) if standardize else None
     weight_KCD, bias_KC1 = fit(
         bank_KND,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -17,35 +18,28 @@ from trainables.learners.data_parallel import Peers, seeded_generator
 from trainables.metrics.conditional_density import AT_END, DURING_TRAINING, ConditionalDensityEvaluator
 from trainables.sections import GradientTraining, TrialConfig, Value
 from trainables.tasks.task import LoadedTask, Methods, RandomBatch, Stream, Task, TrialSize
-from trainables.validation import choices, truth, whole
+from trainables.validation import at_least, checked, one_of
 
 SHAPES: Shapes = {"x": (1,), "y": ()}
 """Shape of one example of each entry of a batch."""
 
 
-@dataclass(frozen=True)
+@checked
 class PairsData:
     """The training pairs. Every seed draws its own."""
 
-    dataset: str = "synthetic_a"
+    dataset: Annotated[str, one_of(*sorted(BRANCHES))] = "synthetic_a"
     """Name of the data set."""
-    examples: int = 3000
+    examples: Annotated[int, at_least(2)] = 3000
     """Number of training pairs."""
 
-    def __post_init__(self) -> None:
-        choices("dataset", self.dataset, sorted(BRANCHES))
-        whole("examples", self.examples, 2)
 
-
-@dataclass(frozen=True)
+@checked
 class PairsEvaluation:
     """What is kept of an evaluation beside its metrics."""
 
     sheets: bool = False
     """Keep the predicted density on a grid of x, of which the sweep's panels are drawn."""
-
-    def __post_init__(self) -> None:
-        truth("sheets", self.sheets)
 
 
 @dataclass(frozen=True, kw_only=True)

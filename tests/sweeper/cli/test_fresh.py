@@ -6,7 +6,7 @@ import pytest
 
 from sweeper.cli.arguments import EXIT_OK, parse
 from sweeper.cli.fresh import archive, preview_archive, restore
-from sweeper.packing.study_steps import StudySteps, record_steps, recorded_steps
+from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
 from sweeper.spec import SpecError, registry
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load

@@ -14,7 +14,7 @@ from sweeper.cli.preview import (
     outline_text,
     space_lines,
 )
-from sweeper.packing.study_steps import StudySteps
+from sweeper.packing.compilation import StudySteps
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut
 from sweeper.search.search_plan import SearchPlan

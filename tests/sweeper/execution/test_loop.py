@@ -15,10 +15,9 @@ from sweeper.execution.loop import CohortFiles, Limits, SlotAssigner, dispatch
 from sweeper.execution.retries import RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
-from sweeper.packing.slots import SlotResources, Slots
-from sweeper.plan.cohort_queue import CohortQueue
-from sweeper.plan.cohorts import Cohort, Cut, cut
-from sweeper.plan.trials import Trial
+from sweeper.packing.placement import SlotResources, Slots
+from sweeper.plan.cohorts import Cohort, Cut, Trial, cut
+from sweeper.plan.sources import CohortQueue
 from sweeper.record.listener import CohortListener
 from sweeper.storage.files import Files
 from tests.sweeper.packing.measured import members

@@ -14,8 +14,7 @@ from sweeper.execution import backend as probing
 from sweeper.execution import ray_backend as module
 from sweeper.execution.ray_backend import announcement, ray_cluster
 from sweeper.execution.signals import StopSignal
-from sweeper.packing.profiling.cluster import ProbeRequest
-from sweeper.packing.profiling.device_kinds import DeviceKind
+from sweeper.packing.cluster import DeviceKind, ProbeRequest
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from trainables.training.measurement import DeviceMemory, Probe
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from sweeper.plan.cohorts import Group
+from sweeper.plan.cohorts import Group, Trial
 from sweeper.plan.plan import GridPlan
-from sweeper.plan.trials import Trial
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.metric import Direction
 from sweeper.spec.views import Table

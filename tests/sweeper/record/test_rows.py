@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from sweeper.plan.cohort_queue import CohortQueue
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.trials import Trial
+from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.plan.sources import CohortQueue
 from sweeper.record.progress import Progress
 from sweeper.record.rows import HISTORY_SECONDS, RowFormat, listeners
 from sweeper.spec.node_price import NodePrice

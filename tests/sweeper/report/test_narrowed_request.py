@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.plan.trials import enumerate_trials
+from sweeper.plan.cohorts import enumerate_trials
 from sweeper.report import publish
 from sweeper.report.figures import views_of
 from sweeper.report.page import findings

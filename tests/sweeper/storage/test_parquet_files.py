@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
-from sweeper.search.warm_start import warm_start_from_rows
+from sweeper.search.study_run import warm_start_from_rows
 from sweeper.storage import parquet_files
 from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history

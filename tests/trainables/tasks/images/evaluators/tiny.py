@@ -14,7 +14,7 @@ from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.dataset import Attribute, Dataset
 from trainables.image_trial import ImageTrial
-from trainables.metrics.scores import Floats
+from trainables.metrics.evaluator import Floats
 from trainables.sections import Value
 from trainables.training.cohort import Cohort
 from trainables.training.stacks import build_models

@@ -17,7 +17,7 @@ THREE = Data(normal_class=3)
 FILES: dict[str, Value] = {
     "dataset": "imagenet", "normal_class": None, "batch_size": 4, "rotation": 0.0, "shift": 0.0, "crop_scale": 0.2,
 }  # fmt: skip
-"""Three steps of four of the twelve images of `folder_files.write_imagenet`."""
+"""Three steps of four of the twelve images of `write_imagenet`."""
 
 
 @cache

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.folder_files import write_broken, write_imagenet
+from tests.image_files import write_broken, write_imagenet
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset

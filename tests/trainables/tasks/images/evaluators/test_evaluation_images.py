@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from tests.trainables.small import HERE, image_trial
 from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
 from tests.trainables.training.judged import without_seconds

@@ -1,4 +1,4 @@
-"""A small ImageNet on disk: class folders of JPEG and PNG files of all kinds and sizes."""
+"""Folders of images on disk: a small ImageNet, a user's own images, and files of all kinds, whole and broken."""
 
 from pathlib import Path
 
@@ -6,6 +6,9 @@ import numpy as np
 from PIL import Image
 
 CLASSES = ("n01440764", "n01443537", "n01484850")
+
+
+ENDINGS = ("png", "jpg", "PNG", "jpeg", "bmp")
 
 
 def write_imagenet(root: Path, train: int = 4, val: int = 2) -> Path:
@@ -67,3 +70,21 @@ def write_broken(folder: Path) -> dict[str, str]:
         "cut.jpg": "cut off", "cut.png": "cut off", "headless.jpg": "not an image", "last.jpg": "cut off",
         "nothing.jpg": "empty", "text.jpg": "not an image",
     }  # fmt: skip
+
+
+def write_own_images(
+    root: Path, classes: tuple[str, ...] = ("cat", "dog", "fox"), train: int = 6, test: int = 3, seed: int = 0
+) -> Path:
+    """Write `train` and `test` images of each class, some grey, at odd sizes. A class differs by its brightness.
+    Returns `root`."""
+    rng = np.random.default_rng(seed)
+    for split, count in (("train", train), ("test", test)):
+        for index, class_ in enumerate(classes):
+            folder = root / split / class_
+            folder.mkdir(parents=True)
+            for number in range(count):
+                height, width = rng.integers(9, 40, 2)
+                noise = rng.integers(0, 60, (height, width, 3)) + 70 * index
+                image = Image.fromarray(noise.astype(np.uint8)).convert("L" if number % 3 else "RGB")
+                image.save(folder / f"{number}.{ENDINGS[number % len(ENDINGS)]}")
+    return root

@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, named
+from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, named
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model

@@ -12,7 +12,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.spec": Rule(
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
-            *("trainables.evaluation.metric_families", "trainables.evaluation.metrics", "trainables.validation"),
+            *("trainables.metrics.meanings", "trainables.validation"),
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
@@ -34,7 +34,7 @@ SWEEPER: Mapping[str, Rule] = {
         may=(
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert"),
             *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
+            *("trainables.cache", "trainables.metrics.meanings", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
@@ -122,7 +122,7 @@ SWEEPER: Mapping[str, Rule] = {
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
-            *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
+            *("trainables.reports", "trainables.data", "trainables.metrics", "trainables.catalog"),
             "trainables.catalog",
             *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
         ),
@@ -172,7 +172,7 @@ SWEEPER: Mapping[str, Rule] = {
             *(
                 "sweeper.models",
                 "sweeper.report.figures",
-                "trainables.evaluation.metrics",
+                "trainables.metrics.meanings",
                 "trainables.validation",
             ),
         ),

@@ -12,7 +12,7 @@ import sweeper.run as run
 from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Value, registry
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
-from trainables.evaluation.generation import latent_map
+from trainables.metrics import latent_density
 
 SMALL: dict[str, Value] = {
     "dataset": "digits_tint", "encoder": "relu_mlp", "hidden": "32", "decoder_hidden": "32", "features": 4,
@@ -101,7 +101,7 @@ def test_figures_and_table_are_drawn_and_drawn_again_by_a_run_that_has_nothing_t
     grids = Grids(tuple(Grid({**DENSITIES, "method": name, "density": density}, {}) for name, density in own.items()))
     metrics = (Metric("sample_confident", "maximize", percent=True), Metric("density_volume"), Metric("spread"))
     shown = Table("densities", ("method", "density"), metrics, note="the ceiling is 7")
-    monkeypatch.setattr(latent_map, "tsne", lambda z_ND: z_ND[:, :2].cpu().numpy())
+    monkeypatch.setattr(latent_density, "tsne", lambda z_ND: z_ND[:, :2].cpu().numpy())
     monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, tables=(shown,)))
     assert train(tmp_path) == 0
     rows, store = load("decoded", str(tmp_path / "store")), tmp_path / "store"

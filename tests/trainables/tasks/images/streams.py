@@ -7,9 +7,9 @@ from trainables.catalog import METHODS
 from trainables.config import resolve
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
+from trainables.image_trial import Data, ImageTrial
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.sections import Value
-from trainables.tasks.images.config import Data, ImageTrial
 from trainables.tasks.images.stream import ImageStream, select_classes
 from trainables.tasks.images.task import image_method
 

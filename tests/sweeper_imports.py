@@ -25,6 +25,14 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
+    "sweeper.plan.prepare": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.search.studies"),
+            *("trainables.catalog", "trainables.config", "trainables.sections", "trainables.data"),
+            *("trainables.validation", "trainables.training"),
+        ),
+        never=("ray", "pandas"),
+    ),
     "sweeper.plan": Rule(
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),

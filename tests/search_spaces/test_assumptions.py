@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.describe import describe, describe_sweep
-from sweeper.spec import Assumption, Grid, Grids, Metric, Search, SpecError, Sweep, Table, registry
-from sweeper.spec.sweep import subspaces
+from sweeper.spec import Assumption, Grid, Metric, Search, SpecError, Sweep, Table, registry
 from trainables.config import keys
 
 README = Path(__file__).parents[2] / "search_spaces" / "README.md"
 NAMED = ("paper", "authors_code")
 """Presets with the settings of a paper or of its authors' code."""
 TABLE = Table("losses", ("seed",), (Metric("loss", "minimize"),))
-SPACE = Grids((Grid({"method": "vje", "nu": 3.0}, {"seed": (0, 1)}), Grid({"method": "simclr", "tau": 0.5}, {})))
+SPACE = (Grid({"method": "vje", "nu": 3.0}, {"seed": (0, 1)}), Grid({"method": "simclr", "tau": 0.5}, {}))
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -29,7 +28,7 @@ def test_each_paper_preset_says_what_of_it_is_ours(name: str) -> None:
 def test_every_named_key_exists_and_is_set_in_its_preset(name: str) -> None:
     sweep = registry.find(name)
     for preset, assumptions in sweep.assumptions.items():
-        parts = subspaces(sweep.presets[preset])
+        parts = sweep.parts(preset)
         for assumption in assumptions:
             own = [part for part in parts if not assumption.methods or part.fixed["method"] in assumption.methods]
             set_keys = set[str]()

@@ -3,19 +3,17 @@
 import pytest
 
 from search_spaces.collapse_ablation import FAILURES, STATES, SWEEP
-from sweeper.spec import Grid, Grids
+from sweeper.spec import Grid
 
 PROTOCOL = {"dataset", "encoder", "epochs", "lr", "batch_size", "projection", "few_labels", "geometry"}
 
 
 def _cells(preset: str) -> dict[tuple[str, str], Grid]:
     """The grid of each cell of the table."""
-    space = SWEEP.presets[preset]
-    assert isinstance(space, Grids)
     cells = {}
     for name, pair in FAILURES.items():
         for state, where in zip(STATES, pair, strict=True):
-            (grid,) = (grid for grid in space.grids if where.items() <= grid.fixed.items())
+            (grid,) = (grid for grid in SWEEP.grids(preset) if where.items() <= grid.fixed.items())
             cells[name, state] = grid
     return cells
 

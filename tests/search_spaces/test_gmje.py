@@ -3,7 +3,7 @@
 import pytest
 
 from sweeper.plan.cohorts import enumerate_trials
-from sweeper.spec import Grid, Grids, registry
+from sweeper.spec import registry
 from tests.trainables.small import image_trial
 from trainables.config import resolve
 from trainables.tasks.images.config import ImageTrial
@@ -14,9 +14,8 @@ DIGITS = 1257
 
 
 def _configs(name: str, preset: str) -> list[ImageTrial]:
-    _, space = registry.find(name).preset(preset)
-    assert isinstance(space, Grid | Grids)
-    trials = enumerate_trials(space.combinations(), lambda combination: resolve(combination).flat())
+    combinations = (combination for grid in registry.find(name).grids(preset) for combination in grid.combinations())
+    trials = enumerate_trials(combinations, lambda combination: resolve(combination).flat())
     return [image_trial(trial.config) for trial in trials]
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from sweeper.cli.describe import describe
 from sweeper.plan.cohorts import content_hash
-from sweeper.spec import Search, registry
-from sweeper.spec.sweep import subspaces
+from sweeper.spec import registry
+from sweeper.spec.space import parts_of
 from trainables.config import keys, resolve
 
 ROOT = Path(__file__).parents[2]
@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("name", registry.names())
 def test_every_preset_sets_or_searches_the_learning_rate(name: str) -> None:
     for space in registry.find(name).presets.values():
-        for part in subspaces(space):
+        for part in parts_of(space):
             if "lr" in keys(str(part.fixed["method"])):
-                assert "lr" in {*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ())}
+                assert "lr" in {*part.fixed, *part.axes, *part.space}
 
 
 @pytest.mark.parametrize("file", ["README.md", "sweeper/README.md", "CONTRIBUTING.md"])

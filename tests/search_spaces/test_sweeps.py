@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.plan.cohorts import content_hash
-from sweeper.spec import Grid, Grids, registry
+from sweeper.spec import registry
 from tests.search_spaces.grids import CLASSES, COUNTS, all_configs_of, configs_of, each_preset, trials_of
 from trainables.config import column_types, resolve
 from trainables.data.datasets.catalog import DATASETS
@@ -20,8 +20,8 @@ def test_these_are_all_the_sweeps_and_the_first_preset_is_the_papers() -> None:
     grids = [
         (name, preset)
         for name in registry.names()
-        for preset, space in registry.find(name).presets.items()
-        if isinstance(space, Grid | Grids)
+        for preset in registry.find(name).presets
+        if registry.find(name).grids(preset)
     ]
     assert grids == list(COUNTS)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sweeper.run import main
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Value, registry
+from sweeper.spec import Grid, Metric, Sweep, Table, Value, registry
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from trainables.evaluation.generation import latent_map
@@ -22,7 +22,7 @@ SMALL: dict[str, Value] = {
 def sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep of SimCLR with a mixture and of GJE with one Gaussian. Maps take no time."""
     own = {"simclr": "gmm", "gje": "gaussian"}
-    grids = Grids(tuple(Grid({**SMALL, "method": name, "density": density}, {}) for name, density in own.items()))
+    grids = tuple(Grid({**SMALL, "method": name, "density": density}, {}) for name, density in own.items())
     metrics = (Metric("sample_confident", "maximize", percent=True), Metric("density_volume"), Metric("spread"))
     table = Table("densities", ("method", "density"), metrics, note="the ceiling is 7")
     monkeypatch.setattr(latent_map, "tsne", lambda z_ND: z_ND[:, :2].cpu().numpy())

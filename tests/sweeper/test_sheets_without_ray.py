@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import sweeper.run as run
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Value, registry
+from sweeper.spec import Grid, Metric, Sweep, Table, Value, registry
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 
@@ -27,7 +27,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> None:
         {"method": "vae"},
         {"method": "simclr", "projector_width": 8, "adhoc_epochs": 1},
     )
-    grids = Grids(tuple(Grid({**SMALL, **own}, {"sheets": (True,), "seed": (0, 1)}) for own in methods))
+    grids = tuple(Grid({**SMALL, **own}, {"sheets": (True,), "seed": (0, 1)}) for own in methods)
     table = Table("errors", ("method",), (Metric("reconstruction_mse", "minimize"),))
     monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, tables=(table,)))
 

@@ -17,8 +17,8 @@ from sweeper.cli.preview import (
 from sweeper.packing.compilation import StudySteps
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut
-from sweeper.search.search_plan import SearchPlan
-from sweeper.spec import Grid, Grids, Metric, Search, Sweep
+from sweeper.plan.plan import Plan
+from sweeper.spec import Grid, Metric, Search, Sweep
 from tests.sweeper.plan.test_plan import make
 from tests.sweeper.search.toy_waves import study_run
 
@@ -43,9 +43,7 @@ def test_a_grid_has_its_axes_its_constants_and_its_changes() -> None:
 
 
 def test_several_grids_have_common_and_separate_keys() -> None:
-    grids = Grids(
-        (Grid({"method": "a", "lr": 0.1}, {"seed": (0, 1)}), Grid({"method": "b", "lr": 0.1}, {"seed": (0,)}))
-    )
+    grids = (Grid({"method": "a", "lr": 0.1}, {"seed": (0, 1)}), Grid({"method": "b", "lr": 0.1}, {"seed": (0,)}))
     outline = strict(outline_space(grids, Changes("paper", {})))
     assert outline["fixed"] == {"lr": 0.1} and outline["axes"] == {} and outline["changed"] == {}
     assert outline["parts"] == [
@@ -71,7 +69,7 @@ def test_the_distributions_of_a_study_are_aligned() -> None:
     space = {"x": FloatDistribution(0, 1), "a_key_of_many_letters": FloatDistribution(0, 1)}
     search = Search(space, {"method": "vje"}, trials=2, metric=Metric("auroc", "maximize"), wave=2)
     runs = [study_run(study) for study in search.studies()]
-    plan = SearchPlan("s", "digits", Sweep("about", {"digits": search}), search, runs)
+    plan = Plan("s", "digits", Sweep("about", {"digits": search}), study_runs=runs)
     steps: dict[str, StudySteps | None] = {runs[0].id: StudySteps(4, every=True)}
     lines = outline_text(outline_plan(plan, None, "one core", steps)).splitlines()
     assert sum(line.endswith(", tpe, with compiled steps") for line in lines) == len(runs)

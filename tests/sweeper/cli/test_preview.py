@@ -20,7 +20,7 @@ def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> Non
     plain = expectation(allocation, plan, NodePrice({"": 3.0}))
     assert plain["hours"] == pytest.approx(seconds / 3600) and plain["cost"] == pytest.approx(3 * seconds / 3600)
     assert (plain["at_a_time"], plain["stack_widths"]) == (4, [8]) and json.loads(json.dumps(plain)) == plain
-    half = replace(plan, statuses=dict.fromkeys(plan.ids[:16], "finished"))
+    half = replace(plan, grid_statuses=dict.fromkeys(plan.ids[:16], "finished"))
     assert expectation(allocation, half, NodePrice({"": 3.0}))["hours"] == pytest.approx(seconds / 7200)
     assert expectation(allocated(tmp_path, FakeMeasure(CPU), plan), half, None)["cost"] is None
 

@@ -25,14 +25,6 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.plan.prepare": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.search.studies"),
-            *("trainables.catalog", "trainables.config", "trainables.sections", "trainables.data"),
-            *("trainables.validation", "trainables.training"),
-        ),
-        never=("ray", "pandas"),
-    ),
     "sweeper.plan": Rule(
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
@@ -81,6 +73,14 @@ SWEEPER: Mapping[str, Rule] = {
         never=("ray",),
     ),
     "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
+    "sweeper.plan.prepare": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.search.studies"),
+            *("trainables.catalog", "trainables.config", "trainables.sections", "trainables.data"),
+            *("trainables.validation", "trainables.training"),
+        ),
+        never=("ray", "pandas"),
+    ),
     "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),

@@ -96,7 +96,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
     missing = missing_models(store.files, plan, keep)
     if missing:
         again = "the same command trains these trials again and writes them"
-        if not missing & plan.grid_statuses.keys():
+        if missing.isdisjoint(trial.id for trial in plan.grid_trials):
             again = "sweeper.load_model trains such a trial again"
         print(f"error: {len(missing)} models could not be written, and are missing; {again}", file=sys.stderr)
     trained = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged

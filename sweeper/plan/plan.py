@@ -47,7 +47,7 @@ class Plan:
     changes: Changes = field(default=Changes("", {}))
     """What the request changes in the preset."""
     whole: RequestRows | None = None
-    """The rows of the request without its narrowing; None if they are those of the trials of the plan's grids."""
+    """The rows of the request without its narrowing; None if they are those of the plan's own trials."""
     notes: tuple[str, ...] = ()
     """What the user should know before it runs, one line each."""
     without_model: frozenset[str] = frozenset()
@@ -100,7 +100,7 @@ class Plan:
     @property
     def request_rows(self) -> RequestRows:
         """The rows that belong to the request, of which a plan that narrows it trains a part."""
-        return self.whole or RequestRows(self.request, self.preset, [trial.id for trial in self.grid_trials])
+        return self.whole or RequestRows(self.request, self.preset, self.ids)
 
     @property
     def views(self) -> str:

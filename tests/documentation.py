@@ -13,8 +13,7 @@ from trainables.catalog import METHODS, method_of
 from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.pairs import BRANCHES
-from trainables.evaluation.metric_families.scores import SCORES
-from trainables.evaluation.metrics import FAMILIES
+from trainables.metrics.meanings import FAMILIES, SCORES
 
 ROOT = Path(__file__).parents[1]
 COMMAND = "make docs"
@@ -59,9 +58,9 @@ def datasets() -> list[str]:
         declared = source.declaration
         attributes = ", ".join(declared.attributes) if len(declared.attributes) < 5 else str(len(declared.attributes))
         shape = "x".join(map(str, declared.shape))
-        rows.append((f"`{name}`", shape, str(declared.classes), attributes, sentence(source.about)))
-    rows += [(f"`{name}`", "pairs", "", "", branches.about) for name, branches in BRANCHES.items()]
-    return markdown(("data set", "shape", "classes", "attributes", "what it is"), rows)
+        rows.append((f"`{name}`", shape, str(declared.classes), attributes, sentence(source.about), source.files))
+    rows += [(f"`{name}`", "pairs", "", "", branches.about, "") for name, branches in BRANCHES.items()]
+    return markdown(("data set", "shape", "classes", "attributes", "what it is", "files"), rows)
 
 
 def metrics() -> list[str]:

@@ -25,10 +25,7 @@ from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.class_folders import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
-from trainables.evaluation.metric_families import scores
-from trainables.evaluation.metric_families.family import MetricFamily
-from trainables.evaluation.metric_families.scores import SCORES
-from trainables.evaluation.metrics import FAMILIES, VALIDATION, family_of
+from trainables.metrics.meanings import FAMILIES, SCORED, SCORES, VALIDATION, MetricFamily, family_of
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
@@ -141,7 +138,7 @@ def _key_of_methods(name: str) -> str:
         optional = name in config.optional_keys(methods[0])
         facts = {
             "type": f"{TYPES[kind]}{', or none' if optional else ''}",
-            "bounds": key.law.replace("`", "") or ("none" if kind is bool else "as the text above says"),
+            "bounds": key.law or ("none" if kind is bool else "as the text above says"),
             "default": _shown(key.default),
             "fusible": FUSIBLE if key.fusible else "no: trials that differ in it do not train in one stack",
             "methods": ", ".join(methods),
@@ -164,7 +161,7 @@ def _score(name: str) -> str:
     lines = [f"{name}: an anomaly score, by which images are ranked: the higher, the less normal", ""]
     facts = {
         "score": SCORES[name],
-        "metrics": ", ".join(f"{family}_{name}" for family in scores.FAMILIES),
+        "metrics": ", ".join(f"{family}_{name}" for family in SCORED),
         "methods": ", ".join(methods),
     }
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
@@ -196,7 +193,7 @@ def _method(name: str) -> str:
 def _key(key: KeyDoc) -> list[str]:
     head = f"{'*' if key.fusible else ' '} {key.name}={_shown(key.default)}"
     if key.law:
-        head += f"  ({key.law.strip('`')})"
+        head += f"  ({key.law})"
     return [*textwrap.wrap(head, WIDTH, subsequent_indent=" " * 4), *_wrapped(key.doc, "      ")]
 
 
@@ -266,7 +263,7 @@ def _metric(name: str) -> str:
     elif f"{VALIDATION}{name}" in methods_by_metric():
         facts["images"] = f"the test images; {VALIDATION}{name} is the same of the validation images"
     score, _, outliers = plain.partition("_")[2].partition("_")
-    if family in scores.FAMILIES.values() and score in SCORES:
+    if family in map(FAMILIES.get, SCORED) and score in SCORES:
         others = f"{outliers}, one of the key `outliers`" if outliers else "images of all classes but `normal_class`"
         facts |= {"score": f"{score}: {SCORES[score]}", "outliers": others}
     if methods := methods_by_metric().get(name):

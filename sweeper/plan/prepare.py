@@ -13,10 +13,10 @@ from sweeper.plan.best_trials import missing_models
 from sweeper.plan.changes import DIGEST, Changes
 from sweeper.plan.cohorts import Group, Trial, content_hash, enumerate_trials
 from sweeper.plan.plan import Plan
+from sweeper.request import Request, SearchOptions, Text
 from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.pruners import Halving
-from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.space import Part, Study, bounds, change_space, parts_of, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
@@ -45,7 +45,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
 
     Raises SpecError or StoreError, with a message of one line, if it cannot run.
     """
-    sweep = request.sweep or registry.find(str(request.name))
+    sweep = request.sweep or registry.find(request.name)
     preset, preset_space = sweep.preset(request.preset)
     try:
         return _prepared(_asked(request, sweep.for_preset(preset), preset, preset_space), store)
@@ -86,7 +86,7 @@ class _Asked:
 def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> _Asked:
     _load_methods(preset_space, request)
     own = with_own_images(request, preset_space)
-    request, preset_space, name = own.request, own.space, sweep.name or str(request.name)
+    request, preset_space, name = own.request, own.space, sweep.name or request.name
     space = _changed(preset_space, request, own.classes)
     if (request.warm_start or request.search != SearchOptions()) and not any(part.space for part in parts_of(space)):
         raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
@@ -191,9 +191,13 @@ def _without_unwritten_models(plan: Plan, store: Store, request: Request) -> Pla
 
 def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
     """The preset's space with the changes of `--set` and `--axis`. `classes` are names that `normal_class` can have."""
+
+    def value_of(key: str, value: Value) -> Value:
+        return config.parse(key, value, classes) if isinstance(value, Text) else config.check(key, value, classes)
+
     try:
-        fixed = {key: config.parse(key, text, classes) for key, text in request.fixed.items()}
-        axes = {key: tuple(config.parse(key, text, classes) for text in texts) for key, texts in request.axes.items()}
+        fixed = {key: value_of(key, value) for key, value in request.fixed.items()}
+        axes = {key: tuple(value_of(key, value) for value in values) for key, values in request.axes.items()}
     except ValueError as error:
         raise SpecError(str(error)) from None
     return change_space(space, fixed, axes, config.keys)

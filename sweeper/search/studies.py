@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sweeper.errors import SpecError
 from sweeper.plan.cohorts import content_hash
 from sweeper.plan.sources import Record
-from sweeper.spec.request import Request
+from sweeper.request import Request
 from sweeper.spec.space import SECONDS, Population, Search, Study, Value, bounds
 from sweeper.storage.store import Store
 from trainables import config

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Metric
@@ -81,7 +81,8 @@ class Grid:
         yield from ()
 
 
-SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "qmc", "random")
+Sampler = Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"]
+SAMPLERS: tuple[str, ...] = get_args(Sampler)
 """Tree-structured Parzen estimator, Gaussian process, CMA-ES, NSGA-II, quasi-Monte Carlo (Sobol), independent draws."""
 SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
 """Samplers that support several objectives."""
@@ -123,7 +124,7 @@ class Search:
     """The objective or objectives."""
     wave: int = 32
     """Number of trials that are proposed at once, before the result of any of them is known."""
-    sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = "tpe"
+    sampler: Sampler = "tpe"
     pruner: Halving | None = None
     population: Population | None = None
     axes: Axes = field(default_factory=dict)

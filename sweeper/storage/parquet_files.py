@@ -201,8 +201,11 @@ def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: 
 
 def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes]:
     """Return the bytes of those of the named files that exist, by name."""
-    once = files.with_retries(NO_RETRIES)
-    contents = files.retry("read", folder, lambda: map_parallel(lambda name: once.read(f"{folder}/{name}"), names))
+    if len(names) == 1:  # as each time that a cohort's file is written
+        contents = [files.read(f"{folder}/{names[0]}")]
+    else:
+        once = files.with_retries(NO_RETRIES)
+        contents = files.retry("read", folder, lambda: map_parallel(lambda name: once.read(f"{folder}/{name}"), names))
     return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
 
 

@@ -9,14 +9,14 @@ import sweeper.run as run
 from sweeper.errors import SpecError
 from sweeper.record import trackers
 from sweeper.record.trackers import Tracker
-from sweeper.spec.request import TrackRequest
+from sweeper.request import TrackRequest
 from sweeper.storage.files import Files
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
 from tests.sweeper.cli.refusals import command_line_of
 from tests.sweeper.record.test_tensorboard import curve, folder_of, read
-from tests.sweeper.small_grid import rows, small_grid
+from tests.sweeper.small_sweeps import rows, small_grid
 from trainables.worker.messages import CohortTask
 
 

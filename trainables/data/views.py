@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from trainables.data import augmentation
-from trainables.validation import between, choices, positive, truth
+from trainables.validation import at_least, between, checked, one_of
 
 FLIPS: Mapping[str, tuple[str, ...]] = {
     "horizontal": ("flip",),
@@ -25,12 +26,12 @@ FLIPS: Mapping[str, tuple[str, ...]] = {
 """Direction -> the parameters of its flips."""
 
 
-@dataclass(frozen=True)
+@checked
 class PixelViews:
     """How views are flipped, ordered and scaled. The defaults are those of MoCo v2. They are apart from `Views` because
     every key of `Views` is part of every trial's id."""
 
-    flip_direction: str = "horizontal"
+    flip_direction: Annotated[str, one_of(*FLIPS)] = "horizontal"
     """Direction of flips: horizontal, vertical, or both, which are two independent flips of the same probability."""
     jitter_first: bool = False
     """Jitter colours before the crop instead of after it. The contrast is then that of the whole image. Image files are
@@ -39,11 +40,6 @@ class PixelViews:
     """Subtract the mean and divide by the standard deviation of each channel. False leaves pixels in [0, 1]."""
     binarise: bool = False
     """Make pixels above 0.5 white and all others black, after the augmentation, and in evaluation, too."""
-
-    def __post_init__(self) -> None:
-        choices("flip_direction", self.flip_direction, FLIPS)
-        for name in ("jitter_first", "normalise", "binarise"):
-            truth(name, getattr(self, name))
 
 
 DEFAULT = PixelViews()
@@ -90,45 +86,35 @@ class Parameters:
         return replace(self, values={name: value_B[images] for name, value_B in self.values.items()})
 
 
-@dataclass(frozen=True)
+@checked
 class Views:
     """The augmentations of a view and their strength. By default there are none."""
 
-    crop_scale: float = 1.0
+    crop_scale: Annotated[float, between(0, 1, above=True)] = 1.0
     """Smallest area of the random resized crop as a share of the image, in (0, 1]; 1 for no crop."""
-    crop_ratio: float = 4 / 3
+    crop_ratio: Annotated[float, between(1, 100)] = 4 / 3
     """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; crop_ratio is in [1, 100]."""
-    flip: float = 0.0
+    flip: Annotated[float, between(0, 1)] = 0.0
     """Probability of a flip, horizontal unless `flip_direction` says otherwise."""
-    brightness: float = 0.0
+    brightness: Annotated[float, at_least(0)] = 0.0
     """The jitter's brightness factor is uniform in [max(0, 1 - brightness), 1 + brightness]."""
-    contrast: float = 0.0
+    contrast: Annotated[float, at_least(0)] = 0.0
     """Like brightness, for contrast."""
-    saturation: float = 0.0
+    saturation: Annotated[float, at_least(0)] = 0.0
     """Like brightness, for saturation. No effect on images of one channel."""
-    hue: float = 0.0
+    hue: Annotated[float, between(0, 0.5)] = 0.0
     """The jitter turns hues by up to this share of the colour circle, at most 0.5. No effect on one channel."""
-    jitter: float = 0.0
+    jitter: Annotated[float, between(0, 1)] = 0.0
     """Probability that an image's colours are jittered. The order of the four operations is drawn once per batch;
     torchvision draws it for each image."""
-    greyscale: float = 0.0
+    greyscale: Annotated[float, between(0, 1)] = 0.0
     """Probability that an image loses its colour. No effect on images of one channel."""
-    blur: float = 0.0
+    blur: Annotated[float, between(0, 1)] = 0.0
     """Probability of a Gaussian blur with sigma uniform in [0.1, 2] pixels and a kernel of a tenth of the side."""
-    rotation: float = 0.0
+    rotation: Annotated[float, between(0, 180)] = 0.0
     """Rotations are uniform in [-rotation, rotation] degrees; rotation is at most 180."""
-    shift: float = 0.0
+    shift: Annotated[float, at_least(0)] = 0.0
     """Shifts along both axes are real numbers, uniform in [-shift, shift] pixels. Pixels from outside are 0."""
-
-    def __post_init__(self) -> None:
-        between("crop_scale", self.crop_scale, 0, 1, above=True)
-        between("crop_ratio", self.crop_ratio, 1, 100)
-        for name in ("flip", "jitter", "greyscale", "blur"):
-            between(name, getattr(self, name), 0, 1)
-        for name in ("brightness", "contrast", "saturation", "shift"):
-            positive(name, getattr(self, name), zero=True)
-        between("hue", self.hue, 0, 0.5)
-        between("rotation", self.rotation, 0, 180)
 
     def draw(self, generator: torch.Generator, shape: Sequence[int], pixel_views: PixelViews = DEFAULT) -> Parameters:
         """Draw the parameters for a batch of `shape` (n, C, H, W), with a CPU generator, so that they are the same on

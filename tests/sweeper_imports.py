@@ -48,13 +48,13 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
-    "sweeper.report.studies": Rule(
-        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
-        never=("torch", "ray"),
+    "sweeper.report.optuna_log": Rule(may=("optuna",), never=("torch", "ray", "pandas")),
+    "sweeper.report.study_tables": Rule(
+        may=("optuna", "pandas", "numpy", "sweeper.spec"), never=("torch", "ray", "matplotlib")
     ),
-    "sweeper.report.study_charts": Rule(
-        may=("optuna", "matplotlib", "numpy", "sweeper.spec", "sweeper.report"),
-        never=("torch", "ray"),
+    "sweeper.report.studies": Rule(
+        may=("optuna", "scipy", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+        never=("torch", "ray", "matplotlib"),
     ),
     "sweeper.packing.profiling": Rule(
         may=(
@@ -83,6 +83,7 @@ SWEEPER: Mapping[str, Rule] = {
             *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
             *(
                 "sweeper.report.studies",
+                "sweeper.report.optuna_log",
                 "trainables.data.errors",
                 "trainables.tasks.task",
                 "trainables.sections",

@@ -10,7 +10,7 @@ import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
-from sweeper.report.studies import quiet
+from sweeper.report.optuna_log import quiet
 from sweeper.search.study_run import StudyRun
 from sweeper.storage.files import Files
 

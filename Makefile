@@ -3,7 +3,7 @@ BIN := .venv/bin
 # Compiled modules are kept, whatever the shell says: the tests start many processes that import them.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install demo lint check test clean
+.PHONY: install demo docs lint check test clean
 
 install: .venv/installed
 
@@ -16,6 +16,10 @@ install: .venv/installed
 
 demo: install
 	$(BIN)/python -m sweeper.run anomaly_grid --preset digits
+
+# The tables of the READMEs, from the code.
+docs: install
+	$(BIN)/python -m tests.documentation
 
 lint: install
 	$(BIN)/ruff check .

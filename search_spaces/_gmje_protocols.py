@@ -1,4 +1,4 @@
-"""Protocols that experiments of the GMJE paper share (gmje.md 3.2, 3.3 and section 4)."""
+"""Protocols that experiments of the GMJE paper share (gmje.md 1 to 3.3, and 4), and those of its collapses."""
 
 from search_spaces._protocols import CLASSIFIED, CLASSIFIED_DIGITS, MOCO_V2_VIEWS, Keys
 
@@ -37,3 +37,37 @@ DIGITS: Keys = {
 }
 """Protocol for scikit-learn's digits: 252 steps. Where a method allows it there is no projector, so that its loss is of
 the 32 dimensions that probes read."""
+
+
+MEASURED: Keys = {"few_labels": 5, "geometry": "projection"}
+"""Evaluation of what the loss compares, and of the representation by five labels of each class."""
+COLLAPSE: Keys = {
+    **CIFAR10,
+    "epochs": 200,
+    "optimiser": "adam",
+    "lr": 1e-3,
+    "weight_decay": 0.0,
+    "projector_width": 512,
+    "projection": 128,
+    **MEASURED,
+}
+"""Protocol for CIFAR-10. The paper has no such experiment; data, network and epochs are those of its benchmark."""
+COLLAPSE_DIGITS: Keys = {
+    "dataset": "digits",
+    "encoder": "relu_mlp",
+    "hidden": "256",
+    "features": 64,
+    "epochs": 25,
+    "batch_size": 126,
+    "optimiser": "adam",
+    "lr": 3e-3,
+    "weight_decay": 0.0,
+    "rotation": 10.0,
+    "shift": 1.0,
+    "report_every": 5,
+    "projector_width": 128,
+    "projection": 32,
+    **CLASSIFIED_DIGITS,
+    **MEASURED,
+}
+"""Protocol for scikit-learn's digits: 250 steps of 126 images."""

@@ -1,9 +1,9 @@
-"""Training and evaluation protocols that several of the paper's experiments share (vje.md 3.4 and 4)."""
+"""Protocols that several of the VJE paper's experiments share (vje.md 3.4 and 4), and metrics that many sweeps show."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.spec import Grid, Grids, Value
+from sweeper.spec import Grid, Grids, Metric, Value
 
 Keys = Mapping[str, Value]
 """Hyperparameter -> its value."""
@@ -175,3 +175,12 @@ def accuracies(rows: Mapping[Any, Sequence[float]]) -> dict[tuple[Any, str], dic
         for row, figures in rows.items()
         for index, dataset in enumerate(SETS)
     }
+
+
+KNN, PROBE, KNN_MU, PROBE_MU, PROBE_5 = (
+    Metric(name, "maximize", percent=True) for name in ("knn_z", "probe_z", "knn_mu", "probe_mu", "probe_5")
+)
+RANK, COSINE, VOLUME = (Metric(name, "maximize") for name in ("effective_rank", "cosine", "volume"))
+"""Of embeddings that have not become one point, whose cosine is 1."""
+TRACE, NORM = Metric("trace"), Metric("norm")
+GEOMETRY = (RANK, COSINE, VOLUME, TRACE, NORM)

@@ -6,9 +6,8 @@ differ, they become one point, a few dimensions or two clusters. `trace` is 0 wh
 """
 
 from search_spaces import _assumptions as assumed
-from search_spaces import _collapse_protocols as protocols
-from search_spaces._metrics import COSINE, NORM, PROBE, PROBE_5, RANK, TRACE, VOLUME
-from search_spaces._protocols import SEEDS, Keys
+from search_spaces import _gmje_protocols as protocols
+from search_spaces._protocols import COSINE, NORM, PROBE, PROBE_5, RANK, SEEDS, TRACE, VOLUME, Keys
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 
 NLL: Keys = {"method": "gje", "objective": "nll", "unit_length": False}
@@ -94,8 +93,8 @@ def _lines(state: int) -> tuple[Selection, ...]:
 SWEEP = Sweep(
     about="collapses that the paper on Gaussian joint embeddings proves or warns of, each beside its remedy",
     presets={
-        "paper": _grids(protocols.PAPER, 512),
-        "digits": _grids(protocols.DIGITS, 128),
+        "paper": _grids(protocols.COLLAPSE, 512),
+        "digits": _grids(protocols.COLLAPSE_DIGITS, 128),
     },
     paper=assumed.GMJE,
     assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},

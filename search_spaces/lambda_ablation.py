@@ -6,9 +6,8 @@ is the paper's `lambda = 1/(2P)`.
 """
 
 from search_spaces import _assumptions as assumed
-from search_spaces import _collapse_protocols as protocols
-from search_spaces._metrics import COSINE, PROBE, PROBE_5, RANK
-from search_spaces._protocols import SEEDS, Keys
+from search_spaces import _gmje_protocols as protocols
+from search_spaces._protocols import COSINE, PROBE, PROBE_5, RANK, SEEDS, Keys
 from sweeper.spec import Grid, Heatmap, Selection, Sweep, Table, Trajectory, Value
 
 WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -31,7 +30,7 @@ def _grid(protocol: Keys) -> Grid:
 
 SWEEP = Sweep(
     about="GJE over the weight of its entropy and over its form: squared error summed or averaged, joint or marginal",
-    presets={"paper": _grid(protocols.PAPER), "digits": _grid(protocols.DIGITS)},
+    presets={"paper": _grid(protocols.COLLAPSE), "digits": _grid(protocols.COLLAPSE_DIGITS)},
     paper=assumed.GMJE,
     assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},
     heatmaps=tuple(

@@ -1,8 +1,7 @@
 """Ablation of the terms of VJE's loss (vje.md 3.3: Tables 6 and 7)."""
 
 from search_spaces import _assumptions as assumed
-from search_spaces._metrics import KNN, KNN_MU, PROBE
-from search_spaces._protocols import SEEDS, SETS, VJE_DIGITS, ablation, accuracies
+from search_spaces._protocols import KNN, KNN_MU, PROBE, SEEDS, SETS, VJE_DIGITS, ablation, accuracies
 from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
 
 TERMS = ("dir+rad+kl", "dir+kl", "dir+rad", "rad+kl", "rad", "dir")

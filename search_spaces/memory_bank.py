@@ -7,8 +7,7 @@ effective sample size does not see that many particles are copies: the share of 
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _gmje_protocols as protocols
-from search_spaces._metrics import GEOMETRY, KNN, PROBE, PROBE_5
-from search_spaces._protocols import SEEDS, Keys
+from search_spaces._protocols import GEOMETRY, KNN, PROBE, PROBE_5, SEEDS, Keys
 from sweeper.spec import Assumption, Grid, Grids, Metric, Sweep, Table, Trajectory, Value
 
 RESAMPLING = ("multinomial", "systematic")

@@ -3,8 +3,7 @@
 import math
 
 from search_spaces import _assumptions as assumed
-from search_spaces._metrics import KNN, KNN_MU, PROBE, PROBE_MU
-from search_spaces._protocols import SEEDS, VJE_DIGITS, ablation, accuracies
+from search_spaces._protocols import KNN, KNN_MU, PROBE, PROBE_MU, SEEDS, VJE_DIGITS, ablation, accuracies
 from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
 
 NU = (1.0, 3.0, 7.0, 20.0, 50.0, math.inf)

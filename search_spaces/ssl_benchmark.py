@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _gmje_protocols as protocols
-from search_spaces._metrics import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK
-from search_spaces._protocols import SEEDS, Keys
+from search_spaces._protocols import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK, SEEDS, Keys
 from sweeper.spec import Assumption, Grid, Grids, Sweep, Table, Trajectory
 
 METHODS: tuple[Keys, ...] = (

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _protocols as protocols
-from search_spaces._metrics import KNN, KNN_MU, PROBE, PROBE_MU
-from search_spaces._protocols import METHODS, METHODS_DIGITS, SEEDS, SMALL_IMAGES, Keys
+from search_spaces._protocols import KNN, KNN_MU, METHODS, METHODS_DIGITS, PROBE, PROBE_MU, SEEDS, SMALL_IMAGES, Keys
 from sweeper.spec import Assumption, Grid, Grids, Metric, Sweep, Table, Trajectory
 
 

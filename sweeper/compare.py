@@ -13,14 +13,14 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser, error_line
-from sweeper.errors import StoreError
+from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
+from sweeper.errors import StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.report import compare as compared
 from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
 from sweeper.report.formatting import format_value
 from sweeper.spec import SpecError
-from sweeper.spec.grid import unknown
+from sweeper.spec.space import unknown
 
 ABOUT = (
     "Compare the finished trials of two sides. Trials that agree in all hyperparameters are paired, except in those in "

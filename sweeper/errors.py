@@ -1,11 +1,14 @@
 """The errors that a sweep reports to its user. Every message is one line that can be printed as it is."""
 
+import re
 from collections.abc import Mapping
 
 from sweeper.masking import masked
 
 DAMAGED = "_damaged"
 """Folder of the store that damaged files are moved to. Parquet readers ignore names that begin with `_`."""
+LONGEST_WORD = 1000
+"""Longest word, in characters, that an error message shows in full."""
 
 
 class SweeperError(Exception):
@@ -61,3 +64,13 @@ class JobLost(ClusterError):
 def first_line(text: object, otherwise: str) -> str:
     """Return the first line of a text or exception that is not blank, `masked`; `otherwise` if there is none."""
     return next((masked(line.strip()) for line in str(text or "").splitlines() if line.strip()), otherwise)
+
+
+def error_line(error: Exception) -> str:
+    """The message as one line: unprintable characters are escaped, and words beyond `LONGEST_WORD` are cut."""
+    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(error))
+
+    def cut(word: re.Match[str]) -> str:
+        return f"{word[0][:50]}... ({len(word[0])} characters)"
+
+    return f"error: {re.sub(rf'[^ ]{{{LONGEST_WORD + 1},}}', cut, text)}"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError, StoreError
-from sweeper.plan.trials import content_hash
-from sweeper.spec.grid import unknown
+from sweeper.plan.cohorts import content_hash
+from sweeper.spec.space import unknown
 from sweeper.spec.user_code import search_folder
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files

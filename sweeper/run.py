@@ -2,33 +2,36 @@
 
 import contextlib
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeper.execution.signals import StopSignal, exit_at_signals
 
 if __name__ == "__main__":
     exit_at_signals()  # while modules are imported; `main` handles signals while it runs
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, error_line, list_sweeps, parse
+from sweeper.cli.arguments import Description, Listing, Restoration, list_sweeps, parse_command
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
-from sweeper.cli.option_values import store_retries
 from sweeper.cli.other_drivers import OtherDriver, share, wait_for_others
-from sweeper.cli.page_writer import PageWriter
-from sweeper.cli.progress.sweep_progress import Progress
-from sweeper.errors import ClusterError, NodeLost, StoreError
+from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, store_retries
+from sweeper.errors import ClusterError, NodeLost, StoreError, error_line
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.startup import begin_collection, delay_collection, end_process, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
-from sweeper.plan.kept_models import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
+from sweeper.record.listener import CohortListener
+from sweeper.record.models import KeptModels, ranked_columns
+from sweeper.record.page import PageWriter
+from sweeper.record.progress import Progress
+from sweeper.record.trackers import Tracker, Trackers, connections, tracked
+from sweeper.request import Request
 from sweeper.spec import SpecError, registry
-from sweeper.spec.request import Request
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.lease import Drivers, Lease
 from sweeper.storage.load import load_request
@@ -36,9 +39,6 @@ from sweeper.storage.requests import write_request
 from sweeper.storage.retry import SHORT_RETRIES
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, check_free_space, check_no_folder_of_a_store, check_writable
-from sweeper.trackers.catalog import connections
-from sweeper.trackers.sweep_trials import TrackedTrials, tracked
-from sweeper.trackers.tracker import Tracker
 from sweeper.version import code_version
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 Connections = Mapping[str, Callable[[], Tracker]]
 """Name of a tracker -> a function that connects to it."""
-TRAINING_MODULES = ("sweeper.execution.ray_backend", "sweeper.execution.loop", "sweeper.cli.recorder")
+TRAINING_MODULES = ("sweeper.execution.ray_backend", "sweeper.execution.loop", "sweeper.record.rows")
 """Imported while Ray starts."""
 REPORT_MODULES = ("sweeper.report.publish", "sweeper.report.page.publish")
 """Imported while the first workers start."""
@@ -64,22 +64,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
     try:
-        request = parse(arguments)
-        if request.list:
-            return list_sweeps()
-        if request.restore is not None:
-            return restore(request, request.restore)
-        if request.describe is not None:
-            from sweeper.cli.describe import describe  # imported here because torch takes seconds to import
+        match parse_command(arguments):
+            case Listing():
+                return list_sweeps()
+            case Restoration() as what:
+                return restore(what)
+            case Description(name):
+                from sweeper.cli.describe import describe  # imported here because torch takes seconds to import
 
-            print(describe(request.describe))
-            return EXIT_OK
-        planned = plan_request(request)
-        if request.plan:
-            print(planned.preview())
-            planned.print_damaged()
-            return EXIT_OK
-        return planned.begin(stopping).execute()
+                print(describe(name))
+                return EXIT_OK
+            case Request(plan=True) as request:
+                planned = plan_request(request)
+                print(planned.preview())
+                planned.print_damaged()
+                return EXIT_OK
+            case request:
+                return plan_request(request).begin(stopping).execute()
     except (SpecError, ClusterError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
@@ -94,7 +95,7 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
 def plan_request(request: Request) -> "PlannedRequest":
     """Plan a request and check all that needs no Ray, for the command line and for Python alike. Prints what the user
     should know of a plan that can run. Raises SpecError or StoreError."""
-    (request.sweep or registry.find(str(request.name))).preset(request.preset)  # a wrong name is refused at once
+    (request.sweep or registry.find(request.name)).preset(request.preset)  # a wrong name is refused at once
 
     from sweeper.cli.prepare import prepare  # imported here because torch takes seconds to import
 
@@ -120,12 +121,19 @@ class PlannedRequest:
     store: Store
     trackers: Connections
 
-    def preview(self) -> str:
-        """What would run, as text or with `--json` as JSON. Writes nothing."""
+    def outline(self) -> dict[str, Any]:
+        """What would run, in plain values. Writes nothing."""
         from sweeper.cli import preview  # imported here because torch takes seconds to import
 
         archived = preview_archive(self.plan, self.store, self.columns) if self.request.fresh else None
-        return preview.show(self.request, self.plan, self.store, address_of(self.request), archived)
+        return preview.outline(self.request, self.plan, self.store, address_of(self.request), archived)
+
+    def preview(self) -> str:
+        """What would run, as text or with `--json` as JSON."""
+        from sweeper.cli import preview
+
+        outline = self.outline()
+        return json.dumps(outline) if self.request.json else preview.text(outline, self.request.node_price)
 
     def print_damaged(self) -> None:
         """Print which files of the store a run would move away."""
@@ -153,8 +161,7 @@ class PlannedRequest:
             if not isinstance(plan, GridPlan) and lease.ids():  # a driver that has ended since may have written rows
                 plan, columns = prepare(request, self.store)
             store.quarantine(damaged)
-            name = str(request.name)
-            path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
+            path = archive(plan, store, columns, request.name) if request.fresh else partial(checkpoint_path, plan.name)
             columns = store.prepare(plan.name, columns)
             write_request(store.files, plan.name, plan.request_rows)
         except BaseException as error:
@@ -208,17 +215,16 @@ class _Run:
                 write_page_so_far(self.plan, self.store)  # last: nothing is lost if this is cut off
             raise
 
-    def _train(self, tracked_trials: TrackedTrials) -> None:
+    def _train(self, tracked_trials: Trackers) -> None:
         request, plan, store = self.request, self.plan, self.store
         _print_line(f"{plan.trials_left} of {plan.total} trials to run; {_place(request)}")
         with backend_of(request, self.stopping, partial(print_how_to_continue, plan, store)) as backend:
             # Imported here because `connected` sets Ray's environment.
-            from sweeper.cli.recorder import Recorder
             from sweeper.execution.loop import CohortFiles, Limits, ModelStorage, dispatch
             from sweeper.execution.stages import stages
+            from sweeper.record.rows import RowFormat, listeners
 
             plan_stages = stages(request, plan, store, backend, self.lease)
-            kept = KeptModels(store.files, plan) if request.keep == "best" else None
             models = store.files.with_retries(store_retries())
             files = CohortFiles(
                 request.data,
@@ -235,12 +241,17 @@ class _Run:
                 imported_meanwhile(REPORT_MODULES),
             ):
                 of_request = load_request(store.files, plan.name, plan.request_rows)
-                if kept:
-                    ranked = of_request[[name for name in of_request if name in ranked_columns(plan)]]
-                    kept.begin(ranked.to_dict("records"))
+                followers: list[CohortListener] = [tracked_trials, page, progress]
+                if request.keep == "best":
+                    kept = KeptModels(store.files, plan)
+                    columns_read = set(ranked_columns(plan))
+                    ranked_rows = of_request[[name for name in of_request if name in columns_read]]
+                    kept.begin(ranked_rows.to_dict("records"))
+                    followers = [kept, *followers]
                 if plan.trials_left < plan.total:
                     ranked = progress.ranked
                     progress.rank(of_request[[name for name in of_request if name in ranked]].to_dict("records"))
+                row_format = RowFormat(self.columns, code_version(), request.node_price)
                 for stage in plan_stages:
                     self.stopping.check()
                     dispatch(
@@ -248,18 +259,7 @@ class _Run:
                         backend,
                         files,
                         Limits(0 if request.debug else request.retries, request.save_every, request.patience),
-                        Recorder(
-                            store,
-                            plan.name,
-                            self.columns,
-                            stage.source,
-                            progress,
-                            code_version(),
-                            kept,
-                            node_price=request.node_price,
-                            tracked=tracked_trials,
-                            page=page,
-                        ),
+                        listeners(store, plan.name, row_format, stage.source, followers),
                         self.stopping,
                     )
 

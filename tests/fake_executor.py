@@ -1,7 +1,7 @@
 """Sweeps in this process without Ray: their cohorts train one after the other.
 
 All is real but the measurement of the machine: the plan, the loop with its retries and tasks, the training, the rungs,
-the recorder and the store.
+the listeners and the store.
 """
 
 import contextlib
@@ -12,8 +12,7 @@ import pytest
 
 import sweeper.run as run
 from sweeper.execution.local_backend import LocalBackend
-from sweeper.packing.profiling.cluster import Cluster
-from sweeper.packing.profiling.device_kinds import DeviceKind
+from sweeper.packing.cluster import Cluster, DeviceKind
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortTask, Message
 

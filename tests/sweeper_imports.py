@@ -12,10 +12,11 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.spec": Rule(
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
-            *("trainables.evaluation.metric_families", "trainables.evaluation.metrics", "trainables.validation"),
+            *("trainables.metrics.meanings", "trainables.validation"),
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
+    "sweeper.request": Rule(may=("sweeper.spec", "trainables.reports"), never=("torch", "ray", "pandas", "pyarrow")),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage": Rule(
         may=(
@@ -26,25 +27,14 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.plan": Rule(
-        may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        may=("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
-    ),
-    "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
-    "sweeper.pruning.rung_client": Rule(
-        may=("trainables.reports", "sweeper.pruning"), never=("ray", "pandas", "optuna")
-    ),
-    "sweeper.trackers": Rule(
-        may=(
-            *("tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            *("sweeper.masking", "sweeper.plan"),
-        ),
-        never=("torch", "ray", "optuna"),
     ),
     "sweeper.report": Rule(
         may=(
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert"),
             *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
+            *("trainables.cache", "trainables.metrics.meanings", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
@@ -56,21 +46,14 @@ SWEEPER: Mapping[str, Rule] = {
         may=("optuna", "scipy", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
         never=("torch", "ray", "matplotlib"),
     ),
-    "sweeper.packing.profiling": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.training.measurement"),
-            "trainables.json_input",
-        ),
-        never=("ray", "optuna"),
-    ),
     "sweeper.packing": Rule(
         may=(
+            "sweeper.request",
             "sweeper.errors",
             "sweeper.version",
             "sweeper.spec",
             "sweeper.storage",
             "sweeper.plan",
-            "sweeper.packing.profiling",
             "trainables.sections",
             "trainables.config",
             "trainables.json_input",
@@ -78,21 +61,22 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("ray", "optuna"),
     ),
+    "sweeper.search.rungs": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
+    "sweeper.search.rung_server": Rule(
+        may=("trainables.reports", "sweeper.spec", "sweeper.search.rungs"), never=("torch", *LAUNCHERS)
+    ),
     "sweeper.search": Rule(
         may=(
-            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *(
-                "sweeper.report.studies",
-                "sweeper.report.optuna_log",
-                "trainables.data.errors",
-                "trainables.tasks.task",
-                "trainables.sections",
-                "trainables.config",
-            ),
+            "sweeper.request",
+            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.report.studies", "sweeper.report.optuna_log"),
+            *("trainables.data.errors", "trainables.tasks.task", "trainables.sections"),
+            "trainables.config",
             *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
     ),
+    "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),
@@ -108,6 +92,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.execution": Rule(
         may=(
+            "sweeper.request",
             *(
                 "ray",
                 "torch",
@@ -116,22 +101,29 @@ SWEEPER: Mapping[str, Rule] = {
                 "sweeper.spec",
                 "sweeper.storage",
                 "sweeper.plan",
-                "sweeper.pruning",
             ),
-            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.sections", "trainables.config"),
-            *("trainables.training.measurement", "trainables.training", "trainables.worker"),
+            *("sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
+            *("trainables.sections", "trainables.config", "trainables.training.measurement"),
+            *("trainables.training", "trainables.worker"),
         ),
     ),
-    "sweeper.cli.progress": Rule(
-        may=("rich", "sweeper.plan", "sweeper.spec"), never=("torch", "ray", "optuna", "pandas")
+    "sweeper.record": Rule(
+        may=(
+            "sweeper.request",
+            *("rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking", "sweeper.spec"),
+            *("sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
+            *("trainables.worker.messages", "trainables.data.datasets"),
+        ),
+        never=("ray", "optuna"),
     ),
     "sweeper.cli": Rule(
         may=(
-            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            "sweeper.request",
+            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
-            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
+            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
-            *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
+            *("trainables.reports", "trainables.data", "trainables.metrics", "trainables.catalog"),
             "trainables.catalog",
             *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
         ),
@@ -139,8 +131,9 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.run": Rule(
         may=(
+            "sweeper.request",
             *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.report", "sweeper.trackers", "sweeper.execution", "sweeper.cli"),
+            *("sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
     ),
@@ -180,7 +173,7 @@ SWEEPER: Mapping[str, Rule] = {
             *(
                 "sweeper.models",
                 "sweeper.report.figures",
-                "trainables.evaluation.metrics",
+                "trainables.metrics.meanings",
                 "trainables.validation",
             ),
         ),
@@ -188,16 +181,18 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.api": Rule(
         may=(
+            "sweeper.request",
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
-            *("sweeper.trackers", "sweeper.cli", "sweeper.run", "sweeper.models"),
+            *("sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
         ),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.console": Rule(may=("sweeper.version",), never=("torch", *LAUNCHERS)),
+    "sweeper.console": Rule(may=("sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)),
     "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(
         may=(
+            "sweeper.request",
             *("ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
             *("sweeper.execution", "sweeper.cli", "sweeper.masking", "trainables.data.errors"),
         ),

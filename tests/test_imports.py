@@ -81,18 +81,18 @@ def test_rows_name_only_rows_above() -> None:
 
 FORBIDDEN = [
     ("search_spaces.anomaly_grid", "import torch"),
-    ("search_spaces.anomaly_grid", "from sweeper.plan.trials import Trial"),
+    ("search_spaces.anomaly_grid", "from sweeper.plan.cohorts import Trial"),
     ("search_spaces.anomaly_grid", "from optuna import create_study"),
     ("sweeper.version", "import sweeper.spec.sweep"),
     ("sweeper.spec.sweep", "import pandas as pd"),
-    ("sweeper.spec.sweep", "from sweeper.plan.trials import Trial"),
+    ("sweeper.spec.sweep", "from sweeper.plan.cohorts import Trial"),
     ("sweeper.spec.sweep", "from ..plan import trials"),
     ("sweeper.spec.sweep", "import yaml"),
     ("sweeper.plan.cohorts", "from sweeper.packing.packer import fraction"),
     ("sweeper.search.ask_tell", "import torch"),
     ("sweeper.storage.store", "import ray"),
     ("sweeper.report.heatmaps", "def draw():\n    if True:\n        import torch"),
-    ("sweeper.cli.progress.sweep_progress", "from ray import tune"),
+    ("sweeper.record.progress", "from ray import tune"),
     ("sweeper.execution.loop", "import optuna"),
     ("sweeper.execution.loop", "from trainables.methods.variational.vje import VJE"),
     ("sweeper.run", "from trainables.methods.variational.vje import VJE"),
@@ -107,7 +107,7 @@ FORBIDDEN = [
     ("trainables.training.train", "import importlib\nimportlib.import_module('ray.train')"),
     ("trainables.training.train", "__import__('pandas')"),
     ("trainables.learners.stack", "try:\n    import torch\nexcept ImportError:\n    import pyarrow"),
-    ("trainables.data.augmentation.views", "import ray"),
+    ("trainables.data.views", "import ray"),
     ("trainables.validation", "import torch"),
     ("trainables.methods.variational.vje", "from trainables.methods.baselines.simsiam import SimSiam"),
     ("trainables.methods.variational.vje", "from ..baselines.simsiam import SimSiam"),
@@ -194,8 +194,8 @@ def test_an_indirect_import_is_found() -> None:
     sources = {
         "sweeper": "",
         "sweeper.spec.sweep": "def f():\n    import torch",
-        "sweeper.plan.trials": "from sweeper.spec import Sweep",
-        "sweeper.plan.cohorts": "from .trials import Trial",
+        "sweeper.plan.changes": "from sweeper.spec import Sweep",
+        "sweeper.plan.cohorts": "from .changes import Changes",
     }
     assert back_doors(sources) == []
     (line,) = back_doors({**sources, "sweeper": "import torch.nn"})[-1:]

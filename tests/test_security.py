@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cifar_files import write_cifar10, write_cifar100
 from tests.cluster.files import ROOT
+from tests.published_files import write_cifar10, write_cifar100
 from trainables.data.datasets.catalog import load
 from trainables.data.errors import DataError
 
@@ -121,7 +121,7 @@ def test_no_module_fetches_without_verification() -> None:
 
 
 def test_the_downloads_that_are_checked_exist() -> None:
-    assert "download=True" in (ROOT / "trainables/data/datasets/loaders/torchvision_datasets.py").read_text()
+    assert "download=True" in (ROOT / "trainables/data/datasets/torchvision_datasets.py").read_text()
 
 
 @pytest.mark.parametrize(

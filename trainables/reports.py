@@ -6,6 +6,9 @@ from typing import Literal
 
 Status = Literal["running", "finished", "diverged", "pruned", "failed"]
 
+SAVE_EVERY = 30.0
+"""Seconds of training between two checkpoints, unless the user says otherwise."""
+
 
 class Stopped(Exception):
     """Training was asked to end and has saved a checkpoint. The message is one line: why it was asked, if known, and

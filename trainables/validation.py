@@ -1,16 +1,162 @@
-"""Fields of configs: their range checks, and keys that come later. Errors state the law, the offender and the choices
-in one line."""
+"""Configs whose fields are checked for the bounds that they declare, and keys that come later.
+
+    @checked
+    class DenoiseConfig:
+        sigma: Annotated[float, at_least(0)] = 0.3
+
+Errors state the law, the offender and the choices in one line.
+"""
 
 import dataclasses
 import difflib
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextvars import ContextVar
-from typing import Any
+import typing
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform
 
-_LAWS: ContextVar[dict[str, str] | None] = ContextVar("laws", default=None)
-"""Key -> law, recorded by the checks while `laws` runs; None otherwise."""
+T = TypeVar("T")
+
+LARGEST_INTEGER = 2**63 - 1
+"""The largest integer that a column of the store and a tensor can hold."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The numbers that a field may have, as metadata of its type. They are finite unless `infinite`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    """Whether `low` itself is too low."""
+    below: bool = False
+    """Whether `high` itself is too high."""
+    infinite: bool = False
+
+    def law(self, name: str) -> str:
+        """The law, such as `0 < share <= 0.5`."""
+        if self.low == -math.inf:
+            return f"{name} {'<' if self.below else '<='} {self.high}"
+        if self.high == math.inf:
+            return f"{name} {'>' if self.above else '>='} {self.low}"
+        return f"{self.low} {'<' if self.above else '<='} {name} {'<' if self.below else '<='} {self.high}"
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises ValueError unless `value` is one of these numbers."""
+        got = number(name, value)
+        outside = not self.low <= got <= self.high
+        if outside or (self.above and got == self.low) or (self.below and got == self.high):
+            raise ValueError(f"`{self.law(name)}` must hold, but got {name}={value}")
+        if math.isinf(got) and not self.infinite:
+            raise ValueError(f"{name} must be finite, but got {name}={value}")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The values that a field may have, as metadata of its type."""
+
+    options: tuple[object, ...]
+    listing: str = ""
+    """How to list them all, if there are many."""
+
+    def law(self, name: str) -> str:
+        return f"one of {', '.join(map(str, self.options))}"
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises ValueError unless `value` is one of the options."""
+        choices(name, value if value is None else str(value), self.options, self.listing)
+
+
+def at_least(low: float) -> Interval:
+    """A bound of a field: `x >= low`."""
+    return Interval(low)
+
+
+def above(low: float, *, infinite: bool = False) -> Interval:
+    """A bound of a field: `x > low`; with `infinite` also infinity."""
+    return Interval(low, above=True, infinite=infinite)
+
+
+def at_most(high: float) -> Interval:
+    """A bound of a field: `x <= high`."""
+    return Interval(high=high)
+
+
+def below(high: float) -> Interval:
+    """A bound of a field: `x < high`."""
+    return Interval(high=high, below=True)
+
+
+def between(low: float, high: float, *, above: bool = False, below: bool = False) -> Interval:
+    """A bound of a field: `low <= x <= high` (`low < x` with `above`, `x < high` with `below`)."""
+    return Interval(low, high, above, below)
+
+
+def one_of(*options: object, listing: str = "") -> Choices:
+    """A bound of a field: one of these values. `listing` says how to list them all, if there are many."""
+    return Choices(options, listing)
+
+
+Bound = Interval | Choices
+
+
+@dataclass_transform(frozen_default=True)
+def checked(cls: type[T]) -> type[T]:
+    """Make a frozen dataclass of a class, whose fields are checked when it is built: a `bool`, an `int` and a `float`
+    for that, and each field for the bounds of its type, as in `Annotated[float, above(0), below(1)]`. None is legal
+    where the type says so. `__post_init__` checks what concerns several fields; it runs afterwards."""
+    relations = getattr(cls, "__post_init__", None)
+
+    def __post_init__(self: Any) -> None:
+        section: type = type(self)
+        for name, field in _fields(section).items():
+            field.check(name, getattr(self, name))
+        if relations:
+            relations(self)
+
+    cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
+    return dataclass(frozen=True)(cls)
+
+
+def bounds(section: type) -> Mapping[str, tuple[Bound, ...]]:
+    """Name of each field of a dataclass -> the bounds that its type declares."""
+    return {name: field.bounds for name, field in _fields(section).items()}
+
+
+@dataclass(frozen=True)
+class _Field:
+    """What is checked of a field."""
+
+    kind: Any
+    optional: bool
+    bounds: tuple[Bound, ...]
+
+    def check(self, name: str, value: Any) -> None:
+        if value is None and self.optional:
+            return
+        if self.kind is bool and not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false, but got {name}={value!r}")
+        if self.kind is int:
+            integer(name, value)
+        if self.kind is float:
+            number(name, value)
+        for bound in self.bounds:
+            bound.check(name, value)
+
+
+@functools.cache
+def _fields(section: type) -> Mapping[str, _Field]:
+    hints = typing.get_type_hints(section, include_extras=True)
+    fields = {}
+    for field in dataclasses.fields(section):
+        hint = hints[field.name]
+        plain = typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+        kinds = typing.get_args(plain) or (plain,)
+        declared = tuple(each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Bound))
+        kind = next((each for each in kinds if each is not type(None)), None)
+        fields[field.name] = _Field(kind, type(None) in kinds, declared)
+    return fields
 
 
 def added(default: bool | int | float | str | None) -> Any:
@@ -25,25 +171,6 @@ def added_keys(section: type) -> Mapping[str, Any]:
     return {each.name: each.default for each in dataclasses.fields(section) if each.metadata.get("added")}
 
 
-def laws(section: Callable[[], object]) -> dict[str, str]:
-    """Call `section()`, which builds a section with its defaults, and return the range that each key is checked for,
-    such as `{"nu": "`nu > 0`"}`."""
-    recorded: dict[str, str] = {}
-    token = _LAWS.set(recorded)
-    try:
-        section()
-    finally:
-        _LAWS.reset(token)
-    return recorded
-
-
-def _record(name: str, law: str) -> None:
-    """Record the first law of a key, if `laws` is running."""
-    recorded = _LAWS.get()
-    if recorded is not None:
-        recorded.setdefault(name, law)
-
-
 def number(name: str, value: object) -> float:
     """Return `value` as a float. Raises ValueError unless it is a number other than NaN. Booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
@@ -51,51 +178,28 @@ def number(name: str, value: object) -> float:
     return float(value)
 
 
-def positive(name: str, value: float, *, zero: bool = False, infinite: bool = False) -> None:
-    """Raises ValueError unless `value > 0` (`>= 0` with `zero`) and finite (unless `infinite`)."""
-    sign = ">=" if zero else ">"
-    _record(name, f"`{name} {sign} 0`")
-    got = number(name, value)
-    if got < 0 or (got == 0 and not zero):
-        raise ValueError(f"`{name} {sign} 0` must hold, but got {name}={value}")
-    if math.isinf(got) and not infinite:
-        raise ValueError(f"{name} must be finite, but got {name}={value}")
-
-
-def between(name: str, value: float, low: float, high: float, *, above: bool = False, below: bool = False) -> None:
-    """Raises ValueError unless `low <= value <= high` (`low < value` with `above`, `value < high` with `below`)."""
-    law = f"`{low:g} {'<' if above else '<='} {name} {'<' if below else '<='} {high:g}`"
-    _record(name, law)
-    got = number(name, value)
-    if not low <= got <= high or (above and got == low) or (below and got == high):
-        raise ValueError(f"{law} must hold, but got {name}={value}")
-
-
-LARGEST_INTEGER = 2**63 - 1
-"""The largest integer that a column of the store and a tensor can hold."""
-
-
-def whole(name: str, value: int, low: int, high: int = LARGEST_INTEGER) -> None:
-    """Raises ValueError unless `value` is an integer of at least `low` and at most `high`."""
-    _record(name, f"`{name} >= {low}`")
+def integer(name: str, value: object) -> None:
+    """Raises ValueError unless `value` is a whole number that a column of the store can hold."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number, but got {name}={value!r}")
-    if value < low:
-        raise ValueError(f"`{name} >= {low}` must hold, but got {name}={value}")
-    if value > high:
-        raise ValueError(f"`{name} <= {high}` must hold, but got {name}={value}")
+    if value > LARGEST_INTEGER:
+        raise ValueError(f"`{name} <= {LARGEST_INTEGER}` must hold, but got {name}={value}")
 
 
-def truth(name: str, value: bool) -> None:
-    """Raises ValueError unless `value` is True or False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, but got {name}={value!r}")
+def positive(name: str, value: float, *, infinite: bool = False) -> None:
+    """Raises ValueError unless the argument `value` is above 0, and finite (unless `infinite`)."""
+    above(0, infinite=infinite).check(name, value)
+
+
+def whole(name: str, value: int, low: int) -> None:
+    """Raises ValueError unless the argument `value` is a whole number of at least `low`."""
+    integer(name, value)
+    at_least(low).check(name, value)
 
 
 def choices(name: str, value: object, allowed: Iterable[object], listing: str = "") -> None:
     """Raises ValueError, as `unknown` says it, unless `value` is one of `allowed`."""
     options = [str(option) for option in allowed]
-    _record(name, f"one of {', '.join(options)}")
     if value not in options:
         raise ValueError(unknown(name, value, options, listing))
 

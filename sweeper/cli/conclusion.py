@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
-from sweeper.cli.page_writer import write_page
+from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.errors import StoreError
-from sweeper.plan.kept_models import missing_models, ranked_columns, remove_displaced
+from sweeper.plan.best_trials import missing_models
 from sweeper.plan.plan import Plan
+from sweeper.record.models import ranked_columns, remove_displaced
+from sweeper.record.page import write_page
+from sweeper.request import Keep
 from sweeper.search.search_plan import SearchPlan
-from sweeper.spec.request import Keep
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
@@ -56,12 +57,13 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
 
     of_request, text = quarantining(store.files, show)
     if keep == "best":
-        ranked = of_request[[name for name in of_request if name in ranked_columns(plan)]]
+        columns_read = set(ranked_columns(plan))
+        ranked = of_request[[name for name in of_request if name in columns_read]]
         remove_displaced(store.files, plan, ranked.to_dict("records"))
     rows = of_request[of_request["trial_id"].isin(plan.ids)]
     texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
-        from sweeper.search import publish as studies  # here: it imports Optuna
+        from sweeper.search import journal as studies  # here: it imports Optuna
 
         texts.append(studies.write(plan, store.files))
         diverged = plan.diverged_studies

@@ -1,4 +1,8 @@
-"""Text of `--describe` for a method, a data set, a key, a metric or a sweep, from docstrings and declarations."""
+"""Text of `--describe` for a method, a data set, a key, a metric or a sweep, from docstrings and declarations.
+
+Of a sweep it says the question, the presets, which of their settings are ours and not the paper's, and what is drawn.
+`--describe ours` lists such settings of all sweeps, which are in `search_spaces/README.md`, too.
+"""
 
 import contextlib
 import functools
@@ -6,25 +10,22 @@ import inspect
 import itertools
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from sweeper.cli.describe_sweep import OURS, describe_ours, describe_sweep
+from sweeper.cli.preview import distribution_text, outline_distribution
 from sweeper.errors import SpecError
-from sweeper.spec import registry
-from sweeper.spec.grid import Value
+from sweeper.plan.changes import format_value
+from sweeper.spec import Assumption, Metric, Search, Space, Sweep, Value, registry
+from sweeper.spec.sweep import subspaces
 from sweeper.spec.user_code import search_folder
 from trainables import config
 from trainables.catalog import METHODS, import_method, installed_methods, known_methods, method_of
 from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
-from trainables.data.datasets.declarations import DECLARATIONS
-from trainables.data.datasets.loaders.folder import FOLDER, load_folder
+from trainables.data.datasets.class_folders import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
-from trainables.evaluation.metric_families import scores
-from trainables.evaluation.metric_families.family import MetricFamily
-from trainables.evaluation.metric_families.scores import SCORES
-from trainables.evaluation.metrics import FAMILIES, VALIDATION, family_of
+from trainables.metrics.meanings import FAMILIES, SCORED, SCORES, VALIDATION, MetricFamily, family_of
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
@@ -33,23 +34,15 @@ WIDTH = 110
 HEADINGS: Mapping[str, str] = {"options": "its own", "views": "augmented views"}
 """Section of a config -> its heading, where that is not its name."""
 
-FILES: Mapping[str, str] = {
-    "celeba": "DATA/celeba/, never fetched: img_align_celeba.zip (or the folder in it) and the .txt files beside it",
-    "cifar10": "DATA/cifar-10-batches-py/, fetched if absent, from DATA/cifar-10-python.tar.gz if that is there",
-    "cifar100": "DATA/cifar-100-python/, fetched if absent, from DATA/cifar-100-python.tar.gz if that is there",
-    "fashion_mnist": "DATA/FashionMNIST/raw/*.gz, fetched if absent",
-    "imagenet": "DATA/imagenet/train/CLASS/ and DATA/imagenet/val/CLASS/, never fetched",
-    "mnist": "DATA/MNIST/raw/*.gz, fetched if absent",
-    "mnist32": "DATA/MNIST/raw/*.gz, fetched if absent",
-    "stl10": "DATA/stl10_binary/, fetched if absent, from DATA/stl10_binary.tar.gz if that is there",
-    "svhn": "DATA/train_32x32.mat and DATA/test_32x32.mat, fetched if absent",
-}
-"""Data set -> where its files are expected; DATA stands for the folder of `--data`."""
 TYPES: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 """Type of a key -> its name."""
 FUSIBLE = "yes: the trials of one cohort may differ in it"
 MOST = 12
 """Most metrics of a family that are listed by name."""
+MOST_VALUES = 12
+"""Most values of an axis that are shown."""
+OURS = "ours"
+"""The name by which `--describe` lists the settings of all sweeps that are no settings of a paper."""
 
 
 LISTS = {"keys": "key", "methods": "method", "datasets": "data set", "metrics": "family of metrics"}
@@ -106,7 +99,7 @@ def _listed(kind: str) -> str:
         "keys": {name: next(iter(docs)).doc for name, docs in _keys().items()},
         "methods": {name: _summary(name) for name in METHODS},
         "datasets": {
-            **{name: inspect.getdoc(loader) or "" for name, loader in DATASETS.items()},
+            **{name: source.about for name, source in DATASETS.items()},
             FOLDER: inspect.getdoc(load_folder) or "",
             **{name: branches.about for name, branches in BRANCHES.items()},
         },
@@ -145,7 +138,7 @@ def _key_of_methods(name: str) -> str:
         optional = name in config.optional_keys(methods[0])
         facts = {
             "type": f"{TYPES[kind]}{', or none' if optional else ''}",
-            "bounds": key.law.replace("`", "") or ("none" if kind is bool else "as the text above says"),
+            "bounds": key.law or ("none" if kind is bool else "as the text above says"),
             "default": _shown(key.default),
             "fusible": FUSIBLE if key.fusible else "no: trials that differ in it do not train in one stack",
             "methods": ", ".join(methods),
@@ -168,7 +161,7 @@ def _score(name: str) -> str:
     lines = [f"{name}: an anomaly score, by which images are ranked: the higher, the less normal", ""]
     facts = {
         "score": SCORES[name],
-        "metrics": ", ".join(f"{family}_{name}" for family in scores.FAMILIES),
+        "metrics": ", ".join(f"{family}_{name}" for family in SCORED),
         "methods": ", ".join(methods),
     }
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
@@ -200,13 +193,13 @@ def _method(name: str) -> str:
 def _key(key: KeyDoc) -> list[str]:
     head = f"{'*' if key.fusible else ' '} {key.name}={_shown(key.default)}"
     if key.law:
-        head += f"  ({key.law.strip('`')})"
+        head += f"  ({key.law})"
     return [*textwrap.wrap(head, WIDTH, subsequent_indent=" " * 4), *_wrapped(key.doc, "      ")]
 
 
 def _dataset(name: str) -> str:
-    lines = [f"{name}:", *_wrapped(inspect.getdoc(DATASETS[name]) or "", "  "), ""]
-    declared = DECLARATIONS[name]
+    source = DATASETS[name]
+    lines, declared = [f"{name}:", *_wrapped(source.about, "  "), ""], source.declaration
     channels, height, width = declared.shape
     facts = {
         "images": f"{channels} x {height} x {width} (channels x rows x columns), pixels 0 to {declared.levels}",
@@ -214,7 +207,7 @@ def _dataset(name: str) -> str:
         "training": _count(declared.train, declared.unlabelled),
         "test": _count(declared.test),
         "attributes": ", ".join(f"{attribute} ({count})" for attribute, count in declared.attributes.items()) or "none",
-        "files": FILES.get(name, "none: it comes with scikit-learn"),
+        "files": source.files,
     }
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
 
@@ -270,7 +263,7 @@ def _metric(name: str) -> str:
     elif f"{VALIDATION}{name}" in methods_by_metric():
         facts["images"] = f"the test images; {VALIDATION}{name} is the same of the validation images"
     score, _, outliers = plain.partition("_")[2].partition("_")
-    if family in scores.FAMILIES.values() and score in SCORES:
+    if family in map(FAMILIES.get, SCORED) and score in SCORES:
         others = f"{outliers}, one of the key `outliers`" if outliers else "images of all classes but `normal_class`"
         facts |= {"score": f"{score}: {SCORES[score]}", "outliers": others}
     if methods := methods_by_metric().get(name):
@@ -304,7 +297,122 @@ def _shown(default: Value) -> str:
     return str(default) or "''"
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
-    """Lines of the text, each paragraph wrapped to `WIDTH` characters."""
-    wrapper = textwrap.TextWrapper(WIDTH, initial_indent=indent, subsequent_indent=indent)
+def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
+    """Lines of the text, each paragraph wrapped to `WIDTH` characters. `first` is the indent of its first line, `rest`
+    that of the others where it differs."""
+    wrapper = textwrap.TextWrapper(WIDTH, initial_indent=first, subsequent_indent=first if rest is None else rest)
     return [line for part in text.split("\n\n") for line in wrapper.wrap(" ".join(part.split()))]
+
+
+def describe_sweep(reference: str) -> str:
+    """Describe a sweep. Raises SpecError, with one line, if there is none."""
+    sweep, module = registry.definition(reference)
+    lines = [*_wrapped(f"{sweep.name}: {sweep.about}", "", "  "), ""]
+    for paragraph in (inspect.getdoc(module) or "").split("\n\n"):
+        lines += [*_wrapped(paragraph, "  ", "  "), ""]
+    lines += ["presets, the first by default, and what varies in them:"]
+    shown: dict[str, str] = {}
+    for name, space in sweep.presets.items():
+        metric, varied = sweep.headline(name), dict(_varied(space))
+        lines += _wrapped(f"{name}: {space.count} trials, ranked by {metric.name} ({metric.direction})", "  ", "    ")
+        earlier = shown.setdefault(str(varied), name)
+        for key, text in varied.items() if earlier == name else [("varied", f"as in {earlier}")]:
+            lines += _wrapped(f"{key}: {text}", "    ", "      ")
+    assumed = {preset: sweep.assumptions[preset] for preset in sweep.presets if preset in sweep.assumptions}
+    for preset, assumptions in assumed.items():
+        lines += ["", f"settings of {preset} that are ours, and not those of {sweep.paper or 'the paper'}:"]
+        for assumption in assumptions:
+            lines += _wrapped(_assumption_text(assumption), "  ", "    ")
+    if assumed and (others := [preset for preset in sweep.presets if preset not in assumed]):
+        lines += ["", *_wrapped(f"all settings of {' and '.join(others)} are ours", "", "  ")]
+    lines += ["", "figures and tables:"]
+    for text in _views(sweep):
+        lines += _wrapped(text, "  ", "    ")
+    plan = f"python -m sweeper.run {reference} --preset {next(iter(sweep.presets))} --plan"
+    return "\n".join([*lines, "", f"`{plan}` shows what is fixed, too."])
+
+
+def describe_ours() -> str:
+    """List the settings of all sweeps that ship which are not those of their papers, as Markdown."""
+    by_paper: dict[str, list[Sweep]] = {}
+    for sweep in map(registry.find, registry.names()):
+        if sweep.assumptions:
+            by_paper.setdefault(sweep.paper, []).append(sweep)
+    parts = []
+    for paper, sweeps in by_paper.items():
+        found: dict[Assumption, list[str]] = {}
+        for sweep in sweeps:
+            for preset, assumptions in sweep.assumptions.items():
+                name = sweep.name if preset == next(iter(sweep.presets)) else f"{sweep.name}:{preset}"
+                for assumption in assumptions:
+                    found.setdefault(assumption, []).append(name)
+        items = [f"{_assumption_text(assumption, '`')} ({_all(names, sweeps)})" for assumption, names in found.items()]
+        parts.append("\n".join([f"{paper}:", "", *(line for item in items for line in _wrapped(item, "- ", "  "))]))
+    return "\n\n".join(parts)
+
+
+def _all(names: Sequence[str], sweeps: Sequence[Sweep]) -> str:
+    """The sweeps, or "all but ..." where few are missing."""
+    missing = [sweep.name for sweep in sweeps if sweep.name not in names]
+    others = [name for name in names if ":" in name]
+    if len(missing) > 1 or len(sweeps) < 4:
+        return ", ".join(names)
+    return "; ".join([f"all but {missing[0]}" if missing else "all", *others])
+
+
+def _assumption_text(assumption: Assumption, quote: str = "") -> str:
+    """Text such as `tau, ema of moco_v2: the paper gives none`."""
+    keys, methods = (
+        ", ".join(f"{quote}{name}{quote}" for name in names) for names in (assumption.keys, assumption.methods)
+    )
+    subject = " of ".join(filter(None, (keys, methods)))
+    return f"{subject}: {assumption.why}" if subject else assumption.why
+
+
+def _varied(space: Space) -> Iterator[tuple[str, str]]:
+    """Yield each key in which trials of a space differ, and its values."""
+    parts = subspaces(space)
+    for key in dict.fromkeys(key for part in parts for key in ("method", *part.axes)):
+        values = tuple(dict.fromkeys(value for part in parts for value in part.values(key)))
+        if len(values) > 1:
+            yield key, _joined(values)
+    searches = [part for part in parts if isinstance(part, Search)]
+    for key in dict.fromkeys(key for search in searches for key in search.space):
+        texts = [
+            distribution_text(outline_distribution(search.space[key])) for search in searches if key in search.space
+        ]
+        yield f"{key} (searched)", "; or ".join(dict.fromkeys(texts))
+
+
+def _joined(values: tuple[Value, ...]) -> str:
+    shown = ", ".join(map(format_value, values[:MOST_VALUES]))
+    return f"{shown} and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else shown
+
+
+def _views(sweep: Sweep) -> Iterator[str]:
+    """Yield a line for each view, and the presets that alone have it."""
+    for heatmap in sweep.heatmaps:
+        over = f"heatmap of {heatmap.metric.name} over {heatmap.rows} and {heatmap.columns}, mean over {sweep.over}"
+        yield f"{over}{_only(heatmap.presets)}"
+    for table in sweep.tables:
+        across = f" and {table.columns}" if table.columns else ""
+        axes = f"{', '.join(table.rows)}{across}"
+        yield f"table {table.name} of {_metric_names(table.metrics)} by {axes}{_only(table.presets)}"
+    for trajectory in sweep.trajectories:
+        yield f"curves {trajectory.name} of {_metric_names(trajectory.metrics)} over the epochs by {trajectory.key}"
+    if sweep.breakdown:
+        yield f"table of the best cell for each {sweep.breakdown}"
+    for pair in sweep.correlations:
+        yield f"correlation of {' and '.join(pair)} over the cells"
+    for keys in sweep.contours:
+        yield f"contour plot of a search's objective over {' and '.join(keys)}"
+    if any(isinstance(part, Search) for space in sweep.presets.values() for part in subspaces(space)):
+        yield "of each study of a search its history and the importance of its hyperparameters"
+
+
+def _metric_names(metrics: tuple[Metric, ...]) -> str:
+    return ", ".join(metric.name for metric in metrics)
+
+
+def _only(presets: tuple[str, ...]) -> str:
+    return f" (preset {' and '.join(presets)} alone)" if presets else ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sweeper.errors import StoreError
-from sweeper.packing.profiling.cluster import ProbeRequest
+from sweeper.packing.cluster import ProbeRequest
 from sweeper.storage.files import Files
 from trainables.reports import Stopped
 from trainables.training.measurement import Probe
@@ -23,9 +23,9 @@ from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
 from trainables.worker.resources import measure_configs
 
 if TYPE_CHECKING:
-    from sweeper.packing.profiling.cluster import Cluster
-    from sweeper.packing.slots import SlotResources
-    from sweeper.pruning.rung_client import Service
+    from sweeper.packing.cluster import Cluster
+    from sweeper.packing.placement import SlotResources
+    from sweeper.search.rung_server import Service
     from trainables.worker.messages import CohortTask, Failure, Message
     from trainables.worker.worker import Dispatch
 

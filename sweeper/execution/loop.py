@@ -1,19 +1,20 @@
-"""Runs the cohorts of a stage on a backend, each in a slot, and passes what happens to a listener."""
+"""Runs the cohorts of a stage on a backend, each in a slot, and tells listeners what happens."""
 
 import contextlib
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sweeper.errors import StoreError
 from sweeper.execution.backend import Backend, Ended, Event, Started, Told, read_exit_file
-from sweeper.execution.listener import CohortListener
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
-from sweeper.packing.slots import SlotResources, Slots
+from sweeper.packing.placement import SlotResources, Slots
 from sweeper.plan.cohorts import Cohort
+from sweeper.plan.sources import CohortSource
+from sweeper.record.listener import CohortListener
 from sweeper.spec import user_code
 from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
@@ -129,12 +130,12 @@ def dispatch(
     backend: Backend,
     files: CohortFiles,
     limits: Limits,
-    listener: CohortListener,
+    listeners: Sequence[CohortListener],
     stopping: StopSignal,
 ) -> None:
     """Run all cohorts of a stage until each has finished or failed for good.
 
-    Raises KeyboardInterrupt when `stopping` was asked to stop, and any exception that `listener` raised.
+    Raises KeyboardInterrupt when `stopping` was asked to stop, and any exception that a listener raised.
     """
     run, slots = uuid.uuid4().hex, stage.slots
     shared = None if slots.local or slots.workers == 1 else files.checkpoint_path(f"ray-{run}")
@@ -146,9 +147,10 @@ def dispatch(
     queue = RetryQueue(stage.source, limits.retries)
     slot_assigner = SlotAssigner(queue, slots)
     events = _Events(
+        stage.source,
         queue,
         slot_assigner,
-        listener,
+        listeners,
         lambda cohort: read_exit_file(files.checkpoints, files.checkpoint_path(cohort), run),
     )
     # Cohorts that are judged wait for each other, so no more of them are started than run at once.
@@ -165,7 +167,8 @@ def dispatch(
                     events.pending.add(attempt.cohort.id)
                     backend.start(_task(stage, files, attempt, slot.memory), slot)
                 if elsewhere := stage.source.trained_elsewhere():
-                    listener.trained_elsewhere(elsewhere)
+                    for listener in listeners:
+                        listener.trained_elsewhere(elsewhere)
                 backend.advance(events.take)
     finally:
         if shared:
@@ -174,11 +177,12 @@ def dispatch(
 
 @dataclass(frozen=True)
 class _Events:
-    """Takes the events of a backend to the retry queue, and tells the listener what becomes of each cohort."""
+    """Takes the events of a backend to the retry queue, and tells the listeners what becomes of each cohort."""
 
+    source: CohortSource
     queue: RetryQueue
     slot_assigner: SlotAssigner
-    listener: CohortListener
+    listeners: Sequence[CohortListener]
     read_exit_file: Callable[[str], Failure | None]
     """Returns why the process of a cohort ended itself; None if it did not."""
     pending: set[str] = field(default_factory=set)
@@ -191,14 +195,14 @@ class _Events:
             case Started(cohort):
                 self.pending.remove(cohort)
                 self.running.add(cohort)
-                self.listener.started(cohort)
+                self._tell(cohort, lambda listener, cohort: listener.started(cohort))
             case Told(cohort) if not self.queue.runs(cohort):
                 pass  # it has sent its last report, or has failed for good
             case Told(cohort, CohortReport() as message):
-                self.listener.reported(cohort, message)
+                self._tell(cohort, lambda listener, cohort: listener.reported(cohort, message))
                 self.queue.reported(cohort, message.report.epoch, message.report.done)
             case Told(cohort, Heartbeat() as heartbeat):
-                self.listener.advanced(cohort, heartbeat)
+                self._tell(cohort, lambda listener, cohort: listener.advanced(cohort, heartbeat))
             case Ended(cohort, failure):
                 self.running.remove(cohort)
                 self.slot_assigner.release(cohort)
@@ -210,11 +214,15 @@ class _Events:
         failure = self.read_exit_file(cohort) or failure
         decision = self.queue.lost(cohort, failure.cause)
         if decision.kind == "again":
-            self.listener.interrupted(cohort, failure)
+            self._tell(cohort, lambda listener, cohort: listener.interrupted(cohort, failure))
         elif decision.kind == "smaller":
-            self.listener.split(cohort, decision.parts, failure)
+            self._tell(cohort, lambda listener, cohort: listener.split(cohort, decision.parts, failure))
         else:
-            self.listener.failed(cohort, failure)
+            self._tell(cohort, lambda listener, cohort: listener.failed(cohort, failure))
+
+    def _tell(self, cohort: str, event: Callable[[CohortListener, Cohort], None]) -> None:
+        for listener in self.listeners:
+            event(listener, self.source.cohorts[cohort])
 
 
 def _task(stage: Stage, files: CohortFiles, attempt: Attempt, memory: int | None) -> CohortTask:

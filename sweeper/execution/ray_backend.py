@@ -15,9 +15,16 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of, probe
 from sweeper.execution.signals import StopSignal
-from sweeper.packing.profiling.cluster import Cluster, ProbeRequest, is_local
-from sweeper.packing.profiling.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
-from sweeper.packing.slots import SlotResources
+from sweeper.packing.cluster import (
+    ASSUMED_KIND,
+    Cluster,
+    DeviceKind,
+    ProbeRequest,
+    device_kinds,
+    is_local,
+    kind_resources,
+)
+from sweeper.packing.placement import SlotResources
 from sweeper.spec import user_code
 from trainables.training.measurement import Probe
 from trainables.worker.messages import CohortTask, Failure

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
+from sweeper.plan.sources import CohortSource
 from trainables.worker.messages import Cause
 
 LOSSES = 50

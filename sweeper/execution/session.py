@@ -29,7 +29,7 @@ import psutil
 
 from sweeper.errors import ClusterError, first_line
 from sweeper.execution.startup import imported_meanwhile
-from sweeper.packing.profiling.cluster import is_local
+from sweeper.packing.cluster import is_local
 from sweeper.spec import user_code
 from trainables.cache import OpenFolderError, check_parents
 

@@ -8,25 +8,21 @@ from typing import cast
 from sweeper.execution.backend import Backend
 from sweeper.execution.study_work import study_work
 from sweeper.packing.allocate import allocate_grid
+from sweeper.packing.cluster import Cluster, DeviceInfo, profile_devices, write_devices
+from sweeper.packing.compilation import StudyCompilation, StudySlots
 from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves, wave_cut
-from sweeper.packing.placement import whole_device_slots
-from sweeper.packing.profiling.cluster import Cluster, DeviceInfo, profile_devices, write_devices
-from sweeper.packing.slots import Slots
-from sweeper.packing.study_compilation import StudyCompilation, StudySlots
+from sweeper.packing.placement import Slots, whole_device_slots
 from sweeper.plan import cohorts
-from sweeper.plan.cohort_queue import CohortQueue, Sharing
-from sweeper.plan.cohort_source import CohortSource
-from sweeper.plan.cohorts import Cohort
+from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.plan import GridPlan, Plan
-from sweeper.plan.trials import Trial
-from sweeper.pruning.rung_client import RungClient, Service
-from sweeper.pruning.rung_server import Rule, RungServer
-from sweeper.search.dashboard_journal import begin_journal
+from sweeper.plan.sources import CohortQueue, CohortSource, Sharing
+from sweeper.request import Request
+from sweeper.search.journal import begin_journal
+from sweeper.search.rung_server import Rule, RungClient, RungServer, Service
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
-from sweeper.spec.request import Request
-from sweeper.spec.search import Study, bounds
+from sweeper.spec.space import Study, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader
 from trainables.config import fusible_keys, resolve, stream_key

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.packing.study_compilation import StudyWork
+from sweeper.packing.compilation import StudyWork
 from sweeper.search.study_run import StudyRun
-from sweeper.spec.grid import Value
-from sweeper.spec.schedulers import Halving
-from sweeper.spec.search import Study, bounds
+from sweeper.spec.pruners import Halving
+from sweeper.spec.space import Study, Value, bounds
 from trainables.config import fusible_keys, resolve
 
 MAX_SHAPES = 4

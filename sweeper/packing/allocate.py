@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sweeper.packing import placement as placements
+from sweeper.packing.cluster import Cluster, DeviceInfo, DeviceKind, Measure
 from sweeper.packing.compilation import compiled_cut, with_compiled_steps
 from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads, settled_cuts
-from sweeper.packing.placement import Placement
-from sweeper.packing.profiling.cluster import Cluster, DeviceInfo, Measure
-from sweeper.packing.profiling.device_kinds import DeviceKind
-from sweeper.packing.profiling.profile_store import ProfileStore
-from sweeper.packing.profiling.profiler import Profiler, profiled_workloads, worth_measuring
-from sweeper.packing.profiling.workloads import Workload
-from sweeper.packing.slots import Slots
+from sweeper.packing.placement import Placement, Slots
+from sweeper.packing.profiler import Profiler, ProfileStore, profiled_workloads, worth_measuring
+from sweeper.packing.workloads import Workload
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import GridPlan
-from sweeper.spec.request import Request
+from sweeper.request import Request
 from sweeper.storage.store import Store
 from sweeper.version import code_version
 from trainables.config import fusible_keys

@@ -1,15 +1,26 @@
-"""Which groups of a grid train with compiled steps: those where these save more time than compiling takes."""
+"""Which trials train with compiled steps: those where these save more time than compiling takes.
 
+For a group of a grid and for a study of a search the same law decides. A study's steps are decided before it begins,
+from measurements of a few steps and a lower bound of the steps that it will make. They do not depend on how its trials
+turn out.
+"""
+
+import json
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
+from sweeper.packing.cluster import DeviceInfo, Measure
 from sweeper.packing.placement import Placement
-from sweeper.packing.profiling.cluster import DeviceInfo
-from sweeper.packing.profiling.profiler import Profiler
-from sweeper.packing.profiling.workloads import Workload, candidate_cuts
-from sweeper.plan.cohorts import Cut, Group, parts
+from sweeper.packing.profiler import Profiler, ProfileStore, fixed_shape
+from sweeper.packing.workloads import Workload, candidate_cuts
+from sweeper.plan.cohorts import Cut, Group, Trial, parts
+from sweeper.request import Request
+from sweeper.storage.files import Files, read_record
+from sweeper.version import code_version
+from trainables.json_input import PositiveCount
 from trainables.training.measurement import CompiledProbe, Measurement
 
 LIKELY_SAVING = 0.4
@@ -21,6 +32,11 @@ WIDEST = 16
 0.54 ms in one of 56 and 0.53 ms alone (one core, with views and noise; eager: 1.05 ms in one of 56)."""
 PROBE_SECONDS = 2.0
 """Seconds to find and measure steps that were compiled before."""
+MLP_SECONDS, CONVOLUTION_SECONDS = 1e-3, 4e-3
+"""Seconds of an eager step of a small member (measured on the digits, one core: 0.7 to 1.1 ms with an MLP, 4.5 to 9 ms
+with convolutions). A search that would save nothing if its steps took so long is not measured."""
+NARROWEST = 4
+"""Fewest members of a compiled stack in a study whose stacks narrow. Narrower ones gain little over single members."""
 MeasureCompiled = Callable[[CompiledProbe], float | None]
 """Measures compiled steps: seconds per step and member, or None if they cannot be had."""
 
@@ -111,3 +127,186 @@ def _widths(workload: Workload, cut: Cut) -> Sequence[int]:
     """Widths of the stacks whose steps have to be compiled: whole ones, and 1 for what is left over."""
     rest = any(len(members) % cut.width for members in parts(workload.group, cut.size))
     return (cut.width, 1) if rest else (cut.width,)
+
+
+@dataclass(frozen=True)
+class StudySteps:
+    """Which trials of a study train with compiled steps. By default none."""
+
+    width: PositiveCount
+    """Members of a compiled stack."""
+    every: bool = False
+    """True if all trials do, whatever their shapes."""
+    shapes: tuple[str, ...] = ()
+    """The trials with a config of one of these shapes (`fixed_shape`) do."""
+
+    def compiled(self, config: Mapping[str, Any], fusible: Callable[[str], frozenset[str]]) -> bool:
+        """Whether a trial with this config trains with compiled steps. `fusible` maps the name of a method to keys."""
+        return self.every or (bool(self.shapes) and fixed_shape(config, fusible) in self.shapes)
+
+
+def requested_steps(request: Request, files: Files, sweep: str, study: str) -> StudySteps | None:
+    """Return the steps of a study as requested, else as it was begun; None if neither settles them."""
+    recorded = recorded_steps(files, sweep, study)
+    if request.compile == "auto":
+        return recorded
+    return StudySteps(recorded.width if recorded else 1, request.compile == "always")
+
+
+def recorded_steps(files: Files, sweep: str, study: str) -> StudySteps | None:
+    """Return the steps with which the study with this id was begun; None if it was not, or the record is damaged."""
+    return read_record(files, steps_path(sweep, study), StudySteps)
+
+
+def record_steps(files: Files, sweep: str, study: str, steps: StudySteps) -> None:
+    """Keep the steps of a study for a continued search."""
+    files.write(steps_path(sweep, study), json.dumps(asdict(steps), indent=1).encode())
+
+
+def steps_path(sweep: str, study: str) -> str:
+    """Path of the record of a study's steps."""
+    return f"cuts/sweep={sweep}/{study}.json"
+
+
+@dataclass(frozen=True)
+class StudyWork:
+    """What a study has left to train."""
+
+    id: str
+    configs: Sequence[Mapping[str, Any]]
+    """A config of each shape of step that its trials can have; empty if these are too many to compile."""
+    waves: Collection[int]
+    """Numbers of trials of its waves."""
+    steps: float
+    """Steps that its remaining trials make together, at least."""
+    factor: int = 1
+    """One of so many members remains at a rung; 1 without a pruner."""
+    together: bool = False
+    """Whether each wave is one cohort, as a population is."""
+    begun: bool = False
+    """Whether some of its trials have results."""
+
+    @property
+    def divisor(self) -> int:
+        """By what its stacks are narrower than its cohorts, where trials are pruned or differ in shape."""
+        return self.factor * max(1, len(self.configs))
+
+
+@dataclass(frozen=True)
+class StudySlots:
+    """Where the studies of a search train."""
+
+    count: int
+    """Cohorts of all studies that train at a time."""
+    studies: int
+
+    def lengths(self, study: StudyWork) -> set[int]:
+        """Members of the cohorts of a study whose trials all have one shape, as `wave_cut` cuts them."""
+        share = 1 if study.together else max(1, self.count // self.studies)
+        member = Trial("", {})
+        return {len(part) for wave in study.waves for part in parts([[member] * wave], math.ceil(wave / share))}
+
+    def width(self, study: StudyWork) -> int:
+        """Members of the study's compiled stacks. Where stacks narrow while they train, they are narrow from the
+        beginning: members that are left over from whole stacks step one at a time."""
+        lengths = self.lengths(study)
+        if study.divisor == 1:
+            return compiled_width(lengths, max(lengths))
+        width = min(WIDEST, max(lengths) // study.divisor)
+        return width if width >= NARROWEST else 1
+
+    def at_once(self, studies: Sequence[StudyWork]) -> int:
+        """Cohorts of these studies that train at a time."""
+        return min(self.count, sum(math.ceil(max(study.waves) / max(self.lengths(study))) for study in studies))
+
+
+@dataclass(frozen=True)
+class _StepShape:
+    """Steps of one shape, of all studies together."""
+
+    group: Sequence[Sequence[Trial]]
+    eager: int
+    """Members of an eager stack."""
+    widths: Sequence[int]
+    """Widths of compiled stacks: whole ones, and 1 if members can be left over."""
+    seconds_per_step: float
+    """Seconds of training with eager steps for each second that a member's step takes."""
+
+
+@dataclass(frozen=True)
+class StudyCompilation:
+    """Chooses the steps of the studies of a sweep."""
+
+    files: Files
+    sweep: str
+    fusible: Callable[[str], frozenset[str]]
+    """Name of a method -> keys in which the members of a cohort may differ."""
+    device: DeviceInfo
+    slots: StudySlots
+    measure: Measure
+
+    def choose(self, request: Request, studies: Sequence[StudyWork]) -> dict[str, StudySteps]:
+        """Return id -> steps of each study, and record them.
+
+        `--compile always` and `never` decide; else what was recorded when the study began; else what pays. On GPUs,
+        with `--cohort`, and in a study that was begun by a version without records nothing is compiled by itself.
+        """
+        recorded = {study.id: recorded_steps(self.files, self.sweep, study.id) for study in studies}
+        eager = {study.id: recorded[study.id] or StudySteps(self.slots.width(study)) for study in studies}
+        if request.compile != "auto":
+            every = request.compile == "always"
+            chosen = {study: StudySteps(steps.width, every) for study, steps in eager.items()}
+        else:
+            new = [study for study in studies if not recorded[study.id] and not study.begun]
+            shapes = set() if request.cohort or self.device.kind.gpus else self._paying_shapes(new)
+            own = {study.id: {fixed_shape(config, self.fusible) for config in study.configs} for study in new}
+            paying = {study: tuple(sorted(shapes & own_shapes)) for study, own_shapes in own.items()}
+            chosen = eager | {study: StudySteps(eager[study].width, False, paying[study]) for study in paying}
+        for study, steps in chosen.items():
+            if steps != recorded[study]:
+                record_steps(self.files, self.sweep, study, steps)
+        return chosen
+
+    def _paying_shapes(self, studies: Sequence[StudyWork]) -> set[str]:
+        """Return the shapes whose compiled steps save more time than they cost, for all these studies together."""
+        shapes = self._shapes(studies)
+        if LIKELY_SAVING * sum(map(_unmeasured_seconds, shapes.values())) < PROBE_SECONDS:
+            return set()
+        workloads = [Workload(shape.group, (), 1) for shape in shapes.values()]
+        profiler = Profiler(workloads, self.fusible, ProfileStore(self.files, code_version()), self.measure)
+        profiles, paying = profiler.profiles(self.device, 1), set()
+        assert profiles is not None, "the profiler measures"
+        for index, ((name, shape), profile) in enumerate(zip(shapes.items(), profiles, strict=True)):
+            if not profile.measurements:
+                continue
+            eager = nearest(profile.measurements, shape.eager).seconds
+            pays, _ = compiling_pays(
+                shape.seconds_per_step * eager,
+                eager,
+                shape.widths,
+                known=profile.compiled.get(shape.widths[0]),
+                measure=partial(profiler.measure_compiled, self.device, 1, index),
+            )
+            paying |= {name} if pays else set()
+        return paying
+
+    def _shapes(self, studies: Sequence[StudyWork]) -> dict[str, _StepShape]:
+        """Return the shapes of these studies. A study's trials are expected to have all its shapes equally often."""
+        shapes: dict[str, _StepShape] = {}
+        for study in studies:
+            lengths, width = self.slots.lengths(study), self.slots.width(study)
+            eager = min(max(lengths), math.ceil(max(study.waves) / max(1, len(study.configs))))
+            rest = width > 1 and (study.divisor > 1 or any(length % width for length in lengths))
+            for config in study.configs:
+                name = fixed_shape(config, self.fusible)
+                before = shapes[name].seconds_per_step if name in shapes else 0.0
+                share = study.steps / len(study.configs) / self.slots.at_once(studies)
+                group = [[Trial("", config)] * max(eager, width)]
+                shapes[name] = _StepShape(group, eager, (width, 1) if rest else (width,), before + share)
+        return shapes
+
+
+def _unmeasured_seconds(shape: _StepShape) -> float:
+    """Seconds of training with eager steps, if these are of a small member."""
+    mlp = shape.group[0][0].config.get("encoder", "mlp") == "mlp"
+    return shape.seconds_per_step * (MLP_SECONDS if mlp else CONVOLUTION_SECONDS)

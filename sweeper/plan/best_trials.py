@@ -14,9 +14,12 @@ from typing import Any
 
 from sweeper.plan.best_settings import QUESTIONS, Settings
 from sweeper.plan.plan import GridPlan, Plan
+from sweeper.request import Keep
 from sweeper.spec.metric import VALIDATION, Metric
-from sweeper.spec.search import Search, Searches
+from sweeper.spec.space import Search, Searches
 from sweeper.spec.sweep import Sweep, subspaces
+from sweeper.storage.files import Files
+from sweeper.storage.models import read_best, unwritten_models
 
 Rank = tuple[bool, float, str]
 """Sort key of a trial, smaller for better."""
@@ -140,3 +143,10 @@ def _of_views(sweep: Sweep) -> list[Ranking]:
 def _plain(value: Any) -> Any:
     """The value with NaN, as pandas has nulls, replaced by None."""
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
+    """The plan's trials whose model is to be kept but could not be written, by a run with this `--keep`."""
+    if keep == "none" or not (unwritten := unwritten_models(files, plan.name).intersection(plan.ids)):
+        return frozenset()
+    return unwritten if keep == "all" else unwritten & read_best(files, plan.views)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sweeper.plan.changes import Changes
-from sweeper.plan.cohorts import Group
-from sweeper.plan.trials import Trial, content_hash
+from sweeper.plan.cohorts import Group, Trial, content_hash
 from sweeper.spec import Grid, Grids, Sweep
 from sweeper.spec.metric import Metric
 from sweeper.storage.layout import file_name

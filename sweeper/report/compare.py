@@ -13,12 +13,12 @@ from scipy import stats
 from sweeper.report import charts
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
 from sweeper.spec import SpecError
-from sweeper.spec.grid import unknown
 from sweeper.spec.metric import BETTER, Metric
+from sweeper.spec.space import unknown
 from sweeper.storage.requests import read_request, request_name
 from sweeper.storage.rows import columns_of, plain_value
 from sweeper.storage.store import StoreReader
-from trainables.evaluation.metrics import family_of
+from trainables.metrics.meanings import family_of
 
 DEFAULT_STORE = "results"
 CHANGES = "changes"

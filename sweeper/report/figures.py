@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from sweeper.errors import DamagedError, StoreError
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selection, Sweep, Table, Trajectory
-from sweeper.spec.grid import Value
 from sweeper.spec.metric import VALIDATION
+from sweeper.spec.space import Value
 from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import page_views_folder

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
-from sweeper.spec.grid import Grid, Value
+from sweeper.spec.space import Grid, Value
 from sweeper.spec.views import Selection
 from sweeper.storage.rows import plain_value
 

@@ -13,7 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.spec.metric import Metric
-from sweeper.spec.search import WARM, bounds
+from sweeper.spec.space import WARM, bounds
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 """Optuna's state of a finished trial -> its name in tables."""

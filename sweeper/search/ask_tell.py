@@ -17,8 +17,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeper.report.optuna_log import quiet
 from sweeper.search.samplers import NEEDS_VALUES, RECORDS_PROPOSALS, NumberedSampler
-from sweeper.spec.grid import Value
-from sweeper.spec.search import WARM, Study
+from sweeper.spec.space import WARM, Study, Value
 
 
 class ProposedTrial(NamedTuple):

@@ -5,18 +5,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sweeper.errors import SpecError
-from sweeper.plan import changes, earlier_rows
+from sweeper.plan import changes
 from sweeper.plan.changes import Changes
-from sweeper.plan.cohort_source import Record
-from sweeper.plan.trials import content_hash
+from sweeper.plan.cohorts import content_hash
+from sweeper.plan.sources import Record
+from sweeper.request import Request
 from sweeper.search.search_plan import SearchPlan
-from sweeper.search.study_run import RecordedTrial, StudyRun, result
+from sweeper.search.study_run import (
+    RecordedTrial,
+    StudyRun,
+    WarmStart,
+    definition_path,
+    read_warm_start,
+    result,
+    warm_start_from_rows,
+)
 from sweeper.search.validate import check, corners
-from sweeper.search.warm_start import WarmStart, definition_path, read_warm_start, warm_start_from_rows
 from sweeper.spec import Sweep
-from sweeper.spec.grid import Value
-from sweeper.spec.request import Request
-from sweeper.spec.search import Search, Searches, Study
+from sweeper.spec.space import Search, Searches, Study, Value
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
@@ -73,10 +79,10 @@ def prepare(
     request_rows = RequestRows(changed.name, preset, "study_id", whole_ids)
     of_trials = {str(facts(study)["changes"]) for study in studies}
     searched = {*FACTS, *(key for study in studies for key in study.search.space)}
-    expected = earlier_rows.expected_values((corner.flat() for corner in configs), searched)
+    expected = changes.expected_values((corner.flat() for corner in configs), searched)
     earlier = None
     if any(row.get("study_id") not in whole_ids for row in recorded[0]):
-        earlier = earlier_rows.note(store, name, request_rows, changed, of_trials, expected, searched)
+        earlier = changes.note_on_earlier_rows(store, name, request_rows, changed, of_trials, expected, searched)
     notes = (*filter(None, [earlier]), *checks.stacking_notes(configs, preflight_results))
     plan = SearchPlan(name, preset, sweep, space, study_runs, steps, changes=changed, whole=request_rows, notes=notes)
     return plan, Columns({**types, **FACTS}, metrics)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import TO_RUN, Plan
-from sweeper.plan.trials import Trial
-from sweeper.spec.search import Search, Searches
+from sweeper.spec.space import Search, Searches
 
 if TYPE_CHECKING:  # it imports Optuna
     from sweeper.search.study_run import StudyRun

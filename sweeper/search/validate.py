@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from sweeper.errors import SpecError
-from sweeper.spec.schedulers import Population
-from sweeper.spec.search import SECONDS, Search, Study, bounds
+from sweeper.spec.pruners import Population
+from sweeper.spec.space import SECONDS, Search, Study, bounds
 from trainables import config
 from trainables.sections import Training, TrialConfig
 from trainables.training.checks import PreflightResult

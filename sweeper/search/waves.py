@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.plan import cohorts
-from sweeper.plan.cohort_source import CohortSource, Record
-from sweeper.plan.cohorts import Cohort, Cut, Group
-from sweeper.plan.trials import Trial
-from sweeper.pruning import rung_events as events
+from sweeper.plan.cohorts import Cohort, Cut, Group, Trial
+from sweeper.plan.sources import CohortSource, Record
+from sweeper.search import rungs as events
 from sweeper.search.study_run import StudyRun, result
 
 if TYPE_CHECKING:  # it imports torch

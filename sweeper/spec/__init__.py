@@ -1,10 +1,9 @@
 """The names that a file in `search_spaces/` uses to define its `SWEEP`: grids or searches, and views of their rows."""
 
 from sweeper.errors import SpecError
-from sweeper.spec.grid import Grid, Grids, Value
 from sweeper.spec.metric import Direction, Metric
-from sweeper.spec.schedulers import Halving, Population
-from sweeper.spec.search import Search, Searches
+from sweeper.spec.pruners import Halving, Population
+from sweeper.spec.space import Grid, Grids, Search, Searches, Value
 from sweeper.spec.sweep import Assumption, Space, Sweep
 from sweeper.spec.views import Heatmap, Selection, Table, Trajectory
 

@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
-from sweeper.spec.grid import Grid, Grids
 from sweeper.spec.metric import Metric
-from sweeper.spec.search import Search, Searches
+from sweeper.spec.space import Grid, Grids, Search, Searches
 from sweeper.spec.views import Heatmap, Table, Trajectory
 from trainables.validation import unknown
 

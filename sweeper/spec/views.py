@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeper.errors import SpecError
-from sweeper.spec.grid import Value
 from sweeper.spec.metric import Metric
+from sweeper.spec.space import Value
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from sweeper.storage.layout import (
     ARCHIVES,
     MODEL_SUFFIX,
     SUFFIX,
+    archive_path,
     history_folder,
     models_folder,
     new_archive,
@@ -78,6 +79,8 @@ class _Part:
 
     folder: str
     name: str
+    is_rows: bool
+    """Whether it is a file of rows; else it is one of history."""
     data: bytes
     """Content of the whole file."""
     moved: pa.Table | None
@@ -125,7 +128,7 @@ def _set_aside(files: Files, parts: Sequence[_Part], paths: Sequence[str]) -> Ar
 def holds(files: Files, sweep: str, time: str) -> bool:
     """Whether `_replaced/TIME` has something of a sweep."""
     folders = (trials_folder(sweep), history_folder(sweep), *whole_folders(sweep))
-    return time in files.list(ARCHIVES) and any(files.list(f"{ARCHIVES}/{time}/{folder}") for folder in folders)
+    return time in files.list(ARCHIVES) and any(files.list(archive_path(time, folder)) for folder in folders)
 
 
 def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
@@ -145,7 +148,7 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     paths = [f"{folder}/{name}" for folder in folders for name in files.list(f"{source}/{folder}")]
     paths = [path for path in paths if path != folders[-1]]
     if not parts and not paths:
-        usable = ", ".join(other for other in times if files.list(f"{ARCHIVES}/{other}/{trials_folder(sweep)}"))
+        usable = ", ".join(other for other in times if files.list(archive_path(other, trials_folder(sweep))))
         reason = f"nothing of sweep {sweep!r} is in {source}; there are: {usable or 'none'}"
         raise StoreError(f"store {files.display_uri}: {reason}")
     prefix = f"restored-{time}-"
@@ -180,13 +183,15 @@ def _parts(
                 if is_rows:
                     columns_of(schema).union(columns or Columns({}, ()))
             except (DamagedError, SchemaError):
-                parts.append(_Part(folder, name, data, None, None))
+                parts.append(_Part(folder, name, is_rows, data, None, None))
                 continue
             if is_rows and selection:
                 trials.update(selection.select(table))
             moved = rows_of(table, list(trials)) if selection else table
             if len(moved):
-                parts.append(_Part(folder, name, data, moved, rows_except(table, list(trials)) if selection else None))
+                parts.append(
+                    _Part(folder, name, is_rows, data, moved, rows_except(table, list(trials)) if selection else None)
+                )
     return parts
 
 
@@ -196,5 +201,5 @@ def _trials(parts: Sequence[_Part]) -> set[str]:
 
 
 def _summary(folder: str, parts: Sequence[_Part]) -> ArchiveSummary:
-    rows = sum(len(part.moved) for part in parts if part.moved is not None and "trials/sweep=" in part.folder)
+    rows = sum(len(part.moved) for part in parts if part.moved is not None and part.is_rows)
     return ArchiveSummary(folder, rows, len(parts), sum(part.moved is None for part in parts))

@@ -1,7 +1,11 @@
-"""Names and paths in a store."""
+"""Every name and path in a store.
+
+A `request_folder` is `SWEEP/REQUEST`, where `REQUEST` is the `file_name` of the request's name.
+"""
 
 import hashlib
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from sweeper.errors import DAMAGED
@@ -15,11 +19,17 @@ ARCHIVES = "_replaced"
 """Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
 LEASES = ".drivers"
 """Folder of the store in which the drivers that run a sweep now have their leases."""
+TRIALS, HISTORIES, REPORTS = "trials", "history", "reports"
+"""Folders of the rows, the history and the pages of all sweeps."""
+FIGURES = ("heatmaps", "tables", "trajectories", "studies", "sheets")
+"""Folders of the kinds of figures, in which each request has a folder."""
 FOLDERS = frozenset(
-    ("trials", "history", "heatmaps", "tables", "trajectories", "models", "sheets", "studies", "reports", "checkpoints")
-) | {"requests", "tensorboard", "probes", "cuts", ARCHIVES, LEASES, DAMAGED}
+    (TRIALS, HISTORIES, REPORTS, *FIGURES, "models", "checkpoints", "requests", "tensorboard", "probes", "cuts")
+) | {ARCHIVES, LEASES, DAMAGED}
 """The folders of a store."""
-INDEX = "reports/index.html"
+_SWEEP = "sweep="
+"""Prefix of a sweep's folder of rows, by which readers of Parquet know the column `sweep`."""
+INDEX = f"{REPORTS}/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""
 
 
@@ -32,17 +42,17 @@ def check_name(name: str) -> str:
 
 def trials_folder(sweep: str) -> str:
     """The folder of the sweep's rows."""
-    return f"trials/sweep={check_name(sweep)}"
+    return f"{TRIALS}/{_SWEEP}{check_name(sweep)}"
 
 
 def history_folder(sweep: str) -> str:
     """The folder of the sweep's history."""
-    return f"history/sweep={check_name(sweep)}"
+    return f"{HISTORIES}/{_SWEEP}{check_name(sweep)}"
 
 
 def checkpoints_folder(sweep: str) -> str:
     """The folder of the checkpoints of the sweep's cohorts."""
-    return f"checkpoints/sweep={check_name(sweep)}"
+    return f"checkpoints/{_SWEEP}{check_name(sweep)}"
 
 
 def checkpoint_path(sweep: str, cohort: str) -> str:
@@ -80,32 +90,32 @@ def sheet_path(sweep: str, trial: str, name: str) -> str:
 
 def report_path(sweep: str) -> str:
     """The path of the page of a sweep."""
-    return f"reports/{check_name(sweep)}.html"
+    return f"{REPORTS}/{check_name(sweep)}.html"
 
 
 def summary_path(sweep: str) -> str:
     """The path of what the list of all sweeps says of the sweep."""
-    return f"reports/{check_name(sweep)}.summary.json"
+    return f"{REPORTS}/{check_name(sweep)}.summary.json"
 
 
 def trial_names_path(sweep: str) -> str:
     """The path of the hyperparameters by which a page names the trials that are training."""
-    return f"reports/{check_name(sweep)}.trials.json"
+    return f"{REPORTS}/{check_name(sweep)}.trials.json"
 
 
 def page_views_folder(sweep: str) -> str:
     """The folder of what a page shows of each preset of the sweep."""
-    return f"reports/{check_name(sweep)}.views"
+    return f"{REPORTS}/{check_name(sweep)}.views"
 
 
 def class_names_path(sweep: str, digest: str) -> str:
     """The path of the names of the classes of a user's own images, by the digest that rows have of them."""
-    return f"reports/{check_name(sweep)}.classes/{check_name(digest)}.json"
+    return f"{REPORTS}/{check_name(sweep)}.classes/{check_name(digest)}.json"
 
 
 def models_folder(sweep: str) -> str:
     """The folder of the sweep's trained models."""
-    return f"models/sweep={check_name(sweep)}"
+    return f"models/{_SWEEP}{check_name(sweep)}"
 
 
 def model_path(sweep: str, trial: str) -> str:
@@ -123,10 +133,54 @@ def leases_folder(sweep: str) -> str:
     return f"{LEASES}/{check_name(sweep)}"
 
 
-def best_models_path(views: str) -> str:
-    """The path of the list of the best trials of a request, whose models it keeps. `views`: `SWEEP/REQUEST`, as the
-    path of its views."""
-    return f"models/best/{views}.json"
+def best_models_path(request_folder: str) -> str:
+    """The path of the list of the best trials of a request, whose models it keeps."""
+    return f"models/best/{request_folder}.json"
+
+
+def cuts_folder(sweep: str) -> str:
+    """The folder of how the cohorts of the sweep's grids are cut, and of the steps of its studies."""
+    return f"cuts/{_SWEEP}{check_name(sweep)}"
+
+
+def cut_path(sweep: str, name: str) -> str:
+    """The path of the cut of a grid, named by its plan's id, or of the steps of a study, named by the study's id."""
+    return f"{cuts_folder(sweep)}/{check_name(name)}.json"
+
+
+def halved_folder(sweep: str) -> str:
+    """The folder with an empty file for each cohort that was halved, named by the cohort's id."""
+    return f"{cuts_folder(sweep)}/halved"
+
+
+def figures_folder(kind: str, request_folder: str) -> str:
+    """The folder of a request's figures of one of the kinds `FIGURES`."""
+    return f"{kind}/{request_folder}"
+
+
+def study_path(sweep: str, study: str) -> str:
+    """The path of the definition of a study, by the study's id."""
+    return f"studies/{check_name(sweep)}/{check_name(study)}.json"
+
+
+def journal_path(request_folder: str) -> str:
+    """The path of the journal of a request's studies, which `optuna-dashboard` opens."""
+    return f"studies/{request_folder}/journal.log"
+
+
+def devices_path(cluster: str) -> str:
+    """The path of what is known of a cluster's devices, by the hash of its address."""
+    return f"probes/devices/{check_name(cluster)}.json"
+
+
+def profile_path(shape: str) -> str:
+    """The path of a measurement, by the hash of what was measured."""
+    return f"probes/{check_name(shape)}.json"
+
+
+def tensorboard_folder(sweep: str) -> str:
+    """The folder of the sweep's files for TensorBoard."""
+    return f"tensorboard/{check_name(sweep)}"
 
 
 def whole_folders(sweep: str) -> tuple[str, ...]:
@@ -134,9 +188,28 @@ def whole_folders(sweep: str) -> tuple[str, ...]:
 
     The last one lies in the folder of cuts.
     """
-    cuts = f"cuts/sweep={check_name(sweep)}"
-    views = (f"{kind}/{sweep}" for kind in ("heatmaps", "tables", "trajectories", "studies", "sheets"))
-    return checkpoints_folder(sweep), models_folder(sweep), cuts, *views, f"{cuts}/halved"
+    figures = (figures_folder(kind, sweep) for kind in FIGURES)
+    return checkpoints_folder(sweep), models_folder(sweep), cuts_folder(sweep), *figures, halved_folder(sweep)
+
+
+def holds_history(folder: str) -> bool:
+    """Whether it is the folder of some sweep's history."""
+    return folder.startswith(f"{HISTORIES}/")
+
+
+def sweeps_in(names: Iterable[str]) -> list[str]:
+    """The names of the sweeps of which a folder such as `TRIALS` has the entries `names`."""
+    return [name.removeprefix(_SWEEP) for name in names if name.startswith(_SWEEP)]
+
+
+def archive_path(time: str, path: str) -> str:
+    """Where what `--fresh` replaced at a time, which had the path `path`, lies."""
+    return f"{ARCHIVES}/{time}/{path}"
+
+
+def damaged_folder(folder: str) -> str:
+    """The folder to which the damaged files of a folder are moved."""
+    return f"{DAMAGED}/{folder}"
 
 
 def new_archive() -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sweeper.errors import StoreError
 from sweeper.storage.files import Files
-from sweeper.storage.layout import ARCHIVES, history_folder, trials_folder
+from sweeper.storage.layout import ARCHIVES, HISTORIES, TRIALS, archive_path, history_folder, sweeps_in, trials_folder
 from sweeper.storage.parquet_files import read_tables
 from sweeper.storage.requests import RequestRows, read_request, request_name
 from sweeper.storage.rows import HISTORY, Columns, columns_of, merged_rows, one_per_record
@@ -34,7 +34,7 @@ def load(
     for sweep in [name] if isinstance(name, str) else name:
         rows = StoreReader(files).rows(sweep)
         if rows is None:
-            raise _absent(files, "trials", sweep)
+            raise _absent(files, TRIALS, sweep)
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
     try:
         rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
@@ -76,21 +76,21 @@ def load_runs(name: str, store: str | os.PathLike[str] | Files = "results") -> p
     files = store if isinstance(store, Files) else Files(store)
     runs = []
     for time in ("", *files.list(ARCHIVES)):
-        tables = read_tables(files, f"{ARCHIVES}/{time}/{trials_folder(name)}" if time else trials_folder(name))
+        tables = read_tables(files, archive_path(time, trials_folder(name)) if time else trials_folder(name))
         if tables:
             rows = merged_rows([table for _, table in tables.values()])
             runs.append(rows.append_column("replaced", pa.array([time] * len(rows), pa.string())))
     if not runs:
-        raise _absent(files, "trials", name)
+        raise _absent(files, TRIALS, name)
     frame = pa.concat_tables(runs, promote_options="permissive").to_pandas()
     return frame.sort_values(["trial_id", "ended"], kind="stable", ignore_index=True)
 
 
 def load_replaced(files: Files, name: str, time: str) -> pd.DataFrame:
     """Return the rows of a sweep that `--fresh` replaced at one time: the name of a folder below `_replaced/`."""
-    tables = read_tables(files, f"{ARCHIVES}/{time}/{trials_folder(name)}")
+    tables = read_tables(files, archive_path(time, trials_folder(name)))
     if not tables:
-        raise _absent(files, "trials", name)
+        raise _absent(files, TRIALS, name)
     return merged_rows([table for _, table in tables.values()]).to_pandas()
 
 
@@ -107,7 +107,7 @@ def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -
     files = store if isinstance(store, Files) else Files(store)
     tables = read_tables(files, history_folder(name))
     if not tables:
-        raise _absent(files, "history", name)
+        raise _absent(files, HISTORIES, name)
     return one_per_record(pa.concat_tables(table for _, table in tables.values())).to_pandas()
 
 
@@ -136,8 +136,7 @@ def _select(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.Dat
 
 def _absent(files: Files, kind: str, sweep: str) -> StoreError:
     """The error for a sweep without files of a kind, `trials` or `history`. It lists those that have some."""
-    names = [name.removeprefix("sweep=") for name in files.list(kind) if name.startswith("sweep=")]
-    others = ", ".join(name for name in names if name != sweep) or "none"
+    others = ", ".join(name for name in sweeps_in(files.list(kind)) if name != sweep) or "none"
     return StoreError(f"store {files.display_uri}: no {kind} of sweep {sweep!r}; there are: {others}")
 
 

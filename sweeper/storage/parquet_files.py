@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sweeper.errors import DAMAGED, DamagedError, DamagedFiles, StoreError
+from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.storage.files import Files
-from sweeper.storage.layout import SUFFIX, timestamp
+from sweeper.storage.layout import SUFFIX, damaged_folder, holds_history, timestamp
 from sweeper.storage.retry import NO_RETRIES, Result
 from sweeper.storage.rows import HISTORY, STATUSES
 
@@ -165,7 +165,7 @@ def parse_intact(
 def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
     """As `parquet_to_table`, but files below `history/` must also have exactly the columns of a history."""
     schema, table = parquet_to_table(data, columns)
-    if folder.startswith("history/") and not schema.equals(HISTORY):
+    if holds_history(folder) and not schema.equals(HISTORY):
         raise DamagedError(f"its columns are {', '.join(schema.names)}, not {', '.join(HISTORY.names)}"[:300])
     for name in ("trial_id", "status", "epoch", "metric"):
         if name in table.schema.names and table[name].null_count:
@@ -201,8 +201,11 @@ def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: 
 
 def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes]:
     """Return the bytes of those of the named files that exist, by name."""
-    once = files.with_retries(NO_RETRIES)
-    contents = files.retry("read", folder, lambda: map_parallel(lambda name: once.read(f"{folder}/{name}"), names))
+    if len(names) == 1:  # as each time that a cohort's file is written
+        contents = [files.read(f"{folder}/{names[0]}")]
+    else:
+        once = files.with_retries(NO_RETRIES)
+        contents = files.retry("read", folder, lambda: map_parallel(lambda name: once.read(f"{folder}/{name}"), names))
     return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
 
 
@@ -253,7 +256,7 @@ def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
     for path, reason in reasons.items():
         source = PurePosixPath(path)
         folder = str(source.parent)
-        target = _target(folder, source.name)
+        target = f"{damaged_folder(folder)}/{timestamp()}-{source.name}"
         if not files.move(path, target):
             continue
         if reason != NO_FILE and _damage(folder, files.read(target)) is None:
@@ -277,10 +280,6 @@ def find_damaged(files: Files, folder: str) -> dict[str, str]:
     reasons = files.retry("read", folder, lambda: map_parallel(lambda path: _damage(folder, once.read(path)), paths))
     damaged = {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
     return damaged | no_files(files, folder)
-
-
-def _target(folder: str, name: str) -> str:
-    return f"{DAMAGED}/{folder}/{timestamp()}-{name}"
 
 
 def _damage(folder: str, data: bytes | None) -> str | None:

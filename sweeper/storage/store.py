@@ -16,10 +16,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeper.errors import DAMAGED, SchemaError, StoreError
+from sweeper.errors import SchemaError, StoreError
 from sweeper.storage import rows as tables
 from sweeper.storage.files import Files
-from sweeper.storage.layout import FOLDERS, SUFFIX, check_name, history_folder, sheet_path, trials_folder
+from sweeper.storage.layout import (
+    FOLDERS,
+    SUFFIX,
+    check_name,
+    damaged_folder,
+    history_folder,
+    sheet_path,
+    trials_folder,
+)
 from sweeper.storage.local_disk import MARKER, PROBE
 from sweeper.storage.parquet_files import (
     Compactor,
@@ -122,7 +130,7 @@ class StoreReader:
         """
         folder = history_folder(sweep)
         known = any(path.startswith(f"{folder}/") for path in self.damaged)
-        if not known and not self.files.list(f"{DAMAGED}/{folder}"):
+        if not known and not self.files.list(damaged_folder(folder)):
             return set()
         measured: set[str] = set()
         for schema, table in self.read_intact(trials_folder(sweep)).values():

@@ -25,7 +25,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import OneClassSVM
 
 from trainables.data.datasets.catalog import load
-from trainables.data.image_files.decoding import Images
+from trainables.data.image_files import Images
 from trainables.data.splits import Split, hold_out_validation, one_class_split
 
 Array = NDArray[np.float64]

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from search_spaces._protocols import DIGITS, METHODS_DIGITS, ONE_CLASS_DIGITS
-from tests.benchmarks.loops import random_noise
-from tests.benchmarks.steps import Workload
+from tests.benchmarks.loops import Workload, random_noise
 from tests.trainables.small import IMAGE_METHODS
 from trainables.config import resolve
 from trainables.learners.compiled import Library

@@ -20,7 +20,7 @@ import pandas as pd
 
 import sweeper.run as run
 from sweeper.execution.session import connected
-from tests.benchmarks.ray_start import timed
+from tests.benchmarks.bench_search import timed
 from trainables.worker.messages import CohortTask
 from trainables.worker.ray_train import Messages
 from trainables.worker.worker import Dispatch

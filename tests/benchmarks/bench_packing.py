@@ -19,11 +19,10 @@ from pathlib import Path
 import torch
 
 from search_spaces.anomaly_grid import DIGITS, PAPER
+from sweeper.packing.cluster import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import pack
-from sweeper.packing.profiling.devices import MEMORY_MARGIN, Devices
-from sweeper.packing.profiling.workloads import Workload
-from sweeper.plan.cohorts import Cut
-from sweeper.plan.trials import Trial
+from sweeper.packing.workloads import Workload
+from sweeper.plan.cohorts import Cut, Trial
 from trainables.config import resolve
 from trainables.sections import TrialConfig, Value
 from trainables.training.measurement import Measurement

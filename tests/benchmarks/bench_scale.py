@@ -18,10 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psutil
 
@@ -67,35 +68,36 @@ def service(options: argparse.Namespace, store: str) -> float:
     """Plan, expand and dispatch; milliseconds a trial of the latter."""
     from sweeper.cli.arguments import parse
     from sweeper.cli.prepare import prepare
-    from sweeper.cli.progress.sweep_progress import Progress
-    from sweeper.cli.recorder import Recorder
     from sweeper.execution.session import connected
     from sweeper.execution.signals import StopSignal
-    from sweeper.packing.slots import SlotResources, Slots
+    from sweeper.packing.placement import SlotResources, Slots
     from sweeper.plan import cohorts
-    from sweeper.plan.cohort_queue import CohortQueue
-    from sweeper.plan.cohorts import Cut
+    from sweeper.plan.cohorts import Cohort, Cut
     from sweeper.plan.plan import GridPlan
+    from sweeper.plan.sources import CohortQueue
+    from sweeper.record.listener import CohortListener, Row
+    from sweeper.record.progress import Progress
+    from sweeper.record.rows import RowFormat, listeners
+    from sweeper.storage.files import Files
     from sweeper.storage.layout import checkpoint_path
     from sweeper.storage.load import load_trials
     from sweeper.storage.store import Store
     from sweeper.version import code_version
 
-    class Meter(Recorder):
-        """A recorder that prints its progress at each tenth."""
+    class Meter(CohortListener):
+        """Prints the progress at each tenth of `total` trials."""
 
-        def expecting(self, total: int) -> Self:
+        def __init__(self, total: int, files: Files) -> None:
             self._total, self._done, self._tenth, self._since = total, 0, 0, (time.perf_counter(), time.process_time())
-            return self
+            self._files = files
 
-        def reported(self, cohort: str, message: CohortReport) -> None:
-            super().reported(cohort, message)
-            self._done += len(self._source.cohorts[cohort].trials)
+        def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
+            self._done += len(rows)
             if 10 * self._done // self._total > self._tenth:
                 now = time.perf_counter(), time.process_time()
                 count = self._done - self._total * self._tenth / 10
                 self._tenth = 10 * self._done // self._total
-                files = [len(self._store.files.list(f"{kind}/sweep=anomaly_grid")) for kind in ("trials", "history")]
+                files = [len(self._files.list(f"{kind}/sweep=anomaly_grid")) for kind in ("trials", "history")]
                 ms, core_ms = (1000 * (end - begin) / count for begin, end in zip(self._since, now, strict=True))
                 times = f"{self._done:10,} {ms:10.2f} {core_ms:10.2f}"
                 print(f"{times} {memory():12.0f} {files[0]:9} {files[1]:8}", flush=True)
@@ -131,7 +133,7 @@ def service(options: argparse.Namespace, store: str) -> float:
         ray_backend.run_cohort = report_at_once
 
         progress = Progress(plan, console=Console(file=nothing))
-        listener = Meter(store_of, plan.name, columns, source, progress, code_version()).expecting(plan.total)
+        followers = [progress, Meter(plan.total, store_of.files)]
         stopping = StopSignal()
         begun, begun_on_core = time.perf_counter(), time.process_time()
         dispatch(
@@ -139,7 +141,7 @@ def service(options: argparse.Namespace, store: str) -> float:
             ray_backend.RayBackend(None, "data", scratch, stopping, print),
             CohortFiles("data", store_of.files, partial(checkpoint_path, plan.name)),
             Limits(3, 60.0, 600.0),
-            listener,
+            listeners(store_of, plan.name, RowFormat(columns, code_version()), source, followers),
             stopping,
         )
         took, took_on_core = time.perf_counter() - begun, time.process_time() - begun_on_core

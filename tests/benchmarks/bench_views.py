@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 
 from search_spaces._protocols import MOCO_V2_VIEWS
 from tests.trainables.small import image_trial
-from trainables.data.augmentation.views import Views
+from trainables.data.views import Views
 
 CIFAR = image_trial({"method": "vje", **MOCO_V2_VIEWS}).views
 DIGITS = Views(rotation=15, shift=1)

@@ -17,7 +17,7 @@ from sweeper.spec import SpecError
 from tests.cluster.conftest import FakeClient
 from tests.user_files import DENOISE, user_folder
 
-CODE = {"README.md", "sweeper/run.py", "trainables/data/augmentation/views.py"}
+CODE = {"README.md", "sweeper/run.py", "trainables/data/views.py"}
 NOT_CODE = [
     ".env", ".git/config", ".venv/lib/a.py", "env/pyvenv.cfg", "env/lib/a.py", "conda/conda-meta/history",
     "conda/lib/a.py", "cache/CACHEDIR.TAG", "cache/0", "sweeper/__pycache__/run.pyc", "sweeper/old.pyc",

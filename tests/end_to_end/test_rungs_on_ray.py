@@ -13,8 +13,8 @@ from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
 
 from sweeper.execution.ray_backend import RayBackend
 from sweeper.execution.session import connected
-from sweeper.pruning.rung_client import JudgeFactory, RungClient
-from sweeper.pruning.rung_events import (
+from sweeper.search.rung_server import JudgeFactory, Rule, RungClient, RungServer
+from sweeper.search.rungs import (
     CohortAnnounced,
     CohortEnded,
     CohortReported,
@@ -23,7 +23,6 @@ from sweeper.pruning.rung_events import (
     CohortStopped,
     Position,
 )
-from sweeper.pruning.rung_server import Rule, RungServer
 from trainables.reports import Member, Report, Stopped, Verdict
 
 pytestmark = pytest.mark.slow

@@ -4,12 +4,12 @@ from functools import cache
 
 import pytest
 
-from sweeper.plan.trials import Trial, enumerate_trials
+from sweeper.plan.cohorts import Trial, enumerate_trials
 from sweeper.spec import Grid, Grids, registry
 from trainables.config import resolve
-from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.datasets.catalog import DATASETS
+from trainables.image_trial import ImageTrial
 from trainables.sections import TrialConfig
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.metric_names import metric_names
 
 COUNTS = {
@@ -56,7 +56,7 @@ COUNTS = {
 }
 GRIDS = list(dict.fromkeys(name for name, _ in COUNTS))
 """Sweeps whose presets are grids; `test_searches` tests the others."""
-CLASSES = {name: declared.classes for name, declared in DECLARATIONS.items()}
+CLASSES = {name: source.declaration.classes for name, source in DATASETS.items()}
 
 each_preset = pytest.mark.parametrize(("name", "preset"), COUNTS)
 

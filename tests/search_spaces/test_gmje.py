@@ -1,28 +1,22 @@
-"""The sweeps of the GMJE paper have its settings, and small ones that suit the digits."""
+"""The sweeps of the GMJE paper have its settings, and small ones that suit the digits.
+
+The collapses and their remedies differ by what is at stake, and by nothing else of a common protocol.
+"""
 
 import pytest
 
-from sweeper.plan.trials import enumerate_trials
-from sweeper.spec import Grid, Grids, registry
-from tests.trainables.small import image_trial
-from trainables.config import resolve
-from trainables.tasks.images.config import ImageTrial
+from search_spaces.collapse_ablation import FAILURES, STATES, SWEEP
+from sweeper.spec import Grid, Grids
+from tests.search_spaces.grids import configs_of
 from trainables.tasks.images.stream import steps_per_epoch
 
 DIGITS = 1257
 """Training images of the digits."""
 
 
-def _configs(name: str, preset: str) -> list[ImageTrial]:
-    _, space = registry.find(name).preset(preset)
-    assert isinstance(space, Grid | Grids)
-    trials = enumerate_trials(space.combinations(), lambda combination: resolve(combination).flat())
-    return [image_trial(trial.config) for trial in trials]
-
-
 @pytest.mark.parametrize(("name", "epochs"), [("ssl_benchmark", 200), ("memory_bank", 1000)])
 def test_papers_protocol(name: str, epochs: int) -> None:
-    for config in _configs(name, "paper"):
+    for config in configs_of(name, "paper"):
         training, views, evaluation = config.gradient, config.views, config.evaluation
         assert (training.epochs, training.batch_size) == (0 if config.method in ("random", "pixels") else epochs, 256)
         assert (config.optimiser.optimiser, training.lr, training.momentum) == ("sgd", 0.06, 0.9)
@@ -35,7 +29,7 @@ def test_papers_protocol(name: str, epochs: int) -> None:
 def test_the_queue_and_the_bank_of_memory_bank_differ_in_nothing_else() -> None:
     """On CIFAR-10 with 256 negatives, a decay of 0.999, a temperature of 0.1 and the seed 42."""
     for preset, sizes in (("paper", {256}), ("digits", {16, 128})):
-        configs = _configs("memory_bank", preset)
+        configs = configs_of("memory_bank", preset)
         by_method = {
             method: [config for config in configs if config.method == method] for method in ("moco_v2", "smc_gmje")
         }
@@ -43,13 +37,13 @@ def test_the_queue_and_the_bank_of_memory_bank_differ_in_nothing_else() -> None:
         assert {config.options.bank for config in by_method["smc_gmje"]} == sizes
         own = {"method", "queue", "bank", "resampling", "seed"}
         assert len({tuple((k, v) for k, v in config.flat().items() if k not in own) for config in configs}) == 1
-    paper = _configs("memory_bank", "paper")
+    paper = configs_of("memory_bank", "paper")
     assert {(config.options.tau, config.options.ema, config.training.seed) for config in paper} == {(0.1, 0.999, 42)}
 
 
 @pytest.mark.parametrize("name", ["ssl_benchmark", "memory_bank"])
 def test_digits_train_for_about_250_steps_and_have_a_probe_on_five_labels(name: str) -> None:
-    for config in _configs(name, "digits"):
+    for config in configs_of(name, "digits"):
         if config.method not in ("random", "pixels"):
             assert config.training.epochs * steps_per_epoch(config, DIGITS) == 252
         assert config.embeddings.few_labels == 5 and config.embeddings.geometry == "projection"
@@ -58,7 +52,7 @@ def test_digits_train_for_about_250_steps_and_have_a_probe_on_five_labels(name: 
 @pytest.mark.parametrize("preset", ["paper", "digits"])
 def test_the_benchmark_has_the_same_methods_on_both_data_sets(preset: str) -> None:
     """All but autoencoders and those of other papers' tables."""
-    configs = _configs("ssl_benchmark", preset)
+    configs = configs_of("ssl_benchmark", preset)
     assert {config.method for config in configs} == {
         *("simclr", "byol", "moco_v2", "swav", "vicreg", "jepa", "vje", "random", "pixels"),
         *("gje", "gmje_parametric", "gmje_mdn", "dam_gmje", "smc_gmje", "smc_joint_gmje", "hsic", "gpje"),
@@ -69,7 +63,49 @@ def test_the_benchmark_has_the_same_methods_on_both_data_sets(preset: str) -> No
 
 def test_parametric_prototypes_on_digits_have_the_weights_that_train() -> None:
     """gmje.md, section 4: tau 1, lambda 0.05 over 1 - m, twice the squared distance, one prototype for both views."""
-    (config, *_) = [config for config in _configs("ssl_benchmark", "digits") if config.method == "gmje_parametric"]
+    (config, *_) = [config for config in configs_of("ssl_benchmark", "digits") if config.method == "gmje_parametric"]
     options, size = config.options, config.encoder.features
     assert options.projector_width == 0 and options.entropy_weight / (2 * size) == pytest.approx(0.05)
     assert (options.tau, options.alignment_weight, options.tied) == (1.0, 2.0, True)
+
+
+PROTOCOL = {"dataset", "encoder", "epochs", "lr", "batch_size", "projection", "few_labels", "geometry"}
+
+
+def _cells(preset: str) -> dict[tuple[str, str], Grid]:
+    """The grid of each cell of the table."""
+    space = SWEEP.presets[preset]
+    assert isinstance(space, Grids)
+    cells = {}
+    for name, pair in FAILURES.items():
+        for state, where in zip(STATES, pair, strict=True):
+            (grid,) = (grid for grid in space.grids if where.items() <= grid.fixed.items())
+            cells[name, state] = grid
+    return cells
+
+
+@pytest.mark.parametrize("preset", SWEEP.presets)
+def test_a_collapse_and_its_remedy_share_the_protocol(preset: str) -> None:
+    cells = _cells(preset)
+    for name in FAILURES:
+        collapsed, remedied = (cells[name, state].fixed for state in STATES)
+        assert collapsed != remedied
+        assert {key: collapsed[key] for key in PROTOCOL} == {key: remedied[key] for key in PROTOCOL}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("no entropy", "entropy_weight"),
+        ("symmetric dual", "symmetric"),
+        ("small targets", "standardise"),
+        ("long kernel", "length"),
+        ("two clusters", "entropy_weight"),
+        ("leaky MDN", "leaky"),
+        ("data as modes", "numerator"),
+    ],
+)
+@pytest.mark.parametrize("preset", SWEEP.presets)
+def test_one_key_is_at_stake(preset: str, name: str, key: str) -> None:
+    collapsed, remedied = (_cells(preset)[name, state].fixed for state in STATES)
+    assert {each for each in (*collapsed, *remedied) if collapsed.get(each) != remedied.get(each)} == {key}

@@ -12,11 +12,11 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
 from search_spaces._protocols import SMALL_IMAGES
 from sweeper.spec import Grid, Grids, Search, Value, registry
-from sweeper.spec.search import SECONDS, Study
+from sweeper.spec.space import SECONDS, Study
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS
 from trainables.config import fusible_keys, resolve
-from trainables.tasks.images.config import ImageTrial
+from trainables.image_trial import ImageTrial
 from trainables.training.checks import check_trials
 from trainables.training.metric_names import metric_names
 

@@ -1,17 +1,35 @@
-"""Every grid in `search_spaces` expands into trials that can run, as many as the paper has."""
+"""Every sweep in `search_spaces`: its trials, its learning rate, what of it is ours, its views, published figures."""
 
+import itertools
+import math
+import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from sweeper.plan.trials import content_hash
-from sweeper.spec import Grid, Grids, registry
-from tests.search_spaces.grids import CLASSES, COUNTS, all_configs_of, configs_of, each_preset, trials_of
-from trainables.config import column_types, resolve
-from trainables.data.datasets.declarations import DECLARATIONS
+from sweeper.cli.describe import describe, describe_sweep
+from sweeper.plan.cohorts import content_hash
+from sweeper.spec import Assumption, Grid, Grids, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
+from sweeper.spec.sweep import subspaces
+from sweeper.spec.views import Heatmap
+from tests.search_spaces.grids import (
+    CLASSES,
+    COUNTS,
+    GRIDS,
+    all_configs_of,
+    configs_of,
+    each_preset,
+    metrics_of,
+    trials_of,
+)
+from trainables.config import column_types, keys, resolve
+from trainables.data.datasets.catalog import DATASETS
 from trainables.training.checks import check_trials
 
-CHANNELS = {name: declared.shape[0] for name, declared in DECLARATIONS.items()}
+ROOT = Path(__file__).parents[2]
+CHANNELS = {name: source.declaration.shape[0] for name, source in DATASETS.items()}
 WITHOUT_FILES = {"digits", "digits_tint"}
 """Data sets that need no files."""
 
@@ -68,3 +86,261 @@ def test_outliers_are_of_other_sets_of_as_many_channels(name: str, preset: str) 
         assert inside not in config.evaluation.outlier_sets
         for outside in set(config.evaluation.outlier_sets) & {"svhn", *CLASSES}:
             assert CHANNELS[outside] == CHANNELS[inside]
+
+
+# No sweep that ships and no example relies on the default learning rate, at which VJE can diverge.
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_preset_sets_or_searches_the_learning_rate(name: str) -> None:
+    for space in registry.find(name).presets.values():
+        for part in subspaces(space):
+            if "lr" in keys(str(part.fixed["method"])):
+                assert "lr" in {*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ())}
+
+
+@pytest.mark.parametrize("file", ["README.md", "sweeper/README.md", "CONTRIBUTING.md"])
+def test_every_sweep_in_the_documentation_sets_it(file: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
+    sweeps = [block for block in blocks if "Sweep(" in block]
+    assert sweeps and all('"lr": ' in block for block in sweeps)
+
+
+@pytest.mark.parametrize("name", ["lr", "vje"])
+def test_its_description_says_where_the_default_is_too_high(name: str) -> None:
+    assert "On the digits with the default network it is too high for VJE" in " ".join(describe(name).split())
+
+
+def test_another_default_would_change_the_ids_of_trials() -> None:
+    """A trial has the defaults in its id, so those that rely on this one would all be trained again."""
+    by_default, as_it_is, lower = (
+        content_hash(resolve({"method": "vje", **changes}).flat()) for changes in ({}, {"lr": 0.05}, {"lr": 0.002})
+    )
+    assert by_default == as_it_is != lower
+
+
+# What of a paper's preset is ours: it is named, set by the preset, and in the list of `search_spaces/README.md`.
+
+
+README = ROOT / "search_spaces" / "README.md"
+NAMED = ("paper", "authors_code")
+"""Presets with the settings of a paper or of its authors' code."""
+TABLE = Table("losses", ("seed",), (Metric("loss", "minimize"),))
+SPACE = Grids((Grid({"method": "vje", "nu": 3.0}, {"seed": (0, 1)}), Grid({"method": "simclr", "tau": 0.5}, {})))
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_each_paper_preset_says_what_of_it_is_ours(name: str) -> None:
+    sweep = registry.find(name)
+    assert "arXiv" in sweep.paper
+    assert {preset for preset in sweep.presets if preset in NAMED} == set(sweep.assumptions)
+    assert all(assumption.why for each in sweep.assumptions.values() for assumption in each)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_named_key_exists_and_is_set_in_its_preset(name: str) -> None:
+    sweep = registry.find(name)
+    for preset, assumptions in sweep.assumptions.items():
+        parts = subspaces(sweep.presets[preset])
+        for assumption in assumptions:
+            own = [part for part in parts if not assumption.methods or part.fixed["method"] in assumption.methods]
+            set_keys = set[str]()
+            for part in own:
+                searched = part.space if isinstance(part, Search) else {}
+                assert {*part.fixed, *part.axes, *searched} <= set(keys(str(part.fixed["method"])))
+                set_keys |= {*part.fixed, *part.axes, *searched}
+            assert own and set(assumption.keys) <= set_keys
+
+
+@pytest.mark.parametrize(
+    ("assumption", "preset", "message"),
+    [
+        (Assumption("chosen", ("lr",)), "paper", "an assumption names lr, which preset paper does not set"),
+        (
+            Assumption("chosen", ("tau",), ("vje",)),
+            "paper",
+            "an assumption names tau, which preset paper does not set for vje",
+        ),
+        (
+            Assumption("chosen", (), ("byol",)),
+            "paper",
+            "an assumption about preset paper: no method 'byol'; there are: simclr, vje",
+        ),
+    ],
+)
+def test_an_assumption_about_what_a_preset_does_not_set_is_refused(
+    assumption: Assumption, preset: str, message: str
+) -> None:
+    Sweep("about", {"paper": SPACE}, (), (TABLE,), assumptions={"paper": (Assumption("c", ("nu", "seed", "tau")),)})
+    with pytest.raises(SpecError) as refused:
+        Sweep("about", {"paper": SPACE}, (), (TABLE,), assumptions={preset: (assumption,)})
+    assert str(refused.value) == message
+
+
+def test_a_variant_with_other_presets_has_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "digits_search.py").write_text(
+        "from dataclasses import replace\nfrom search_spaces import vje_search\n"
+        'SWEEP = replace(vje_search.SWEEP, presets={"digits": vje_search.SWEEP.presets["digits"]})\n'
+    )
+    assert "that are ours" in describe_sweep("vje_search")
+    assert " ours" not in describe_sweep(str(tmp_path / "digits_search.py"))
+
+
+def test_what_is_largely_a_reconstruction_says_so() -> None:
+    benchmark, synthetic = registry.find("ssl_benchmark"), registry.find("synthetic_alignment")
+    (smc,) = (each for each in benchmark.assumptions["paper"] if each.methods == ("smc_joint_gmje",))
+    assert "largely our reconstruction" in smc.why and "from which weights of the particles" in smc.why
+    assert "largely our reconstruction" in synthetic.assumptions["paper"][0].why
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_the_description_of_a_sweep_has_all_of_them(name: str) -> None:
+    sweep = registry.find(name)
+    text = " ".join(describe(name).split())
+    for preset, assumptions in sweep.assumptions.items():
+        assert f"settings of {preset} that are ours, and not those of {sweep.paper}:" in text
+        for assumption in assumptions:
+            assert assumption.why in text and ", ".join(assumption.keys) in text
+    others = [preset for preset in sweep.presets if preset not in NAMED]
+    assert (f"all settings of {' and '.join(others)} are ours" in text) == bool(others)
+
+
+def test_readme_has_the_list_of_all_sweeps() -> None:
+    """`python -m sweeper.run --describe ours` prints it."""
+    listed = describe("ours")
+    assert f"\n{listed}\n" in README.read_text()
+    text = " ".join(listed.split())
+    for name in registry.names():
+        for assumptions in registry.find(name).assumptions.values():
+            assert all(assumption.why in text for assumption in assumptions)
+
+
+# Views show metrics that trials report, and cells whose trials are alike.
+
+
+GIVEN_WEIGHTS = {"fid"}
+"""Metrics that trials report only if the user provides the weights of a network."""
+
+
+@each_preset
+def test_every_metric_of_a_view_is_reported(name: str, preset: str) -> None:
+    sweep, reported = registry.find(name).for_preset(preset), metrics_of(name, preset)
+    known = {key for config in all_configs_of(name, preset) for key in keys(config.method)}
+    assert set(sweep.axes_by_metric) - GIVEN_WEIGHTS <= reported, set(sweep.axes_by_metric) - reported
+    assert {axis for axes in sweep.axes_by_metric.values() for axis in axes} <= known
+    assert {metric for pair in sweep.correlations for metric in pair} <= reported
+    assert sweep.breakdown is None or sweep.breakdown in known
+    headline = sweep.headline(preset)
+    assert headline.name in reported
+    assert headline.direction == ("minimize" if name in ("simvae_generation", "synthetic_alignment") else "maximize")
+
+
+@each_preset
+def test_every_varied_key_is_an_axis_or_averaged_on_purpose(name: str, preset: str) -> None:
+    """Trials in one cell of a table or heatmap differ only in what the cell averages over: seeds or classes.
+
+    Keys that follow from the method or the data set, such as STL-10's blur, do not differ within a cell.
+    """
+    sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in all_configs_of(name, preset)]
+    views: list[Table | Heatmap] = [*sweep.tables, *sweep.heatmaps]
+    for view in views:
+        for cell in cells_of(view, flats).values():
+            differing = {key for flat in cell for key in flat if flat[key] != cell[0].get(key)}
+            assert differing <= {"seed", "held_out", "normal_class"}, (view.hyperparameters, differing)
+
+
+def cells_of(view: Table | Heatmap, flats: list[dict[str, Value]]) -> dict[object, list[Mapping[str, object]]]:
+    """The trials of each cell of a view, by the labels or values of its axes."""
+    cells: dict[object, list[Mapping[str, object]]] = {}
+    for selection in view.selections or (Selection({}, {}),):
+        for flat in flats:
+            if all(flat.get(key) == value for key, value in selection.where.items()):
+                cell = tuple(selection.labels.get(axis, flat.get(axis)) for axis in view.axes)
+                cells.setdefault(cell, []).append(flat)
+    return cells
+
+
+@each_preset
+def test_every_selection_has_trials_and_each_of_its_keys_is_one_of_theirs(name: str, preset: str) -> None:
+    sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in all_configs_of(name, preset)]
+    views: list[Table | Heatmap] = [*sweep.tables, *sweep.heatmaps]
+    for selection in {id(selection): selection for view in views for selection in view.selections}.values():
+        selected = [flat for flat in flats if all(flat.get(key) == value for key, value in selection.where.items())]
+        assert selected and all(key in selected[0] for key in selection.where), selection
+
+
+# Published figures are the papers', and each has a cell that is measured.
+
+
+def tables() -> list[tuple[str, Sweep, Table]]:
+    return [(name, sweep, table) for name in GRIDS for sweep in [registry.find(name)] for table in sweep.tables]
+
+
+@pytest.mark.parametrize(("name", "sweep", "table"), tables(), ids=lambda value: getattr(value, "name", None))
+def test_published_figures_have_a_measured_cell(name: str, sweep: Sweep, table: Table) -> None:
+    """Exceptions are methods that only ImageNet's published table has. Accuracies are in percent, as in the paper."""
+    assert set(table.published) <= set(sweep.presets) and set(table.presets) <= set(sweep.presets)
+    axes = (*table.rows, *([table.columns] if table.columns else []))
+    percent = {metric.name: metric.percent for metric in table.metrics}
+    for preset, cells in table.published.items():
+        measured = {tuple(config.flat().get(axis) for axis in axes) for config in configs_of(name, preset)}
+        unmeasured = {cell for cell in cells if cell not in measured}
+        others = ("simclr", "byol", "swav", "simsiam", "vicreg")
+        assert unmeasured == ({(method,) for method in others} if name == "imagenet_linear" else set())
+        for metric, figure in itertools.chain.from_iterable(figures.items() for figures in cells.values()):
+            assert 0 <= figure <= 100 if percent[metric] else figure >= 0 or metric == "density_volume"
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "cell", "figures"),
+    [
+        ("nu_ablation", "accuracy", (1.0, "cifar10"), {"knn_z": 86.18, "probe_z": 89.23}),
+        ("nu_ablation", "accuracy", (20.0, "cifar100"), {"knn_z": 53.42, "probe_z": 62.29}),
+        ("nu_ablation", "accuracy", (math.inf, "stl10"), {"knn_z": 37.8, "probe_z": 55.7}),
+        ("loss_ablation", "accuracy", ("dir+kl", "cifar100"), {"knn_z": 53.34, "probe_z": 62.0}),
+        ("loss_ablation", "accuracy", ("dir", "stl10"), {"knn_z": 9.78, "probe_z": 10.0}),
+        ("loss_ablation", "variance", ("dir+rad+kl", "cifar10"), {"var_mean": 0.32, "var_cv": 0.78}),
+        ("loss_ablation", "variance", ("rad", "cifar100"), {"var_mean": 0.32, "var_cv": 0.11}),
+        ("loss_ablation", "variance", ("dir+rad", "stl10"), {"var_mean": 0.0}),
+        ("ssl_cifar10", "accuracy", ("vje", 0), {"knn_z": 89.98, "probe_z": 92.1, "knn_mu": 89.02, "probe_mu": 90.8}),
+        ("ssl_cifar10", "accuracy", ("simsiam", 2048), {"knn_z": 90.6, "probe_z": 91.8}),
+        ("ssl_cifar10", "accuracy", ("vicreg", 4096), {"knn_z": 86.37, "probe_z": 89.4}),
+        ("imagenet_linear", "accuracy", ("vje",), {"probe_z": 65.6, "probe_top5_z": 86.8}),
+        ("simvae_content", "mlp_probe_and_knn", ("simvae", "celeba"), {"probe_mlp": 95.6, "knn_best": 93.2}),
+        ("simvae_content", "mlp_probe_and_knn", ("vicreg", "cifar10"), {"probe_mlp": 69.7, "knn_best": 68.3}),
+        (
+            *("simvae_content", "linear_probe_and_mixture", ("beta_vae", "fashion_mnist")),
+            {"probe_linear": 79.6, "gmm_accuracy": 68.0},
+        ),
+        ("simvae_content", "clusters", ("cr_vae", "mnist"), {"ari": 94.0, "nmi": 96.9}),
+        (
+            *("simvae_content", "clusters_in_batches", ("moco_v2", "cifar10")),
+            {"ari_batch64": 27.2, "nmi_batch64": 16.5},
+        ),
+        ("simvae_style", "hair", ("simvae",), {"probe_mlp": 95.6, "style_hair": 67.5}),
+        ("simvae_style", "hair", ("simclr",), {"probe_mlp": 93.7, "style_hair": 52.0}),
+        ("simvae_generation", "generation", ("vae", "celeba"), {"reconstruction_mse": 0.016, "fid": 162.9}),
+        ("simvae_generation", "generation", ("simvae", "cifar10"), {"reconstruction_mse": 0.003, "fid": 349.9}),
+        ("imagenet_linear", "accuracy", ("vicreg",), {"probe_z": 68.6}),
+        ("ssl_benchmark", "accuracy", ("smc_gmje", None), {"probe_z": 74.52}),
+        ("memory_bank", "accuracy", ("smc_gmje", "multinomial", None, 256), {"probe_z": 81.99}),
+        (
+            *("latent_generation", "densities", ("gmje_parametric", "own")),
+            {"density_volume": -621.58, "density_trace": 1.0, "spread": 1.43},
+        ),
+        ("latent_generation", "densities", ("gje", "gaussian"), {"density_volume": -636.15, "density_trace": 0.99}),
+    ],
+)
+def test_published_figures_are_the_papers(
+    name: str, table: str, cell: tuple[Value, ...], figures: dict[str, float]
+) -> None:
+    (published,) = [candidate.published for candidate in registry.find(name).tables if candidate.name == table]
+    assert published["paper"][cell] == figures
+
+
+def test_the_published_heatmap_is_the_papers() -> None:
+    heatmaps = {heatmap.metric.name: heatmap for heatmap in registry.find("anomaly_grid").heatmaps}
+    assert heatmaps["auroc_joint"].published["paper"] == {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}
+    at_optimum = [heatmaps[f"auroc_{score}"].published["paper"][1.0, 0.5] for score in ("variance", "entropy")]
+    assert at_optimum == [0.867, 0.852]

@@ -1,21 +1,22 @@
 """Whole sweeps with `--track`, in this process."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 import sweeper.run as run
 from sweeper.errors import SpecError
-from sweeper.spec.request import TrackRequest
+from sweeper.record import trackers
+from sweeper.record.trackers import Tracker
+from sweeper.request import TrackRequest
 from sweeper.storage.files import Files
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
-from sweeper.trackers import catalog
-from sweeper.trackers.tracker import Tracker
 from tests.fake_executor import without_ray
 from tests.sweeper.cli.refusals import command_line_of
-from tests.sweeper.small_grid import rows, small_grid
-from tests.sweeper.trackers.test_tensorboard import curve, folder_of, read
+from tests.sweeper.record.test_tensorboard import curve, folder_of, read
+from tests.sweeper.small_sweeps import rows, small_grid
 from trainables.worker.messages import CohortTask
 
 
@@ -52,7 +53,7 @@ def test_a_tracker_that_fails_changes_no_row(
 
     with without_ray(tmp_path):
         assert run.main(small_grid(tmp_path / "plain")) == 0
-        monkeypatch.setitem(catalog._CONNECT, "mlflow", lambda *_: connect)
+        monkeypatch.setitem(trackers._CONNECT, "mlflow", lambda *_: connect)
         assert run.main([*small_grid(tmp_path / "tracked"), "--track", "mlflow"]) == 0
     assert capsys.readouterr().out.count("the server is gone") == 1
     assert rows(tmp_path / "tracked", "anomaly_grid").equals(rows(tmp_path / "plain", "anomaly_grid"))
@@ -80,7 +81,7 @@ def test_wrong_requests_are_refused(
 ) -> None:
     for name in ("MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_API_KEY", "NETRC"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     command_line = command_line_of(tmp_path, capsys, monkeypatch)
     assert law in command_line.refuse(*(word for text in arguments for word in ("--track", text))).error
 
@@ -88,7 +89,7 @@ def test_wrong_requests_are_refused(
 def test_a_missing_package_is_refused_with_how_to_install_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     refused = command_line_of(tmp_path, capsys, monkeypatch).refuse("--track", "mlflow=http://127.0.0.1:5000")
     law = "--track mlflow needs the package mlflow, which is not installed; the extra track-mlflow has it: pip install "
     assert refused.error.startswith(f"{law}'mlflow-skinny>=") or refused.error == f"{law}mlflow", "not installed"
@@ -97,4 +98,4 @@ def test_a_missing_package_is_refused_with_how_to_install_it(
 def test_a_store_that_is_no_folder_needs_one_for_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Files, "local_folder", None)
     with pytest.raises(SpecError, match="the store is none: --track tensorboard=DIR"):
-        catalog.connections([TrackRequest("tensorboard")], "anomaly_grid", Store(tmp_path))
+        trackers.connections([TrackRequest("tensorboard")], "anomaly_grid", Store(tmp_path))

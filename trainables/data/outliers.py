@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.data.datasets.catalog import IN_MEMORY, load
+from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.declarations import DECLARATIONS
-from trainables.data.image_files.decoding import ImageFiles, Images
+from trainables.data.image_files import ImageFiles, Images
 from trainables.data.splits import Split, select_images
 from trainables.validation import choices
 
@@ -58,6 +57,7 @@ CORRUPTIONS: Mapping[str, Corruption] = {
 }  # fmt: skip
 """Name -> corruption of float images in [0, 1], which may draw from a generator. Results are clipped to [0, 1]."""
 
+IN_MEMORY = tuple(name for name, source in DATASETS.items() if not source.declaration.files)
 OUTLIERS = (*IN_MEMORY, "held_out", *CORRUPTIONS)
 """Names of all sets of outliers."""
 
@@ -93,11 +93,11 @@ def check_outliers(name: str, dataset: Dataset, split: Split) -> None:
     choices("outliers", name, OUTLIERS)
     if name == "held_out" and split.held_out_images is None:
         raise ValueError("the outliers 'held_out' need classes that are held out, but none are")
-    if name not in DECLARATIONS:
+    if name not in DATASETS:
         return
     if name == dataset.name:
         raise ValueError(f"outliers must come from another set than the one trained on, but got {name!r} for both")
-    channels, (outlier_channels, _, _) = dataset.test_images.shape[1], DECLARATIONS[name].shape
+    channels, (outlier_channels, _, _) = dataset.test_images.shape[1], DATASETS[name].declaration.shape
     if outlier_channels != channels:
         raise ValueError(
             f"outliers must have as many channels as the images of {dataset.name}, {channels}, but those of {name!r} "

@@ -7,12 +7,13 @@ Shapes: N images, C channels, H rows, W columns.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
-from trainables.data.image_files.decoding import ImageFiles, Images
+from trainables.data.image_files import ImageFiles, Images
 
 SPLIT_SEED = 0
 """Seed of the permutation that selects the images held out. It is fixed, so that all trials on a data set that hold out
@@ -37,6 +38,14 @@ class Split(Dataset):
     def labelled_labels(self) -> Tensor:
         """The labels of `labelled_images`, int64 `[N]`."""
         return self.train_labels[self.train_labels != UNLABELLED]
+
+
+class TrialSplits(NamedTuple):
+    """The images that a trial trains on and is evaluated on."""
+
+    test: Split
+    validation: Split | None
+    """The same training images, with validation images in place of the test images. None if none are held out."""
 
 
 def all_classes_split(dataset: Dataset) -> Split:

@@ -1,4 +1,4 @@
-"""Optimisers of stacked parameters, with rates of its own for each member, and the schedules of rates.
+"""Optimisers of stacked parameters, with rates of its own for each member.
 
 torch.optim supports one rate for all members. Where all members have the same rate it is kept as a plain number, with
 which torch's foreach operations are fastest. Otherwise it is a tensor `[K, 1, ...]` for each parameter. In a compiled
@@ -18,23 +18,6 @@ from torch import Tensor
 
 ADAM_DECAYS = (0.9, 0.999)
 """Decay rates of Adam's averages of the gradient and of its square, beta 1 and beta 2."""
-
-
-def cosine(step: int, steps: int, warmup: int = 0) -> float:
-    """The learning rate at `step` of `steps`, as a share of its peak: linear from 0 over `warmup` steps, then
-    half a cosine down to 0."""
-    if step < warmup:
-        return step / warmup
-    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
-
-
-def constant(step: int, steps: int, warmup: int = 0) -> float:
-    """As `cosine`, but at its peak after the warm-up."""
-    return step / warmup if step < warmup else 1.0
-
-
-SCHEDULES = {"cosine": cosine, "constant": constant}
-"""Name of a schedule -> the share of the peak learning rate at a step."""
 
 
 class StackedOptimiser(ABC):

@@ -3,24 +3,19 @@
 Shapes: B images, C channels, H rows, W columns, P dimensions of the projection.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from trainables.contract import ImageMethod, NetworkBuilder, Shapes
 from trainables.networks.heads import projector
-from trainables.validation import whole
+from trainables.validation import at_least, checked
 
 
-@dataclass(frozen=True)
+@checked
 class ProjectedConfig:
-    projector_width: int = 512
+    projector_width: Annotated[int, at_least(0)] = 512
     """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
-    projection: int = 128
+    projection: Annotated[int, at_least(1)] = 128
     """Dimensions P of the projection."""
-
-    def __post_init__(self) -> None:
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
 class ProjectedMethod(ImageMethod):

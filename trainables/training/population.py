@@ -5,8 +5,7 @@ The worst members of a cohort copy the weights and hyperparameters of the best, 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import torch
 
@@ -15,33 +14,27 @@ from trainables.json_input import read_json
 from trainables.learners.data_parallel import seeded_generator
 from trainables.reports import Judge, Member, Move, Report, Verdict
 from trainables.sections import TrialConfig
-from trainables.validation import between, choices, positive, whole
+from trainables.validation import above, at_least, between, checked, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class Population:
     """The rule by which members move. It has no state: the same report gets the same verdict in any process."""
 
     metric: str
     """Metric that members are ranked by; a member without a value ranks last."""
-    direction: Literal["maximize", "minimize"]
-    every: int
+    direction: Annotated[Literal["maximize", "minimize"], one_of("maximize", "minimize")]
+    every: Annotated[int, at_least(1)]
     """Epochs between moves. Members move after the report of such an epoch."""
-    share: float
+    share: Annotated[float, between(0, 0.5, above=True)]
     """Share of the running members that move, in (0, 0.5]: the worst ones, each to one of as many best. At least one
     member moves if two or more are running."""
-    factor: float
+    factor: Annotated[float, above(1)]
     """Each hyperparameter is multiplied or divided by it with equal probability; `factor > 1`."""
     ranges: Mapping[str, tuple[float, float]]
     """Key -> its smallest and largest value. The keys are the hyperparameters that are adapted."""
 
     def __post_init__(self) -> None:
-        choices("direction", self.direction, ("maximize", "minimize"))
-        whole("every", self.every, 1)
-        between("share", self.share, 0, 0.5, above=True)
-        positive("factor", self.factor)
-        if self.factor <= 1:
-            raise ValueError(f"`factor > 1` must hold, but got factor={self.factor}")
         for key, (low, high) in self.ranges.items():
             if not low <= high:
                 raise ValueError(f"`low <= high` must hold for each range, but got {key} from {low} to {high}")

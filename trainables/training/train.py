@@ -15,9 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.reports import CheckpointError, Heartbeat, Judge, Member, ModelError, Report, Stopped, Verdict
+from trainables.metrics.evaluator import Floats
+from trainables.reports import (
+    SAVE_EVERY,
+    CheckpointError,
+    Heartbeat,
+    Judge,
+    Member,
+    ModelError,
+    Report,
+    Stopped,
+    Verdict,
+)
 from trainables.sections import Training, TrialConfig
 from trainables.training.checkpoint import Progress, pack, unpack
 from trainables.training.cohort import Cohort
@@ -45,7 +55,7 @@ def train(
     width: int | None = None,
     resume: bytes | None = None,
     save: Callable[[bytes], None] | None = None,
-    save_every: float = 30.0,
+    save_every: float = SAVE_EVERY,
     peers: Peers = SINGLE_PROCESS,
     judge: Judge | None = None,
     stop: Callable[[], bool] = lambda: False,

@@ -22,7 +22,7 @@ from ray.train.torch import TorchTrainer
 
 from trainables.catalog import import_method
 from trainables.config import keys, resolve_sent
-from trainables.reports import Report
+from trainables.reports import SAVE_EVERY, Report
 from trainables.sections import TrialConfig, Value
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train
@@ -35,7 +35,7 @@ which `sweeper.load_model` opens."""
 
 
 def tune_trainable(
-    fixed: Mapping[str, Value], data: str | Path = "data", save_every: float = 60.0
+    fixed: Mapping[str, Value], data: str | Path = "data", save_every: float = SAVE_EVERY
 ) -> Callable[[Mapping[str, Value]], None]:
     """Return a trainable of Ray Tune. Its config holds a trial's keys (`--describe METHOD` lists them) and comes before
     `fixed`, which holds the others; missing keys have their defaults. Raises ValueError for a key that is unknown.

@@ -17,7 +17,7 @@ import torch
 
 from trainables.catalog import task_of
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.reports import CheckpointError, Heartbeat, Judge, ModelError, Report, Stopped, Verdict
+from trainables.reports import SAVE_EVERY, CheckpointError, Heartbeat, Judge, ModelError, Report, Stopped, Verdict
 from trainables.training.checkpoint import slice_checkpoint, unpack
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
@@ -63,7 +63,7 @@ class WorkerSettings:
     data: str
     """Folder of the data sets."""
     checkpoints: Checkpoints
-    save_every: float = 60.0
+    save_every: float = SAVE_EVERY
     """Seconds between a cohort's checkpoints."""
     step_timeout: float = 600.0
     """Seconds without a step after which a process ends itself. With infinity it never does, nor on SIGTERM."""

@@ -21,8 +21,8 @@ from sweeper.report.page import embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
-from sweeper.spec.grid import Value
 from sweeper.spec.metric import VALIDATION
+from sweeper.spec.space import Value
 from sweeper.spec.views import Heatmap
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import summary_path, trial_names_path

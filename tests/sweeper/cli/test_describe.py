@@ -7,17 +7,15 @@ import pytest
 from torchvision.datasets import CIFAR10, CIFAR100, MNIST, STL10, SVHN, CelebA, FashionMNIST
 
 import sweeper.run as run
-from sweeper.cli.describe import FILES, LISTS, describe
+from sweeper.cli.describe import LISTS, describe
 from sweeper.errors import SpecError
 from sweeper.spec import registry
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
 from trainables.config import describe_keys
 from trainables.data.datasets.catalog import DATASETS
-from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.pairs import BRANCHES
-from trainables.evaluation.metric_families.scores import SCORES
-from trainables.evaluation.metrics import FAMILIES
+from trainables.metrics.meanings import FAMILIES, SCORES
 from trainables.training.metric_names import methods_by_metric
 
 KEYS = {method: describe_keys(method) for method in METHODS}
@@ -70,7 +68,7 @@ def test_a_data_set_has_its_shape_classes_sizes_and_files(dataset: str) -> None:
     lines = [line for line in describe(dataset).split("\n\n")[1].splitlines() if not line.startswith(" " * 3)]
     facts = dict(line.split(maxsplit=1) for line in lines)
     assert list(facts) == ["images", "classes", "training", "test", "attributes", "files"]
-    assert int(facts["classes"]) == DECLARATIONS[dataset].classes and " x " in facts["images"]
+    assert int(facts["classes"]) == DATASETS[dataset].declaration.classes and " x " in facts["images"]
     assert max(map(len, describe(dataset).splitlines())) <= 110
     assert facts["files"].startswith("DATA/") or dataset.startswith("digits")
 
@@ -88,11 +86,17 @@ def test_sizes_and_files_are_the_published_ones() -> None:
     )
     assert "5,000 images, 500 of each class, and 100,000 without a label" in text
     for name, source in {"cifar10": CIFAR10, "cifar100": CIFAR100, "stl10": STL10}.items():
-        assert f"DATA/{source.base_folder}/, " in FILES[name] and f"DATA/{source.filename} " in FILES[name]
+        assert (
+            f"DATA/{source.base_folder}/, " in DATASETS[name].files
+            and f"DATA/{source.filename} " in DATASETS[name].files
+        )
     for name, files in {"mnist": MNIST, "fashion_mnist": FashionMNIST}.items():
-        assert f"DATA/{files.__name__}/raw/*.gz" in FILES[name] and files.resources[0][0].endswith(".gz")
-    assert f"DATA/{CelebA.base_folder}/, " in FILES["celeba"] and CelebA.file_list[0][2] in FILES["celeba"]
-    assert all(f"DATA/{SVHN.split_list[part][1]}" in FILES["svhn"] for part in ("train", "test"))
+        assert f"DATA/{files.__name__}/raw/*.gz" in DATASETS[name].files and files.resources[0][0].endswith(".gz")
+    assert (
+        f"DATA/{CelebA.base_folder}/, " in DATASETS["celeba"].files
+        and CelebA.file_list[0][2] in DATASETS["celeba"].files
+    )
+    assert all(f"DATA/{SVHN.split_list[part][1]}" in DATASETS["svhn"].files for part in ("train", "test"))
 
 
 @pytest.mark.parametrize("metric", [*FAMILIES, "knn_z", "fpr95_joint_held_out", "loss_kl"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.cli.outline import (
+from sweeper.cli.preview import (
     distribution_text,
     outline_distribution,
     outline_plan,
@@ -14,7 +14,7 @@ from sweeper.cli.outline import (
     outline_text,
     space_lines,
 )
-from sweeper.packing.study_steps import StudySteps
+from sweeper.packing.compilation import StudySteps
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut
 from sweeper.search.search_plan import SearchPlan

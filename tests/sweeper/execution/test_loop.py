@@ -1,6 +1,6 @@
-"""The loop between a backend and the retry queue: what is started, and what the listener gets."""
+"""The loop over a backend's events, and the assignment of slots."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +11,14 @@ import pytest
 
 from sweeper.execution import loop
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
-from sweeper.execution.listener import CohortListener
-from sweeper.execution.loop import CohortFiles, Limits, dispatch
+from sweeper.execution.loop import CohortFiles, Limits, SlotAssigner, dispatch
+from sweeper.execution.retries import RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
-from sweeper.packing.slots import SlotResources, Slots
-from sweeper.plan.cohort_queue import CohortQueue
-from sweeper.plan.cohorts import Cut, cut
+from sweeper.packing.placement import SlotResources, Slots
+from sweeper.plan.cohorts import Cohort, Cut, Trial, cut
+from sweeper.plan.sources import CohortQueue
+from sweeper.record.listener import CohortListener
 from sweeper.storage.files import Files
 from tests.sweeper.packing.measured import members
 from trainables.reports import Heartbeat, Report
@@ -90,7 +91,7 @@ def run(
     source = CohortQueue(cut([members(trials)], [Cut(sizes, sizes)]))
     files = CohortFiles("data", Files(folder), lambda cohort: f"{cohort}.pt")
     slots = Slots((SlotResources({"CPU": 1.0}, count),), local)
-    dispatch(Stage(source, slots), backend, files, Limits(retries, 60, 600), listener, stopping or StopSignal())
+    dispatch(Stage(source, slots), backend, files, Limits(retries, 60, 600), [listener], stopping or StopSignal())
     return listener
 
 
@@ -98,8 +99,8 @@ def test_reports_and_heartbeats_reach_the_listener_in_order(tmp_path: Path) -> N
     heartbeat = Heartbeat(2.5, 4, 1.0)
     backend = ScriptedBackend(lambda task: [Told(task.cohort, heartbeat), *finished(task)])
     listener = run(backend, tmp_path)
-    cohort = backend.tasks[0].cohort
-    assert listener.method_calls == [
+    (cohort,), _ = listener.started.call_args
+    assert cohort.id == backend.tasks[0].cohort and listener.method_calls == [
         call.started(cohort),
         call.advanced(cohort, heartbeat),
         call.reported(cohort, LAST),
@@ -189,3 +190,55 @@ def test_a_request_to_stop_ends_the_dispatch(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(backend, tmp_path, trials=3, stopping=stopping)
     assert backend.left and len(backend.tasks) == 1
+
+
+LARGE, SMALL = SlotResources({"GPU": 0.5}, 2), SlotResources({"GPU": 1.0}, 1)
+
+
+def queue(*names: str) -> CohortQueue:
+    return CohortQueue([Cohort(name, (Trial(name, {}),), 1) for name in names])
+
+
+def assigner_of(source: CohortQueue, slots: Slots) -> SlotAssigner:
+    return SlotAssigner(RetryQueue(source, 0), slots)
+
+
+def assigned(assigner: SlotAssigner, times: int) -> Sequence[tuple[str, SlotResources] | None]:
+    assignments = [assigner.next() for _ in range(times)]
+    return [assignment and (assignment[0].cohort.id, assignment[1]) for assignment in assignments]
+
+
+def test_a_single_kind_is_always_assigned() -> None:
+    """The backend holds back cohorts that have no devices yet, and an autoscaler sees how many wait."""
+    assigner = assigner_of(queue("a", "b", "c", "d"), Slots((LARGE,), local=True))
+    assert assigned(assigner, 5) == [*((name, LARGE) for name in "abcd"), None]
+
+
+def test_a_kind_with_a_free_share_goes_first_and_then_cohorts_wait() -> None:
+    assigner = assigner_of(queue("a", "b", "c", "d"), Slots((LARGE, SMALL), local=True))
+    assert assigned(assigner, 4) == [("a", LARGE), ("b", SMALL), ("c", LARGE), None]
+    assigner.release("b")
+    assert assigned(assigner, 2) == [("d", SMALL), None]
+
+
+def test_a_cohort_waits_for_a_kind_with_room_while_others_go_ahead() -> None:
+    assigner = assigner_of(
+        queue("a", "b", "c"), Slots((SMALL, SMALL), local=True, fitting_kinds={"a": (1,), "b": (1,)})
+    )
+    assert assigned(assigner, 3) == [("a", SMALL), None, ("c", SMALL)]
+    assigner.release("a")
+    assert assigned(assigner, 1) == [("b", SMALL)]
+
+
+def test_if_nodes_can_be_added_the_least_busy_kind_is_assigned() -> None:
+    assigner = assigner_of(queue(*"abcdef"), Slots((LARGE, SMALL), local=False))
+    assignments = assigned(assigner, 6)
+    assert [assignment[1] for assignment in assignments if assignment].count(LARGE) == 4 and None not in assignments
+
+
+def test_no_more_cohorts_wait_than_is_needed() -> None:
+    names = [f"c{number}" for number in range(100)]
+    source = queue(*names)
+    assigner = assigner_of(source, Slots((SMALL, SMALL), local=True, fitting_kinds=dict.fromkeys(names, (1,))))
+    assert assigned(assigner, 200)[1:] == [None] * 199
+    assert not source.exhausted

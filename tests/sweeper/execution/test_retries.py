@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from sweeper.execution.retries import LOSSES, Attempt, Cause, RetryQueue
-from sweeper.plan.cohort_queue import CohortQueue
 from sweeper.plan.cohorts import Cohort, Cut, cut, halved, lineage
+from sweeper.plan.sources import CohortQueue
 from tests.sweeper.packing.measured import members
 
 

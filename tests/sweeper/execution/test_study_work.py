@@ -8,10 +8,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from sweeper.execution.study_work import least_share, shapes, study_work
 from sweeper.search.ask_tell import TrialResult
-from sweeper.search.study_run import RecordedTrial, StudyRun
-from sweeper.search.warm_start import WarmStart
+from sweeper.search.study_run import RecordedTrial, StudyRun, WarmStart
 from sweeper.spec import Halving, Metric, Population, Search
-from sweeper.spec.search import Study
+from sweeper.spec.space import Study
 from trainables.config import resolve
 
 RATES: Mapping[str, BaseDistribution] = {"lr": FloatDistribution(1e-3, 0.1), "beta": FloatDistribution(0.1, 2.0)}

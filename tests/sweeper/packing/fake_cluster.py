@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sweeper.packing.profiling.cluster import Cluster, ProbeRequest
-from sweeper.packing.profiling.device_kinds import DeviceKind
+from sweeper.packing.cluster import Cluster, DeviceKind, ProbeRequest
 from tests.sweeper.packing.measured import MIB
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 

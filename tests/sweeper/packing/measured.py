@@ -3,9 +3,8 @@
 import math
 from dataclasses import replace
 
-from sweeper.packing.profiling.workloads import Workload
-from sweeper.plan.cohorts import Group
-from sweeper.plan.trials import Trial
+from sweeper.packing.workloads import Workload
+from sweeper.plan.cohorts import Group, Trial
 from trainables.training.measurement import Measurement
 
 MIB = 2**20

@@ -9,13 +9,11 @@ import pytest
 from sweeper.cli.arguments import parse
 from sweeper.errors import ClusterError
 from sweeper.packing.allocate import Allocation, allocate_grid
+from sweeper.packing.cluster import DeviceKind, profile_devices
 from sweeper.packing.cuts import record_cuts, recorded_cuts
-from sweeper.packing.profiling.cluster import profile_devices
-from sweeper.packing.profiling.device_kinds import DeviceKind
 from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cut
+from sweeper.plan.cohorts import Cut, Trial
 from sweeper.plan.plan import GridPlan
-from sweeper.plan.trials import Trial
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap
 from sweeper.storage.store import Store

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from sweeper.cli.arguments import parse
-from sweeper.cli.outline import outline_plan
-from sweeper.cli.preview import expectation
+from sweeper.cli.preview import expectation, outline_plan
 from sweeper.packing.allocate import Allocation, allocate
+from sweeper.packing.cluster import DeviceKind, ProbeRequest, profile_devices
 from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, compiled_cut
 from sweeper.packing.cuts import describe_cuts, recorded_cuts
 from sweeper.packing.packer import COHORT_START_SECONDS
-from sweeper.packing.profiling.cluster import ProbeRequest, profile_devices
-from sweeper.packing.profiling.device_kinds import DeviceKind
 from sweeper.plan.cohorts import Cut, parts
 from sweeper.storage.store import Store
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure

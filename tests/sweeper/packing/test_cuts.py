@@ -17,8 +17,7 @@ from sweeper.packing.cuts import (
     wave_cut,
 )
 from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cohort, Cut, cut, group
-from sweeper.plan.trials import Trial
+from sweeper.plan.cohorts import Cohort, Cut, Trial, cut, group
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import make

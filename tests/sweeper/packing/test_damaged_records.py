@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from sweeper.packing.cluster import DeviceInfo, DeviceKind, read_devices, write_devices
 from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads
-from sweeper.packing.profiling.cluster import DeviceInfo, read_devices, write_devices
-from sweeper.packing.profiling.device_kinds import DeviceKind
-from sweeper.packing.profiling.profile_store import GroupProfile, ProfileStore
+from sweeper.packing.profiler import GroupProfile, ProfileStore
 from sweeper.plan.cohorts import Cut
 from sweeper.storage.files import Files
 from tests.sweeper.plan.test_plan import make

@@ -1,11 +1,28 @@
+"""Packings: the makespan against schedules that are simulated and enumerated, and what is chosen by it."""
+
+import itertools
+import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
-from sweeper.packing.packer import TOLERANCE, Packing, pack
-from sweeper.packing.profiling.devices import Devices
-from sweeper.packing.profiling.workloads import Workload
+from sweeper.packing.cluster import MEMORY_MARGIN, Devices
+from sweeper.packing.packer import (
+    COHORT_START_SECONDS,
+    TOLERANCE,
+    CutOption,
+    Packing,
+    SlotPool,
+    group_makespan,
+    list_schedule,
+    makespan,
+    minimise_makespan,
+    pack,
+)
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
 from tests.sweeper.packing.measured import (
     EACH_100_MIB,
@@ -208,3 +225,273 @@ def test_hours_and_cost_are_those_of_the_nodes_that_are_used() -> None:
     assert packed.cost([used, idle]) == pytest.approx(2 * 10.0 * packed.hours)
     assert packed.cost([replace(used, node_price=None), idle]) is None
     assert packed.cost([used, replace(idle, node_price=None)]) is not None
+
+
+def options(rng: random.Random, kinds: int, count: int) -> list[CutOption]:
+    cut_options = []
+    for size in range(1, count + 1):
+        seconds = [rng.choice([0.5, 1.0, 1.7, 3.0, 8.0]) * size for _ in range(kinds)]
+        if kinds > 1 and rng.random() < 0.2:
+            seconds[rng.randrange(kinds)] = math.inf
+        cut_options.append(CutOption(Cut(size, 1), rng.randint(1, 5), tuple(seconds)))
+    return cut_options
+
+
+def cluster(rng: random.Random, kinds: int) -> SlotPool:
+    return SlotPool.of_devices(
+        [rng.randint(1, 3) for _ in range(kinds)],
+        [rng.choice([0.25, 1.0, 1.5]) for _ in range(kinds)],
+        [rng.randint(1, 3) for _ in range(kinds)],
+    )
+
+
+def slots_of(slot_pool: SlotPool) -> list[int]:
+    """Return the kind of device of each slot."""
+    return [kind for kind, slots in enumerate(slot_pool.slots) for _ in range(slots)]
+
+
+def best_of_all(option: CutOption, slot_pool: SlotPool) -> float:
+    """Return the least makespan over all ways to assign the cohorts to the slots."""
+    slots = slots_of(slot_pool)
+    least = math.inf
+    for counts in itertools.product(range(option.count + 1), repeat=len(slots)):
+        if sum(counts) == option.count:
+            ends = [count * option.seconds[kind] for count, kind in zip(counts, slots, strict=True) if count]
+            least = min(least, max(ends))
+    return least
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equal_cohorts_end_no_sooner_in_any_assignment(seed: int) -> None:
+    rng = random.Random(seed)
+    slot_pool = SlotPool.of_devices([rng.randint(1, 2), rng.randint(0, 2)], [1.0, 0.5], [1, 1])
+    option = CutOption(Cut(1, 1), rng.randint(1, 4), (rng.uniform(1, 3), rng.choice([math.inf, rng.uniform(1, 9)])))
+    assert group_makespan(option, slot_pool) == pytest.approx(best_of_all(option, slot_pool))
+
+
+@pytest.mark.parametrize(("count", "slots", "full"), [(1, 3, 1), (3, 3, 1), (4, 3, 2), (10**6, 3, 333334), (7, 1, 7)])
+def test_on_equal_slots_rounds_are_full_rounds(count: int, slots: int, full: int) -> None:
+    assert group_makespan(
+        CutOption(Cut(1, 1), count, (0.1,)), SlotPool.of_devices([slots], [1.0], [1])
+    ) == pytest.approx(full * 0.1)
+
+
+def test_if_nothing_has_room_the_makespan_is_infinite() -> None:
+    assert (
+        group_makespan(CutOption(Cut(1, 1), 1, (math.inf, 1.0)), SlotPool.of_devices([1, 1], [1.0, 1.0], [1, 0]))
+        == math.inf
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_shortest_makespan_of_all_combinations_is_found(seed: int) -> None:
+    rng = random.Random(seed)
+    kinds = rng.randint(1, 2)
+    slot_pool = cluster(rng, kinds)
+    groups = [options(rng, kinds, rng.randint(1, 4)) for _ in range(rng.randint(1, 3))]
+    groups = [[option for option in group if math.isfinite(min(option.seconds))] for group in groups]
+    least = min(makespan(picked, slot_pool) for picked in itertools.product(*groups))
+    assert makespan(minimise_makespan(groups, slot_pool), slot_pool) == pytest.approx(least)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_smaller_cohorts_cost_no_more_than_they_are_worth(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(100):
+        slot_pool = cluster(rng, 1)
+        groups = [options(rng, 1, 4) for _ in range(rng.randint(1, 4))]
+        exact, tolerant = minimise_makespan(groups, slot_pool), minimise_makespan(groups, slot_pool, tolerance=1.5)
+        assert makespan(tolerant, slot_pool) <= 1.5 * makespan(exact, slot_pool) * (1 + 1e-9)
+
+
+def test_the_smallest_cohorts_that_cost_little_are_taken() -> None:
+    """On one slot, singly for 3.2 s in all, or in pairs for 3.1 s, or at once for 3 s."""
+    group = [CutOption(Cut(4, 4), 1, (3.0,)), CutOption(Cut(2, 2), 2, (1.55,)), CutOption(Cut(1, 1), 4, (0.8,))]
+    one_slot = SlotPool.of_devices([1], [1.0], [1])
+    assert [minimise_makespan([group], one_slot, worth)[0].cut.size for worth in (1.0, 1.04, 1.1)] == [4, 2, 1]
+    assert [option.cut.size for option in minimise_makespan([group, group], one_slot, tolerance=1.1)] == [1, 1]
+
+
+def test_a_queue_is_worked_off_by_each_device_at_its_speed() -> None:
+    """Four seconds of work and the rest of the longest, on a device of speed 1 and one of 3, which two share."""
+    slot_pool = SlotPool.of_devices([1, 1], [1.0, 3.0], [1, 2])
+    cohort = CutOption(Cut(1, 1), 4, (1.0, 2 / 3))
+    assert slot_pool.length(cohort) == pytest.approx(1.0)
+    assert slot_pool.graham_bound(4.0, 1.0) == pytest.approx((4 + 2) / 4)
+
+
+def in_turn(jobs: Sequence[Sequence[float]], slot_pool: SlotPool) -> float:
+    """Return the makespan if each job in turn goes to the slot that ends it soonest."""
+    kinds = slots_of(slot_pool)
+    busy = [0.0] * len(kinds)
+    for job in jobs:
+        slot = min(range(len(kinds)), key=lambda slot: busy[slot] + job[kinds[slot]])
+        busy[slot] += job[kinds[slot]]
+    return max(busy)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_bound_holds_on_equal_devices_in_any_order(seed: int) -> None:
+    rng = random.Random(seed)
+    slot_pool = cluster(rng, 1)
+    picked = [rng.choice(options(rng, 1, 4)) for _ in range(rng.randint(1, 4))]
+    jobs = [option.seconds for option in picked for _ in range(option.count)]
+    assert in_turn(jobs, slot_pool) <= makespan(picked, slot_pool) * (1 + 1e-9)
+    longest, work = max(job[0] for job in jobs), sum(job[0] for job in jobs)
+    for _ in range(10):
+        rng.shuffle(jobs)
+        slots = sum(slot_pool.slots)
+        assert in_turn(jobs, slot_pool) <= (work + (slots - 1) * longest) / slots * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_cohorts_are_assigned_in_their_order_to_where_they_end_soonest(seed: int) -> None:
+    rng = random.Random(seed)
+    kinds = rng.randint(1, 3)
+    slot_pool = cluster(rng, kinds)
+    picked = [rng.choice(options(rng, kinds, 4)) for _ in range(rng.randint(1, 4))]
+    picked = [option for option in picked if math.isfinite(min(option.seconds))]
+    assert list_schedule(picked, slot_pool) == pytest.approx(
+        in_turn([option.seconds for option in picked for _ in range(option.count)], slot_pool) if picked else 0
+    )
+
+
+def test_small_groups_share_the_slots_instead_of_being_spread_over_them() -> None:
+    """Eight groups, each of three in one stack for 6 s, or singly for 4 s each: at once on eight slots, or not."""
+    group = [CutOption(Cut(3, 3), 1, (6.0,)), CutOption(Cut(1, 1), 3, (4.0,))]
+    eight = SlotPool.of_devices([8], [1.0], [1])
+    assert [option.cut.size for option in minimise_makespan([group] * 8, eight)] == [3] * 8
+    assert makespan(minimise_makespan([group] * 8, eight), eight) == 6.0
+    assert minimise_makespan([group], eight)[0].cut.size == 1
+
+
+class Case(NamedTuple):
+    workload: Workload
+    kind: Devices
+
+
+def case(seed: int) -> Case:
+    rng = random.Random(seed)
+    widths = [width for width in (1, 2, 4, 8) if width == 1 or rng.random() < 0.7]
+    measured = [
+        measurement(w, rng.uniform(0.2, 1.0), (20 + w * rng.randint(5, 15)) * MIB, rng.choice([0, 3 * MIB]))
+        for w in widths
+    ]
+    measured = [replace(stack, bytes=max(m.bytes for m in measured[: i + 1])) for i, stack in enumerate(measured)]
+    group = members(*[rng.randint(1, 7) for _ in range(rng.randint(1, 3))])
+    slowdowns = {8: {2: rng.uniform(1, 2), 4: rng.uniform(2, 4)}} if rng.random() < 0.7 else {}
+    kind = Devices(
+        rng.randint(1, 4), rng.randint(60, 900) * MIB, cores=rng.randint(1, 6), overhead=5 * MIB, slowdowns=slowdowns
+    )
+    return Case(Workload(group, measured, rng.choice([1, 10, 100])), kind)
+
+
+def stack_seconds(measured: Sequence[Measurement], width: int) -> float:
+    """Return the seconds of a step, interpolated linearly between the measurements."""
+    if not width:
+        return 0.0
+    points = [(0, 0.0), *((stack.width, stack.width * stack.seconds) for stack in measured)]
+    for (left, low), (right, high) in itertools.pairwise(points):
+        if left <= width <= right:
+            return low + (high - low) * (width - left) / (right - left)
+    return dict(points)[width]
+
+
+def needed(measured: Sequence[Measurement], longest: int, width: int) -> int:
+    stacked = next(stack for stack in measured if stack.width >= width)
+    return stacked.bytes + (longest - width) * stacked.held
+
+
+def every_choice(workload: Workload, kind: Devices) -> dict[tuple[int, int, int], float]:
+    """Return (processes on a device, size, width) -> seconds, of all choices that fit."""
+    choices = {}
+    total = sum(map(len, workload.group))
+    for sharing in [n for n in ([1, 2, 4] if kind.slowdowns else [1]) if n <= kind.cores]:
+        for size in range(1, total + 1):
+            lengths = [len(cohort.trials) for cohort in cut([workload.group], [Cut(size, 1)])]
+            tried = {m.width for m in workload.measurements} | {max(lengths)}
+            for width in (w for w in tried if w <= min(max(lengths), workload.measurements[-1].width)):
+                if (
+                    needed(workload.measurements, max(lengths), width) + kind.overhead
+                ) * sharing > MEMORY_MARGIN * kind.bytes:
+                    continue
+                step, left = 0.0, max(lengths)
+                while left:
+                    step += stack_seconds(workload.measurements, min(width, left))
+                    left -= min(width, left)
+                ratio = 1.0 if sharing == 1 else kind.slowdowns[8][sharing]
+                slots = [0.0] * (kind.count * sharing)
+                for _ in lengths:
+                    slots[slots.index(min(slots))] += COHORT_START_SECONDS + workload.steps * step * ratio
+                choices[sharing, size, width] = max(slots)
+    return choices
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_no_choice_ends_much_sooner(seed: int) -> None:
+    workload, kind = case(seed)
+    all_choices = every_choice(workload, kind)
+    packed = pack([workload], [kind])
+    if not all_choices:
+        assert packed.cuts == (Cut(1, 1),) and packed.slots_per_device == (1,)
+        return
+    best = min(all_choices.values())
+    (chosen,), (sharing,) = packed.cuts, packed.slots_per_device
+    assert packed.seconds == pytest.approx(all_choices[sharing, chosen.size, chosen.width])
+    assert best <= packed.seconds * (1 + 1e-9) and packed.seconds <= TOLERANCE * best * (1 + 1e-9)
+    assert sharing == min(n for (n, _, _), time in all_choices.items() if time <= TOLERANCE * best * (1 + 1e-9))
+
+
+def exact(workload: Workload, kind: Devices, monkeypatch: pytest.MonkeyPatch) -> Packing:
+    """Return the packing with the least makespan, with no allowance for smaller cohorts."""
+    monkeypatch.setattr("sweeper.packing.packer.TOLERANCE", 1.0)
+    return pack([workload], [kind])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_more_of_anything_is_never_slower(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, kind = case(seed)
+    if not every_choice(workload, kind):
+        return
+    before = exact(workload, kind, monkeypatch).seconds * (1 + 1e-9)
+    for more in (
+        replace(kind, bytes=kind.bytes * 3 // 2),
+        replace(kind, count=kind.count + 1),
+        replace(kind, cores=kind.cores + 1),
+        replace(kind, speed=1.5),
+        replace(kind, overhead=0),
+        replace(kind, slowdowns={8: {2: 1.0, 4: 1.0}}),
+    ):
+        assert exact(workload, more, monkeypatch).seconds <= before
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_order_of_measurements_does_not_matter(seed: int) -> None:
+    workload, kind = case(seed)
+    assert pack([replace(workload, measurements=workload.measurements[::-1])], [kind]) == pack([workload], [kind])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_margin_is_kept(seed: int) -> None:
+    """The largest cohort of each group fits on a kind of device that is used."""
+    cases = [case(seed + 1000 * group) for group in range(3)]
+    kinds = [replace(cases[0].kind, bytes=900 * MIB), replace(cases[1].kind, bytes=300 * MIB)]
+    workloads = [each.workload for each in cases]
+    packed = pack(workloads, kinds)
+    for workload, group_cut in zip(workloads, packed.cuts, strict=True):
+        longest = max(len(cohort.trials) for cohort in cut([workload.group], [group_cut]))
+        need = needed(workload.measurements, longest, group_cut.width)
+        assert any(
+            (need + kind.overhead) * slots <= MEMORY_MARGIN * kind.bytes
+            for kind, slots in zip(kinds, packed.slots_per_device, strict=True)
+            if slots
+        )
+
+
+def test_another_kind_is_never_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeper.packing.packer.TOLERANCE", 1.0)
+    for seed in range(20):
+        workload, kind = case(seed)
+        if every_choice(workload, kind):
+            other = replace(case(seed + 500).kind, speed=0.3)
+            assert pack([workload], [kind, other]).seconds <= pack([workload], [kind]).seconds * (1 + 1e-9)

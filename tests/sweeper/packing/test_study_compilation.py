@@ -6,12 +6,19 @@ from typing import Any
 import pytest
 
 from sweeper.cli.arguments import parse
-from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, PROBE_SECONDS
-from sweeper.packing.profiling.cluster import profile_devices
-from sweeper.packing.profiling.device_kinds import DeviceKind
-from sweeper.packing.profiling.profile_store import fixed_shape
-from sweeper.packing.study_compilation import CONVOLUTION_SECONDS, StudyCompilation, StudySlots, StudyWork
-from sweeper.packing.study_steps import StudySteps, recorded_steps
+from sweeper.packing.cluster import DeviceKind, profile_devices
+from sweeper.packing.compilation import (
+    BUILD_SECONDS,
+    CONVOLUTION_SECONDS,
+    LIKELY_SAVING,
+    PROBE_SECONDS,
+    StudyCompilation,
+    StudySlots,
+    StudySteps,
+    StudyWork,
+    recorded_steps,
+)
+from sweeper.packing.profiler import fixed_shape
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.sweeper.packing.test_compilation import EAGER, MeasureCompiled
@@ -76,7 +83,7 @@ def test_a_short_search_is_not_measured(tmp_path: Path) -> None:
     assert measure.timed
 
 
-def test_compiled_steps_that_are_no_faster_are_not_used(tmp_path: Path) -> None:
+def test_a_study_does_not_use_compiled_steps_that_are_no_faster(tmp_path: Path) -> None:
     assert chosen(tmp_path, MeasureCompiled(ratio=1.1), work(10 * BUILT)) == [EAGER_STEPS]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sweeper.plan.best_trials import BestTrials, Ranking, rankings_of, varying_keys
+from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import GridPlan
-from sweeper.plan.trials import Trial
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")

@@ -1,8 +1,8 @@
 from collections.abc import Mapping
 
 from sweeper.plan import cohorts
+from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import GridPlan
-from sweeper.plan.trials import Trial
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap
 

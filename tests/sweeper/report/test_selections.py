@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.plan.trials import enumerate_trials
+from sweeper.plan.cohorts import enumerate_trials
 from sweeper.report import publish, trajectories
 from sweeper.report.figures import views_of
 from sweeper.report.page import findings
@@ -15,7 +15,7 @@ from sweeper.spec import Grid, Grids, Heatmap, Metric, Selection, Sweep, Table, 
 from sweeper.storage.files import Files
 from sweeper.storage.rows import plain_value
 from trainables.config import keys, resolve
-from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.datasets.catalog import DATASETS
 from trainables.training.metric_names import metric_names
 
 ACCURACY = Metric("accuracy", "maximize")
@@ -165,7 +165,7 @@ def rows_of(sweep: Sweep, preset: str, **axes: tuple[Any, ...]) -> pd.DataFrame:
 
 
 def classes(dataset: str) -> int:
-    return DECLARATIONS[dataset].classes if dataset in DECLARATIONS else 0
+    return DATASETS[dataset].declaration.classes if dataset in DATASETS else 0
 
 
 def shown_tables(sweep: Sweep, preset: str, rows: pd.DataFrame, folder: Path) -> tuple[str, dict[str, pd.DataFrame]]:

@@ -12,7 +12,7 @@ import pytest
 from optuna.trial import TrialState
 
 from sweeper.search.ask_tell import AskTellStudy, ProposedTrial, TrialResult
-from sweeper.spec.search import SAMPLERS, SEVERAL_OBJECTIVES, WARM, Study
+from sweeper.spec.space import SAMPLERS, SEVERAL_OBJECTIVES, WARM, Study
 from tests.sweeper.search.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventful, study, two, waves
 
 BOTH = (LOSS, AUROC)

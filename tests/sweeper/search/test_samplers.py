@@ -11,7 +11,7 @@ import pytest
 from optuna.trial import TrialState
 
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
-from sweeper.spec.schedulers import Halving
+from sweeper.spec.pruners import Halving
 from tests.sweeper.search.toys import AUROC, CUBE, LOSS, NUMBERS, SQUARE, Params, loss, study, waves
 
 WAVE = 8

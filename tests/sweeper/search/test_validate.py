@@ -8,8 +8,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from sweeper.errors import SpecError
 from sweeper.search.validate import check, corners
 from sweeper.spec.metric import Metric
-from sweeper.spec.schedulers import Halving, Population
-from sweeper.spec.search import SECONDS, Search, Study
+from sweeper.spec.pruners import Halving, Population
+from sweeper.spec.space import SECONDS, Search, Study
 from trainables.training.checks import PreflightResult
 
 KNN = Metric("knn_z", "maximize")

@@ -6,14 +6,12 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeper.plan.cohorts import Cohort, Cut, Group
-from sweeper.plan.trials import Trial
-from sweeper.pruning.rung_events import CohortAnnounced, CohortRestored, CohortSplit, Position, RungEvent
-from sweeper.search.study_run import RecordedTrial, StudyRun, result
-from sweeper.search.warm_start import WarmStart
+from sweeper.plan.cohorts import Cohort, Cut, Group, Trial
+from sweeper.search.rungs import CohortAnnounced, CohortRestored, CohortSplit, Position, RungEvent
+from sweeper.search.study_run import RecordedTrial, StudyRun, WarmStart, result
 from sweeper.search.waves import Waves
 from sweeper.spec.metric import Metric
-from sweeper.spec.search import Search, Study
+from sweeper.spec.space import Search, Study
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "width": CategoricalDistribution([1, 2])}
 

@@ -7,9 +7,8 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
-from sweeper.spec.grid import Value
 from sweeper.spec.metric import Metric
-from sweeper.spec.search import Search, Study
+from sweeper.spec.space import Search, Study, Value
 
 LOSS, AUROC = Metric("loss", "minimize"), Metric("auroc", "maximize")
 NUMBERS: Mapping[str, BaseDistribution] = {

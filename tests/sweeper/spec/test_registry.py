@@ -1,4 +1,4 @@
-"""Sweeps are found by name, and a file that defines none is refused in one line."""
+"""Sweeps by name, and the user's own by file or module."""
 
 import importlib
 import sys
@@ -11,6 +11,7 @@ import search_spaces
 import sweeper.run as run
 from sweeper.errors import SpecError
 from sweeper.spec import Sweep, registry
+from tests.user_files import user_folder
 
 
 def test_modules_that_begin_with_an_underscore_are_not_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,3 +104,106 @@ def test_a_file_that_is_no_python_file_is_refused_by_its_name(tmp_path: Path, mo
         SpecError, match=r"^sweep 'README.md' cannot be read: the name of a Python file must end with .py"
     ):
         registry.find("README.md")
+
+
+__all__ = ["user_folder"]
+
+SWEEP = """
+from sweeper.spec import Grid, Heatmap, Metric, Sweep
+
+SWEEP = Sweep(
+    "mine",
+    {"tiny": Grid({"method": "vje"}, {"beta": (1.0, 2.0)})},
+    (Heatmap(Metric("m", "maximize"), "a", "b"),),
+)
+"""
+NAMED = SWEEP.replace(")\n", '    name="chosen",\n)\n')
+
+
+@pytest.mark.parametrize(
+    ("file", "reference", "name"),
+    [
+        ("my_sweep.py", "my_sweep.py", "my_sweep"),
+        ("deep/my-sweep.py", "deep/my-sweep.py", "my-sweep"),
+        ("my_sweep.py", "my_sweep:SWEEP", "my_sweep"),
+        ("package/my_sweep.py", "package.my_sweep", "my_sweep"),
+        ("package/my_sweep.py", "package.my_sweep:SWEEP", "my_sweep"),
+    ],
+)
+def test_a_sweep_is_named_by_its_file_or_by_itself(user_folder: Path, file: str, reference: str, name: str) -> None:
+    path = user_folder / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(SWEEP)
+    found = registry.find(reference)
+    assert found.name == name and found.about == "mine"
+
+
+def test_a_name_of_its_own_counts(user_folder: Path) -> None:
+    (user_folder / "my_sweep.py").write_text(NAMED)
+    assert registry.find("my_sweep.py").name == "chosen"
+    assert registry.find(str(user_folder / "my_sweep.py")).name == "chosen"
+
+
+def test_no_sweep_is_named_as_the_list_of_all_sweeps(user_folder: Path) -> None:
+    (user_folder / "index.py").write_text(SWEEP)
+    with pytest.raises(SpecError, match=r"must not be 'index', .* rename the file"):
+        registry.find("index.py")
+    (user_folder / "index.py").write_text(NAMED)
+    assert registry.find("index.py").name == "chosen"
+
+
+def test_another_attribute_of_a_file_is_another_sweep(user_folder: Path) -> None:
+    (user_folder / "my_sweep.py").write_text(SWEEP + "\nLONG = SWEEP")
+    assert registry.find("my_sweep.py:LONG").name == "my_sweep.LONG"
+    assert registry.find("my_sweep:LONG").name == "my_sweep.LONG"
+
+
+def test_a_file_is_read_as_it_is_now_and_imports_its_neighbours(user_folder: Path) -> None:
+    (user_folder / "sub").mkdir()
+    file = user_folder / "sub/my_sweep.py"
+    file.write_text(SWEEP)
+    registry.find("sub/my_sweep.py")
+    (user_folder / "sub/neighbour_of_mine.py").write_text("ABOUT = 'changed'")
+    file.write_text("from neighbour_of_mine import ABOUT\n" + SWEEP.replace('"mine"', "ABOUT"))
+    assert registry.find("sub/my_sweep.py").about == "changed"
+
+
+def test_the_file_of_a_sweep_that_ships_is_that_sweep() -> None:
+    folder = Path(sys.modules["search_spaces"].__path__[0])
+    assert registry.find(str(folder / "anomaly_grid.py")).name == registry.find("anomaly_grid").name == "anomaly_grid"
+
+
+@pytest.mark.parametrize(
+    ("files", "reference", "law"),
+    [
+        ({}, "no/such.py", "cannot be read: no/such.py does not exist; a sweep of your own is a Python file"),
+        ({"folder/x.py": ""}, "folder/", "cannot be read: folder is a folder; a sweep of your own is a Python file"),
+        ({"text/mine.txt": ""}, "text/mine.txt", "the name of a Python file must end with .py"),
+        ({"mine.py": ""}, "mine.py", "mine.py must define SWEEP, a sweeper.spec.Sweep, but defines none"),
+        ({"mine.py": "SWEEP = 3"}, "mine.py", "but defines SWEEP of type int"),
+        ({"mine.py": "a = 1\nb = a / 0"}, "mine.py", "mine.py, line 2: ZeroDivisionError: division by zero"),
+        ({"mine.py": "\nx = ("}, "mine.py", "mine.py, line 2: SyntaxError: '(' was never closed"),
+        ({"mine.py": "import other", "other.py": "\n1 / 0"}, "mine.py", "other.py, line 2: ZeroDivisionError"),
+        ({"package/mine.py": "1 / 0"}, "package.mine", "mine.py, line 1: ZeroDivisionError"),
+        ({}, "no.such:SWEEP", "cannot be read: ModuleNotFoundError: No module named 'no'"),
+        ({}, "no such.thing", "must be a name (--list shows all), a file (path/to/my_sweep.py) or a module"),
+        ({"random.py": SWEEP}, "random.py", "there is another module 'random'; rename random.py"),
+        ({"torch.py": SWEEP}, "torch.py", "there is another module 'torch'; rename torch.py"),
+        ({"anomaly_grid.py": SWEEP}, "anomaly_grid.py", "must not be that of one that ships"),
+        ({"mine.py": NAMED.replace("chosen", "a/b")}, "mine.py", "line 4: the name of a sweep must consist of"),
+        ({"mine.py": SWEEP}, "mine", "no sweep 'mine'"),
+        ({"mine.py": SWEEP}, "mine", "; to run the file mine.py, write mine.py"),
+    ],
+)
+def test_what_is_no_sweep_is_refused_in_one_line(
+    user_folder: Path, files: dict[str, str], reference: str, law: str
+) -> None:
+    import torch  # noqa: F401  a module that a user's file could hide
+
+    for name, text in files.items():
+        (user_folder / name).parent.mkdir(exist_ok=True)
+        (user_folder / name).write_text(text)
+    with pytest.raises(SpecError) as refused:
+        registry.find(reference)
+    assert law in str(refused.value) and "\n" not in str(refused.value)
+    assert sys.modules["random"].__file__ != str(user_folder / "random.py")

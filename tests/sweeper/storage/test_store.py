@@ -1,5 +1,10 @@
+"""Rows, history and pictures of trials in the store, and the checks before a run."""
+
 import math
+import shutil
 from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +17,7 @@ from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from sweeper.storage.parquet_files import table_to_parquet
 from sweeper.storage.rows import Columns, table_of
-from sweeper.storage.store import Store
+from sweeper.storage.store import MIN_FREE_BYTES, Store, StoreReader, check_free_space, check_writable
 from tests.sweeper.storage.rows import COLUMNS, folder, row
 
 
@@ -151,3 +156,102 @@ def test_a_crash_within_compaction_is_repaired(store, monkeypatch):
     pd.testing.assert_frame_equal(load("grid", store.files), before)
     Store(store.files).prepare("grid", COLUMNS)
     assert len(store.files.list("trials/sweep=grid")) == 1
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> StoreReader:
+    """The store of trials a (finished), b (failed) and c (finished), each in a cohort of its own."""
+    store = Store(tmp_path)
+    store.prepare("grid", COLUMNS)
+    for trial, status in (("a", "finished"), ("b", "failed"), ("c", "finished")):
+        store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", 0.9)])
+        store.write("grid", f"c{trial}", [row(trial, status)], COLUMNS)
+    return StoreReader(tmp_path)
+
+
+def snapshot(reader: StoreReader) -> dict[str, bytes]:
+    folder = reader.files.local_folder
+    assert folder is not None
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_sweep_without_rows_is_empty(reader: StoreReader) -> None:
+    assert reader.statuses("other") == {} and reader.records("other") == ([], []) and reader.rows("other") is None
+
+
+def test_rows_and_history_are_read_as_plain_values(reader: StoreReader) -> None:
+    rows, history = reader.records("grid")
+    assert {str(row["trial_id"]): row["status"] for row in rows} == reader.statuses("grid")
+    assert history == [("a", 1, "auroc", 0.9), ("b", 1, "auroc", 0.9), ("c", 1, "auroc", 0.9)]
+    table = reader.rows("grid")
+    assert table is not None and table.to_pylist() == rows
+
+
+def test_a_damaged_file_is_remembered_and_nothing_is_written(reader: StoreReader) -> None:
+    reader.files.write("trials/sweep=grid/ca.parquet", b"PAR1")
+    before = snapshot(reader)
+    assert reader.statuses("grid") == {"b": "failed", "c": "finished"}
+    assert list(reader.damaged) == ["trials/sweep=grid/ca.parquet"] and snapshot(reader) == before
+
+
+def test_a_trial_that_lost_its_history_is_to_run(reader: StoreReader) -> None:
+    reader.files.write("history/sweep=grid/ca.parquet", b"PAR1")
+    assert reader.trials_without_history("grid") == set(), "no damage is known yet"
+    assert reader.statuses("grid") == {"b": "failed", "c": "finished"}
+    assert reader.statuses("grid", check_history=False)["a"] == "finished"
+    assert {str(row["trial_id"]): row["status"] for row in reader.records("grid")[0]}["a"] == "failed"
+
+
+def test_a_trials_pictures_are_in_a_folder_of_its_own(store: Store) -> None:
+    for _ in range(2):
+        store.write_sheets("grid", "a", {"samples.png": b"one", "reconstructions.png": b"two"})
+    assert store.files.list("sheets/grid/a") == ["reconstructions.png", "samples.png"]
+    assert store.files.read("sheets/grid/a/samples.png") == b"one"
+
+
+def test_no_pictures_make_no_folder(store: Store) -> None:
+    store.write_sheets("grid", "a", {})
+    assert store.files.list("sheets") == []
+
+
+def test_rows_are_read_and_compacted_beside_pictures(store: Store) -> None:
+    for trial in "ab":
+        store.write_sheets("grid", trial, {"samples.png": trial.encode()})
+        store.write("grid", f"c{trial}", [row(trial)], COLUMNS)
+    store.compact("grid")
+    assert load("grid", store.files)["trial_id"].tolist() == ["a", "b"]
+    assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "ab"] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(("trial", "name"), [("../a", "samples"), ("a", "../samples"), ("a", "_hidden")])
+def test_a_name_that_readers_would_not_see_is_refused(store: Store, trial: str, name: str) -> None:
+    with pytest.raises(ValueError, match="a name in the store"):
+        store.write_sheets("grid", trial, {name: b""})
+
+
+def test_check_writable_leaves_nothing(tmp_path):
+    check_writable(Files(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+    (tmp_path / "store").write_text("no folder")
+    with pytest.raises(StoreError, match=r"store .*store: cannot write .*") as caught:
+        check_writable(Files(tmp_path / "store"))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(StoreError):
+        check_writable(Files(tmp_path / "store" / "deeper"))
+
+
+@pytest.mark.parametrize("uri", ["nosuch://bucket/x", "s3://"])
+def test_an_address_that_is_none(uri):
+    with pytest.raises(StoreError, match="cannot be opened"):
+        check_writable(Files(uri))
+
+
+def test_free_space_is_that_of_the_disk_of_a_folder_that_does_not_exist_yet(tmp_path, monkeypatch):
+    files = Files(tmp_path / "a" / "b")
+    check_free_space(files)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=MIN_FREE_BYTES - 1))
+    with pytest.raises(StoreError, match="must have 64 MiB free, but has 63"):
+        check_free_space(files)

@@ -9,11 +9,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from trainables.data import outliers as module
-from trainables.data.datasets.catalog import load
+from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
 from trainables.data.outliers import CORRUPTIONS, NOISE_STD, OUTLIERS, load_outliers
 from trainables.data.splits import Split, all_classes_split, held_out_split, one_class_split
@@ -32,7 +31,7 @@ def of_digits(name: str, digits: Dataset, split: Split | None = None) -> Tensor:
 def test_all_outliers_of_a_set_fit_it(root: Path, name: str) -> None:
     digits32 = load("digits32", root)
     split = held_out_split(digits32, (0, 1))
-    if name == "digits32" or (name in DECLARATIONS and DECLARATIONS[name].shape[0] == 1):
+    if name == "digits32" or (name in DATASETS and DATASETS[name].declaration.shape[0] == 1):
         with pytest.raises(ValueError):
             load_outliers(name, digits32, split, root)
         return
@@ -62,7 +61,7 @@ def test_levels_become_those_of_the_set(digits: Dataset, monkeypatch: pytest.Mon
     """White stays white, black stays black, and converting back loses nothing."""
     bright = replace(digits, name="bright", levels=255, test_images=(digits.test_images[:] * (255 / 16)).round().byte())
     monkeypatch.setattr(module, "load", lambda name, root: bright if name == "svhn" else digits)
-    monkeypatch.setitem(DECLARATIONS, "svhn", DECLARATIONS["digits"])
+    monkeypatch.setitem(DATASETS, "svhn", DATASETS["digits"])
     assert torch.equal(of_digits("svhn", digits), digits.test_images[:])
     assert torch.equal(load_outliers("digits", bright, all_classes_split(bright), Path()), bright.test_images[:])
 

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from trainables.learners.optimisers import SCHEDULES, constant, cosine
-from trainables.sections import Optimiser
+from trainables.sections import SCHEDULES, Optimiser, constant, cosine
 
 
 def test_half_cosine_is_that_of_torch() -> None:

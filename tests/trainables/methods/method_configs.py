@@ -17,9 +17,9 @@ from tests.trainables.tasks.pairs.registered import PAIRS_METHODS
 from trainables.catalog import METHODS, task_of
 from trainables.config import resolve
 from trainables.contract import Batch, Capability, ConditionalDensity, ImageMethod, Losses, Method, Noises
-from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.views import normalise, scale_pixels
 from trainables.learners.data_parallel import SINGLE_PROCESS, draw_noise
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.task import LoadedTask

@@ -1,7 +1,8 @@
-"""A training process that is asked to end, hangs, or needs too much memory: the checkpoint and reason it leaves."""
+"""Cohorts that are trained in this process: what they report, keep and resume."""
 
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,13 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainables.small import HERE, content_of, three
+from tests.trainables.small import HERE, config_of, content_of, three
+from tests.trainables.traced import TracingCompiler
 from tests.trainables.training.judged import without_seconds
-from tests.trainables.worker.alone import spec_of, task_of
+from tests.trainables.worker.alone import FolderCheckpoints, settings, spec_of, task_of
 from trainables.reports import CheckpointError, ModelError
 from trainables.training.checkpoint import unpack
 from trainables.training.train import train
-from trainables.worker.messages import CohortReport, ModelPaths, parse_failure
+from trainables.worker import worker
+from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message, ModelPaths, parse_failure
 from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train_cohort
 
 pytestmark = pytest.mark.slow
@@ -165,3 +168,57 @@ def test_the_checkpoint_of_an_earlier_cohort_is_cut_for_the_part() -> None:
     task = task_of(three()[:1], 1, "own", earlier=earlier)
     cut = checkpoint_to_resume(task, _Unreadable(whole=saved[-1]), lines.append)
     assert cut and unpack(cut, three()[:1], 1) and len(lines) == 2, "neither `own` nor `gone` can be read"
+
+
+def reports(folder: Path, compiled: bool) -> list[CohortReport]:
+    """The reports of three members in stacks of two."""
+    task = CohortTask("c0", CohortSpec.of([config.flat() for config in three(epochs=2)], 2, "c", compiled))
+    sent: list[Message] = []
+    worker.train_cohort(task, settings(folder), None, torch.device("cpu"), sent.append)
+    return [message for message in sent if isinstance(message, CohortReport)]
+
+
+def test_reports_say_whether_steps_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "StepCompiler", lambda notify: TracingCompiler())
+    compiled, eager = reports(tmp_path / "a", True), reports(tmp_path / "b", False)
+    assert [report.origin.compiled for report in compiled + eager] == [True] * len(compiled) + [False] * len(eager)
+    for one, other in zip(compiled[-1].report.members, eager[-1].report.members, strict=True):
+        assert one.metrics["auroc_joint"] == pytest.approx(other.metrics["auroc_joint"], abs=0.01)
+
+
+def test_without_a_compiler_it_trains_with_eager_steps_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    sent = reports(tmp_path, True)
+    reasons = [report.about_steps for report in sent if report.about_steps]
+    assert reasons == ["steps are not compiled: there is no C++ compiler (g++) on this machine"]
+    assert not any(report.notice for report in sent)
+    assert not any(report.origin.compiled for report in sent)
+    assert sent[-1].report.done and {member.status for member in sent[-1].report.members} == {"finished"}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_cohort_goes_on_from_its_checkpoint_with_the_other_kind_of_steps(tmp_path: Path, compiled: bool) -> None:
+    saved: list[bytes] = []
+    compiler = TracingCompiler() if compiled else None
+    list(train(three(), HERE, width=2, compiler=compiler, save=saved.append, save_every=0.0))
+    (tmp_path / "c").write_bytes(saved[-1])
+    spec = CohortSpec.of([config.flat() for config in three()], 2, "c", not compiled)
+    resumed = worker.checkpoint_to_resume(CohortTask("c0", spec), FolderCheckpoints(tmp_path), pytest.fail)
+    assert resumed
+    found = unpack(resumed, three(), 2, pytest.fail, not compiled)
+    assert found and found[0].epoch == content_of(saved[-1])["standing"]["epoch"] > 0
+
+
+def test_a_cohort_is_sent_with_shared_values_once_and_arrives_whole() -> None:
+    configs = [config_of(seed=seed, lr=0.1) for seed in range(3)]
+    spec = CohortSpec.of([config.flat() for config in configs], 2, "c.pt")
+    assert spec.own == tuple({"seed": seed} for seed in range(3)) and spec.shared["lr"] == 0.1
+    assert pickle.loads(pickle.dumps(spec)).configs() == configs
+
+
+def test_a_cohort_of_one_shares_all() -> None:
+    spec = CohortSpec.of([config_of(seed=7).flat()], 1, "c.pt")
+    assert spec.own == ({},) and spec.configs() == [config_of(seed=7)]

@@ -1,41 +1,21 @@
-"""All data sets by name: `load(name, root)` loads one, `check(dataset)` checks its image files before training.
+"""All data sets by name: `load(name, root)` loads one, `check_dataset(dataset)` checks its image files before training.
 
-A new data set is one function in `loaders/` and one entry here.
+A data set is one entry of the `DATASETS` of the file that reads it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.loaders.celeba import celeba
-from trainables.data.datasets.loaders.digits import digits, digits32, digits_tint
-from trainables.data.datasets.loaders.imagenet import imagenet
-from trainables.data.datasets.loaders.mnist import fashion_mnist, mnist, mnist32
-from trainables.data.datasets.loaders.torchvision_datasets import cifar10, cifar100, stl10, svhn
+from trainables.data.datasets import celeba, class_folders, digits, torchvision_datasets
+from trainables.data.datasets.dataset import Dataset, Source
 from trainables.data.errors import DataError
-from trainables.data.image_files.decoding import ImageFiles
-from trainables.data.image_files.integrity import check_image_files
+from trainables.data.image_files import ImageFiles, check_image_files
 from trainables.validation import unknown
 
-Loader = Callable[[Path], Dataset]
-
-IN_MEMORY: Mapping[str, Loader] = {
-    "celeba": celeba,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
-    "digits": digits,
-    "digits32": digits32,
-    "digits_tint": digits_tint,
-    "fashion_mnist": fashion_mnist,
-    "mnist": mnist,
-    "mnist32": mnist32,
-    "stl10": stl10,
-    "svhn": svhn,
-}
-"""Name -> loader of the data sets whose images are tensors."""
-
-DATASETS: Mapping[str, Loader] = {**IN_MEMORY, "imagenet": imagenet}
-"""Name -> loader of all data sets."""
+DATASETS: Mapping[str, Source] = dict(
+    sorted((celeba.DATASETS | class_folders.DATASETS | digits.DATASETS | torchvision_datasets.DATASETS).items())
+)
+"""Name of a data set -> where it comes from."""
 
 
 def load(name: str, root: Path) -> Dataset:
@@ -43,7 +23,7 @@ def load(name: str, root: Path) -> Dataset:
     or absent and cannot be downloaded."""
     if name not in DATASETS:
         raise DataError(unknown("dataset", name, sorted(DATASETS), "--describe datasets lists all"))
-    return DATASETS[name](root)
+    return DATASETS[name].load(root)
 
 
 def check_dataset(dataset: Dataset) -> None:

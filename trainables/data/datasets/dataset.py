@@ -1,14 +1,19 @@
-"""The data set: labelled images for training and testing.
+"""A data set: its images, labels and attributes, and what is declared of it without its files.
 
-Shapes: N images, C channels, H rows, W columns.
+Shapes: N images, C channels, H rows, W columns, K classes.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
 from torch import Tensor
 
-from trainables.data.image_files.decoding import Images
+from trainables.data.image_files import Images
 
 UNLABELLED = -1
 """The label of training images of unknown class, and of images for which an attribute is not defined."""
@@ -50,3 +55,86 @@ class Dataset:
     """Standard deviation of each channel over the training images, for pixels scaled to [0, 1]."""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     """Name -> attribute of the images. Most data sets have none."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The properties of a published data set."""
+
+    shape: tuple[int, int, int]
+    """(C, H, W) of an image as models see it."""
+    classes: int
+    """Number of classes K. For image folders that of the published data set; the folders that exist may differ."""
+    train: tuple[int, ...] | None
+    """Number of labelled training images of each class, `[K]`; None if only the files tell."""
+    test: tuple[int, ...] | None
+    """Number of test images of each class, `[K]`; None if only the files tell."""
+    levels: int = 255
+    """The pixel value of white."""
+    unlabelled: int = 0
+    """Number of training images of unknown class."""
+    attributes: Mapping[str, int] = field(default_factory=dict)
+    """Name of each attribute of the images -> its number of classes."""
+
+    @property
+    def files(self) -> bool:
+        """Whether the images are files in class folders, which are decoded during training."""
+        return self.train is None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set that trials can name: how it is read, and what is known of it before."""
+
+    load: Callable[[Path], Dataset]
+    """Read it from the folder of all data sets. Its docstring describes the data set to users. Raises DataError if
+    files are corrupt, or absent and cannot be downloaded."""
+    declaration: Declaration
+    files: str
+    """Where its files are expected; DATA stands for the folder of all data sets."""
+
+    @property
+    def about(self) -> str:
+        """What users are told of it."""
+        return inspect.getdoc(self.load) or ""
+
+
+def placeholder(name: str, declared: Declaration, classes: Sequence[str] = ()) -> Dataset | None:
+    """A data set with the declared labels, class by class, and empty images `[N, C, 0, 0]`, which take no memory. It
+    can be split like the real one. Its attributes' labels are made up. Without names of its `classes` these are
+    their indices. None if the number of images is not declared."""
+    if declared.train is None or declared.test is None:
+        return None
+    channels = declared.shape[0]
+    train_N, test_N = _labels(declared.train, declared.unlabelled), _labels(declared.test)
+    return Dataset(
+        name=name,
+        train_images=torch.empty((len(train_N), channels, 0, 0), dtype=torch.uint8),
+        train_labels=train_N,
+        test_images=torch.empty((len(test_N), channels, 0, 0), dtype=torch.uint8),
+        test_labels=test_N,
+        classes=tuple(classes or map(str, range(declared.classes))),
+        levels=declared.levels,
+        mean=(0.0,) * channels,
+        std=(1.0,) * channels,
+        attributes={
+            attribute: Attribute(torch.arange(len(train_N)) % classes, torch.arange(len(test_N)) % classes, classes)
+            for attribute, classes in declared.attributes.items()
+        },
+    )
+
+
+def _labels(counts: tuple[int, ...], unlabelled: int = 0) -> Tensor:
+    """Labels, int64 `[N]`, with `counts[k]` times the label k; unlabelled images come last."""
+    labelled_N = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    return torch.cat([labelled_N, torch.full((unlabelled,), UNLABELLED)])
+
+
+def channel_statistics(images_NCHW: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel, float64 `[C]`, of uint8 images whose pixels in 0..255 are scaled to
+    [0, 1]: exact, from counts."""
+    counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in images_NCHW.unbind(1)])
+    share = counts.double() / counts.sum(dim=1, keepdim=True)
+    value = torch.arange(256, dtype=torch.float64) / 255
+    mean = share @ value
+    return mean, (share @ value.square() - mean.square()).clamp(min=0).sqrt()

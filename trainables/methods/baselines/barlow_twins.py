@@ -4,35 +4,29 @@ Shapes: B images, D features, P dimensions of the projection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.moments import cross_correlation, off_diagonal, on_diagonal
 from trainables.networks.heads import mlp
-from trainables.validation import positive, whole
+from trainables.validation import above, at_least, at_most, checked
 
 
-@dataclass(frozen=True)
+@checked
 class BarlowTwinsConfig:
-    redundancy_weight: float = 5e-3
+    redundancy_weight: Annotated[float, at_least(0)] = 5e-3
     """Weight of the correlations between different dimensions, lambda in the paper, at least 0. There are about P times
     as many of these as terms on the diagonal, so keep lambda times P constant when P changes: the paper has
     0.005 x 8192 = 41."""
-    loss_scale: float = 1.0
+    loss_scale: Annotated[float, above(0)] = 1.0
     """Factor of the whole loss, above 0. The paper's Eq. 1 has no such factor, and its loss grows with P. The authors'
     code multiplies by 0.024 (P = 8192; LARS at a learning rate of 0.2), common code for CIFAR-10 by 0.1 (P = 2048)."""
-    projector_layers: int = 3
+    projector_layers: Annotated[int, at_least(1), at_most(100)] = 3
     """Layers of the projector, at least 1."""
-    projector_width: int = 2048
+    projector_width: Annotated[int, at_least(1)] = 2048
     """Width of the projector's layers, including the projection; the paper has 8192."""
-
-    def __post_init__(self) -> None:
-        positive("redundancy_weight", self.redundancy_weight, zero=True)
-        positive("loss_scale", self.loss_scale)
-        whole("projector_layers", self.projector_layers, 1, 100)
-        whole("projector_width", self.projector_width, 1)
 
 
 class BarlowTwins(ImageMethod):

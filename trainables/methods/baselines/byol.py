@@ -4,32 +4,26 @@ Shapes: B images, D features, P dimensions of the projection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import unit_squared_distance
 from trainables.networks.heads import MovingAverage, mlp
-from trainables.validation import between, whole
+from trainables.validation import at_least, between, checked
 
 
-@dataclass(frozen=True)
+@checked
 class BYOLConfig:
-    ema: float = 0.996
+    ema: Annotated[float, between(0, 1)] = 0.996
     """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
-    projector_width: int = 4096
+    projector_width: Annotated[int, at_least(1)] = 4096
     """Hidden units of the two-layer projector."""
-    projection: int = 256
+    projection: Annotated[int, at_least(1)] = 256
     """Dimensions of the projection."""
-    predictor_width: int = 4096
+    predictor_width: Annotated[int, at_least(1)] = 4096
     """Hidden units of the two-layer predictor."""
-
-    def __post_init__(self) -> None:
-        between("ema", self.ema, 0, 1)
-        whole("projector_width", self.projector_width, 1)
-        whole("projection", self.projection, 1)
-        whole("predictor_width", self.predictor_width, 1)
 
 
 class BYOL(ImageMethod):

@@ -4,32 +4,26 @@ It is the deterministic baseline of arXiv 2603.26799. Shapes: B images, D featur
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.moments import alignment
 from trainables.networks.heads import MovingAverage, mlp
-from trainables.validation import between, whole
+from trainables.validation import at_least, between, checked
 
 
-@dataclass(frozen=True)
+@checked
 class JEPAConfig:
-    ema: float = 0.996
+    ema: Annotated[float, between(0, 1)] = 0.996
     """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
-    projector_width: int = 512
+    projector_width: Annotated[int, at_least(1)] = 512
     """Hidden units of the two-layer projector."""
-    projection: int = 128
+    projection: Annotated[int, at_least(1)] = 128
     """Dimensions P of the projection."""
-    predictor_width: int = 512
+    predictor_width: Annotated[int, at_least(1)] = 512
     """Hidden units of the two-layer predictor."""
-
-    def __post_init__(self) -> None:
-        between("ema", self.ema, 0, 1)
-        whole("projector_width", self.projector_width, 1)
-        whole("projection", self.projection, 1)
-        whole("predictor_width", self.predictor_width, 1)
 
 
 class JEPA(ImageMethod):

@@ -4,7 +4,7 @@ Shapes: B images, D features, P dimensions of the projection, M keys in the queu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -14,23 +14,17 @@ from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import info_nce
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.networks.heads import MovingAverage
-from trainables.validation import between, positive, whole
+from trainables.validation import above, at_least, between, checked
 
 
-@dataclass(frozen=True)
+@checked
 class MoCoConfig(ProjectedConfig):
-    tau: float = 0.2
+    tau: Annotated[float, above(0)] = 0.2
     """Temperature, `tau > 0`."""
-    ema: float = 0.99
+    ema: Annotated[float, between(0, 1)] = 0.99
     """Decay of the key encoder's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
-    queue: int = 4096
+    queue: Annotated[int, at_least(1)] = 4096
     """Number M of keys in the queue, those of the latest batches, at least 1."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("tau", self.tau)
-        between("ema", self.ema, 0, 1)
-        whole("queue", self.queue, 1)
 
 
 class MoCo(ProjectedMethod):

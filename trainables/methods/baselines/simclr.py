@@ -4,24 +4,20 @@ Shapes: B images, D features, P dimensions of the projection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor
 
 from trainables.contract import Batch, Losses
 from trainables.losses.similarity import nt_xent
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
-from trainables.validation import positive
+from trainables.validation import above, checked
 
 
-@dataclass(frozen=True)
+@checked
 class SimCLRConfig(ProjectedConfig):
-    tau: float = 0.5
+    tau: Annotated[float, above(0)] = 0.5
     """Temperature, `tau > 0`."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("tau", self.tau)
 
 
 class SimCLR(ProjectedMethod):

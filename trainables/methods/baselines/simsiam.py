@@ -4,29 +4,24 @@ Shapes: B images, D features, P dimensions of the projection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import negative_cosine
 from trainables.networks.heads import mlp
-from trainables.validation import whole
+from trainables.validation import at_least, at_most, checked
 
 
-@dataclass(frozen=True)
+@checked
 class SimSiamConfig:
-    projector_layers: int = 2
+    projector_layers: Annotated[int, at_least(1), at_most(100)] = 2
     """Layers of the projector, at least 1. The paper has 2 for CIFAR-10, 3 for ImageNet."""
-    projector_width: int = 2048
+    projector_width: Annotated[int, at_least(1)] = 2048
     """Width of the projector's layers, including the projection."""
-    predictor_width: int = 512
+    predictor_width: Annotated[int, at_least(1)] = 512
     """Hidden units of the two-layer predictor."""
-
-    def __post_init__(self) -> None:
-        whole("projector_layers", self.projector_layers, 1, 100)
-        whole("projector_width", self.projector_width, 1)
-        whole("predictor_width", self.predictor_width, 1)
 
 
 class SimSiam(ImageMethod):

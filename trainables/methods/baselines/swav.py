@@ -5,7 +5,7 @@ projection, M prototypes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -14,31 +14,23 @@ from torch import Tensor, nn
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import sinkhorn, swapped_prediction
 from trainables.networks.heads import mlp
-from trainables.validation import positive, whole
+from trainables.validation import above, at_least, checked
 
 
-@dataclass(frozen=True)
+@checked
 class SwAVConfig:
-    tau: float = 0.1
+    tau: Annotated[float, above(0)] = 0.1
     """Temperature of the prediction, `tau > 0`."""
-    epsilon: float = 0.05
+    epsilon: Annotated[float, above(0)] = 0.05
     """Entropy regularisation of the assignment, `epsilon > 0`. Smaller values give harder assignments."""
-    sinkhorn_iterations: int = 3
+    sinkhorn_iterations: Annotated[int, at_least(1)] = 3
     """Iterations of the Sinkhorn algorithm, each of which normalises columns and rows."""
-    prototypes: int = 512
+    prototypes: Annotated[int, at_least(2)] = 512
     """Number of prototypes M."""
-    projector_width: int = 2048
+    projector_width: Annotated[int, at_least(1)] = 2048
     """Hidden units of the two-layer projector."""
-    projection: int = 128
+    projection: Annotated[int, at_least(1)] = 128
     """Dimensions of the projection."""
-
-    def __post_init__(self) -> None:
-        positive("tau", self.tau)
-        positive("epsilon", self.epsilon)
-        whole("sinkhorn_iterations", self.sinkhorn_iterations, 1)
-        whole("prototypes", self.prototypes, 2)
-        whole("projector_width", self.projector_width, 1)
-        whole("projection", self.projection, 1)
 
 
 class SwAV(ImageMethod):

@@ -4,40 +4,33 @@ Shapes: B images, D features, P dimensions of the projection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.moments import covariance_penalty, invariance, variance_hinge
 from trainables.networks.heads import mlp
-from trainables.validation import positive, whole
+from trainables.validation import at_least, at_most, checked
 
 SMALLEST = 1e-4
 """Added to a variance before its square root is taken."""
 
 
-@dataclass(frozen=True)
+@checked
 class VICRegConfig:
-    invariance_weight: float = 25.0
+    invariance_weight: Annotated[float, at_least(0)] = 25.0
     """Weight of the squared difference between views, lambda in the paper, at least 0."""
-    variance_weight: float = 25.0
+    variance_weight: Annotated[float, at_least(0)] = 25.0
     """Weight of the hinge on each dimension's standard deviation, mu in the paper, at least 0. As in the paper's Eq. 6
     the hinges of both views are added. The authors' code averages them: its weight of 25 is 12.5 here."""
-    covariance_weight: float = 1.0
+    covariance_weight: Annotated[float, at_least(0)] = 1.0
     """Weight of the covariances between dimensions, nu in the paper, at least 0."""
-    projector_layers: int = 3
+    projector_layers: Annotated[int, at_least(1), at_most(100)] = 3
     """Layers of the projector, at least 1."""
-    projector_width: int = 4096
+    projector_width: Annotated[int, at_least(0)] = 4096
     """Width of the projector's layers, including the projection; 0 for no projector, so that the loss is of the
     representations."""
-
-    def __post_init__(self) -> None:
-        positive("invariance_weight", self.invariance_weight, zero=True)
-        positive("variance_weight", self.variance_weight, zero=True)
-        positive("covariance_weight", self.covariance_weight, zero=True)
-        whole("projector_layers", self.projector_layers, 1, 100)
-        whole("projector_width", self.projector_width, 0)
 
 
 class VICReg(ImageMethod):

@@ -4,7 +4,7 @@ Shapes: B images, D features, P dimensions of the projection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -13,23 +13,18 @@ from torch import Tensor
 from trainables.contract import Batch, Losses
 from trainables.losses.mixtures import data_as_mode_nll, matching_mode_nll
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
-from trainables.validation import choices, positive
+from trainables.validation import above, checked, one_of
 
 NUMERATORS = ("matching", "all")
 
 
-@dataclass(frozen=True)
+@checked
 class DaMGMJEConfig(ProjectedConfig):
-    tau: float = 0.1
+    tau: Annotated[float, above(0)] = 0.1
     """Temperature, `tau > 0`: the variance of a mode in every direction."""
-    numerator: str = "matching"
+    numerator: Annotated[str, one_of(*NUMERATORS)] = "matching"
     """Modes that may explain a target: the `matching` one of its own image, which makes the loss InfoNCE, or `all`, as
     in the exact density, which is largest where all images are one."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("tau", self.tau)
-        choices("numerator", self.numerator, NUMERATORS)
 
 
 class DaMGMJE(ProjectedMethod):

@@ -5,7 +5,7 @@ with E = 2P, or one of each view with E = P.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -15,46 +15,35 @@ from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
 from trainables.losses.linear_algebra import cholesky
 from trainables.losses.moments import alignment, averaged_moment, entropy, gaussian_nll
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
-from trainables.validation import between, choices, positive, truth
+from trainables.validation import above, at_least, between, checked, one_of
 
 OBJECTIVES = ("alignment", "nll")
 ENTROPIES = ("joint", "marginal")
 
 
-@dataclass(frozen=True)
+@checked
 class GJEConfig(ProjectedConfig):
-    objective: str = "alignment"
+    objective: Annotated[str, one_of(*OBJECTIVES)] = "alignment"
     """`alignment`: the squared distance of the views minus the weighted entropy. `nll`: the exact likelihood under the
     moments, which falls without bound as embeddings shrink or lose dimensions. It shows why it must not be."""
-    entropy_weight: float = 1.0
+    entropy_weight: Annotated[float, at_least(0)] = 1.0
     """Weight of the entropy, lambda in the paper, times 2P, at least 0. At 1, where lambda is 1/(2P), views agree to a
     cosine of about 0.9."""
-    entropy: str = "joint"
+    entropy: Annotated[str, one_of(*ENTROPIES)] = "joint"
     """Entropy of the `joint` embedding, which opposes alignment, or the sum of the `marginal` ones of both views, which
     does not."""
     element_mean: bool = False
     """Divide the squared distance between views by P. With the joint entropy and a weight of 1, views then hardly
     align."""
-    ema: float = 0.0
+    ema: Annotated[float, between(0, 1, below=True)] = 0.0
     """Share of its value that the moving average of the moments keeps per step, at least 0 and less than 1: 0 takes the
     moments of the batch alone. The weight is divided by `1 - ema`, the factor of the gradient."""
     decoupled: bool = False
     """Whether embeddings have no gradient through the moments, which leaves the entropy without effect."""
     unit_length: bool = True
     """Whether embeddings are scaled to unit length."""
-    epsilon: float = 1e-4
+    epsilon: Annotated[float, above(0)] = 1e-4
     """Added to the diagonal of the moments, above 0."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choices("objective", self.objective, OBJECTIVES)
-        positive("entropy_weight", self.entropy_weight, zero=True)
-        choices("entropy", self.entropy, ENTROPIES)
-        truth("element_mean", self.element_mean)
-        between("ema", self.ema, 0, 1, below=True)
-        truth("decoupled", self.decoupled)
-        truth("unit_length", self.unit_length)
-        positive("epsilon", self.epsilon)
 
 
 class GJE(ProjectedMethod):

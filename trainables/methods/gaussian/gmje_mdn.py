@@ -4,7 +4,7 @@ Shapes: B images, D features, P dimensions of the projection, M components.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -16,43 +16,32 @@ from trainables.losses.mixtures import floored_softplus, mixture_density_nll
 from trainables.losses.moments import averaged_moment, entropy, gaussian_nll, second_moment
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.networks.heads import mlp
-from trainables.validation import between, choices, positive, truth, whole
+from trainables.validation import above, at_least, between, checked, one_of
 
 OBJECTIVES = ("entropy", "literal")
 
 
-@dataclass(frozen=True)
+@checked
 class MDNGMJEConfig(ProjectedConfig):
-    objective: str = "entropy"
+    objective: Annotated[str, one_of(*OBJECTIVES)] = "entropy"
     """`entropy`: the likelihood of the target over P, minus the weighted entropies of both views. `literal`: the joint
     likelihood as in the paper's Eq. 23, whose marginal term does not keep embeddings from collapsing."""
-    entropy_weight: float = 1.0
+    entropy_weight: Annotated[float, at_least(0)] = 1.0
     """Weight of the entropies, times 2P, at least 0. The literal objective has none."""
-    ema: float = 0.99
+    ema: Annotated[float, between(0, 1, below=True)] = 0.99
     """Share of its value that the moving average of the context's moment keeps per step, at least 0 and less than 1.
     The literal objective alone has one."""
-    epsilon: float = 1e-4
+    epsilon: Annotated[float, above(0)] = 1e-4
     """Added to the diagonal of the moments, above 0."""
-    components: int = 8
+    components: Annotated[int, at_least(1)] = 8
     """Number M of components, at least 1."""
-    sigma_floor: float = 0.01
+    sigma_floor: Annotated[float, above(0)] = 0.01
     """Least standard deviation of a component, above 0."""
     leaky: bool = False
     """Whether the network also sees the target, whose likelihood then rises to the bound that `sigma_floor` sets, while
     nothing is learned. It shows why it must not."""
-    parameter_width: int = 512
+    parameter_width: Annotated[int, at_least(1)] = 512
     """Hidden units of the two-layer network that predicts the mixture."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choices("objective", self.objective, OBJECTIVES)
-        positive("entropy_weight", self.entropy_weight, zero=True)
-        between("ema", self.ema, 0, 1, below=True)
-        positive("epsilon", self.epsilon)
-        whole("components", self.components, 1)
-        positive("sigma_floor", self.sigma_floor)
-        truth("leaky", self.leaky)
-        whole("parameter_width", self.parameter_width, 1)
 
 
 class MDNGMJE(ProjectedMethod):

@@ -5,7 +5,7 @@ Shapes: B images, D features, P dimensions of the projection, J = 2P of a joint 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -16,43 +16,32 @@ from trainables.losses.linear_algebra import positive_factor
 from trainables.losses.mixtures import component_exponents, isotropic_exponents, marginal, prototype_nll
 from trainables.losses.moments import alignment, averaged_moment, entropy
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
-from trainables.validation import between, choices, positive, truth, whole
+from trainables.validation import above, at_least, between, checked, one_of
 
 COVARIANCES = ("shared", "component")
 
 
-@dataclass(frozen=True)
+@checked
 class ParametricGMJEConfig(ProjectedConfig):
-    tau: float = 0.1
+    tau: Annotated[float, above(0)] = 0.1
     """Temperature, `tau > 0`: the variance of a component in every direction; with `covariance=component` that at the
     start."""
-    entropy_weight: float = 1.0
+    entropy_weight: Annotated[float, at_least(0)] = 1.0
     """Weight of the entropy, lambda in the paper, times 2P, at least 0."""
-    alignment_weight: float = 0.0
+    alignment_weight: Annotated[float, at_least(0)] = 0.0
     """Weight of the squared distance between the views, at least 0. It is not in the paper."""
-    ema: float = 0.99
+    ema: Annotated[float, between(0, 1, below=True)] = 0.99
     """Share of its value that the moving average of the joint moment keeps per step, at least 0 and less than 1. The
     weight of the entropy is divided by `1 - ema`, the factor of the gradient."""
-    epsilon: float = 1e-4
+    epsilon: Annotated[float, above(0)] = 1e-4
     """Added to the diagonal of the joint moment, above 0."""
-    prototypes: int = 512
+    prototypes: Annotated[int, at_least(2)] = 512
     """Number M of prototypes, at least 2."""
     tied: bool = False
     """Whether a prototype is the same point for both views."""
-    covariance: str = "shared"
+    covariance: Annotated[str, one_of(*COVARIANCES)] = "shared"
     """`shared`: tau times the identity. `component`: each component learns its own covariance, with `4 P^2` numbers
     each."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("tau", self.tau)
-        positive("entropy_weight", self.entropy_weight, zero=True)
-        positive("alignment_weight", self.alignment_weight, zero=True)
-        between("ema", self.ema, 0, 1, below=True)
-        positive("epsilon", self.epsilon)
-        whole("prototypes", self.prototypes, 2)
-        truth("tied", self.tied)
-        choices("covariance", self.covariance, COVARIANCES)
 
 
 class ParametricGMJE(ProjectedMethod):

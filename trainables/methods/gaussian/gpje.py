@@ -5,7 +5,7 @@ Shapes: B images, D features, P dimensions of the projection, R random features.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -22,20 +22,20 @@ from trainables.losses.kernels import (
 )
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.networks.heads import MovingAverage
-from trainables.validation import between, positive, truth, whole
+from trainables.validation import above, at_least, between, checked
 
 SMALLEST = 1e-5
 """Added to the variance of a dimension of the targets, which can be constant."""
 
 
-@dataclass(frozen=True)
+@checked
 class GPJEConfig(ProjectedConfig):
-    length: float = 0.7
+    length: Annotated[float, above(0)] = 0.7
     """Length scale of the kernel, above 0. Where it is longer than distances on the unit sphere, all contexts look
     alike, and nothing keeps them apart."""
-    epsilon: float = 0.3
+    epsilon: Annotated[float, above(0)] = 0.3
     """Variance of the noise, added to the diagonal of the kernel, above 0."""
-    ema: float = 0.95
+    ema: Annotated[float, between(0, 1)] = 0.95
     """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
     symmetric: bool = False
     """Whether targets come from the online network and have a gradient, by which they vanish. There is no target
@@ -46,19 +46,9 @@ class GPJEConfig(ProjectedConfig):
     """Whether each dimension of the target network's output has mean 0 and variance 1 in a batch instead, as the kernel
     expects. The variance of unit vectors is below `epsilon`: noise explains them, and the contexts become one. Targets
     of a symmetric process are never standardised."""
-    random_features: int = 0
+    random_features: Annotated[int, at_least(0)] = 0
     """Number R of random features that replace the kernel at a cost of `B R^2` instead of `B^3`; 0 for the kernel
     itself."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("length", self.length)
-        positive("epsilon", self.epsilon)
-        between("ema", self.ema, 0, 1)
-        truth("symmetric", self.symmetric)
-        truth("unit_length", self.unit_length)
-        truth("standardise", self.standardise)
-        whole("random_features", self.random_features, 0)
 
 
 class GPJE(ProjectedMethod):

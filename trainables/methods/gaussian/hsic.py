@@ -4,7 +4,7 @@ Shapes: B images, D features, P dimensions of the projection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -14,26 +14,20 @@ from trainables.contract import Batch, Losses
 from trainables.losses.kernels import hsic, median_length, rbf_kernel
 from trainables.losses.moments import entropy, second_moment
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
-from trainables.validation import positive
+from trainables.validation import above, at_least, checked
 
 SHORTEST = 1e-2
 """Least length scale: the median distance of a collapsed embedding is 0."""
 
 
-@dataclass(frozen=True)
+@checked
 class HSICConfig(ProjectedConfig):
-    length: float = 0.0
+    length: Annotated[float, at_least(0)] = 0.0
     """Length scale of the kernels, at least 0; 0 for the median distance of each view's embeddings."""
-    entropy_weight: float = 1.0
+    entropy_weight: Annotated[float, at_least(0)] = 1.0
     """Weight of the entropies of both views, times 2P, at least 0. At 0 the embeddings form two clusters."""
-    epsilon: float = 1e-4
+    epsilon: Annotated[float, above(0)] = 1e-4
     """Added to the diagonal of the moments, above 0."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("length", self.length, zero=True)
-        positive("entropy_weight", self.entropy_weight, zero=True)
-        positive("epsilon", self.epsilon)
 
 
 class HSIC(ProjectedMethod):

@@ -4,7 +4,7 @@ Shapes: B images, D features, P dimensions of the projection, M particles of the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -24,27 +24,20 @@ from trainables.losses.particles import (
 from trainables.losses.similarity import info_nce_of, similarities
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.networks.heads import MovingAverage
-from trainables.validation import between, choices, positive, whole
+from trainables.validation import above, at_least, between, checked, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class SMCGMJEConfig(ProjectedConfig):
-    tau: float = 0.1
+    tau: Annotated[float, above(0)] = 0.1
     """Temperature of the loss and of the particles' weights, `tau > 0`."""
-    ema: float = 0.99
+    ema: Annotated[float, between(0, 1)] = 0.99
     """Decay of the key encoder's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
-    bank: int = 4096
+    bank: Annotated[int, at_least(1)] = 4096
     """Number M of particles in the bank, at least 1."""
-    resampling: str = "multinomial"
+    resampling: Annotated[str, one_of(*RESAMPLERS)] = "multinomial"
     """How the next bank is drawn from the pool: `multinomial`, M independent draws, or `systematic`, M equal steps from
     one random offset, whose counts vary least."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("tau", self.tau)
-        between("ema", self.ema, 0, 1)
-        whole("bank", self.bank, 1)
-        choices("resampling", self.resampling, RESAMPLERS)
 
 
 class SMCGMJE(ProjectedMethod):

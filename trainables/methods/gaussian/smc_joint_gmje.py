@@ -5,7 +5,7 @@ S = M + B particles of the pool.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -26,41 +26,30 @@ from trainables.losses.particles import (
     uniforms_of,
 )
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
-from trainables.validation import between, choices, positive, truth, whole
+from trainables.validation import above, at_least, between, checked, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class JointSMCGMJEConfig(ProjectedConfig):
-    tau: float = 1.0
+    tau: Annotated[float, above(0)] = 1.0
     """Temperature, `tau > 0`: the variance of a component in every direction, with `learned` that at the start."""
     learned: bool = True
     """Whether the covariance that all components share is learned, with `4 P^2` numbers; the likelihood then has its
     volume. Otherwise it is tau times the identity."""
-    entropy_weight: float = 3.2
+    entropy_weight: Annotated[float, at_least(0)] = 3.2
     """Weight of the entropy, lambda in the paper, times 2P, at least 0."""
-    alignment_weight: float = 2.0
+    alignment_weight: Annotated[float, at_least(0)] = 2.0
     """Weight of the squared distance between the views, at least 0. It is not in the paper."""
-    ema: float = 0.99
+    ema: Annotated[float, between(0, 1, below=True)] = 0.99
     """Share of its value that the moving average of the joint moment keeps per step, at least 0 and less than 1. The
     weight of the entropy is divided by `1 - ema`, the factor of the gradient."""
-    epsilon: float = 1e-4
+    epsilon: Annotated[float, above(0)] = 1e-4
     """Added to the diagonal of the joint moment, above 0."""
-    bank: int = 512
+    bank: Annotated[int, at_least(1)] = 512
     """Number M of particles in the bank, at least 1."""
-    resampling: str = "multinomial"
+    resampling: Annotated[str, one_of(*RESAMPLERS)] = "multinomial"
     """How the next bank is drawn from the pool: `multinomial`, M independent draws, or `systematic`, M equal steps from
     one random offset, whose counts vary least."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("tau", self.tau)
-        truth("learned", self.learned)
-        positive("entropy_weight", self.entropy_weight, zero=True)
-        positive("alignment_weight", self.alignment_weight, zero=True)
-        between("ema", self.ema, 0, 1, below=True)
-        positive("epsilon", self.epsilon)
-        whole("bank", self.bank, 1)
-        choices("resampling", self.resampling, RESAMPLERS)
 
 
 class JointSMCGMJE(ProjectedMethod):

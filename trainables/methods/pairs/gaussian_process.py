@@ -5,7 +5,7 @@ Shapes: B examples, N training pairs, X inputs.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,19 +14,15 @@ from torch import Tensor
 from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.kernels import gaussian_process_posterior
 from trainables.losses.mixtures import log_mixture_density
-from trainables.validation import positive
+from trainables.validation import above, checked
 
 
-@dataclass(frozen=True)
+@checked
 class GaussianProcessConfig:
-    length: float = 0.3
+    length: Annotated[float, above(0)] = 0.3
     """Length scale of the RBF kernel, whose variance is 1, above 0."""
-    noise_variance: float = 0.5
+    noise_variance: Annotated[float, above(0)] = 0.5
     """Variance of y around the function, above 0."""
-
-    def __post_init__(self) -> None:
-        positive("length", self.length)
-        positive("noise_variance", self.noise_variance)
 
 
 class GaussianProcess(PairsMethod):

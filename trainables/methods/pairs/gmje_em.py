@@ -5,36 +5,29 @@ Shapes: B examples, M components, E dimensions of a pair.
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises, PairStatistics, Shapes
 from trainables.methods.pairs.joint_mixture import JointMixture, joined
-from trainables.validation import positive, whole
+from trainables.validation import at_least, checked
 
 
-@dataclass(frozen=True)
+@checked
 class EMConfig:
-    components: int = 3
+    components: Annotated[int, at_least(1)] = 3
     """Number M of components, at least 1."""
-    starts: int = 10
+    starts: Annotated[int, at_least(1)] = 10
     """Starts of EM from clusters of k-means in the first epoch, at least 1. The mixture with the greatest likelihood of
     the training pairs is kept."""
-    iterations: int = 500
+    iterations: Annotated[int, at_least(1)] = 500
     """Most steps of EM in an epoch, of each start."""
-    tolerance: float = 1e-6
+    tolerance: Annotated[float, at_least(0)] = 1e-6
     """EM ends when a step raises the mean log density by less, at least 0."""
-    jitter: float = 1e-6
+    jitter: Annotated[float, at_least(0)] = 1e-6
     """Added to the diagonals of covariances, at least 0."""
-
-    def __post_init__(self) -> None:
-        whole("components", self.components, 1)
-        whole("starts", self.starts, 1)
-        whole("iterations", self.iterations, 1)
-        positive("tolerance", self.tolerance, zero=True)
-        positive("jitter", self.jitter, zero=True)
 
 
 SEEDS = 2**24

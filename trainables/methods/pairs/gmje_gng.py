@@ -7,7 +7,7 @@ Shapes: B examples, M nodes, E dimensions of a pair.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises, PairStatistics, Shapes
 from trainables.methods.pairs.joint_mixture import JointMixture, joined
-from trainables.validation import between, positive, whole
+from trainables.validation import at_least, between, checked
 
 Floats = NDArray[np.float64]
 
@@ -102,35 +102,26 @@ class Graph:
         return weights_M, means_ME, covariances_MEE
 
 
-@dataclass(frozen=True)
+@checked
 class GNGConfig:
-    nodes: int = 30
+    nodes: Annotated[int, at_least(2)] = 30
     """Most nodes M, at least 2."""
-    steps: int = 20_000
+    steps: Annotated[int, at_least(1)] = 20_000
     """Pairs that an epoch shows to the network, drawn with replacement."""
-    max_age: int = 50
+    max_age: Annotated[int, at_least(1)] = 50
     """Age above which an edge is removed."""
-    insert_every: int = 100
+    insert_every: Annotated[int, at_least(1)] = 100
     """Steps between two insertions of a node (lambda)."""
-    eps_b: float = 0.1
+    eps_b: Annotated[float, between(0, 1)] = 0.1
     """Share of its distance by which the nearest node moves to a pair, in [0, 1]."""
-    eps_n: float = 0.005
+    eps_n: Annotated[float, between(0, 1)] = 0.005
     """Share of their distance by which that node's neighbours move, in [0, 1]."""
-    alpha: float = 0.5
+    alpha: Annotated[float, between(0, 1)] = 0.5
     """Share of their errors that the neighbours of a new node keep, in [0, 1]."""
-    beta: float = 0.995
+    beta: Annotated[float, between(0, 1)] = 0.995
     """Share of its error that a node keeps per step, in [0, 1]."""
-    jitter: float = 1e-5
+    jitter: Annotated[float, at_least(0)] = 1e-5
     """Added to the diagonals of covariances, at least 0."""
-
-    def __post_init__(self) -> None:
-        whole("nodes", self.nodes, 2)
-        whole("steps", self.steps, 1)
-        whole("max_age", self.max_age, 1)
-        whole("insert_every", self.insert_every, 1)
-        for name in ("eps_b", "eps_n", "alpha", "beta"):
-            between(name, getattr(self, name), 0, 1)
-        positive("jitter", self.jitter, zero=True)
 
 
 class GNG(JointMixture):

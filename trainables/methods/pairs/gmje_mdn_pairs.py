@@ -9,43 +9,35 @@ Shapes: B examples, X inputs, M components, R networks, I inputs and O outputs o
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.mixtures import floored_softplus, mixture_density_nll
-from trainables.validation import between, positive, whole
+from trainables.validation import above, at_least, between, checked
 
 MEMORY = 0.9
 """Share of its value that the moving average of a network's loss keeps per step. It decides which network is kept."""
 
 
-@dataclass(frozen=True)
+@checked
 class MDNPairsConfig:
-    components: int = 3
+    components: Annotated[int, at_least(1)] = 3
     """Number M of components, at least 1."""
-    starts: int = 4
+    starts: Annotated[int, at_least(1)] = 4
     """Number R of networks that train side by side from different initial weights, at least 1. The one with the
     greatest likelihood of the training pairs predicts."""
-    sigma_floor: float = 1e-3
+    sigma_floor: Annotated[float, above(0)] = 1e-3
     """Least standard deviation of a component, above 0."""
-    initial_floor: float = 0.1
+    initial_floor: Annotated[float, at_least(0)] = 0.1
     """The floor at the first step, at least 0, from which it falls linearly until it is `sigma_floor`. 0 does not
     anneal."""
-    anneal_share: float = 0.5
+    anneal_share: Annotated[float, between(0, 1, above=True)] = 0.5
     """Share of the training's steps in which the initial floor would fall to 0, above 0 and at most 1."""
-    width: int = 64
+    width: Annotated[int, at_least(1)] = 64
     """Hidden units of both layers."""
-
-    def __post_init__(self) -> None:
-        whole("components", self.components, 1)
-        whole("starts", self.starts, 1)
-        positive("sigma_floor", self.sigma_floor)
-        positive("initial_floor", self.initial_floor, zero=True)
-        between("anneal_share", self.anneal_share, 0, 1, above=True)
-        whole("width", self.width, 1)
 
 
 class MDNPairs(PairsMethod):

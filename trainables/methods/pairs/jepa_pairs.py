@@ -6,7 +6,7 @@ embedding. Of several possible y it predicts the mean. Shapes: B examples, X inp
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -14,19 +14,15 @@ from torch import Tensor
 from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.moments import alignment
 from trainables.networks.heads import mlp
-from trainables.validation import between, whole
+from trainables.validation import at_least, between, checked
 
 
-@dataclass(frozen=True)
+@checked
 class JEPAPairsConfig:
-    width: int = 64
+    width: Annotated[int, at_least(1)] = 64
     """Hidden units of each of the three layers."""
-    ema: float = 0.9
+    ema: Annotated[float, between(0, 1, below=True)] = 0.9
     """Share of its value that the moving average of the squared error keeps per step, at least 0 and less than 1."""
-
-    def __post_init__(self) -> None:
-        whole("width", self.width, 1)
-        between("ema", self.ema, 0, 1, below=True)
 
 
 class JEPAPairs(PairsMethod):

@@ -4,29 +4,24 @@ Equation numbers are those of SimVAE (arXiv 2402.01399). Shapes: B images, L lat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises
 from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder
-from trainables.validation import choices, positive
+from trainables.validation import above, at_least, checked, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class BetaVAEConfig:
-    beta: float = 1.0
+    beta: Annotated[float, at_least(0)] = 1.0
     """Weight of the KL term, `beta >= 0`."""
-    sigma_x2: float = 0.02
+    sigma_x2: Annotated[float, above(0)] = 0.02
     """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy. The
     loss with `sigma_x2 = 0.02` and `beta = 1` is that with `sigma_x2 = 1` and `beta = 0.02`, times 50."""
-    likelihood: str = "gaussian"
+    likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
-
-    def __post_init__(self) -> None:
-        positive("beta", self.beta, zero=True)
-        positive("sigma_x2", self.sigma_x2)
-        choices("likelihood", self.likelihood, LIKELIHOODS)
 
 
 class BetaVAE(VariationalAutoencoder):

@@ -5,7 +5,7 @@ dimensions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -13,22 +13,17 @@ from torch import Tensor
 from trainables.contract import Batch, Losses, Noise, Noises
 from trainables.losses.densities import logvar_kl_between
 from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder
-from trainables.validation import choices, positive
+from trainables.validation import above, at_least, checked, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class CRVAEConfig:
-    consistency_weight: float = 0.1
+    consistency_weight: Annotated[float, at_least(0)] = 0.1
     """Weight of the KL from the view's posterior to the image's, lambda in the paper, at least 0."""
-    sigma_x2: float = 0.02
+    sigma_x2: Annotated[float, above(0)] = 0.02
     """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy."""
-    likelihood: str = "gaussian"
+    likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
-
-    def __post_init__(self) -> None:
-        positive("consistency_weight", self.consistency_weight, zero=True)
-        positive("sigma_x2", self.sigma_x2)
-        choices("likelihood", self.likelihood, LIKELIHOODS)
 
 
 class CRVAE(VariationalAutoencoder):

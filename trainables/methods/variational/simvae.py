@@ -4,7 +4,7 @@ Shapes: B images, J views, L latent dimensions; X = B * J views, those of one im
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -12,19 +12,19 @@ from torch import Tensor
 from trainables.contract import Batch, Losses, Noise, Noises
 from trainables.losses.densities import expected_group_nll, group_nll, logvar_entropy, standard_centre_nll
 from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
-from trainables.validation import choices, positive, truth, whole
+from trainables.validation import above, at_least, checked, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class SimVAEConfig:
-    views: int = 10
+    views: Annotated[int, at_least(2)] = 10
     """Number J of augmented views of each image, at least 2. A step encodes `batch_size` times J views."""
-    sigma2: float = 0.15
+    sigma2: Annotated[float, above(0)] = 0.15
     """Variance of a view's latent around its image's centre, above 0. With a uniform centre it only sets the scale of
     the latents."""
-    sigma_x2: float = 0.02
+    sigma_x2: Annotated[float, above(0)] = 0.02
     """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy."""
-    centre_precision: float = 0.0
+    centre_precision: Annotated[float, at_least(0)] = 0.0
     """Precision 1/gamma^2 of the prior of the centres, at least 0: 0 is the uniform centre of Eq. 4, any other value
     the Gaussian centre in the exact form of Eq. 3."""
     authors_centre: bool = False
@@ -32,26 +32,18 @@ class SimVAEConfig:
     expected_prior: bool = False
     """Use the exact expectation of the prior under the posterior, whose gradient has a lower variance, instead of one
     sample."""
-    entropy_weight: float = 1.0
+    entropy_weight: Annotated[float, at_least(0)] = 1.0
     """Weight of the posterior's entropy, at least 0. The authors' code has 2 pi."""
-    likelihood: str = "gaussian"
+    likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
 
     def __post_init__(self) -> None:
-        whole("views", self.views, 2)
-        positive("sigma2", self.sigma2)
-        positive("sigma_x2", self.sigma_x2)
-        positive("centre_precision", self.centre_precision, zero=True)
-        truth("authors_centre", self.authors_centre)
         if self.authors_centre and self.centre_precision:
             raise ValueError(
                 f"authors_centre needs centre_precision=0, but got centre_precision={self.centre_precision}"
             )
-        truth("expected_prior", self.expected_prior)
         if self.authors_centre and self.expected_prior:
             raise ValueError("authors_centre takes one sample, so expected_prior must be false, but both are true")
-        positive("entropy_weight", self.entropy_weight, zero=True)
-        choices("likelihood", self.likelihood, LIKELIHOODS)
 
 
 class SimVAE(VariationalAutoencoder):

@@ -4,34 +4,28 @@ Equation numbers are those of SimVAE (arXiv 2402.01399). Shapes: B images, L lat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises
 from trainables.losses.densities import logvar_entropy
 from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
-from trainables.validation import added, choices, positive, truth
+from trainables.validation import above, added, at_least, checked, one_of
 
 
-@dataclass(frozen=True)
+@checked
 class VAEConfig:
-    sigma_x2: float = 1.0
+    sigma_x2: Annotated[float, above(0)] = 1.0
     """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy. On
     images of 64 pixels 1.0 makes the posterior collapse onto the prior; 0.1 does not."""
-    likelihood: str = "gaussian"
+    likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
     sampled_prior: bool = added(False)
     """Take the log density of the prior at the sample that is decoded, as the authors' code does, in place of its exact
     expectation under the posterior, which is half of the closed-form KL."""
-    entropy_weight: float = added(1.0)
+    entropy_weight: Annotated[float, at_least(0)] = added(1.0)
     """Weight of the posterior's entropy, the other half of the KL, at least 0. The authors' code has 2 pi."""
-
-    def __post_init__(self) -> None:
-        positive("sigma_x2", self.sigma_x2)
-        choices("likelihood", self.likelihood, LIKELIHOODS)
-        truth("sampled_prior", self.sampled_prior)
-        positive("entropy_weight", self.entropy_weight, zero=True)
 
     @property
     def closed_form(self) -> bool:

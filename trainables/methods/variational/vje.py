@@ -5,8 +5,8 @@ numbers are the paper's (arXiv 2602.05639).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -14,38 +14,33 @@ from torch import Tensor
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
 from trainables.losses.densities import directional_nll, gaussian_entropy, gaussian_kl, radial_nll
 from trainables.networks.heads import GaussianHead, mlp
-from trainables.validation import choices, positive, whole
+from trainables.validation import above, at_least, checked, choices
 
 TERMS = ("dir", "rad", "kl")
 
 
-@dataclass(frozen=True)
+@checked
 class VJEConfig:
-    beta: float = 1.0
+    beta: Annotated[float, at_least(0)] = 1.0
     """Weight of the KL term, `beta >= 0`, as in Eqs. 37 and 38: likelihood and KL are each summed over the D
     dimensions, then averaged over the images and both views (Eqs. 9 and 10 sum there)."""
-    nu: float = 3.0
+    nu: Annotated[float, above(0, infinite=True)] = 3.0
     """Degrees of freedom of both likelihood factors, `nu > 0`; `inf` is the Gaussian."""
     terms: str = "dir+rad+kl"
     """Active terms of the loss: a non-empty subset of dir, rad, kl, joined by +."""
-    bottleneck: int = 128
+    bottleneck: Annotated[int, at_least(1)] = 128
     """Width of the inference network."""
-    projector_width: int = 0
+    projector_width: Annotated[int, at_least(0)] = 0
     """Width of both layers of a projector between the representation and the embedding; 0 for no projector. It is that
     of SimSiam with LayerNorm instead of BatchNorm. The norm after its last layer has no weights."""
-    score_samples: int = 0
+    score_samples: Annotated[int, at_least(0)] = 0
     """Posterior samples over which anomaly scores are averaged; 0 scores the posterior mean."""
 
     def __post_init__(self) -> None:
-        positive("beta", self.beta, zero=True)
-        positive("nu", self.nu, infinite=True)
         for term in self.terms.split("+"):
             choices("terms", term, TERMS)
         if len(set(self.terms.split("+"))) < len(self.terms.split("+")):
             raise ValueError(f"each of the terms must be named once, but got terms={self.terms}")
-        whole("bottleneck", self.bottleneck, 1)
-        whole("projector_width", self.projector_width, 0)
-        whole("score_samples", self.score_samples, 0)
 
 
 class VJE(ImageMethod):

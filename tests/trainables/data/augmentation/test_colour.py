@@ -8,7 +8,7 @@ import torchvision.transforms.v2.functional as tv
 from torch import Tensor
 
 from tests.trainables.data.augmentation.batches import agree, images
-from trainables.data.augmentation.views import Views
+from trainables.data.views import Views
 
 ADJUST = {
     "brightness": tv.adjust_brightness,

@@ -7,7 +7,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
 
 from tests.trainables.data.augmentation.batches import agree, generator, images
-from trainables.data.augmentation.views import Parameters, Views
+from trainables.data.views import Parameters, Views
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (3, 24, 40)])

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from tests.trainables.data.augmentation.batches import MOCO_V2, generator, images
 from tests.trainables.data.augmentation.test_colour import ADJUST
-from trainables.data.augmentation.pixel_views import DEFAULT, PixelViews
-from trainables.data.augmentation.views import Parameters, Views, normalise, prepare
+from trainables.data.views import DEFAULT, Parameters, PixelViews, Views, normalise, prepare
 
 SIMVAE = Views(crop_scale=0.6, flip=0.5, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, jitter=0.8)
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)

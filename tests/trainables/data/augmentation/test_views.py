@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.trainables.data.augmentation.batches import MOCO_V2, agree, generator, images
 from tests.trainables.data.augmentation.test_colour import ADJUST
-from trainables.data.augmentation.views import Parameters, Views, normalise, scale_pixels
+from trainables.data.views import Parameters, Views, normalise, scale_pixels
 
 
 def test_jitter_works_in_the_drawn_order_on_the_chosen_images() -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from trainables.data.datasets.catalog import DATASETS, load
-from trainables.data.datasets.dataset import UNLABELLED
-from trainables.data.datasets.declarations import DECLARATIONS, placeholder
-from trainables.data.image_files.decoding import ImageFiles
-from trainables.tasks.images.config import Data
+from trainables.data.datasets.dataset import UNLABELLED, placeholder
+from trainables.data.image_files import ImageFiles
+from trainables.image_trial import Data
 from trainables.tasks.images.stream import select_classes
 
 SIZES = {
@@ -19,14 +18,10 @@ SIZES = {
 """Training and test images, as published."""
 
 
-def test_every_set_is_declared() -> None:
-    assert set(DECLARATIONS) == set(DATASETS)
-
-
 @pytest.mark.parametrize("name", DATASETS)
 def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None:
     """The test files are small but in the published formats, so only the numbers of images differ."""
-    dataset, declared = load(name, root), DECLARATIONS[name]
+    dataset, declared = load(name, root), DATASETS[name].declaration
     assert dataset.train_images.shape[1:] == dataset.test_images.shape[1:] == declared.shape
     assert dataset.levels == declared.levels
     files = isinstance(dataset.train_images, ImageFiles)
@@ -40,7 +35,7 @@ def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", SIZES)
 def test_there_are_as_many_images_as_published(name: str) -> None:
-    empty = placeholder(name)
+    empty = placeholder(name, DATASETS[name].declaration)
     assert empty and (len(empty.train_images), len(empty.test_images)) == SIZES[name]
     assert (len(empty.train_labels), len(empty.test_labels)) == SIZES[name]
 
@@ -48,7 +43,7 @@ def test_there_are_as_many_images_as_published(name: str) -> None:
 @pytest.mark.parametrize("name", ["digits", "digits32", "digits_tint"])
 @pytest.mark.parametrize("data", [Data(), Data(normal_class=3), Data(held_out="2+7")], ids=["all", "one", "held out"])
 def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: Data) -> None:
-    empty = placeholder(name)
+    empty = placeholder(name, DATASETS[name].declaration)
     assert empty
     loaded = load(name, Path())
     for labels in ("train_labels", "test_labels"):
@@ -64,13 +59,17 @@ def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: Data)
 
 @pytest.mark.parametrize("name", ["celeba", "digits_tint"])
 def test_attributes_of_a_stand_in_have_all_their_values(name: str) -> None:
-    empty = placeholder(name)
-    assert empty and list(empty.attributes) == list(DECLARATIONS[name].attributes)
+    empty = placeholder(name, DATASETS[name].declaration)
+    assert empty and list(empty.attributes) == list(DATASETS[name].declaration.attributes)
     for attribute in empty.attributes.values():
         assert attribute.train_labels.unique().tolist() == list(range(attribute.classes))
         assert len(attribute.test_labels) == len(empty.test_labels)
 
 
 def test_a_stand_in_takes_no_memory_and_folders_have_none() -> None:
-    empty = placeholder("stl10")
-    assert empty and empty.train_images.shape == (105_000, 3, 0, 0) and placeholder("imagenet") is None
+    empty = placeholder("stl10", DATASETS["stl10"].declaration)
+    assert (
+        empty
+        and empty.train_images.shape == (105_000, 3, 0, 0)
+        and placeholder("imagenet", DATASETS["imagenet"].declaration) is None
+    )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.data.datasets.tensor_cache import cached_tensors
+from trainables.data.datasets.downloads import cached_tensors
 
 TENSORS = {
     "images": torch.arange(3 * 4 * 1000).byte().view(1000, 3, 4),

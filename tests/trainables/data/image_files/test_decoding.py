@@ -20,11 +20,11 @@ from torchvision.datasets.folder import pil_loader
 from torchvision.transforms import CenterCrop, Compose, PILToTensor, Resize
 from torchvision.transforms.functional import InterpolationMode
 
-from tests.folder_files import picture, write_broken, write_imagenet, write_modes
-from trainables.data.augmentation.geometry import draw_boxes
+from tests.image_files import picture, write_broken, write_imagenet, write_modes
+from trainables.data import image_files
+from trainables.data.augmentation import draw_boxes
 from trainables.data.errors import DataError
-from trainables.data.image_files import decoding
-from trainables.data.image_files.decoding import ImageFiles
+from trainables.data.image_files import ImageFiles
 
 SIDE = 28
 
@@ -115,7 +115,7 @@ def test_each_file_is_decoded_once_for_all_crops(folder: ImageFiles, monkeypatch
         opened.append(image.filename)
         return image.convert("RGB")
 
-    monkeypatch.setattr(decoding, "rgb", counted)
+    monkeypatch.setattr(image_files, "rgb", counted)
     folder.crops(torch.arange(16), generators(16), 4, 0.5, 4 / 3)()
     assert sorted(opened) == folder.paths()
 
@@ -123,7 +123,7 @@ def test_each_file_is_decoded_once_for_all_crops(folder: ImageFiles, monkeypatch
 def test_crops_are_made_while_the_caller_goes_on(folder: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """More batches may be requested than there are threads."""
     all_requested = threading.Event()
-    monkeypatch.setattr(decoding, "rgb", lambda image: all_requested.wait(60) and image.convert("RGB"))
+    monkeypatch.setattr(image_files, "rgb", lambda image: all_requested.wait(60) and image.convert("RGB"))
     one_thread = replace(folder, threads=1)
     decodings = [one_thread.crops(torch.arange(3), generators(3), 1, 0.5, 4 / 3) for _ in range(3)]
     all_requested.set()

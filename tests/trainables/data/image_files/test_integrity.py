@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.folder_files import CLASSES, write_broken, write_imagenet, write_modes
+from tests.image_files import CLASSES, write_broken, write_imagenet, write_modes
+from trainables.data import image_files
 from trainables.data.datasets.catalog import check_dataset, load
 from trainables.data.errors import DataError
-from trainables.data.image_files import integrity
 
 
 def check_refusal(folder: Path) -> str:
@@ -23,7 +23,7 @@ def test_whole_files_pass(imagenet: Path) -> None:
 
 
 def test_most_files_are_not_decoded(imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integrity, "rgb", None)
+    monkeypatch.setattr(image_files, "rgb", None)
     check_dataset(load("imagenet", imagenet.parent))
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from trainables.data.datasets.catalog import load
 from trainables.data.errors import DataError
-from trainables.data.image_files.decoding import ImageFiles
-from trainables.data.image_files.prefetch import prefetched, to_device
+from trainables.data.image_files import ImageFiles, prefetched, to_device
 
 PARTS = [slice(0, 5), slice(5, 10), slice(10, 12)]
 

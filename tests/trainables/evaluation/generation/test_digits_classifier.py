@@ -4,9 +4,9 @@ from pathlib import Path
 
 import torch
 
-from trainables.data.augmentation.geometry import rotate_and_shift
-from trainables.data.datasets.loaders.digits import digits
-from trainables.evaluation.generation.digits_classifier import digits_classifier
+from trainables.data.augmentation import rotate_and_shift
+from trainables.data.datasets.digits import digits
+from trainables.metrics.sample_classifiers import digits_classifier
 
 
 def test_it_recognises_test_digits_also_rotated_and_shifted() -> None:

@@ -7,13 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.data.augmentation.views import scale_pixels
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.loaders.digits import digits
-from trainables.evaluation.generation.class_gaussians import sample_pixel_gaussians
-from trainables.evaluation.generation.digits_classifier import digits_classifier
-from trainables.evaluation.generation.digits_metrics import FRECHET_IMAGES, frechet_digits, sample_accuracy
-from trainables.evaluation.generation.frechet import frechet_distance
+from trainables.data.datasets.digits import digits
+from trainables.data.views import scale_pixels
+from trainables.metrics.generation import sample_pixel_gaussians
+from trainables.metrics.sample_classifiers import digits_classifier
+from trainables.metrics.sample_quality import FRECHET_IMAGES, frechet_digits, frechet_distance, sample_accuracy
 
 SAMPLES = 100
 

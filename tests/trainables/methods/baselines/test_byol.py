@@ -115,12 +115,3 @@ def test_no_bias_that_the_loss_does_not_see() -> None:
     for head in (model.projector, model.predictor):
         assert [type(layer).__name__ for layer in head] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
         assert head[0].bias is None and head[3].bias is None
-
-
-def test_config_states_the_law_and_the_offender() -> None:
-    with pytest.raises(ValueError) as error:
-        Config(ema=-0.1)
-    assert str(error.value) == "`0 <= ema <= 1` must hold, but got ema=-0.1"
-    for field in SMALL:
-        with pytest.raises(ValueError, match=f"`{field} >= 1` must hold, but got {field}=0"):
-            Config(**{field: 0})

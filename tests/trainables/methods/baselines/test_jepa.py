@@ -74,12 +74,3 @@ def test_a_collapsed_encoder_is_predicted_by_the_mean() -> None:
         model.predictor[-1].get_parameter("weight").zero_()
         model.predictor[-1].get_parameter("bias").zero_()
     assert loss_of(model).item() == pytest.approx(0, abs=1e-6)
-
-
-def test_config_states_the_law_and_the_offender() -> None:
-    with pytest.raises(ValueError) as error:
-        Config(ema=-0.1)
-    assert str(error.value) == "`0 <= ema <= 1` must hold, but got ema=-0.1"
-    for field in SMALL:
-        with pytest.raises(ValueError, match=f"`{field} >= 1` must hold, but got {field}=0"):
-            Config(**{field: 0})

@@ -62,9 +62,3 @@ def test_projector_ends_with_a_norm_without_weights() -> None:
     assert not list(model.projector[-1].parameters()) and model.projector[-2].bias is None
     assert [type(layer).__name__ for layer in model.predictor] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
     assert loss_of(built(SimSiam, Config(**SMALL), encoder=Constant)).abs() < 1e-2
-
-
-@pytest.mark.parametrize("field", ["projector_layers", "projector_width", "predictor_width"])
-def test_config_states_the_law_and_the_offender(field: str) -> None:
-    with pytest.raises(ValueError, match=f"`{field} >= 1` must hold, but got {field}=0"):
-        Config(**{field: 0})

@@ -98,11 +98,3 @@ def test_no_bias_that_the_loss_does_not_see() -> None:
     assert isinstance(model.projector, torch.nn.Sequential)
     assert [type(layer).__name__ for layer in model.projector] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + ["Linear"]
     assert all(layer.bias is None for layer in model.projector if isinstance(layer, torch.nn.Linear))
-
-
-@pytest.mark.parametrize("field", WEIGHTS)
-def test_config_states_the_law_and_the_offender(field: str) -> None:
-    negative: dict[str, Any] = {field: -1.0}
-    with pytest.raises(ValueError) as error:
-        Config(**negative)
-    assert str(error.value) == f"`{field} >= 0` must hold, but got {field}=-1.0"

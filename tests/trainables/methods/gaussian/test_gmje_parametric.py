@@ -143,19 +143,3 @@ def _concentration(weight: float) -> float:
 def test_without_the_entropy_all_images_become_one() -> None:
     assert _concentration(0.0) > 0.99
     assert _concentration(20.0) < 0.8
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("tau", 0.0, "`tau > 0` must hold, but got tau=0.0"),
-        ("ema", 1.0, "`0 <= ema < 1` must hold, but got ema=1.0"),
-        ("prototypes", 1, "`prototypes >= 2` must hold, but got prototypes=1"),
-        ("tied", 1, "tied must be true or false, but got tied=1"),
-        ("covariance", "share", "no covariance 'share' (did you mean 'shared'?); there are: shared, component"),
-    ],
-)
-def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Config(**{field: value})
-    assert str(error.value) == message

@@ -180,21 +180,3 @@ def test_a_collapsed_encoder_has_the_loss_of_a_constant_kernel() -> None:
     expected = -process.logpdf(unit(target).T).mean() / B - np.log(2 * np.pi) / 2
     assert loss.item() == pytest.approx(expected, rel=1e-4)
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(loss, list(model.parameters())))
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("length", 0.0, "`length > 0` must hold, but got length=0.0"),
-        ("epsilon", 0.0, "`epsilon > 0` must hold, but got epsilon=0.0"),
-        ("ema", 1.1, "`0 <= ema <= 1` must hold, but got ema=1.1"),
-        ("symmetric", 1, "symmetric must be true or false, but got symmetric=1"),
-        ("unit_length", 1, "unit_length must be true or false, but got unit_length=1"),
-        ("standardise", 1, "standardise must be true or false, but got standardise=1"),
-        ("random_features", -1, "`random_features >= 0` must hold, but got random_features=-1"),
-    ],
-)
-def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Config(**{field: value})
-    assert str(error.value) == message

@@ -98,17 +98,3 @@ def _clusters(entropy_weight: float) -> int:
 
 def test_without_the_entropy_images_become_two_clusters_and_with_it_they_do_not() -> None:
     assert _clusters(0.0) == 2 and _clusters(1.0) == B
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("length", -1.0, "`length >= 0` must hold, but got length=-1.0"),
-        ("entropy_weight", -1.0, "`entropy_weight >= 0` must hold, but got entropy_weight=-1.0"),
-        ("epsilon", 0.0, "`epsilon > 0` must hold, but got epsilon=0.0"),
-    ],
-)
-def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Config(**{field: value})
-    assert str(error.value) == message

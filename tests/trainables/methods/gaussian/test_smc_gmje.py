@@ -176,22 +176,3 @@ def test_key_encoder_follows_the_query_encoder(ema: float) -> None:
     for name, weight in nn.Sequential(model.encoder, model.projector).named_parameters():
         assert torch.equal(after[name], ema * before[name] + (1 - ema) * weight.detach()), name
     assert torch.equal(model.bank_MP, bank)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("tau", 0.0, "`tau > 0` must hold, but got tau=0.0"),
-        ("ema", 1.1, "`0 <= ema <= 1` must hold, but got ema=1.1"),
-        ("bank", 0, "`bank >= 1` must hold, but got bank=0"),
-        (
-            "resampling",
-            "system",
-            "no resampling 'system' (did you mean 'systematic'?); there are: multinomial, systematic",
-        ),
-    ],
-)
-def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Config(**{field: value})
-    assert str(error.value) == message

@@ -135,23 +135,3 @@ def test_gradients_reach_both_views_and_the_covariance_but_no_particle() -> None
     assert (gradient_of_rows(model, loss).abs().amax(-1) > 1e-5).all()
     (slope,) = torch.autograd.grad(loss, model.raw_factor_JJ)
     assert slope.abs().max() > 1e-4 and not any(buffer.requires_grad for buffer in model.buffers())
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("tau", 0.0, "`tau > 0` must hold, but got tau=0.0"),
-        ("learned", 1, "learned must be true or false, but got learned=1"),
-        ("ema", 1.0, "`0 <= ema < 1` must hold, but got ema=1.0"),
-        ("bank", 0, "`bank >= 1` must hold, but got bank=0"),
-        (
-            "resampling",
-            "system",
-            "no resampling 'system' (did you mean 'systematic'?); there are: multinomial, systematic",
-        ),
-    ],
-)
-def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Config(**{field: value})
-    assert str(error.value) == message

@@ -122,17 +122,3 @@ def test_it_takes_one_view_beside_the_plain_image() -> None:
     model = built(CRVAE, Config())
     assert CRVAE.view_count(model.config) == 1 and CRVAE.encoded_count(model.config) == 2
     assert model.noise(B) == {"posterior": Noise((B, 2, L), batch_dim=0)}
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("consistency_weight", -1.0, "`consistency_weight >= 0` must hold, but got consistency_weight=-1.0"),
-        ("sigma_x2", 0.0, "`sigma_x2 > 0` must hold, but got sigma_x2=0.0"),
-        ("likelihood", "", "no likelihood ''; there are: gaussian, bernoulli"),
-    ],
-)
-def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Config(**{field: value})
-    assert str(error.value) == message

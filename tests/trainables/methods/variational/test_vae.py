@@ -122,18 +122,3 @@ def test_the_digits_collapse_with_a_variance_of_1_but_not_of_one_tenth() -> None
     collapsed_variance, sound_variance = cohort.evaluate(last=True)["var_mean"]
     assert collapsed_kl < 0.02 and abs(collapsed_variance - 1) < 0.02
     assert sound_kl > 1 and sound_variance < 0.8
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("sigma_x2", 0.0, "`sigma_x2 > 0` must hold, but got sigma_x2=0.0"),
-        ("likelihood", "normal", "no likelihood 'normal'; there are: gaussian, bernoulli"),
-        ("entropy_weight", -1.0, "`entropy_weight >= 0` must hold, but got entropy_weight=-1.0"),
-        ("sampled_prior", 1, "sampled_prior must be true or false, but got sampled_prior=1"),
-    ],
-)
-def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Config(**{field: value})
-    assert str(error.value) == message

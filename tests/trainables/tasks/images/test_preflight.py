@@ -1,18 +1,18 @@
 """Checks of trials on images before anything trains."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.folder_files import write_broken, write_imagenet
+from tests.image_files import write_broken, write_imagenet
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
 from trainables.sections import TrialConfig, Value
-from trainables.tasks.images import loading
+from trainables.tasks.images import preflight
 from trainables.training.checks import check_trials
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
@@ -45,8 +45,7 @@ def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pyt
     def absent(root: Path) -> Dataset:
         raise DataError(f"gone from {root}")
 
-    monkeypatch.setitem(DATASETS, "absent", absent)
-    monkeypatch.setitem(DECLARATIONS, "absent", DECLARATIONS["digits"])
+    monkeypatch.setitem(DATASETS, "absent", replace(DATASETS["digits"], load=absent))
     with pytest.raises(DataError, match="gone from"):
         check_trials([_config(), _config(dataset="absent")], tmp_path)
 
@@ -58,7 +57,7 @@ def test_each_data_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         calls.append(name)
         return load(name, root)
 
-    monkeypatch.setattr(loading, "load", counted)
+    monkeypatch.setattr(preflight, "load", counted)
     check_trials([_config(normal_class=digit, seed=seed) for digit in range(3) for seed in range(3)], tmp_path)
     assert calls == ["digits"]
 

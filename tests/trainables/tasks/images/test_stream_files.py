@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from tests.trainables.tasks.images.streams import FILES, config_of, stream_of
 from trainables.data.datasets.catalog import load
-from trainables.data.image_files.decoding import ImageFiles
+from trainables.data.image_files import ImageFiles
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.sections import Value
 from trainables.tasks.images.stream import PREFETCH_STEPS, ImageStream

@@ -5,13 +5,13 @@ Shapes: B examples, X inputs, F features.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ConditionalDensity, Losses, Noise, Noises, PairsMethod, PairStatistics, Shapes
-from trainables.validation import positive, whole
+from trainables.validation import above, at_least, checked
 
 
 def _gaussian(mean_B: Tensor, sigma_B: Tensor) -> ConditionalDensity:
@@ -19,16 +19,12 @@ def _gaussian(mean_B: Tensor, sigma_B: Tensor) -> ConditionalDensity:
     return ConditionalDensity(torch.zeros_like(mean_B)[:, None], mean_B[:, None], sigma_B[:, None])
 
 
-@dataclass(frozen=True)
+@checked
 class GaussianMLPConfig:
-    hidden: int = 16
+    hidden: Annotated[int, at_least(1)] = 16
     """Hidden units of the network."""
-    jitter: float = 0.1
+    jitter: Annotated[float, at_least(0)] = 0.1
     """Half the width of the uniform noise that is added to x in training, at least 0."""
-
-    def __post_init__(self) -> None:
-        whole("hidden", self.hidden, 1)
-        positive("jitter", self.jitter, zero=True)
 
 
 class GaussianMLP(PairsMethod):
@@ -65,16 +61,12 @@ class GaussianMLP(PairsMethod):
         return mean_B, logvar_B
 
 
-@dataclass(frozen=True)
+@checked
 class BayesianRegressionConfig:
-    features: int = 20
+    features: Annotated[int, at_least(1)] = 20
     """Number F of random Fourier features."""
-    length_scale: float = 0.7
+    length_scale: Annotated[float, above(0)] = 0.7
     """Distance in x over which the curve changes, above 0."""
-
-    def __post_init__(self) -> None:
-        whole("features", self.features, 1)
-        positive("length_scale", self.length_scale)
 
 
 class BayesianRegression(PairsMethod):

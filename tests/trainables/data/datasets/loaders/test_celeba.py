@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 from torchvision.datasets import CelebA
 
-from tests.celeba_files import ATTRIBUTES, PARTS, pack_celeba, write_celeba
+from tests.published_files import ATTRIBUTES, PARTS, pack_celeba, write_celeba
+from trainables.data.datasets import celeba as module
 from trainables.data.datasets.catalog import load
+from trainables.data.datasets.celeba import BINARY, HAIR
 from trainables.data.datasets.dataset import UNLABELLED
-from trainables.data.datasets.loaders import celeba as module
-from trainables.data.datasets.loaders.celeba_attributes import BINARY, HAIR
 from trainables.data.errors import DataError
 
 TRAIN, TEST = ([i for i, part in enumerate(PARTS) if part == split] for split in (0, 2))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.celeba_files import ATTRIBUTES
+from tests.published_files import ATTRIBUTES
+from trainables.data.datasets.celeba import BINARY, CONTENT, HAIR, hair_colour
 from trainables.data.datasets.dataset import UNLABELLED
-from trainables.data.datasets.loaders.celeba_attributes import BINARY, CONTENT, HAIR, hair_colour
 
 PUBLISHED = [name.lower() for name in ATTRIBUTES]
 

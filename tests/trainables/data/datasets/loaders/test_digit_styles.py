@@ -11,7 +11,7 @@ from sklearn.metrics import mutual_info_score
 from torch import Tensor
 
 from trainables.data.datasets.catalog import load
-from trainables.data.datasets.loaders.digit_styles import ink, quintiles, slant
+from trainables.data.datasets.digits import ink, quintiles, slant
 
 
 def test_ink_is_the_mean_grey() -> None:

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from scipy.stats import chi2_contingency
 
+from trainables.data.datasets import digits as digits_module
 from trainables.data.datasets.catalog import load
-from trainables.data.datasets.loaders import digits as digits_module
 
 
 def test_digits_are_the_embedded_images(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.own_images import write_own_images
-from trainables.data.datasets.declarations import placeholder_of
-from trainables.data.datasets.loaders import folder
-from trainables.data.datasets.loaders.folder import list_folder, listed, load_folder
+from tests.image_files import write_own_images
+from trainables.data.datasets import class_folders
+from trainables.data.datasets.class_folders import list_folder, listed, load_folder
+from trainables.data.datasets.dataset import placeholder
 from trainables.data.errors import DataError
 
 
@@ -79,7 +79,7 @@ def test_a_listing_is_known_by_its_digest_and_makes_a_placeholder(images: Path) 
     listing = list_folder(images)
     assert listed(listing.digest) == listing and listed("0" * 12) is None
     declared = listing.declaration(16, 1)
-    empty = placeholder_of("folder", declared, listing.classes)
+    empty = placeholder("folder", declared, listing.classes)
     dataset = load_folder(images, listing.digest, 16, 1)
     assert declared.shape == (1, 16, 16) and empty and empty.classes == dataset.classes
     assert torch.equal(empty.train_labels, dataset.train_labels)
@@ -100,7 +100,7 @@ def test_images_that_changed_since_the_plan_are_refused(images: Path) -> None:
 
 
 def test_images_that_do_not_fit_into_memory_are_refused(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "MAX_BYTES", 27 * 3 * 64)
+    monkeypatch.setattr(class_folders, "MAX_BYTES", 27 * 3 * 64)
     assert len(load_folder(images, "", 8, 3).train_images) == 18
     with pytest.raises(DataError, match=r"must not exceed 0 GiB in memory, but need .* choose a smaller image_size"):
         load_folder(images, "", 9, 3)

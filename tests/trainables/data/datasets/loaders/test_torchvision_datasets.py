@@ -7,11 +7,10 @@ import pytest
 import torch
 from torchvision.datasets import CIFAR100, STL10, SVHN
 
-from tests.cifar_files import write_cifar10, write_cifar100
-from tests.published_files import write_stl10, write_svhn
+from tests.published_files import write_cifar10, write_cifar100, write_stl10, write_svhn
+from trainables.data.datasets import torchvision_datasets
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import UNLABELLED
-from trainables.data.datasets.loaders import torchvision_datasets
 
 
 def test_cifar10_holds_what_the_files_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ import pytest
 from tests.trainables.small import IMAGE_METHODS
 from tests.trainables.tasks.images.evaluators.tiny import evaluated, trial
 from trainables.catalog import task_of
-from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import CORRUPTIONS
+from trainables.metrics import generation
 from trainables.sections import Value
-from trainables.tasks.images.evaluators import generation
 from trainables.training.metric_names import metric_names
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")
@@ -32,7 +32,7 @@ def test_metrics_are_those_promised_in_order(
     monkeypatch.setattr(generation, "fid", lambda samples_KNCHW, *others: [0.0] * len(samples_KNCHW))
     local: dict[str, Value] = {"outliers": "+".join((*CORRUPTIONS, "held_out"))} if "outliers" in keys else {}
     config = trial(name, **{**keys, **local})
-    classes = DECLARATIONS[config.data.dataset].classes
+    classes = DATASETS[config.data.dataset].declaration.classes
     for last in (True, False):
         promised = task_of(name).metric_names(config, IMAGE_METHODS[name], classes, last)
         assert tuple(evaluated(config, last=last)) == promised

@@ -11,11 +11,11 @@ from torch import Tensor
 from tests.trainables.methods.method_configs import OVERRIDES
 from tests.trainables.small import HERE, image_trial
 from trainables.contract import ImageMethod
+from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.dataset import Attribute, Dataset
-from trainables.data.datasets.declarations import DECLARATIONS
-from trainables.evaluation.anomaly import Floats
+from trainables.image_trial import ImageTrial
+from trainables.metrics.evaluator import Floats
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.cohort import Cohort
 from trainables.training.stacks import build_models
 
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 def tiny(name: str) -> Dataset:
     """Random images with the shape, classes and attributes that are declared; a class is told by its mean."""
-    declared, source = DECLARATIONS[name], torch.Generator().manual_seed(0)
+    declared, source = DATASETS[name].declaration, torch.Generator().manual_seed(0)
 
     def images(count: int) -> tuple[Tensor, Tensor]:
         labels_N = torch.arange(declared.classes).repeat_interleave(count)
@@ -69,7 +69,7 @@ def evaluated(*configs: ImageTrial, width: int | None = None, last: bool = True)
 
 def model_of(config: ImageTrial) -> ImageMethod:
     """The model of a trial as it is initialised, in evaluation mode."""
-    (model,) = build_models([config], {"views": DECLARATIONS[config.data.dataset].shape})
+    (model,) = build_models([config], {"views": DATASETS[config.data.dataset].declaration.shape})
     assert isinstance(model, ImageMethod)
     return model.eval()
 

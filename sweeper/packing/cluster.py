@@ -1,0 +1,258 @@
+"""The cluster on which a sweep runs: its kinds of devices, what they hold, and how to measure on them.
+
+Processes on a GPU take turns. They gain the time in which a single stack leaves the GPU idle, which only a measurement
+tells; without one, n processes are assumed to take n times as long. CPU cores are not shared.
+"""
+
+import json
+import math
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sweeper.errors import ClusterError
+from sweeper.plan.cohorts import content_hash
+from sweeper.storage.files import Files, read_record
+from trainables.json_input import Amount, Count, PositiveCount
+from trainables.training.measurement import CompiledProbe, DeviceMemory, Probe
+
+PREFIX = "accelerator_type:"
+"""Prefix of the Ray resources that name a kind of GPU, e.g. `accelerator_type:H100`."""
+
+
+@dataclass(frozen=True)
+class DeviceKind:
+    """Equal devices of a cluster."""
+
+    gpus: bool
+    """True for GPUs, False for CPU cores."""
+    accelerator: str
+    """Ray's name of the GPU, e.g. `H100`; empty for cores and for GPUs that Ray does not name."""
+    nodes: tuple[int, ...]
+    """Number of devices of each node."""
+    cores: float = 1.0
+    """CPU cores per device, on the node that has fewest."""
+    on_demand: bool = False
+    """True if the cluster starts nodes while cohorts wait: it had no node before one was requested."""
+
+    @property
+    def count(self) -> int:
+        return sum(self.nodes)
+
+    @property
+    def expected_count(self) -> int:
+        """Devices for which cohorts are cut: those that are there now, and those that may come."""
+        return max(self.count, EXPECTED_DEVICES) if self.on_demand else self.count
+
+
+EXPECTED_DEVICES = 8
+"""Devices for which cohorts are cut where nodes come on demand. If they were cut for the few devices that are there at
+first, no cohort would wait, and no further node would come."""
+ASSUMED_KIND = DeviceKind(True, "", (1,), cores=0.0)
+"""Assumed kind of a cluster that can grow but has no worker yet: one GPU."""
+
+
+def device_kinds(nodes: Sequence[Mapping[str, Any]], local: bool) -> tuple[DeviceKind, ...]:
+    """Return the kinds of GPUs among Ray's `nodes`, most frequent first.
+
+    Without any GPU, return one kind that stands for the CPU cores. Without any core either, return a single core if
+    the cluster is `local`, else `ASSUMED_KIND`, because nodes may come.
+    """
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    gpu_nodes: dict[str, list[Mapping[str, float]]] = {}
+    for resources in alive:
+        if resources.get("GPU", 0) >= 1:
+            accelerator = next((key.removeprefix(PREFIX) for key in sorted(resources) if key.startswith(PREFIX)), "")
+            gpu_nodes.setdefault(accelerator, []).append(resources)
+    if gpu_nodes:
+        gpus = [_gpus(accelerator, same_kind) for accelerator, same_kind in gpu_nodes.items()]
+        return tuple(sorted(gpus, key=lambda kind: (-kind.count, kind.accelerator)))
+    cores = tuple(int(resources["CPU"]) for resources in alive if resources.get("CPU", 0) >= 1)
+    return (DeviceKind(False, "", cores),) if cores else (DeviceKind(False, "", (1,)) if local else ASSUMED_KIND,)
+
+
+def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> DeviceKind:
+    cores = min(resources.get("CPU", 0.0) / resources["GPU"] for resources in nodes)
+    return DeviceKind(True, accelerator, tuple(int(resources["GPU"]) for resources in nodes), cores)
+
+
+def kind_resources(kind: DeviceKind, among: Sequence[DeviceKind]) -> dict[str, float]:
+    """Return the Ray resources that bind a task to this kind; none for one kind, as its nodes may yet lack the name."""
+    return {PREFIX + kind.accelerator: 0.001} if len(among) > 1 and kind.accelerator else {}
+
+
+MEMORY_MARGIN = 0.8
+"""Fraction of its part of a device's memory that the measured need of a cohort may fill."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Equal devices: GPUs of one kind, or CPU cores (see `cpu_devices`)."""
+
+    count: int
+    bytes: int
+    """Memory of each device, in bytes."""
+    cores: int = 1
+    """CPU cores per device. No more processes than cores share a device."""
+    speed: float = 1.0
+    """Steps per second, relative to the device that was measured."""
+    overhead: int = 0
+    """Bytes that each process takes beside its tensors, such as the CUDA context."""
+    slowdowns: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    """Width of a stack -> number n of processes on a device -> slowdown of a step, between 1 (as if alone) and n
+    (sharing gains nothing). The ratios of a width also serve narrower stacks. Unless a fraction is requested, only the
+    measured numbers of processes share a device."""
+    node_price: float | None = None
+    """Price of a node for an hour; None if unknown."""
+    node_devices: int = 1
+    """Devices per node."""
+
+    def __post_init__(self) -> None:
+        for name in ("count", "bytes", "cores", "speed", "node_devices"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"`{name} > 0` must hold of devices, but got {name}={getattr(self, name)}")
+        ratios = [ratio for ratios in self.slowdowns.values() for ratio in ratios.values()]
+        if not min(ratios, default=1.0) >= 1:
+            raise ValueError(f"`slowdowns >= 1` must hold of devices that are shared, but got {min(ratios)}")
+
+    @property
+    def process_counts(self) -> list[int]:
+        """Numbers of processes that may share a device, ascending, regardless of memory."""
+        measured = {n for ratios in self.slowdowns.values() for n in ratios}
+        return sorted({1} | {n for n in measured if n <= self.cores})
+
+    def capacity(self, processes: int) -> int:
+        """Return the most bytes that a cohort may be measured to need if so many `processes` share a device."""
+        return math.floor(MEMORY_MARGIN * self.bytes / processes) - self.overhead
+
+    def slowdown(self, width: int, processes: int) -> float:
+        """Return the slowdown (>= 1) of a step with so many `processes` on a device; proportional if not measured."""
+        wider = [measured_width for measured_width in self.slowdowns if measured_width >= width]
+        ratios = {1: 1.0} | (dict(self.slowdowns[min(wider)]) if wider else {})
+        nearest = max(n for n in ratios if n <= processes)
+        return ratios[nearest] * processes / nearest
+
+
+def cpu_devices(
+    cores: Sequence[int], memory: int, threads: int = 1, *, overhead: int = 0, node_price: float | None = None
+) -> Devices:
+    """Return the `cores` of each machine as devices: one for each process of `threads` threads.
+
+    Every process gets an equal part of the `memory` (bytes) of the machine that has most cores.
+    """
+    if not 1 <= threads <= max(cores):
+        raise ValueError(f"`1 <= threads <= cores` must hold, but got threads={threads} of {max(cores)} cores")
+    processes = max(cores) // threads
+    count = sum(machine_cores // threads for machine_cores in cores)
+    return Devices(count, max(1, memory // processes), overhead=overhead, node_price=node_price, node_devices=processes)
+
+
+def is_local(address: str | None) -> bool:
+    """Whether an address means a cluster that is started on this machine. To any other cluster nodes may come."""
+    return address in (None, "local")
+
+
+@dataclass(frozen=True)
+class DeviceInfo(DeviceMemory):
+    """Devices of one kind, as a process on one of them saw it."""
+
+    kind: DeviceKind
+
+
+@dataclass(frozen=True)
+class ProbeRequest:
+    """A measurement to make on a whole device of one kind (see `trainables.worker.resources.measure_configs`)."""
+
+    kind: DeviceKind
+    configs: Sequence[Mapping[str, Any]] = ()
+    """Configs of the members to train; empty to look at the device only."""
+    seconds: float = 0.0
+    """Time limit of the measurement of stacks of several widths; 0 leaves it out."""
+    threads: int = 1
+    """CPU threads that the processes use together."""
+    processes: int = 0
+    """Most processes that share the device, to measure how they slow each other down; 0 leaves it out."""
+    widths: Sequence[int] = ()
+    """Widths of the stacks that these processes step."""
+    compiled: CompiledProbe | None = None
+    """Measurement of compiled steps; None leaves it out."""
+
+
+Measure = Callable[[Sequence[ProbeRequest]], Sequence[Probe | None]]
+"""Makes the measurements and returns a probe for each, or None for one that failed."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The Ray cluster on which a sweep is to run."""
+
+    address: str | None
+    kinds: tuple[DeviceKind, ...]
+    measure: Measure
+
+    @property
+    def local(self) -> bool:
+        """True if the cluster is started on this machine, and no node can come."""
+        return is_local(self.address)
+
+
+def profile_devices(cluster: Cluster) -> list[DeviceInfo]:
+    """Look at one device of each kind on which a worker starts. Raises ClusterError if none starts at all."""
+    probes = cluster.measure([ProbeRequest(kind) for kind in cluster.kinds])
+    devices = [
+        DeviceInfo(**asdict(probe.memory), kind=kind)
+        for kind, probe in zip(cluster.kinds, probes, strict=True)
+        if probe
+    ]
+    if not devices:
+        raise ClusterError("a worker must start on the cluster and report its device, but none did")
+    return devices
+
+
+@dataclass(frozen=True)
+class _KindRecord:
+    """A kind of device as `write_devices` writes it."""
+
+    gpus: bool
+    accelerator: str
+    nodes: tuple[PositiveCount, ...]
+    cores: Amount
+    on_demand: bool | None = None
+    comes: bool | None = None
+    """What earlier versions called `on_demand`."""
+
+
+@dataclass(frozen=True)
+class _DeviceRecord:
+    """A device as `write_devices` writes it."""
+
+    device: str
+    bytes: Count
+    overhead: Count
+    kind: _KindRecord
+
+    def info(self) -> DeviceInfo:
+        """Return the device. Raises ValueError if it has no nodes."""
+        kind = self.kind
+        on_demand = kind.comes if kind.on_demand is None else kind.on_demand
+        if not kind.nodes or on_demand is None:
+            raise ValueError("a kind of device must have nodes and on_demand, but lacks one")
+        known = DeviceKind(kind.gpus, kind.accelerator, kind.nodes, kind.cores, on_demand)
+        return DeviceInfo(self.device, self.bytes, self.overhead, known)
+
+
+def read_devices(files: Files, address: str | None) -> list[DeviceInfo] | None:
+    """Return the devices that were last seen at a cluster's address; None if there are none, or the file is damaged."""
+    return read_record(
+        files, _path(address), list[_DeviceRecord], lambda devices: [device.info() for device in devices] or None
+    )
+
+
+def write_devices(files: Files, address: str | None, devices: Sequence[DeviceInfo]) -> None:
+    """Keep the devices that were seen at a cluster's address."""
+    files.write(_path(address), json.dumps([asdict(device) for device in devices], indent=1).encode())
+
+
+def _path(address: str | None) -> str:
+    return f"probes/devices/{content_hash(socket.gethostname() if is_local(address) else address)}.json"

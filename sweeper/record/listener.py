@@ -1,0 +1,59 @@
+"""What becomes of cohorts on their way to rows: the events of which the training loop tells its listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sweeper.plan.cohorts import Cohort, Trial
+
+if TYPE_CHECKING:
+    from sweeper.plan.sources import TrainedElsewhere
+    from trainables.reports import Heartbeat
+    from trainables.worker.messages import CohortReport, Failure
+
+Row = Mapping[str, object]
+"""A row of the store, or a part of one."""
+
+
+class CohortListener:
+    """Receives on the driver what happens to cohorts. Each method does nothing here.
+
+    The loop tells each event to a list of listeners, in their order (`sweeper.record.rows.listeners`). An exception
+    that a method raises ends the dispatch, which raises it again.
+    """
+
+    def started(self, cohort: Cohort) -> None:
+        """A worker has started the cohort."""
+
+    def advanced(self, cohort: Cohort, heartbeat: Heartbeat) -> None:
+        """The cohort is training."""
+
+    def reported(self, cohort: Cohort, message: CohortReport) -> None:
+        """The cohort has reported; it has ended if the report is `done`. No report follows."""
+
+    def interrupted(self, cohort: Cohort, failure: Failure) -> None:
+        """The cohort's worker failed or was lost; the cohort is tried again."""
+
+    def split(self, cohort: Cohort, parts: Sequence[Cohort], failure: Failure) -> None:
+        """The cohort has failed as often as it may, or does not fit; its `parts` replace it: its halves, or the same
+        trials in narrower stacks."""
+
+    def failed(self, cohort: Cohort, failure: Failure) -> None:
+        """The cohort has failed as often as it may, and is given up."""
+
+    def trained_elsewhere(self, trials: TrainedElsewhere) -> None:
+        """Another driver has trained trials that wait here; they are not trained again."""
+
+    def ended(self, cohort: Cohort, rows: Sequence[Row]) -> None:
+        """The cohort has ended or failed for good; its rows are not in the store yet."""
+
+    def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
+        """The rows of the cohort are in the store."""
+
+
+def reported_metrics(cohort: Cohort, message: CohortReport) -> Iterator[tuple[Trial, dict[str, float]]]:
+    """Yield the trials of a cohort that have trained up to the epoch of its report, and the metrics they have there."""
+    for trial, member in zip(cohort.trials, message.report.members, strict=True):
+        if member.epochs_run == message.report.epoch:
+            yield trial, {metric: value for metric, value in member.metrics.items() if value is not None}

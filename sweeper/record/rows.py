@@ -1,0 +1,257 @@
+"""From reports to the store: history, sheets and rows, and the order in which they are written."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from sweeper.masking import masked
+from sweeper.plan.cohorts import Cohort
+from sweeper.plan.sources import CohortSource, Record
+from sweeper.record.listener import CohortListener, Row, reported_metrics
+from sweeper.spec.node_price import NodePrice
+from sweeper.storage.files import Files
+from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.models import record_unwritten
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
+from trainables.reports import Heartbeat, Member
+from trainables.worker.messages import CohortReport, Failure, Origin
+
+HISTORY_SECONDS = 1.0
+"""Shortest time, in seconds, between two writes of a cohort's history while it trains."""
+HOUR = 3600.0
+"""Seconds per hour."""
+
+
+def listeners(
+    store: Store,
+    sweep: str,
+    row_format: "RowFormat",
+    source: CohortSource,
+    followers: Sequence[CohortListener] = (),
+    clock: Callable[[], float] = time.monotonic,
+) -> list[CohortListener]:
+    """Return the listeners of a dispatch in the order in which they are told, which is the order of safety.
+
+    `followers` need nothing but rows: kept models, trackers, the page, what is shown. No result can be lost or counted
+    twice:
+
+    1. History is written while a cohort trains. Its trials have no row yet, so they count as not done.
+    2. When a cohort has ended, the rest of its history and its sheets are written before its rows. A trial with a row
+       therefore has its complete history and its sheets. Its worker has written its models before. `KeptModels` deletes
+       those that are not best before the rows are written, and those that are displaced afterwards.
+    3. What follows from rows, such as the next wave of a search, is told of them when they are in the store.
+    4. The checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
+       sheets again changes nothing, because all are keyed by trial id.
+    """
+    history = History(store, sweep, clock)
+    told = _Source(source, history)
+    rows = Rows(store, sweep, row_format, (*followers, told))
+    return [*followers, told, history, Sheets(store, sweep), rows, Checkpoints(store.files, sweep, source)]
+
+
+class History(CohortListener):
+    """Writes the metrics of every report, while a cohort trains at most once in `HISTORY_SECONDS`."""
+
+    def __init__(self, store: Store, sweep: str, clock: Callable[[], float]) -> None:
+        self._store, self._sweep, self._clock = store, sweep, clock
+        self._records: dict[str, list[Record]] = {}
+        self._unwritten: dict[str, int] = {}
+        """Training cohort -> index of the first of its records that is not in the store yet."""
+        self._written_at: dict[str, float] = {}
+        """Training cohort -> clock reading, in seconds, at the last write of its history."""
+
+    def started(self, cohort: Cohort) -> None:
+        self._records[cohort.id], self._unwritten[cohort.id] = [], 0
+
+    def advanced(self, cohort: Cohort, heartbeat: Heartbeat) -> None:
+        self._write_due()
+
+    def reported(self, cohort: Cohort, message: CohortReport) -> None:
+        records = self._records[cohort.id]
+        for trial, metrics in reported_metrics(cohort, message):
+            records += [(trial.id, message.report.epoch, metric, value) for metric, value in metrics.items()]
+        if message.report.done:
+            self._store.write_history(self._sweep, cohort.id, records)
+            self._forget(cohort)
+        else:
+            self._write_due()
+
+    def interrupted(self, cohort: Cohort, failure: Failure) -> None:
+        self._forget(cohort)
+
+    def split(self, cohort: Cohort, parts: Sequence[Cohort], failure: Failure) -> None:
+        self._forget(cohort)
+        if len(parts) > 1:  # the halves report the same epochs again, equal up to rounding
+            self._store.delete_history(self._sweep, cohort.id)
+
+    def failed(self, cohort: Cohort, failure: Failure) -> None:
+        self._forget(cohort)
+
+    def take(self, cohort: Cohort) -> Sequence[Record]:
+        """Return the history of a cohort that has ended, and keep it no longer."""
+        return self._records.pop(cohort.id, ())
+
+    def _write_due(self) -> None:
+        """Write new history of every cohort whose last write is at least `HISTORY_SECONDS` ago."""
+        now = self._clock()
+        for cohort, start in self._unwritten.items():
+            records = self._records[cohort]
+            if start < len(records) and now - self._written_at.get(cohort, -math.inf) >= HISTORY_SECONDS:
+                self._store.write_history(self._sweep, cohort, records[start:], ended=False)
+                self._unwritten[cohort], self._written_at[cohort] = len(records), now
+
+    def _forget(self, cohort: Cohort) -> None:
+        self._unwritten.pop(cohort.id, None)
+        self._written_at.pop(cohort.id, None)
+
+
+@dataclass(frozen=True)
+class Sheets(CohortListener):
+    """Writes the pictures of a last report."""
+
+    store: Store
+    sweep: str
+
+    def reported(self, cohort: Cohort, message: CohortReport) -> None:
+        if message.report.done:
+            for trial, member in zip(cohort.trials, message.report.members, strict=True):
+                self.store.write_sheets(self.sweep, trial.id, member.pictures)
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """What the rows of a run consist of."""
+
+    columns: Columns
+    code_version: str
+    node_price: NodePrice | None = None
+    """Price of a node per hour, for the cost of each trial."""
+
+    def rows(self, cohort: Cohort, members: Iterable[Member], origin: Origin | None, started: datetime) -> list[Row]:
+        """Return one row per member. `origin` is the process that trained the cohort; None if it failed, and it is not
+        known what its last one was."""
+        shared = {
+            "cohort": cohort.id,
+            "cohort_size": len(cohort.trials),
+            **_provenance(origin),
+            "code_version": self.code_version,
+            "started": origin.started if origin else started,
+            "ended": datetime.now(UTC),
+        }
+        return [
+            {
+                "trial_id": trial.id,
+                **trial.config,
+                **trial.facts,
+                **({"schedule": member.schedule} if "schedule" in self.columns.hyperparameters else {}),
+                **member.metrics,
+                "status": member.status,
+                "error": masked(member.error) if member.error else member.error,
+                "epochs_run": member.epochs_run,
+                "seconds": member.seconds,
+                **self._consumption(member.seconds, origin),
+                **shared,
+            }
+            for trial, member in zip(cohort.trials, members, strict=True)
+        ]
+
+    def _consumption(self, seconds: float, origin: Origin | None) -> Mapping[str, float | None]:
+        """Return the device seconds of a trial and their cost. `seconds` is its share of the cohort's training time.
+
+        A node's price is divided equally among its devices, so trials pay for the part of the node that they reserve.
+        """
+        if origin is None:
+            return {}
+        share = origin.share
+        device_seconds = seconds * share.devices
+        price = self.node_price.of(share.kind) if self.node_price else None
+        cost = None if price is None else price / HOUR * device_seconds / share.node_devices
+        return {"device_seconds": device_seconds, "cost": cost}
+
+
+def _provenance(origin: Origin | None) -> Mapping[str, object]:
+    """Return the columns of the process that trained a cohort."""
+    if origin is None:
+        return {}
+    environment = asdict(origin.environment) if origin.environment else {}
+    return {"device": origin.device, "host": origin.host, "compiled": origin.compiled, **environment}
+
+
+class Rows(CohortListener):
+    """Writes the rows of cohorts that have ended or failed, and tells `followers` of them before and afterwards."""
+
+    def __init__(
+        self, store: Store, sweep: str, row_format: RowFormat, followers: Sequence[CohortListener] = ()
+    ) -> None:
+        self._store, self._sweep, self._format, self._followers = store, sweep, row_format, followers
+        self._begun: dict[str, datetime] = {}
+        """Cohort -> time of its first start in this run."""
+
+    def started(self, cohort: Cohort) -> None:
+        self._begun.setdefault(cohort.id, datetime.now(UTC))
+
+    def reported(self, cohort: Cohort, message: CohortReport) -> None:
+        if message.report.done:
+            if message.without_model:
+                record_unwritten(self._store.files, self._sweep, cohort.id, message.without_model)
+            self._write(cohort, message.report.members, message.origin)
+
+    def failed(self, cohort: Cohort, failure: Failure) -> None:
+        self._write(cohort, [Member("failed", 0, {}, failure.reason)] * len(cohort.trials))
+
+    def _write(self, cohort: Cohort, members: Sequence[Member], origin: Origin | None = None) -> None:
+        rows = self._format.rows(cohort, members, origin, self._begun.get(cohort.id, datetime.now(UTC)))
+        for follower in self._followers:
+            follower.ended(cohort, rows)
+        self._store.write(self._sweep, cohort.id, rows, self._format.columns)
+        for follower in self._followers:
+            follower.recorded(cohort, rows)
+
+
+@dataclass(frozen=True)
+class _Source(CohortListener):
+    """Tells the source of cohorts what becomes of them: a search proposes its next trials from their results."""
+
+    source: CohortSource
+    history: History
+
+    def started(self, cohort: Cohort) -> None:
+        self.source.started(cohort.id)
+
+    def reported(self, cohort: Cohort, message: CohortReport) -> None:
+        self.source.reported(cohort.id, message)
+
+    def interrupted(self, cohort: Cohort, failure: Failure) -> None:
+        self.source.stopped(cohort.id)
+
+    def split(self, cohort: Cohort, parts: Sequence[Cohort], failure: Failure) -> None:
+        self.source.stopped(cohort.id)
+
+    def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
+        self.source.completed(cohort.id, rows, self.history.take(cohort))
+
+
+class Checkpoints(CohortListener):
+    """Deletes the checkpoint of a cohort that has a result, and of each cohort whose parts now all have one."""
+
+    def __init__(self, files: Files, sweep: str, source: CohortSource) -> None:
+        self._files, self._sweep, self._source = files, sweep, source
+        self._ended: set[str] = set()
+        """Cohorts that have a result, including those whose parts all have one."""
+
+    def reported(self, cohort: Cohort, message: CohortReport) -> None:
+        if not message.report.done:
+            return
+        self._delete(cohort.id)
+        for whole in self._source.ancestors(cohort.id):
+            ancestors = {part: self._source.ancestors(part) for part in self._source.cohorts}
+            parts = {part for part, wholes in ancestors.items() if whole.id in (each.id for each in wholes)}
+            if parts <= self._ended:
+                self._delete(whole.id)
+
+    def _delete(self, cohort: str) -> None:
+        self._files.delete(checkpoint_path(self._sweep, cohort))
+        self._ended.add(cohort)

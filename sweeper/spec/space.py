@@ -1,0 +1,341 @@
+"""What a preset trains: a `Grid`, the product of some axes; a `Search`, a space that a sampler explores; or several."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+
+from sweeper.errors import SpecError
+from sweeper.spec.metric import Metric
+from sweeper.spec.pruners import Halving, Population
+from trainables.validation import unknown
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+Value = bool | int | float | str | None
+"""The value of a hyperparameter."""
+Fixed = Mapping[str, Value]
+"""Key -> the value that every trial has."""
+Axes = Mapping[str, tuple[Value, ...]]
+"""Key -> its values."""
+KeysOf = Callable[[str], Collection[str]]
+"""Name of a method -> the keys that its trials have."""
+P = TypeVar("P", "Grid", "Search")
+"""One of several grids, or one of several searches."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The Cartesian product of some axes, with all other hyperparameters fixed.
+
+    Example: `Grid({"method": "vje"}, {"beta": (0.5, 1.0), "seed": (0, 1, 2)})` has six trials.
+    """
+
+    fixed: Fixed
+    axes: Axes
+    """Key -> its values, in the order of the paper. The last axis varies fastest."""
+    pinned: frozenset[str] = frozenset()
+    """Keys that `change_each` leaves unchanged, e.g. the epochs of a method that does not train."""
+
+    def __post_init__(self) -> None:
+        for key, values in self.axes.items():
+            if not values:
+                raise SpecError(f"axis {key} must have at least one value, but it is empty")
+            for value, count in Counter(values).items():
+                if count > 1:
+                    raise SpecError(f"the values of axis {key} must differ, but {value} is there twice")
+            if key in self.fixed:
+                raise SpecError(f"{key} must be either fixed or an axis, but it is both")
+
+    def changed(self, fixed: Fixed, axes: Axes) -> Grid:
+        """Return this grid with the keys in `fixed` fixed and those in `axes` varied."""
+        for key in fixed:
+            if key in axes:
+                raise SpecError(f"{key} must be either set or an axis, but it is asked to be both")
+        kept_fixed = {key: value for key, value in self.fixed.items() if key not in axes}
+        kept_axes = {key: values for key, values in self.axes.items() if key not in fixed}
+        return Grid({**kept_fixed, **fixed}, {**kept_axes, **axes}, self.pinned)
+
+    def values(self, key: str) -> tuple[Value, ...]:
+        """Return the values of the key in this grid; empty if the grid does not mention it."""
+        return self.axes.get(key, (self.fixed[key],) if key in self.fixed else ())
+
+    @property
+    def count(self) -> int:
+        return math.prod(map(len, self.axes.values()))
+
+    def combinations(self) -> Iterator[dict[str, Value]]:
+        """Yield the hyperparameters of each trial, key -> value."""
+        for values in itertools.product(*self.axes.values()):
+            yield {**self.fixed, **dict(zip(self.axes, values, strict=True))}
+
+
+@dataclass(frozen=True)
+class Grids:
+    """Several grids, run one after the other, for methods whose hyperparameters differ."""
+
+    grids: tuple[Grid, ...]
+
+    def __post_init__(self) -> None:
+        if not self.grids:
+            raise SpecError("there must be at least one grid, but there is none")
+        if any("method" not in grid.fixed for grid in self.grids):
+            raise SpecError("each of several grids must fix its method")
+
+    def changed(self, fixed: Fixed, axes: Axes, keys: KeysOf) -> Grids:
+        return Grids(change_each(self.grids, fixed, axes, keys))
+
+    @property
+    def count(self) -> int:
+        return sum(grid.count for grid in self.grids)
+
+    def combinations(self) -> Iterator[dict[str, Value]]:
+        for grid in self.grids:
+            yield from grid.combinations()
+
+
+def change_each(parts: Sequence[P], fixed: Fixed, axes: Axes, keys: KeysOf) -> tuple[P, ...]:
+    """Return the parts with the keys in `fixed` fixed and those in `axes` varied.
+
+    A key is changed only in the parts whose method has it. The key `method` selects the parts with one of the wanted
+    methods instead. So does `dataset` if the parts differ in it. Raises SpecError for a method or data set that no part
+    has, and for a key that none of their methods has.
+    """
+    requested = Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
+    selected, selecting = tuple(parts), set[str]()
+    for key in ("method", "dataset"):
+        wanted = requested.values(key)
+        if wanted and (key == "method" or len({part.values(key) for part in selected}) > 1):
+            selected = _select(selected, key, wanted)
+            selecting.add(key)
+    changeable = [set(keys(str(part.fixed["method"]))) - part.pinned - selecting for part in selected]
+    for key in (*fixed, *axes):
+        if key not in selecting.union(*changeable):
+            if all(key in part.pinned for part in selected):
+                methods = ", ".join(dict.fromkeys(str(part.fixed["method"]) for part in selected))
+                raise SpecError(f"{key} stays as it is in trials of {methods}, where another value has no meaning")
+            raise SpecError(f"no method of these trials has the key '{key}' to change")
+    return tuple(
+        part.changed({key: fixed[key] for key in fixed if key in own}, {key: axes[key] for key in axes if key in own})
+        for part, own in zip(selected, changeable, strict=True)
+    )
+
+
+def _select(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, ...]:
+    """Return the parts that have any of the wanted values, their axis reduced to these. Each must be in some part."""
+    choices = dict.fromkeys(value for part in parts for value in part.values(key))
+    for value in wanted:
+        if value not in choices:
+            raise SpecError(unknown(f"{key} in this sweep", str(value), [str(choice) for choice in choices]))
+    selected = []
+    for part in parts:
+        kept = tuple(value for value in part.values(key) if value in wanted)
+        if kept:
+            selected.append(part.changed({}, {key: kept}) if key in part.axes else part)
+    return tuple(selected)
+
+
+Sampler = Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"]
+SAMPLERS: tuple[str, ...] = get_args(Sampler)
+"""Tree-structured Parzen estimator, Gaussian process, CMA-ES, NSGA-II, quasi-Monte Carlo (Sobol), independent draws."""
+SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
+"""Samplers that support several objectives."""
+WARM = "warm"
+"""Optuna user attribute of a trial that came from a warm start."""
+SECONDS = "seconds"
+"""Name of the objective that is measured instead of reported: the trial's share of its cohort's training time."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search. Each cell of `axes` is a study, in which a sampler proposes `trials` trials wave by wave."""
+
+    space: Mapping[str, BaseDistribution]
+    """Key -> Optuna distribution."""
+    fixed: Fixed
+    trials: int
+    """Number of trials of each study."""
+    metric: Metric | tuple[Metric, ...]
+    """The objective or objectives."""
+    wave: int = 32
+    """Number of trials that are proposed at once, before the result of any of them is known."""
+    sampler: Sampler = "tpe"
+    pruner: Halving | None = None
+    population: Population | None = None
+    axes: Axes = field(default_factory=dict)
+    """Each combination of their values is a study of its own."""
+    seed: int = 0
+    """Seed of the sampler."""
+    pinned: ClassVar[frozenset[str]] = frozenset()
+    """Keys that `change_each` leaves unchanged."""
+
+    def __post_init__(self) -> None:
+        Grid(self.fixed, self.axes)  # raises SpecError for invalid axes
+        if not self.space:
+            raise SpecError("a search must have at least one key in its space, but it is empty")
+        for key in self.space:
+            if key in self.fixed or key in self.axes:
+                raise SpecError(f"{key} must be either searched or fixed or an axis, but it is two of them")
+        for name, value in (("trials", self.trials), ("wave", self.wave)):
+            if value < 1:
+                raise SpecError(f"`{name} >= 1` must hold for a search, but got {name}={value}")
+        if self.wave > self.trials:
+            raise SpecError(f"`wave <= trials` must hold, but got wave={self.wave}, trials={self.trials}")
+        if self.sampler not in SAMPLERS:
+            raise SpecError(unknown("sampler", self.sampler, list(SAMPLERS)))
+        self._check_objectives()
+        self._check_sampler()
+
+    def _check_objectives(self) -> None:
+        names = [metric.name for metric in self.objectives]
+        if not names:
+            raise SpecError("a search must have an objective, but it has none")
+        for metric in self.objectives:
+            _ = metric.ranking_direction
+            if len({other.direction for other in self.objectives if other.name == metric.name}) > 1:
+                raise SpecError(
+                    f"an objective has one direction, but {metric.name} is to be both maximized and minimized"
+                )
+            if names.count(metric.name) > 1:
+                raise SpecError(f"objectives must differ, but {metric.name} is there twice")
+        if len(names) > 1 and self.sampler not in SEVERAL_OBJECTIVES:
+            raise SpecError(
+                f"{self.sampler} takes one objective, but got {', '.join(names)}; samplers that take several: "
+                f"{', '.join(SEVERAL_OBJECTIVES)}"
+            )
+        if len(names) > 1 and (self.pruner or self.population):
+            raise SpecError(f"a pruner or a population ranks by one objective, but the search has {', '.join(names)}")
+        if SECONDS in names and (self.pruner or self.population):
+            raise SpecError(f"a pruner or a population ranks by a reported metric, but the objective is {SECONDS}")
+
+    def _check_sampler(self) -> None:
+        for key, distribution in self.space.items():
+            choices = getattr(distribution, "choices", ())
+            for index, choice in enumerate(choices):
+                if choices.index(choice) < index:
+                    first = choices[choices.index(choice)]
+                    raise SpecError(f"the choices of {key} must differ in value, but {first!r} equals {choice!r}")
+        numeric = [key for key, distribution in self.space.items() if not hasattr(distribution, "choices")]
+        if self.sampler == "cmaes" and (len(numeric) < len(self.space) or len(numeric) < 2):
+            raise SpecError("cmaes needs a space of at least two numbers and no categories; choose another sampler")
+        if self.population and self.pruner:
+            raise SpecError("a search has either a pruner or a population, but got both")
+        if self.population and self.sampler not in ("random", "qmc"):
+            raise SpecError(
+                "a population adapts its hyperparameters itself, so its sampler must be random or qmc, but got "
+                f"{self.sampler}"
+            )
+
+    @property
+    def objectives(self) -> tuple[Metric, ...]:
+        return (self.metric,) if isinstance(self.metric, Metric) else self.metric
+
+    def changed(self, fixed: Fixed, axes: Axes) -> Search:
+        """Return this search with the keys in `fixed` fixed and those in `axes` varied, which are then not searched.
+
+        An axis that is fixed remains an axis, of one value, so the study of that value keeps its name.
+        """
+        grid = Grid(self.fixed, self.axes).changed(fixed, axes)
+        kept = {key: (fixed[key],) for key in self.axes if key in fixed}
+        grid = Grid({key: value for key, value in grid.fixed.items() if key not in kept}, {**kept, **grid.axes})
+        space = {key: dist for key, dist in self.space.items() if key not in grid.fixed and key not in grid.axes}
+        return replace(self, space=space, fixed=grid.fixed, axes=grid.axes)
+
+    def values(self, key: str) -> tuple[Value, ...]:
+        """Return the values of the key in `fixed` or `axes`; empty if it is searched or not mentioned."""
+        return Grid(self.fixed, self.axes).values(key)
+
+    @property
+    def count(self) -> int:
+        return self.trials * Grid({}, self.axes).count
+
+    def studies(self) -> Iterator[Study]:
+        """Yield the study of each cell of the axes."""
+        for cell in Grid({}, self.axes).combinations():
+            yield Study(_study_name(cell), {**self.fixed, **cell}, self)
+
+
+@dataclass(frozen=True)
+class Searches:
+    """Several searches, run one after the other, for methods with different search spaces."""
+
+    searches: tuple[Search, ...]
+
+    def __post_init__(self) -> None:
+        if not self.searches:
+            raise SpecError("there must be at least one search, but there is none")
+        if any("method" not in search.fixed for search in self.searches):
+            raise SpecError("each of several searches must fix its method")
+        if len({search.objectives for search in self.searches}) > 1:
+            raise SpecError("several searches must have the same objectives, but theirs differ")
+        methods = [search.fixed["method"] for search in self.searches]
+        if len(set(methods)) < len(methods):
+            raise SpecError(f"each of several searches must have a method of its own, but got {methods}")
+
+    def changed(self, fixed: Fixed, axes: Axes, keys: KeysOf) -> Searches:
+        return Searches(change_each(self.searches, fixed, axes, keys))
+
+    @property
+    def objectives(self) -> tuple[Metric, ...]:
+        return self.searches[0].objectives
+
+    @property
+    def count(self) -> int:
+        return sum(search.count for search in self.searches)
+
+    def studies(self) -> Iterator[Study]:
+        """Yield the studies of each search, with the method in front of their names."""
+        for search in self.searches:
+            for study in search.studies():
+                yield replace(study, name=_study_name({"method": search.fixed["method"], "": study.name}))
+
+
+@dataclass(frozen=True)
+class Study:
+    """A search in one cell of its axes, which is a study in the sense of Optuna."""
+
+    name: str
+    """Name of its folder in the store: the values of the axes, joined by `+`."""
+    fixed: Fixed
+    """Includes the values of the cell."""
+    search: Search
+
+    def searched_values(self, row: Mapping[str, Any], defaults: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the values of the searched keys in a trial's row. A value that is null in the row is the default,
+        because trials lack the keys of optional sections at their defaults."""
+        return {key: defaults.get(key) if row.get(key) is None else row[key] for key in self.search.space}
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Everything that the proposals depend on, without the number of trials: a study can be made longer."""
+        search = self.search
+        return {
+            "fixed": dict(self.fixed),
+            "space": {key: repr(distribution) for key, distribution in search.space.items()},
+            "objectives": [(metric.name, metric.direction) for metric in search.objectives],
+            "rules": [search.wave, search.sampler, search.seed, repr(search.pruner), repr(search.population)],
+        }
+
+
+def bounds(distribution: Any) -> tuple[Value, ...]:
+    """Return the lowest and the highest value of an Optuna distribution, or all choices of a categorical one."""
+    return tuple(distribution.choices) if hasattr(distribution, "choices") else (distribution.low, distribution.high)
+
+
+def within(distribution: Any, value: Value) -> bool:
+    """Return whether the value has a type and a range that the Optuna distribution allows. A step is not checked."""
+    if hasattr(distribution, "choices"):
+        return any(value == choice and type(value) is type(choice) for choice in distribution.choices)
+    low, high = distribution.low, distribution.high
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def _study_name(cell: Mapping[str, Value]) -> str:
+    """Join the values of a cell into a name in the store, e.g. `digits+1.0`; `all` without any values."""
+    return "+".join("none" if value is None else str(value) for value in cell.values() if value != "all") or "all"

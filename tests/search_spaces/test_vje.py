@@ -1,0 +1,117 @@
+"""The sweeps of the VJE paper have its settings, and those on the digits differ from them on purpose."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from search_spaces._protocols import DIGITS
+from sweeper.spec import Searches, registry
+from tests.search_spaces.grids import COUNTS, configs_of, each_preset, metrics_of
+from trainables.config import resolve
+from trainables.image_trial import Evaluation
+from trainables.metrics import linear_probes
+from trainables.metrics.evaluator import Floats
+from trainables.training.train import train
+
+
+def test_all_digits_presets_have_one_probe() -> None:
+    """It standardises the features, without which it would not converge."""
+    probes = {
+        tuple(value for key, value in vars(config.evaluation).items() if key.startswith("probe"))
+        for name, preset in COUNTS
+        if preset == "digits"
+        for config in configs_of(name, preset)
+        if config.evaluation.probe_epochs
+    }
+    searches = registry.find("ssl_search").presets["digits"]
+    assert isinstance(searches, Searches)
+    searched = [search.fixed for search in searches.searches]
+    assert len(probes) == 1 and all(fixed["probe_standardize"] is True for fixed in searched)
+    assert probes == {tuple(fixed[key] for key in vars(Evaluation()) if key.startswith("probe")) for fixed in searched}
+
+
+@each_preset
+def test_choices_on_digits_are_made_on_validation_images(name: str, preset: str) -> None:
+    """Only the anomaly grid chooses a best cell. The paper's presets choose on test images."""
+    held_out = name == "anomaly_grid" and preset != "paper"
+    assert {config.data.validation for config in configs_of(name, preset)} <= {0.2 if held_out else 0.0}
+    assert ("val_auroc_joint" in metrics_of(name, preset)) == held_out
+
+
+def test_the_long_anomaly_grid_is_the_short_one_but_for_size() -> None:
+    short, long = (configs_of("anomaly_grid", preset)[0] for preset in ("digits", "digits_long"))
+    differing = {key: (value, long.flat()[key]) for key, value in short.flat().items() if long.flat()[key] != value}
+    assert differing == {"width": (128, 256), "features": (64, 128), "bottleneck": (64, 128), "epochs": (50, 100)}
+
+
+def test_barlow_twins_weighs_correlations_by_the_papers_order_and_has_the_authors_scale() -> None:
+    """Lambda x P is 41 in its paper, and 10 and 6 here. Unscaled, the loss suits much smaller learning rates."""
+    weights = {}
+    for preset in ("paper", "digits"):
+        configs = [config for config in configs_of("ssl_cifar10", preset) if config.method == "barlow_twins"]
+        assert {config.gradient.lr for config in configs} == {0.05 if preset == "paper" else 0.01}
+        (options,) = {config.options for config in configs}
+        weights[preset] = (options.redundancy_weight * options.projector_width, options.loss_scale)
+    assert weights == {"paper": (pytest.approx(10.24), 0.024), "digits": (pytest.approx(6.4), 0.1)}
+
+
+EPOCHS = {
+    "anomaly_grid": 800, "imagenet_linear": 100, "loss_ablation": 200, "nu_ablation": 200, "ood_detection": 800,
+    "ssl_cifar10": 800,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EPOCHS)
+def test_the_papers_protocol(name: str) -> None:
+    """VJE's sweeps follow vje.md 3 and 4, except that untrained methods have no epochs. Probes do not standardise."""
+    for config in configs_of(name, "paper"):
+        training, views, small = config.gradient, config.views, config.data.dataset.startswith("cifar")
+        one_class = name == "anomaly_grid"
+        assert training.epochs == (0 if config.method in ("pixels", "random") else EPOCHS[name])
+        assert (training.batch_size, training.lr) == ((64, 5e-6) if one_class else (256, 0.05))
+        assert (training.momentum, training.weight_decay) == (0.9, 5e-6)
+        assert training.warmup_epochs == (10 if name == "imagenet_linear" else 0)
+        assert training.workers == (8 if name == "imagenet_linear" else 1)
+        assert (views.crop_scale, views.flip, views.jitter, views.greyscale) == (0.2, 0.5, 0.8, 0.2)
+        assert (views.brightness, views.contrast, views.saturation, views.hue) == (0.4, 0.4, 0.4, 0.1)
+        assert views.blur == (0.0 if small else 0.5)
+        assert config.encoder.small_stem == small
+        assert config.encoder.encoder == ("resnet50" if name == "imagenet_linear" else "resnet18")
+        assert config.evaluation.probe_epochs == (0 if one_class else 100) and not config.evaluation.probe_standardize
+        assert config.evaluation.knn == (0 if name in ("anomaly_grid", "imagenet_linear") else 30)
+        if config.method == "vje":
+            assert config.options.bottleneck == (512 if name == "imagenet_linear" else 128)
+            assert one_class or config.options.beta == 1
+            assert name in ("anomaly_grid", "nu_ablation") or config.options.nu == 3
+
+
+POINT = 0.012
+"""About one percentage point."""
+
+
+@pytest.mark.parametrize("method", ["pixels", "random"])
+@pytest.mark.parametrize("spread", [0, 3])
+def test_the_probe_agrees_with_logistic_regression(method: str, spread: int) -> None:
+    """The features are untrained. With `spread` each is scaled by a factor between 10^-spread and 10^spread."""
+    original, recorded = linear_probes.accuracies, []
+
+    def accuracies(
+        bank_KND: Tensor, labels_N: Tensor, test_KMD: Tensor, labels_M: Tensor, *rest: Any, **how: Any
+    ) -> dict[int, Floats]:
+        scale_D = torch.logspace(-spread, spread, bank_KND.shape[2])
+        bank_KND, test_KMD = bank_KND * scale_D, test_KMD * scale_D
+        recorded.append((bank_KND[0].double(), labels_N, test_KMD[0].double(), labels_M))
+        return original(bank_KND, labels_N, test_KMD, labels_M, *rest, **how)
+
+    with patch.object(linear_probes, "accuracies", accuracies):
+        (report,) = train([resolve({**DIGITS, "method": method, "epochs": 0})], Path())
+    ((bank_ND, labels_N, test_MD, labels_M),) = recorded
+    regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(bank_ND, labels_N)
+    assert report.members[0].metrics["probe_z"] == pytest.approx(regression.score(test_MD, labels_M), abs=POINT)

@@ -1,0 +1,146 @@
+"""Where measurements are made, with which resources, and what becomes of those that fail. Ray is a stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+import torch
+
+from sweeper.execution import backend as probing
+from sweeper.execution import ray_backend as module
+from sweeper.execution.ray_backend import announcement, ray_cluster
+from sweeper.execution.signals import StopSignal
+from sweeper.packing.cluster import DeviceKind, ProbeRequest
+from tests.sweeper.packing.fake_cluster import CORES, LARGE
+from trainables.training.measurement import DeviceMemory, Probe
+
+CONFIGS = [{"method": "vje"}]
+PROBE = Probe(DeviceMemory("cpu", 2**30, 2**20))
+
+
+class FakeRay:
+    """Runs every remote call at once, and keeps the resources that it asked for."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self, *nodes: dict[str, float]) -> None:
+        self.later_nodes = self._alive(nodes)
+        self.options: list[dict[str, Any]] = []
+        self._first_nodes: list[Any] | None = None
+
+    def grown_from(self, *nodes: dict[str, float]) -> FakeRay:
+        """The same cluster, which had only these nodes before the first remote call."""
+        self._first_nodes = self._alive(nodes)
+        return self
+
+    def nodes(self) -> list[Any]:
+        return self.later_nodes if self._first_nodes is None or self.options else self._first_nodes
+
+    def remote(self, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+        self.options.append(options)
+
+        def call(function: Callable[..., Any], *arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except RuntimeError:
+                return ray.exceptions.WorkerCrashedError()
+
+        return lambda function: SimpleNamespace(remote=lambda *arguments: call(function, *arguments))
+
+    def wait(self, tasks: Sequence[Any], **_: Any) -> tuple[Sequence[Any], list[Any]]:
+        return tasks, []
+
+    def get(self, result: Any) -> Any:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    @staticmethod
+    def _alive(nodes: Sequence[dict[str, float]]) -> list[Any]:
+        return [{"Alive": True, "Resources": resources} for resources in nodes]
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Arguments of the measurements. Those of the method `crash` fail."""
+    arguments: list[Any] = []
+
+    def measure_configs(configs: Sequence[Any], data: str, device: object, **options: Any) -> Probe:
+        arguments.append((configs, data, options["threads"]))
+        if configs and configs[0]["method"] == "crash":
+            raise RuntimeError
+        return PROBE
+
+    monkeypatch.setattr(probing, "measure_configs", measure_configs)
+    monkeypatch.setattr(module, "assigned_device", lambda: torch.device("cpu"))
+    return arguments
+
+
+def measure(
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch, address: str | None, *requests: ProbeRequest
+) -> tuple[tuple[DeviceKind, ...], Sequence[Probe | None]]:
+    monkeypatch.setattr(module, "ray", fake)
+    cluster = ray_cluster(address, "data", StopSignal(), lambda line: None)
+    return cluster.kinds, cluster.measure(requests) if requests else []
+
+
+def test_a_measurement_is_announced_with_the_seconds_it_may_take() -> None:
+    timed = ProbeRequest(CORES, CONFIGS, seconds=3.0)
+    assert announcement([timed]) == "measuring speed and memory of one shape of cohort, for up to 3 s"
+    assert announcement([timed, timed]) == "measuring speed and memory of 2 shapes of cohort, for up to 6 s"
+
+
+def test_a_measurement_of_sharing_is_announced_and_an_inspection_is_not() -> None:
+    assert "share a device" in announcement([ProbeRequest(CORES, CONFIGS, processes=4, widths=[1])])
+    assert announcement([ProbeRequest(CORES)]) == ""
+
+
+def test_the_cores_of_this_machine_are_measured_in_this_process(
+    measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeRay({"CPU": 4.0})
+    kinds, probes = measure(fake, monkeypatch, None, ProbeRequest(CORES, CONFIGS, threads=2))
+    assert [kind.gpus for kind in kinds] == [False] and probes == [PROBE]
+    assert measured == [(CONFIGS, "data", 2)] and fake.options == []
+
+
+@pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
+def test_a_gpu_is_measured_by_a_worker_that_has_it_for_itself_and_then_ends(
+    address: str | None, measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeRay({"CPU": 16.0, "GPU": 2.0, "accelerator_type:A": 1.0})
+    (kind,), probes = measure(fake, monkeypatch, address, ProbeRequest(LARGE, CONFIGS))
+    assert (kind.accelerator, kind.nodes) == ("A", (2,)) and probes == [PROBE]
+    (options,) = fake.options
+    assert (options["num_gpus"], options["num_cpus"], options["max_calls"]) == (1, 1.0, 1)
+
+
+def test_a_measurement_whose_worker_dies_is_missing_and_the_others_count(
+    measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [ProbeRequest(LARGE, [{"method": "crash"}]), ProbeRequest(LARGE, CONFIGS)]
+    fake = FakeRay({"CPU": 16.0, "GPU": 2.0, "accelerator_type:A": 1.0})
+    assert measure(fake, monkeypatch, "auto", *requests)[1] == [None, PROBE]
+
+
+def test_a_gpu_is_requested_of_a_cluster_without_workers_that_can_grow(
+    measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeRay({"CPU": 16.0, "GPU": 1.0, "accelerator_type:A": 1.0}).grown_from({})
+    (kind,), _ = measure(fake, monkeypatch, "10.0.0.1:6379")
+    assert kind.accelerator == "A" and kind.on_demand
+    assert [options["num_gpus"] for options in fake.options] == [1] and measured == [((), "data", 1)]
+
+
+def test_a_request_to_stop_ends_the_wait_for_measurements(measured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, stopping = FakeRay({"CPU": 16.0, "GPU": 2.0}), StopSignal()
+    monkeypatch.setattr(fake, "wait", lambda tasks, **_: ([], tasks))
+    monkeypatch.setattr(module, "ray", fake)
+    cluster = ray_cluster("auto", "data", stopping, lambda line: None)
+    stopping.asked = True
+    with pytest.raises(KeyboardInterrupt):
+        cluster.measure([ProbeRequest(LARGE, CONFIGS)])

@@ -1,0 +1,100 @@
+"""Which models the driver deletes, and when, as the rows of cohorts come."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeper.plan.changes import Change, Changes
+from sweeper.plan.cohorts import Cohort
+from sweeper.plan.plan import GridPlan
+from sweeper.record.models import KeptModels, remove_displaced
+from sweeper.storage.files import Files
+from sweeper.storage.layout import model_path
+from sweeper.storage.models import trials_with_models
+from tests.sweeper.small_sweeps import TINY
+
+PLAN = GridPlan("tiny", "digits", TINY, trials=(), groups=(), steps=(), statuses={})
+
+COHORT = Cohort("c0", (), 1)
+
+
+def row(trial: str, beta: float, value: float) -> dict[str, Any]:
+    return {"trial_id": trial, "status": "finished", "beta": beta, "auroc_joint": value}
+
+
+def write(files: Files, *trials: str, kept: str = "best") -> None:
+    """The beginning of a model's file of each trial."""
+    for trial in trials:
+        metadata = {"format": 1, "kept": kept, "config": {}, "shapes": {}, "inputs": {}, "digest": ""}
+        header = json.dumps({"__metadata__": {"sweeper": json.dumps(metadata)}}).encode()
+        files.write(model_path("tiny", trial), len(header).to_bytes(8, "little") + header + b"weights")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def models(files: Files) -> list[str]:
+    return trials_with_models(files, "tiny")
+
+
+def test_worse_ones_go_before_the_rows_are_written_and_displaced_ones_afterwards(files: Files) -> None:
+    kept, first = KeptModels(files, PLAN), [row("a", 0.5, 0.7), row("b", 1.5, 0.6), row("c", 1.5, 0.5)]
+    write(files, "a", "b", "c")
+    kept.ended(COHORT, first)
+    assert models(files) == ["a", "b"]
+    kept.recorded(COHORT, [])
+    write(files, "d", "e")
+    kept.ended(COHORT, [row("d", 0.5, 0.8), row("e", 0.5, 0.75)])
+    assert models(files) == ["a", "b", "d"], "until the rows are written, a is the best that has one"
+    kept.recorded(COHORT, [])
+    assert models(files) == ["b", "d"]
+
+
+def test_a_run_that_continues_knows_the_best_from_their_rows(files: Files) -> None:
+    kept = KeptModels(files, PLAN)
+    write(files, "a", "b")
+    kept.begin([row("a", 0.5, 0.7)])
+    kept.ended(COHORT, [row("b", 0.5, 0.6)])
+    kept.recorded(COHORT, [])
+    assert models(files) == ["a"]
+
+
+@pytest.mark.parametrize(("keep", "left"), [("best", ["b", "new"]), ("all", ["a", "b", "new"])])
+def test_what_a_killed_driver_has_left_goes_at_the_end_but_not_what_was_kept_on_request(
+    keep: str, left: list[str], files: Files
+) -> None:
+    write(files, "a", kept=keep)
+    write(files, "b", "new")  # `new` has no row yet: another driver is about to write it
+    remove_displaced(files, PLAN, [row("a", 0.5, 0.7), row("b", 0.5, 0.8)])
+    assert models(files) == left
+
+
+def test_the_best_of_another_request_stay_whichever_comes_first(files: Files) -> None:
+    more_seeds = replace(PLAN, changes=Changes("digits", {"seed": Change((0, 1), (0,))}))
+    first, later = KeptModels(files, PLAN), KeptModels(files, more_seeds)
+    write(files, "a")
+    first.ended(COHORT, [row("a", 0.5, 0.7)])
+    later.begin([row("a", 0.5, 0.7)])
+    write(files, "b")
+    later.ended(COHORT, [row("b", 0.5, 0.8)])
+    later.recorded(COHORT, [])
+    remove_displaced(files, more_seeds, [row("a", 0.5, 0.7), row("b", 0.5, 0.8)])
+    assert models(files) == ["a", "b"]
+    write(files, "c")
+    first.ended(COHORT, [row("c", 0.5, 0.75)])
+    first.recorded(COHORT, [])
+    assert models(files) == ["b", "c"], "a is the best of neither any more"
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 20, b"\2\0\0\0\0\0\0\0{}", b"\2\0\0\0\0\0\0\0[]"])
+def test_a_damaged_file_is_left_alone(damage: bytes, files: Files) -> None:
+    files.write(model_path("tiny", "a"), damage)
+    rows: list[Mapping[str, Any]] = [row("a", 0.5, 0.7), row("b", 0.5, 0.8)]
+    remove_displaced(files, PLAN, rows)
+    assert models(files) == ["a"]

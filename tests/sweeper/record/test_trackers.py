@@ -1,0 +1,205 @@
+"""What a sweep tells is passed on to a tracker, which may fail, hang or be slow."""
+
+import threading
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from sweeper.record import trackers
+from sweeper.record.trackers import Recorded, Reports, Row, TrackedTrial, Tracker, Tracking, end_of
+from tests.sweeper.record.tracked import FIRST, SECOND, row_of
+
+
+class Memory(Tracker):
+    """Keeps what it gets, like a server that outlives the sweeps. Raises OSError as often as `failures` says."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.points: list[tuple[str, int, Mapping[str, float]]] = []
+        self.ends: dict[str, str] = {}
+        self.replaced: list[str] = []
+        self.failures, self.closed = failures, 0
+
+    def _fail(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("no space left\non the server")
+
+    def ended(self) -> Mapping[str, str]:
+        return self.ends
+
+    def start(self, trial: TrackedTrial, anew: bool) -> int:
+        self._fail()
+        if anew:
+            self.replaced.append(trial.id)
+            self.points = [point for point in self.points if point[0] != trial.id]
+            self.ends.pop(trial.id, None)
+        return max((epoch for trial_id, epoch, _ in self.points if trial_id == trial.id), default=-1)
+
+    def report(self, trial: TrackedTrial, reports: Reports) -> None:
+        for epoch, metrics in reports.items():
+            self._fail()
+            self.points.append((trial.id, epoch, metrics))
+
+    def end(self, trial: TrackedTrial, row: Row) -> None:
+        self._fail()
+        self.ends[trial.id] = end_of(row)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trackers, "RETRY_SECONDS", 0.01)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def report_both(tracking: Tracking) -> None:
+    tracking.started([FIRST, SECOND])
+    for epoch in (1, 2):
+        for trial in (FIRST, SECOND):
+            tracking.reported(trial, epoch, {"loss": 1 / epoch})
+    for trial in (FIRST, SECOND):
+        tracking.ended(trial, row_of(trial))
+
+
+WHOLE = {(trial.id, epoch, 1 / epoch) for trial in (FIRST, SECOND) for epoch in (1, 2)}
+
+
+def points(memory: Memory) -> list[tuple[str, int, float]]:
+    return [(trial_id, epoch, metrics["loss"]) for trial_id, epoch, metrics in memory.points]
+
+
+def test_every_report_and_end_arrives_once(said: list[str]) -> None:
+    memory = Memory()
+    with Tracking("memory", lambda: memory, said.append) as tracking:
+        report_both(tracking)
+        tracking.reported(FIRST, 1, {"loss": 9.0})
+    assert sorted(points(memory)) == sorted(WHOLE) and set(memory.ends) == {FIRST.id, SECOND.id}
+    assert memory.closed == 1 and not said
+
+
+@pytest.mark.parametrize("failures", [1, 3, 8])
+def test_a_tracker_that_fails_for_a_while_gets_everything_once_and_one_line_says_so(
+    failures: int, said: list[str]
+) -> None:
+    memory = Memory(failures)
+    with Tracking("memory", lambda: memory, said.append) as tracking:
+        report_both(tracking)
+        tracking._thread.join(0.3)  # so that it may fail before the end, after which it is tried only once more
+    assert sorted(points(memory)) == sorted(WHOLE) and set(memory.ends) == {FIRST.id, SECOND.id}
+    (line,) = said
+    assert line.startswith("tracker memory failed, and the sweep goes on") and line.endswith("left on the server")
+
+
+def test_a_tracker_that_never_connects_costs_one_line(said: list[str]) -> None:
+    def connect() -> Tracker:
+        raise ConnectionError("refused")
+
+    with Tracking("memory", connect, said.append) as tracking:
+        report_both(tracking)
+    (line,) = said
+    assert line.endswith("ConnectionError: refused")
+
+
+def test_a_tracker_that_fails_to_the_end_is_closed(said: list[str]) -> None:
+    memory = Memory(failures=10**6)
+    with Tracking("memory", lambda: memory, said.append) as tracking:
+        report_both(tracking)
+    assert len(said) == 1 and memory.closed == 1
+
+
+def test_a_tracker_that_hangs_delays_neither_the_sweep_nor_its_end(
+    said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trackers, "CLOSE_SECONDS", 0.05)
+    forever = threading.Event()
+
+    def connect() -> Tracker:
+        forever.wait()
+        return Memory()
+
+    with Tracking("memory", connect, said.append) as tracking:
+        report_both(tracking)
+    assert said == ["tracker memory has not taken everything yet; the same command sends it the rest"]
+    forever.set()
+
+
+def test_a_tracker_that_is_far_behind_is_left_out(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trackers, "MOST_VALUES", 2)
+    forever, memory = threading.Event(), Memory()
+
+    def connect() -> Tracker:
+        forever.wait()
+        return memory
+
+    with Tracking("memory", connect, said.append) as tracking:
+        report_both(tracking)
+        forever.set()
+    assert said == ["tracker memory is too slow and is left out; the same command sends it the rest"]
+    assert memory.closed == 1
+
+
+def test_what_was_sent_does_not_count_as_waiting(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trackers, "MOST_VALUES", 2)
+    memory = Memory()
+    with Tracking("memory", lambda: memory, said.append) as tracking:
+        for epoch in range(1, 7):
+            tracking.reported(FIRST, epoch, {"loss": 1 / epoch})
+            deadline = time.monotonic() + 5
+            while tracking._values and time.monotonic() < deadline:
+                time.sleep(0.001)
+        tracking.reported(FIRST, 1, {"loss": 1.0})
+    assert len(points(memory)) == 6 and not said and tracking._values == 0
+
+
+def recorded(history: Mapping[str, Reports], *rows: Row) -> Recorded:
+    trials = {FIRST.id: FIRST, SECOND.id: SECOND}
+    by_id = {str(row["trial_id"]): row for row in rows}
+    return Recorded(by_id, lambda complete: {key: history[key] for key in history if key not in complete}, trials)
+
+
+HISTORY = {trial.id: {epoch: {"loss": 1 / epoch} for epoch in (1, 2)} for trial in (FIRST, SECOND)}
+
+
+def test_a_continued_sweep_continues_its_runs_and_sends_what_the_store_has_in_addition(said: list[str]) -> None:
+    """The first trial was cut off after its first report; the second has a row that the tracker does not know."""
+    memory = Memory()
+    memory.points = [(FIRST.id, 1, {"loss": 1.0})]
+    with Tracking("memory", lambda: memory, said.append, recorded(HISTORY, row_of(SECOND))) as tracking:
+        tracking.started([FIRST])
+        tracking.reported(FIRST, 1, {"loss": 1.0})
+        tracking.reported(FIRST, 2, {"loss": 0.5})
+        tracking.ended(FIRST, row_of(FIRST))
+    assert sorted(points(memory)) == sorted(WHOLE) and set(memory.ends) == {FIRST.id, SECOND.id}
+    assert not memory.replaced and not said
+
+
+def test_runs_that_the_tracker_has_are_not_sent_again(said: list[str]) -> None:
+    memory = Memory()
+    for _ in range(2):
+        with Tracking("memory", lambda: memory, said.append, recorded(HISTORY, row_of(FIRST), row_of(SECOND))):
+            pass
+    assert sorted(points(memory)) == sorted(WHOLE) and not memory.replaced
+
+
+def test_a_trial_that_was_trained_again_without_the_tracker_replaces_its_run(said: list[str]) -> None:
+    memory = Memory()
+    for day in (1, 2):
+        with Tracking("memory", lambda: memory, said.append, recorded(HISTORY, row_of(FIRST, day))):
+            pass
+    assert memory.replaced == [FIRST.id] and memory.ends[FIRST.id].startswith("2026-01-02")
+    assert len(points(memory)) == 2
+
+
+def test_a_fresh_sweep_begins_its_runs_anew(said: list[str]) -> None:
+    memory = Memory()
+    for anew in (False, True):
+        with Tracking("memory", lambda: memory, said.append, anew=anew) as tracking:
+            report_both(tracking)
+    assert sorted(memory.replaced) == [FIRST.id, SECOND.id] and sorted(points(memory)) == sorted(WHOLE)

@@ -1,0 +1,307 @@
+"""Grids and searches, and how the command line changes them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from sweeper.errors import SpecError
+from sweeper.spec.metric import Metric
+from sweeper.spec.pruners import Halving, Population
+from sweeper.spec.space import Grid, Grids, Search, Searches, Value, bounds, within
+
+GRID = Grid(fixed={"method": "vje", "epochs": 5}, axes={"beta": (0.0, 1.0), "nu": (0.5, 3.0, math.inf)})
+
+METHODS: Mapping[str, set[str]] = {
+    "vje": {"method", "seed", "lr", "beta", "nu"},
+    "simclr": {"method", "seed", "lr", "tau"},
+    "random": {"method", "seed", "lr"},
+}
+SEVERAL = Grids(
+    (
+        Grid({"method": "vje", "lr": 0.1}, {"beta": (0.0, 1.0), "seed": (0, 1)}),
+        Grid({"method": "vje", "lr": 0.2, "nu": 9.0}, {"seed": (0, 1)}),
+        Grid({"method": "simclr", "lr": 0.1, "tau": 0.5}, {"seed": (0, 1)}),
+        Grid({"method": "random", "lr": 0.1}, {"seed": (0, 1)}),
+    )
+)
+
+
+def changed(fixed: Mapping[str, Value] | None = None, axes: Mapping[str, tuple[Value, ...]] | None = None) -> Grids:
+    return SEVERAL.changed(fixed or {}, axes or {}, METHODS.__getitem__)
+
+
+def methods(grids: Grids) -> list[Value]:
+    return [grid.fixed["method"] for grid in grids.grids]
+
+
+def test_a_grid_is_the_product_of_its_axes_and_the_last_varies_fastest() -> None:
+    trials = list(GRID.combinations())
+    assert len(trials) == 6 and len({tuple(trial.items()) for trial in trials}) == 6
+    assert [trial["nu"] for trial in trials] == [0.5, 3.0, math.inf] * 2
+    assert [trial["beta"] for trial in trials] == [0.0] * 3 + [1.0] * 3
+    assert all(trial["epochs"] == 5 and trial["method"] == "vje" for trial in trials)
+
+
+def test_a_grid_without_axes_is_one_trial() -> None:
+    assert list(Grid({"epochs": 5}, {}).combinations()) == [{"epochs": 5}]
+
+
+def test_a_set_value_replaces_an_axis_and_an_axis_replaces_a_constant() -> None:
+    changed = GRID.changed({"nu": 2.0, "lr": 0.1}, {"epochs": (1, 2)})
+    assert changed.fixed == {"method": "vje", "nu": 2.0, "lr": 0.1}
+    assert changed.axes == {"beta": (0.0, 1.0), "epochs": (1, 2)}
+    assert GRID.axes["nu"] == (0.5, 3.0, math.inf) and GRID.fixed["epochs"] == 5
+
+
+def test_an_axis_keeps_its_place_when_its_values_change() -> None:
+    assert list(GRID.changed({}, {"beta": (2.0,)}).axes) == ["beta", "nu"]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "axes", "law"),
+    [
+        ({}, {"nu": ()}, "axis nu must have at least one value"),
+        ({}, {"nu": (1.0, 2.0, 1.0)}, "axis nu must differ, but 1.0 is there twice"),
+        ({}, {"nu": (1, 1.0)}, "axis nu must differ"),
+        ({"nu": 1.0}, {"nu": (1.0,)}, "nu must be either fixed or an axis"),
+    ],
+)
+def test_an_invalid_grid_is_refused(fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], law: str) -> None:
+    with pytest.raises(SpecError, match=law):
+        Grid(fixed, axes)
+
+
+def test_a_key_cannot_be_set_and_varied() -> None:
+    with pytest.raises(SpecError, match="nu must be either set or an axis"):
+        GRID.changed({"nu": 1.0}, {"nu": (1.0, 2.0)})
+
+
+def test_several_grids_come_one_after_the_other() -> None:
+    trials = list(SEVERAL.combinations())
+    assert trials == [trial for grid in SEVERAL.grids for trial in grid.combinations()] and len(trials) == 10
+
+
+def test_several_grids_are_of_one_method_each() -> None:
+    with pytest.raises(SpecError, match="there must be at least one grid, but there is none"):
+        Grids(())
+    for grid in (Grid({"lr": 0.1}, {}), Grid({}, {"method": ("vje", "simclr")})):
+        with pytest.raises(SpecError, match="each of several grids must fix its method"):
+            Grids((SEVERAL.grids[0], grid))
+
+
+def test_a_grid_without_changes_stays_the_same() -> None:
+    assert changed() == SEVERAL
+
+
+def test_a_key_is_set_where_a_method_has_it() -> None:
+    grids = changed({"nu": 3.0})
+    assert [grid.fixed.get("nu") for grid in grids.grids] == [3.0, 3.0, None, None]
+    grids = changed({"tau": 0.2, "lr": 1.0})
+    assert [grid.fixed.get("tau") for grid in grids.grids] == [None, None, 0.2, None]
+    assert [grid.fixed["lr"] for grid in grids.grids] == [1.0] * 4
+    assert [grid.axes for grid in grids.grids] == [grid.axes for grid in SEVERAL.grids]
+
+
+def test_a_key_is_varied_where_a_method_has_it() -> None:
+    grids = changed({"seed": 7}, {"nu": (1.0, 2.0)})
+    assert [grid.axes for grid in grids.grids] == [
+        {"beta": (0.0, 1.0), "nu": (1.0, 2.0)}, {"nu": (1.0, 2.0)}, {}, {},
+    ]  # fmt: skip
+    assert [grid.fixed["seed"] for grid in grids.grids] == [7] * 4 and "nu" not in grids.grids[1].fixed
+    assert SEVERAL.grids[1].fixed["nu"] == 9.0
+
+
+def test_a_method_chooses_its_grids() -> None:
+    assert changed({"method": "vje"}).grids == SEVERAL.grids[:2]
+    assert changed({}, {"method": ("random", "simclr")}).grids == SEVERAL.grids[2:]
+    chosen = changed({"method": "simclr", "tau": 0.2})
+    assert methods(chosen) == ["simclr"] and chosen.grids[0].fixed["tau"] == 0.2
+    assert all("method" not in grid.axes for grid in changed({}, {"method": ("vje", "random")}).grids)
+
+
+SETS = Grids(
+    (
+        Grid({"method": "vje"}, {"dataset": ("cifar10", "cifar100"), "seed": (0, 1)}),
+        Grid({"method": "vje", "dataset": "stl10", "blur": 0.5}, {"seed": (0, 1)}),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("datasets", "indices"),
+    [(("cifar10",), (0,)), (("stl10",), (1,)), (("stl10", "cifar100"), (0, 1)), (("cifar100", "cifar10"), (0,))],
+)
+def test_a_data_set_chooses_among_grids_that_differ_in_it(datasets: tuple[str, ...], indices: tuple[int, ...]) -> None:
+    """Otherwise CIFAR is trained again with the settings for STL-10, and both count as seeds of one cell."""
+    keys = {"dataset", "seed", "lr"}
+    grids = SETS.changed({"lr": 0.5}, {"dataset": datasets}, lambda _: keys)
+    assert [grid.fixed.get("blur") for grid in grids.grids] == [
+        SETS.grids[index].fixed.get("blur") for index in indices
+    ]
+    assert {trial["dataset"] for trial in grids.combinations()} == set(datasets)
+    assert all(trial["lr"] == 0.5 for trial in grids.combinations())
+    if len(datasets) == 1:
+        assert SETS.changed({"lr": 0.5, "dataset": datasets[0]}, {}, lambda _: keys) == grids
+
+
+def test_a_data_set_replaces_that_of_grids_that_have_it_in_common() -> None:
+    both = Grids(tuple(Grid({"method": method, "dataset": "cifar10"}, {}) for method in ("vje", "simclr")))
+    grids = both.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
+    assert [trial["dataset"] for trial in grids.combinations()] == ["svhn", "svhn"]
+    with pytest.raises(SpecError, match=r"^no dataset in this sweep 'svhn'; there are: cifar10, cifar100, stl10$"):
+        SETS.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
+
+
+def test_a_pinned_value_stays() -> None:
+    grids = Grids((Grid({"method": "vje"}, {}), Grid({"method": "random", "lr": 0.0}, {}, pinned=frozenset({"lr"}))))
+    changed = grids.changed({"lr": 1.0, "seed": 3}, {}, METHODS.__getitem__)
+    assert [grid.fixed for grid in changed.grids] == [
+        {"method": "vje", "lr": 1.0, "seed": 3}, {"method": "random", "lr": 0.0, "seed": 3},
+    ]  # fmt: skip
+    with pytest.raises(SpecError, match=r"^lr stays as it is in trials of random, where another value has no meaning$"):
+        grids.changed({"lr": 1.0, "method": "random"}, {}, METHODS.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "axes", "message"),
+    [
+        ({"method": "vja"}, {}, "no method in this sweep 'vja' (did you mean 'vje'?); there are: vje, simclr, random"),
+        ({}, {"method": ("vje", "byol")}, "no method in this sweep 'byol'; there are: vje, simclr, random"),
+        ({"gamma": 1.0}, {}, "no method of these trials has the key 'gamma'"),
+        ({}, {"gamma": (1.0, 2.0)}, "no method of these trials has the key 'gamma'"),
+        ({"tau": 0.2, "method": "vje"}, {}, "no method of these trials has the key 'tau'"),
+        ({"tau": 0.2}, {"method": ("vje", "random")}, "no method of these trials has the key 'tau'"),
+        ({"lr": 1.0}, {"lr": (1.0, 2.0)}, "lr must be either set or an axis, but it is asked to be both"),
+        ({"method": "vje"}, {"method": ("vje", "random")}, "method must be either set or an axis, but it is asked to"),
+        ({}, {"method": ("vje", "vje")}, "the values of axis method must differ, but vje is there twice"),
+        ({}, {"tau": (0.2, 0.2)}, "the values of axis tau must differ, but 0.2 is there twice"),
+    ],
+)
+def test_a_change_that_applies_to_no_grid_is_refused(
+    fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], message: str
+) -> None:
+    with pytest.raises(SpecError) as error:
+        changed(fixed, axes)
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
+
+
+def test_an_axis_may_be_long():
+    assert Grid({}, {"seed": tuple(range(200_000))}).count == 200_000
+
+
+AUROC, LOSS = Metric("auroc", "maximize"), Metric("loss", "minimize")
+SPREAD = Metric("var_mean", "maximize")
+SPACE: dict[str, BaseDistribution] = {"beta": FloatDistribution(0.1, 2.0), "width": CategoricalDistribution([64, 128])}
+KEYS = {"vje": ("method", "dataset", "beta", "nu", "seed"), "simclr": ("method", "dataset", "tau", "seed")}
+
+
+def search(**changes: Any) -> Search:
+    defaults: dict[str, Any] = {"space": SPACE, "fixed": {"method": "vje"}, "trials": 8, "wave": 4, "metric": AUROC}
+    return Search(**(defaults | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"space": {}}, "must have at least one key in its space"),
+        ({"fixed": {"beta": 1.0}}, "beta must be either searched or fixed or an axis"),
+        ({"axes": {"beta": (1.0,)}}, "beta must be either searched or fixed or an axis"),
+        ({"wave": 9}, "`wave <= trials` must hold, but got wave=9, trials=8"),
+        ({"trials": 0}, "`trials >= 1` must hold"),
+        ({"sampler": "tpo"}, "no sampler 'tpo' (did you mean 'tpe'?)"),
+        ({"metric": ()}, "must have an objective"),
+        (
+            {"metric": Metric("auroc")},
+            "metric 'auroc' needs a direction because trials are ranked by it; write Metric(",
+        ),
+        ({"metric": (SPREAD, replace(SPREAD, direction="minimize"))}, "to be both maximized and minimized"),
+        ({"metric": (AUROC, AUROC)}, "objectives must differ, but auroc is there twice"),
+        ({"metric": (AUROC, LOSS), "sampler": "cmaes"}, "cmaes takes one objective"),
+        ({"metric": (AUROC, LOSS), "pruner": Halving(1)}, "ranks by one objective"),
+        ({"metric": Metric("seconds", "minimize"), "pruner": Halving(1)}, "ranks by a reported metric"),
+        ({"sampler": "cmaes"}, "cmaes needs a space of at least two numbers"),
+        ({"sampler": "random", "pruner": Halving(1), "population": Population(1)}, "either a pruner or a population"),
+        ({"space": {"width": CategoricalDistribution([1, 2, True])}}, "the choices of width must differ in value"),
+        ({"population": Population(1)}, "its sampler must be random or qmc, but got tpe"),
+    ],
+)
+def test_an_invalid_search_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        search(**changes)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_every_cell_of_the_axes_has_a_study_named_by_its_values() -> None:
+    studies = list(search(axes={"dataset": ("digits", "cifar10"), "nu": (1.0, float("inf"))}).studies())
+    assert [study.name for study in studies] == ["digits+1.0", "digits+inf", "cifar10+1.0", "cifar10+inf"]
+    assert studies[1].fixed == {"method": "vje", "dataset": "digits", "nu": float("inf")}
+    assert [study.name for study in search().studies()] == ["all"]
+
+
+def test_a_longer_study_is_the_same_and_any_other_change_makes_another() -> None:
+    (first,) = search().studies()
+    same = [search(trials=80)]
+    others = [
+        search(wave=2),
+        search(seed=1),
+        search(sampler="random"),
+        search(pruner=Halving(2)),
+        search(space={"beta": FloatDistribution(0.1, 2.0, log=True)}),
+        search(fixed={"method": "vje", "nu": 1.0}),
+        search(metric=SPREAD),
+        search(metric=replace(SPREAD, direction="minimize")),
+    ]
+    assert all(study.identity == first.identity for changed in same for study in changed.studies())
+    assert all(study.identity != first.identity for changed in others for study in changed.studies())
+    maximized, minimized = (next(changed.studies()).identity for changed in others[-2:])
+    assert maximized != minimized
+
+
+def test_a_key_that_the_command_line_sets_is_no_longer_searched() -> None:
+    fixed = search().changed({"beta": 1.0}, {"nu": (1.0, 2.0)})
+    assert set(fixed.space) == {"width"} and fixed.fixed["beta"] == 1.0 and fixed.count == 16
+    with pytest.raises(SpecError, match="its space, but it is empty"):
+        fixed.changed({"width": 64}, {})
+
+
+def test_several_searches_are_changed_each_where_its_method_has_the_key() -> None:
+    simclr = Search({"tau": FloatDistribution(0.1, 1.0)}, {"method": "simclr"}, 4, AUROC, wave=2)
+    both = Searches((search(), simclr))
+    changed = both.changed({"beta": 1.0}, {"seed": (0, 1)}, KEYS.__getitem__)
+    assert [set(search.space) for search in changed.searches] == [{"width"}, {"tau"}]
+    assert [study.name for study in changed.studies()] == ["vje+0", "vje+1", "simclr+0", "simclr+1"]
+    assert changed.count == 24
+    assert both.changed({}, {"method": ("simclr",)}, KEYS.__getitem__).searches == (simclr,)
+
+
+@pytest.mark.parametrize(
+    ("searches", "message"),
+    [
+        ((), "at least one search"),
+        ((search(), search()), "a method of its own"),
+        ((search(), replace(search(), metric=LOSS, fixed={"method": "simclr"})), "the same objectives"),
+        ((search(fixed={}),), "must fix its method"),
+    ],
+)
+def test_several_searches_that_do_not_go_together_are_refused(searches: tuple[Search, ...], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        Searches(searches)
+
+
+def test_a_searched_value_that_is_null_in_a_row_is_the_default() -> None:
+    (study,) = search().studies()
+    assert set(study.search.space) == {"beta", "width"}
+    row = {"beta": 0.5, "width": None, "seed": 3}
+    assert study.searched_values(row, {"width": 64, "beta": 1.0}) == {"beta": 0.5, "width": 64}
+    assert study.searched_values({"beta": 0.0}, {}) == {"beta": 0.0, "width": None}
+
+
+def test_bounds_are_the_ends_or_the_choices() -> None:
+    assert bounds(IntDistribution(1, 9)) == (1, 9) and bounds(CategoricalDistribution(["a", None])) == ("a", None)
+    assert within(FloatDistribution(0.0, 1.0), 1) and not within(FloatDistribution(0.0, 1.0), 1.1)
+    assert within(CategoricalDistribution([True]), True) and not within(CategoricalDistribution([True]), 1)
+    assert not within(FloatDistribution(0.0, 1.0), None)

@@ -1,0 +1,254 @@
+"""Images in class folders, `FOLDER/SPLIT/CLASS/*`: ImageNet, or any other images in its folders, decoded on demand; and
+the user's own images of any size, resized when they are loaded.
+
+Shapes: N images, C channels, S the length of a side.
+"""
+
+import hashlib
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from trainables.data.datasets.dataset import Dataset, Declaration, Source, channel_statistics
+from trainables.data.errors import DataError
+from trainables.data.image_files import ImageFiles, decode_file
+
+SIDE = 224
+"""Pixels along each side of an image of ImageNet as models see it."""
+FOLDER = "folder"
+"""Name of the data set of the user's own images."""
+SPLITS = ("train", "test")
+MAX_BYTES = 4 << 30
+"""Largest size of all decoded images together, which every training process keeps in memory."""
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
+"""Endings of the names of image files, in upper or lower case."""
+MAX_NAMED = 20
+"""Most foreign files that an error names."""
+
+
+def imagenet(root: Path) -> Dataset:
+    """ImageNet's training and validation images as 3x224x224, each decoded when it is needed. Other images in the same
+    folders are read likewise."""
+    folder = root / "imagenet"
+    if not folder.is_dir():
+        raise DataError(
+            f"imagenet is absent from {root} and not to be downloaded; put its images into {folder}/train/CLASS/ and "
+            f"{folder}/val/CLASS/, from https://image-net.org"
+        )
+    train_names, train_labels, classes = list_images("imagenet", folder, "train")
+    val_names, val_labels, val_classes = list_images("imagenet", folder, "val")
+    same_classes("imagenet", folder, classes, val_classes)
+    return Dataset(
+        name="imagenet",
+        train_images=ImageFiles(folder, train_names, SIDE),
+        train_labels=train_labels,
+        test_images=ImageFiles(folder, val_names, SIDE),
+        test_labels=val_labels,
+        classes=classes,
+        levels=255,
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+    )
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The image files of a folder, which are not decoded."""
+
+    classes: tuple[str, ...]
+    """Names of the classes of both splits, sorted."""
+    digest: str
+    """Hash of the paths and contents of all files: equal folders have equal digests, wherever they are."""
+    train: tuple[int, ...]
+    """Number of training images of each class; 0 for a class that is only tested."""
+    test: tuple[int, ...]
+    """Number of test images of each class."""
+    repeated: int
+    """Number of test images whose files are those of training images."""
+    paths: tuple[tuple[str, ...], ...] = field(repr=False)
+    """Paths of the images of each split, class by class."""
+
+    def declaration(self, size: int, channels: int) -> Declaration:
+        """What a trial knows of the images before it loads them."""
+        return Declaration((channels, size, size), len(self.classes), self.train, self.test)
+
+
+def list_folder(root: Path) -> Listing:
+    """List the folder `root`. Names that begin with a dot are ignored. Raises DataError, with one line, if it is not
+    laid out as `list_images` requires. A class may be absent from one of the splits."""
+    found = [list_images(f"dataset={FOLDER}", root, split) for split in SPLITS]
+    classes = tuple(sorted({class_ for _, _, names in found for class_ in names}))
+    counts = []
+    for _, labels_N, names in found:
+        count_of = dict(zip(names, torch.bincount(labels_N, minlength=len(names)).tolist(), strict=True))
+        counts.append(tuple(count_of.get(class_, 0) for class_ in classes))
+    paths = [tuple(os.path.join(root, os.fsdecode(file)) for file in files) for files, _, _ in found]
+    train, test = counts
+    digest, contents = _digests(root, [*paths[0], *paths[1]])
+    known = set(contents[: len(paths[0])])
+    repeated = sum(content in known for content in contents[len(paths[0]) :])
+    listing = Listing(classes, digest, train, test, repeated, tuple(paths))
+    _by_digest[listing.digest] = listing
+    return listing
+
+
+_by_digest: dict[str, Listing] = {}
+
+
+def listed(digest: str) -> Listing | None:
+    """The listing with this digest; None if this process has not listed its folder."""
+    return _by_digest.get(digest)
+
+
+def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:
+    """Images of your own, each resized as a whole to a square.
+
+    Returns the images of `root` as `[N, channels, size, size]`. Raises DataError, with one line, if a file cannot be
+    decoded, if they are not the images of this `digest` (unless that is empty), or if they need too much memory."""
+    listing = list_folder(root)
+    if digest and digest != listing.digest:
+        raise DataError(
+            f"the images in {root} must be those that the trials were planned with (image_digest={digest}), but have "
+            f"changed (image_digest={listing.digest}); run the command again for trials on the new ones"
+        )
+    need = sum(map(len, listing.paths)) * channels * size * size
+    if need > MAX_BYTES:
+        raise DataError(
+            f"the images in {root} must not exceed {MAX_BYTES >> 30} GiB in memory, but need {need / 2**30:.1f} GiB "
+            f"with image_size={size}; choose a smaller image_size, or dataset=imagenet, which decodes during training"
+        )
+    train_NCSS, test_NCSS = (_decoded(paths, size, channels) for paths in listing.paths)
+    mean, std = channel_statistics(train_NCSS)
+    train_N, test_N = (
+        torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+        for counts in (listing.train, listing.test)
+    )
+    return Dataset(
+        name=FOLDER,
+        train_images=train_NCSS,
+        train_labels=train_N,
+        test_images=test_NCSS,
+        test_labels=test_N,
+        classes=listing.classes,
+        levels=255,
+        mean=tuple(mean.tolist()),
+        std=tuple(std.clamp(min=1 / 255).tolist()),  # images of one value have none
+    )
+
+
+def _digests(root: Path, paths: list[str]) -> tuple[str, list[bytes]]:
+    """The digest of a listing, 12 hexadecimal digits, and that of the content of each file. Raises DataError if a file
+    cannot be read."""
+
+    def hashed(path: str) -> bytes:
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise DataError(f"the image {path} must be a file, but is a named pipe, device or socket")
+            with open(path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").digest()
+        except OSError as error:
+            raise DataError(f"the image {path} cannot be read ({error.strerror})") from error
+
+    with ThreadPoolExecutor() as pool:
+        contents = list(pool.map(hashed, paths))
+    named = zip((os.fsencode(os.path.relpath(path, root)) for path in paths), contents, strict=True)
+    return hashlib.sha256(b"".join(name + b"\0" + content for name, content in named)).hexdigest()[:12], contents
+
+
+def _decoded(paths: tuple[str, ...], size: int, channels: int) -> Tensor:
+    """uint8 `[N, C, S, S]`."""
+    images_NCSS = np.empty((len(paths), channels, size, size), dtype=np.uint8)
+
+    def fill(row: int) -> None:
+        (image,) = decode_file(paths[row], partial(_resized, size=size, mode="L" if channels == 1 else "RGB"))
+        pixels = np.asarray(image)
+        images_NCSS[row] = pixels if channels == 1 else pixels.transpose(2, 0, 1)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(fill, range(len(paths))))
+    return torch.from_numpy(images_NCSS)
+
+
+def _resized(image: Image.Image, size: int, mode: str) -> list[Image.Image]:
+    """The whole image, upright as its camera was held, as a square."""
+    upright = ImageOps.exif_transpose(image)
+    return [upright.convert(mode).resize((size, size), Image.Resampling.BILINEAR)]
+
+
+def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]:
+    """List a split of the data set `name`: paths `[N]` below `folder`, labels (int64 `[N]`), class names; all sorted.
+    Names that begin with a dot are ignored. Raises DataError, with a one-line message, if the split is absent or has no
+    classes, if a class has no images, or if there is any other file."""
+    if not (folder / split).is_dir():
+        raise DataError(
+            f"{name} is without the split '{split}': there is no folder {folder / split}; images belong in "
+            f"{folder}/{split}/CLASS/"
+        )
+    entries = _entries(folder / split)
+    if file := next((entry.path for entry in entries if not entry.is_dir()), None):
+        raise DataError(f"a split of {name} must hold nothing but a folder for each class, but {file} is a file")
+    classes = [entry.name for entry in entries]
+    if not classes:
+        raise DataError(f"{name} has no images: {folder / split} is empty; images belong in {folder}/{split}/CLASS/")
+    with ThreadPoolExecutor(8) as pool:
+        listed = list(pool.map(partial(_images, name), (folder / split / class_ for class_ in classes)))
+    if foreign := [path for _, paths in listed for path in paths]:
+        more = f" and {len(foreign) - MAX_NAMED} more" if len(foreign) > MAX_NAMED else ""
+        raise DataError(
+            f"class folders of {name} must hold nothing but images ({' '.join(ENDINGS)}), but got "
+            f"{', '.join(foreign[:MAX_NAMED])}{more}"
+        )
+    files_by_class = [names for names, _ in listed]
+    files = [
+        os.path.join(split, class_, file)
+        for class_, names in zip(classes, files_by_class, strict=True)
+        for file in names
+    ]
+    labels_N = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor([*map(len, files_by_class)]))
+    return np.array([os.fsencode(file) for file in files]), labels_N, tuple(classes)
+
+
+def same_classes(name: str, folder: Path, train: tuple[str, ...], val: tuple[str, ...]) -> None:
+    """Raises DataError unless both splits have the same classes."""
+    for class_ in sorted(set(train) ^ set(val)):
+        present, absent = ("train", "val") if class_ in train else ("val", "train")
+        raise DataError(
+            f"the classes of {name} must be the same in train and val, but {folder / present / class_} has no "
+            f"counterpart in {folder / absent}"
+        )
+
+
+def _images(name: str, folder: Path) -> tuple[list[str], list[str]]:
+    """The names of the images in the folder of one class, and the paths of everything else there."""
+    entries = _entries(folder)
+    if not entries:
+        raise DataError(f"every class of {name} must have images, but {folder} is empty")
+    foreign = [entry.path for entry in entries if not entry.name.lower().endswith(ENDINGS) or entry.is_dir()]
+    return [entry.name for entry in entries], foreign
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder, sorted by name, without those that begin with a dot."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read ({error.strerror})") from error
+
+
+DATASETS = {
+    "imagenet": Source(
+        imagenet,
+        Declaration((3, SIDE, SIDE), 1000, train=None, test=None),
+        "DATA/imagenet/train/CLASS/ and DATA/imagenet/val/CLASS/, never fetched",
+    )
+}

@@ -1,0 +1,251 @@
+"""Image files as images of a data set that is larger than memory: a pool of threads decodes them on demand, ahead of
+their use, and all are checked before anything expensive starts.
+
+Shapes: N images, B images of a batch, S the length of a side.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from trainables.data.augmentation import draw_boxes
+from trainables.data.errors import DataError
+
+RESIZE = 256 / 224
+"""For evaluation: length of an image's shorter side before the central crop, divided by the side of the crop."""
+
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+"""Formats of image files."""
+MAX_PIXELS = 178_956_970
+"""Most pixels of an image, the number from which Pillow refuses them."""
+ENDS = ((b"\xff\xd8\xff", b"\xff\xd9"), (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"))
+"""The first and last bytes of a JPEG and of a PNG."""
+TAIL = 64
+"""Bytes read from the end of a file. Zeros that pad the end are ignored."""
+CHUNK = 1024
+"""Files that a thread checks at a time."""
+THREADS = 32
+"""Many threads, because each waits for the disk or the network most of the time."""
+Crop = Callable[[Image.Image], list[Image.Image]]
+Decoding = Callable[[], list[Tensor]]
+"""Waits until batches of images are decoded and returns them. Raises DataError for the first file that cannot be."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFiles:
+    """Image files that can be indexed like a uint8 tensor `[N, 3, S, S]` with pixels in 0..255. It can be pickled."""
+
+    root: Path
+    """Folder of the files."""
+    names: NDArray[np.bytes_]
+    """Paths `[N]` below `root`, encoded for the file system. A million paths take about 40 MB."""
+    side: int
+    """Side S of an image in pixels."""
+    threads: int = 0
+    """Number of threads that decode; 0 for one per processor. It does not change results."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self), 3, self.side, self.side
+
+    def __getitem__(self, indices: slice | Tensor) -> Tensor:
+        """Decode images to uint8 `[B, 3, S, S]`: the shorter side is resized to 256/224 S, then the central square of
+        side S is cut out, as by torchvision's Resize and CenterCrop. Raises DataError for a file that cannot be
+        decoded."""
+        names = self._names(indices)
+        return self._decode(names, [partial(_central, side=self.side)] * len(names), 1)()[0]
+
+    def crops(
+        self, indices_B: Tensor, generators: Sequence[torch.Generator], count: int, crop_scale: float, crop_ratio: float
+    ) -> Decoding:
+        """Start to decode `count` random resized crops of each image: `count` tensors, each uint8 `[B, 3, S, S]`.
+
+        Each file is decoded once. The boxes of an image are drawn from its own generator by `draw_boxes`, for its own
+        height and width. With a `crop_scale` of 1 all are central crops and nothing is drawn. Raises ValueError unless
+        each image has a generator of its own.
+        """
+        names = self._names(indices_B)
+        if len(set(map(id, generators))) != len(names) or len(generators) != len(names):
+            raise ValueError(f"each of the {len(names)} images needs a generator of its own, but got {len(generators)}")
+        if crop_scale == 1:
+            return self._decode(names, [partial(_central, side=self.side)] * len(names), count)
+        boxes = partial(_random, side=self.side, count=count, crop_scale=crop_scale, crop_ratio=crop_ratio)
+        return self._decode(names, [partial(boxes, generator=generator) for generator in generators], count)
+
+    def select(self, mask_N: Tensor) -> ImageFiles:
+        """The images where `mask` (bool `[N]`) is True, in their order."""
+        return replace(self, names=self.names[mask_N.numpy()])
+
+    def paths(self) -> list[str]:
+        """Paths of all files."""
+        return [self._path(name) for name in self.names]
+
+    def _names(self, indices: slice | Tensor) -> NDArray[np.bytes_]:
+        return self.names[indices if isinstance(indices, slice) else indices.cpu().numpy()]
+
+    def _path(self, name: bytes) -> str:
+        return os.path.join(self.root, os.fsdecode(name))
+
+    def _decode(self, names: NDArray[np.bytes_], crops: Sequence[Crop], count: int) -> Decoding:
+        """Start to decode `count` batches. Where a file yields a single crop, all batches get it."""
+        batches = [np.empty((len(names), 3, self.side, self.side), dtype=np.uint8) for _ in range(count)]
+
+        def fill(row: int) -> None:
+            cropped = decode_file(self._path(names[row]), crops[row])
+            for i, batch_B3SS in enumerate(batches):
+                batch_B3SS[row] = np.asarray(cropped[i % len(cropped)]).transpose(2, 0, 1)
+
+        decoding = [_pool(self.threads).submit(fill, row) for row in range(len(names))]
+
+        def wait() -> list[Tensor]:
+            for future in decoding:
+                future.result()
+            return [torch.from_numpy(batch) for batch in batches]
+
+        return wait
+
+
+Images: TypeAlias = Tensor | ImageFiles
+"""uint8 `[N, C, H, W]`: a tensor in memory, or image files that are decoded on demand."""
+
+
+def to_device(images: Images, device: torch.device) -> Images:
+    """Move a tensor to the device. Image files are returned unchanged."""
+    return images.to(device) if isinstance(images, Tensor) else images
+
+
+def prefetched(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
+    """Yield the images of each part. The files of the next part are decoded while the caller works on this one."""
+    if isinstance(images, Tensor):
+        yield from (images[part] for part in parts)
+        return
+    with ThreadPoolExecutor(1) as reader:
+        previous: Future[Tensor] | None = None
+        for part in parts:
+            current = reader.submit(images.__getitem__, part)
+            if previous:
+                yield previous.result()
+            previous = current
+        if previous:
+            yield previous.result()
+
+
+def decode_file(path: str, crop: Crop) -> list[Image.Image]:
+    """The crops of one file, as RGB. Raises DataError, with a one-line message, if the file cannot be decoded."""
+    try:
+        with open_image(path) as image:
+            return crop(rgb(image))
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"the image {path} cannot be decoded ({reason}); remove or replace it") from error
+
+
+def open_image(path: str) -> Image.Image:
+    """Open an image file of one of the `FORMATS`, without decoding it. Raises OSError or ValueError for anything else:
+    Pillow's other formats start programs, such as Ghostscript, and opening a named pipe would wait for ever."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("it must be a file, but is a folder, named pipe, device or socket")
+    image = Image.open(path, formats=FORMATS)
+    if image.width * image.height > MAX_PIXELS:
+        image.close()
+        raise ValueError(f"it must have at most {MAX_PIXELS} pixels, but has {image.width} x {image.height}")
+    return image
+
+
+def rgb(image: Image.Image) -> Image.Image:
+    """Convert an image of any mode to RGB; transparent pixels become opaque. Raises ValueError if a channel has more
+    than 8 bits, which Pillow would cut off."""
+    if image.mode[0] in "IF":
+        raise ValueError(f"its mode is {image.mode}, but a channel must have 8 bits")
+    if image.mode == "P":
+        image = image.convert("RGBA")  # gives the same colours, without Pillow's warning about transparent palettes
+    return image.convert("RGB")
+
+
+def _central(image: Image.Image, side: int) -> list[Image.Image]:
+    """The central crop: torchvision's Resize to 256/224 of `side`, rounded, then CenterCrop to `side`."""
+    shorter_side = round(side * RESIZE)
+    width, height = (max(shorter_side, int(shorter_side * length / min(image.size))) for length in image.size)
+    left, top = round((width - side) / 2), round((height - side) / 2)
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    return [resized.crop((left, top, left + side, top + side))]
+
+
+def _random(
+    image: Image.Image, side: int, count: int, crop_scale: float, crop_ratio: float, generator: torch.Generator
+) -> list[Image.Image]:
+    """`count` random crops, each as by torchvision's `resized_crop`."""
+    boxes = draw_boxes(generator, count, image.height, image.width, crop_scale, crop_ratio)
+    return [
+        image.crop((left, top, left + width, top + height)).resize((side, side), Image.Resampling.BILINEAR)
+        for top, left, height, width in zip(*(value.int().tolist() for value in boxes), strict=True)
+    ]
+
+
+@lru_cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return ThreadPoolExecutor(threads or processors, thread_name_prefix="decode")
+
+
+def check_image_files(name: str, paths: Sequence[str]) -> None:
+    """Raises DataError if image files of the data set `name` are incomplete, by their first and last bytes. The
+    one-line message says how many, and names the first with the reason.
+
+    A file that begins and ends like a JPEG or PNG passes. All others are decoded, so that no readable file is refused.
+    Damage in the middle of a file is not detected.
+    """
+    with ThreadPoolExecutor(THREADS) as pool:
+        chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
+        faults = [fault for chunk in pool.map(lambda chunk: [*map(_fault, chunk)], chunks) for fault in chunk]
+    broken = [(path, fault) for path, fault in zip(paths, faults, strict=True) if fault]
+    if broken:
+        path, reason = broken[0]
+        raise DataError(
+            f"{len(broken)} of {len(paths)} images of {name} cannot be read, the first is {path} ({reason}); "
+            "remove or replace them"
+        )
+
+
+def _fault(path: str) -> str | None:
+    """Why a file cannot be read; None if it can."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return "not a file"
+        if _ends_well(path):
+            return None
+        if not os.path.getsize(path):
+            return "empty"
+        with open_image(path) as image:
+            rgb(image)
+    except UnidentifiedImageError:
+        return "not an image"
+    except OSError as error:
+        return error.strerror or "cut off"
+    except Exception as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
+
+
+def _ends_well(path: str) -> bool:
+    """Whether the file begins and ends like a JPEG or PNG."""
+    with open(path, "rb", buffering=0) as file:
+        head = os.pread(file.fileno(), 8, 0)
+        tail = os.pread(file.fileno(), TAIL, max(0, os.fstat(file.fileno()).st_size - TAIL)).rstrip(b"\0")
+    return any(head.startswith(first) and tail.endswith(last) for first, last in ENDS)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from sweeper.report.compare import STUDY_COLUMNS, Pairs, differences, pair, picture, strip, text
 from sweeper.report.formatting import DASH
-from sweeper.search.prepare import FACTS
+from sweeper.search.studies import FACTS
 from sweeper.spec import SpecError
 
 KEYS, METRICS = ("method", "nu", "tau", "epochs", "seed"), ("knn",)

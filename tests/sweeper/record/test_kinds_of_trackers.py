@@ -177,9 +177,8 @@ def test_mlflow_has_the_parameters_history_final_metrics_and_status_of_a_trial(s
     first_run = found[FIRST.id]
     assert first_run.data.params == {"beta": "0.5", "nu": "inf", "normal_class": "none"}
     assert first_run.info.run_name == FIRST.name and first_run.info.status == "FINISHED"
-    assert history(server, first_run, "loss") == [(1, 2.0), (2, 1.0)] and history(server, first_run, "auroc") == [
-        (2, 0.75)
-    ]
+    assert history(server, first_run, "loss") == [(1, 2.0), (2, 1.0)]
+    assert history(server, first_run, "auroc") == [(2, 0.75)]
     assert first_run.data.metrics["seconds"] == 1.5 and first_run.data.tags["host"] == "here"
     assert found[SECOND.id].info.status == "FAILED" and found[SECOND.id].data.tags["error"] == "not finite"
     assert set(mlflow_tracker(server, "whole").ended()) == {FIRST.id, SECOND.id}

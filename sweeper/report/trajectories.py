@@ -9,6 +9,7 @@ from sweeper.report.formatting import DASH, ValueText, plain_text
 from sweeper.report.style import png
 from sweeper.spec.views import Trajectory
 from sweeper.storage.files import Files
+from sweeper.storage.layout import figure_path
 
 
 def average(
@@ -53,7 +54,7 @@ def write(
 ) -> pd.DataFrame:
     """Write `trajectories/FOLDER/NAME.parquet` and `.png`, with `about` below the title. Returns the averages."""
     points = average(history, rows, trajectory, value_text)
-    path = f"trajectories/{folder}/{trajectory.name}"
+    path = figure_path("trajectories", folder, trajectory.name)
     files.write(f"{path}.parquet", points.to_parquet(index=False))
     files.write(f"{path}.png", png(draw(points, trajectory, about, value_text)))
     return points

@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, Command] = {
     "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
     "export": Command("sweeper.export", "write a trained model to a file"),
     "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
+    "claims": Command("sweeper.claims", "judge the claims of the papers by the rows of a store"),
     "submit": Command("cluster.submit", "run a sweep on a Ray cluster, as a job"),
 }
 COMMAND = "SWEEPER_COMMAND"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, JobLost, first_line
 from sweeper.masking import remember
 from sweeper.version import SUBMITTED, code_version

@@ -30,12 +30,12 @@ from cluster.jobs import (
     token_enabled,
 )
 from sweeper.cli import arguments as run_arguments
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
+from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
 from sweeper.execution.signals import StopSignal
 from sweeper.masking import masked, masked_url
+from sweeper.request import Request
 from sweeper.spec import SpecError, registry, user_code
-from sweeper.spec.request import Request
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 
@@ -115,14 +115,14 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
 
     `rerun` are the arguments of this command that continue the sweep after its job has ended.
     """
-    request = run_arguments.parse(run_words)
+    request = run_request(run_words)
     folder, installed = Path(options.working_dir or ".").resolve(), False
     if not (folder / CODE).is_file():
         if options.working_dir is not None:
             raise SpecError(f"--working-dir must be the folder of the code, with {CODE} in it, but got {folder}")
         installed = True
     notes = check_request(request)
-    name = registry.find(str(request.name)).name
+    name = registry.find(request.name).name
     if installed:
         folder, code = package.installed_code()
     else:
@@ -152,6 +152,19 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
         return EXIT_OK
     _print_message(f"job {job} is sent to {address}")
     return _follow(jobs, job, rerun)
+
+
+def run_request(run_words: Sequence[str]) -> Request:
+    """The request of a run or a plan; to restore rows needs the same sweep and store. Raises SpecError for all else."""
+    match run_arguments.parse_command(run_words):
+        case Request() as request:
+            return request
+        case run_arguments.Restoration(sweep, store):
+            return Request(sweep, store=store)
+        case run_arguments.Listing():
+            raise SpecError("--list needs no cluster; run python -m sweeper.run --list")
+        case run_arguments.Description(name):
+            raise SpecError(f"--describe needs no cluster; run python -m sweeper.run --describe {name}")
 
 
 def _reference(reference: str, modules: Collection[str]) -> str:
@@ -227,8 +240,6 @@ def check_request(request: Request) -> list[str]:
 
     Raises SpecError or StoreError if the request is wrong.
     """
-    if request.list:
-        raise SpecError("--list needs no cluster; run python -m sweeper.run --list")
     if "://" not in request.store and not os.path.isabs(os.path.expanduser(request.store)):
         raise SpecError(
             "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a "

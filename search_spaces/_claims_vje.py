@@ -1,15 +1,16 @@
+# ruff: noqa: E501
 """What VJE (arXiv 2602.05639) claims, by the sweep that can judge it. Figures are shares in [0, 1]."""
 
 import math
 
 from search_spaces._claims import DIGITS, PAPER, best
 from sweeper.spec import Claim, Condition, Side
+from sweeper.spec.claim import Where
 
 JOINT = "auroc_joint"
-OPTIMUM = {"beta": 1.0, "nu": 0.5}
+OPTIMUM: Where = {"beta": 1.0, "nu": 0.5}
 """The cell of the grid that the paper reports."""
 ALL_CELLS = Side(JOINT, {}, "largest", "beta+nu")
-CONTROLS = ("digits_controls",)
 
 ANOMALY_GRID = (
     Claim("VJE-11", "class-averaged AUROC at beta 1, nu 0.5", "Fig. 4", Side(JOINT, OPTIMUM), "~", 0.903, 0.02, PAPER, "0.903 ± 0.043"),
@@ -25,7 +26,6 @@ ANOMALY_GRID = (
     Claim("VJE-17b", "the cat is hardest", "Table 3", Side(JOINT, OPTIMUM, "argmin", "normal_class"), "~", 3, 0.0, PAPER, "0.828"),
     Claim("VJE-18a", "one setting suits all classes: no cell is much better", "5.3", ALL_CELLS, "~", Side(JOINT, OPTIMUM), 0.02),
     Claim("VJE-18b", "one setting suits all classes: their spread is small", "5.3", Side(JOINT, OPTIMUM, "deviation", "normal_class"), "<", 0.05, published="0.043"),
-    Claim("VJE-19", "with the Gaussian (nu = inf) the posterior's variance collapses", "5.3", Side("posterior_variance", {"beta": 1.0, "nu": math.inf, "epochs": Condition(">", 0)}), "<", 0.05, presets=CONTROLS),
     Claim("VJE-20a", "the joint score beats the variance", "5.3", Side(JOINT, OPTIMUM), ">", Side("auroc_variance", OPTIMUM), published="0.903 > 0.867"),
     Claim("VJE-20b", "the variance beats the entropy as a score", "5.3", Side("auroc_variance", OPTIMUM), ">", Side("auroc_entropy", OPTIMUM), published="0.867 > 0.852"),
     Claim("VJE-21a", "direction and radius together beat direction alone", "5.3", Side(JOINT, OPTIMUM), ">", Side("auroc_dir", OPTIMUM)),
@@ -34,14 +34,13 @@ ANOMALY_GRID = (
     Claim("VJE-23", "over the grid AUROC goes with the sum of the posterior's variance", "5.3", Side(JOINT, {}, "correlation", "posterior_variance"), ">", 0.5, published="r = 0.817"),
     Claim("VJE-24", "better than the best generic rival (Rot+Trans), by its figure", "Table 4", Side(JOINT, OPTIMUM), ">", 0.898, presets=PAPER, published="0.903 > 0.898"),
     Claim("VJE-25", "methods with anomaly-specific signals remain better", "Table 4", Side(JOINT, OPTIMUM), "<", 0.943, presets=PAPER, published="0.903 < 0.943"),
-    Claim("VJE-50", "scores by one posterior mean are as good as by eight samples", "A", Side(JOINT, {"score_samples": 0, **OPTIMUM, "epochs": Condition(">", 0)}), "~", Side(JOINT, {"score_samples": 8, **OPTIMUM}), 0.01, CONTROLS),
-    Claim("VJE-53", "training makes the detector, not the initial features", "5.3", Side(JOINT, {"score_samples": 0, **OPTIMUM, "epochs": Condition(">", 0)}), ">", Side(JOINT, {**OPTIMUM, "epochs": 0}), presets=CONTROLS),
 )  # fmt: skip
 
-VJE, PROJECTED = {"method": "vje", "projector_width": 0}, {"method": "vje", "projector_width": Condition(">", 0)}
-SIMSIAM, VICREG = {"method": "simsiam"}, {"method": "vicreg"}
+VJE: Where = {"method": "vje", "projector_width": 0}
+PROJECTED: Where = {"method": "vje", "projector_width": Condition(">", 0)}
+SIMSIAM: Where = {"method": "simsiam"}
+VICREG: Where = {"method": "vicreg"}
 TABLES = ("paper", "digits")
-LATE = Condition(">", 0)
 SSL_CIFAR10 = (
     Claim("VJE-03a", "VJE's linear probe beats SimSiam's", "Table 2", Side("probe_z", VJE), ">", Side("probe_z", SIMSIAM), presets=TABLES, published="92.1 > 91.8"),
     Claim("VJE-03b", "VJE's linear probe beats VICReg's", "Table 2", Side("probe_z", VJE), ">", Side("probe_z", VICREG), presets=TABLES, published="92.1 > 89.4"),
@@ -59,9 +58,6 @@ SSL_CIFAR10 = (
     Claim("VJE-10b", "VJE's k-NN", "Table 2", Side("knn_z", VJE), "~", 0.8998, 0.01, PAPER, "89.98"),
     Claim("VJE-10c", "SimSiam's linear probe", "Table 2", Side("probe_z", SIMSIAM), "~", 0.918, 0.01, PAPER, "91.8"),
     Claim("VJE-10d", "VICReg's k-NN", "Table 2", Side("knn_z", VICREG), "~", 0.8637, 0.01, PAPER, "86.37"),
-    Claim("VJE-47a", "competitive on CIFAR-100: within 2 points of the better rival", "abstract", Side("probe_z", {**VJE, "dataset": "cifar100"}), ">", best("probe_z", {"method": ("simsiam", "vicreg"), "dataset": "cifar100"}), -0.02, ("paper_sets",)),
-    Claim("VJE-47b", "competitive on STL-10: within 2 points of the better rival", "abstract", Side("probe_z", {**VJE, "dataset": "stl10"}), ">", best("probe_z", {"method": ("simsiam", "vicreg"), "dataset": "stl10"}), -0.02, ("paper_sets",)),
-    Claim("VJE-49", "at 32 pixels blur brings nothing", "5.2", Side("knn_z", {"blur": 0.5}), "<", Side("knn_z", {"blur": 0.0}), -0.005, ("paper_blur",)),
 )  # fmt: skip
 
 IMAGENET_LINEAR = (
@@ -71,7 +67,7 @@ IMAGENET_LINEAR = (
     Claim("VJE-02b", "within 3 points of the best baseline, by its figure", "Table 1, 6", Side("probe_z"), ">", 0.656, presets=PAPER, published="68.6"),
 )  # fmt: skip
 
-FINITE = {"nu": (1.0, 3.0, 7.0, 20.0, 50.0), "dataset": "cifar10"}
+FINITE: Where = {"nu": (1.0, 3.0, 7.0, 20.0, 50.0), "dataset": "cifar10"}
 NU_ABLATION = (
     Claim("VJE-26a", "k-NN hardly depends on a finite nu", "Table 5", Side("knn_z", FINITE, "range", "nu"), "<", 0.01, published="0.8 points"),
     Claim("VJE-26b", "the probe hardly depends on a finite nu", "Table 5", Side("probe_z", FINITE, "range", "nu"), "<", 0.015, published="1.2 points"),

@@ -3,7 +3,6 @@
 Where the command line prints an error and exits, these functions raise an exception of `sweeper.errors`.
 """
 
-import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -12,25 +11,20 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.cli.arguments import parse
+from sweeper.cli.arguments import read_options, request_of
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
 from sweeper.execution.signals import StopSignal
 from sweeper.models import config_of, load_model
-from sweeper.plan.changes import format_value
+from sweeper.request import Request
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
-from sweeper.spec.request import Request
 from sweeper.spec.space import Value
 from sweeper.storage.load import load, load_history, load_trials
 
 __all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]
-OTHER_MODES = ("describe", "help", "json", "list", "plan", "restore", "version")
-"""Options of the command line with which it does something else than to run or to plan a sweep."""
-REPEATED = ("track",)
-"""Options that take several values."""
 Option = Value | Sequence[str]
-"""A value of an option, or several."""
+"""The value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
 """Hyperparameter -> values."""
 Folder = str | os.PathLike[str]
@@ -87,8 +81,8 @@ def plan(
     With `probe=True` it measures now. Raises the same errors as `run`.
     """
     try:
-        planned = plan_request(_request(sweep, name, preset, set, axis, store, data, options, "--plan", "--json"))
-        outline: dict[str, Any] = json.loads(planned.preview())
+        planned = plan_request(_request(sweep, name, preset, set, axis, store, data, options, plan=True))
+        outline = planned.outline()
         planned.print_damaged()
     except (SpecError, ClusterError, StoreError) as error:
         raise error.with_traceback(None) from None
@@ -114,28 +108,17 @@ def _request(
     store: Folder,
     data: Folder,
     options: Mapping[str, Option],
-    *flags: str,
+    plan: bool = False,
 ) -> Request:
-    """The request that the command line would make of these arguments, with the same checks."""
+    """The request with these arguments. Raises SpecError as the command line does."""
     if isinstance(sweep, str) and name is not None:
         raise SpecError(f"a name is for a Sweep that is given as a value, but got name={name!r} and sweep={sweep!r}")
     definition = None if isinstance(sweep, str) else _named(sweep, name)
-    words = [f"--store={os.fspath(store)}", f"--data={os.fspath(data)}", *flags]
-    words += [] if preset is None else [f"--preset={preset}"]
-    words += [f"--set={key}={format_value(value)}" for key, value in (fixed or {}).items()]
-    words += [f"--axis={key}={','.join(_axis(key, values))}" for key, values in (axes or {}).items()]
-    for option, value in options.items():
-        if option in OTHER_MODES:
-            raise SpecError(f"'{option}' is an option of the command line alone")
-        flag = f"--{option.replace('_', '-')}"
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            if option not in REPEATED:
-                raise SpecError(f"{option} must be one value, but got {value!r}")
-            words += [f"{flag}={item}" for item in value]
-        elif value is not None and value is not False:
-            words.append(flag if value is True else f"{flag}={format_value(value)}")
-    request = parse([*words, "--", definition.name if definition else str(sweep)])
-    return replace(request, sweep=definition, address=request.address or session_address())
+    values = read_options({**options, "preset": preset, "store": os.fspath(store), "data": os.fspath(data)})
+    values |= {"name": definition.name if definition else sweep, "sweep": definition, "plan": plan, "json": plan}
+    values["fixed"] = {key: _plain(value) for key, value in (fixed or {}).items()}
+    values["axes"] = {key: _axis(key, of_axis) for key, of_axis in (axes or {}).items()}
+    return request_of(values | {"address": values.get("address") or session_address()})
 
 
 def _named(sweep: object, name: str | None) -> Sweep:
@@ -150,11 +133,14 @@ def _named(sweep: object, name: str | None) -> Sweep:
     return named
 
 
-def _axis(key: str, values: Sequence[Value]) -> list[str]:
-    """The values of an axis as the command line takes them."""
+def _axis(key: str, values: Sequence[Value]) -> tuple[Value, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise SpecError(f"axis {key} must be a sequence of values, but got {values!r}")
-    texts = [format_value(value) for value in values]
-    if wrong := [text for text in texts if "," in text]:
-        raise SpecError(f"the values of an axis must have no commas, but axis {key} has {wrong[0]!r}")
-    return texts
+    if not values:
+        raise SpecError(f"axis {key} must have at least one value, but it is empty")
+    return tuple(map(_plain, values))
+
+
+def _plain(value: Any) -> Any:
+    """A value of NumPy or PyTorch as one of Python."""
+    return value.item() if hasattr(value, "item") else value

@@ -11,7 +11,7 @@ from sweeper.execution.signals import exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
-from sweeper.cli.arguments import EXIT_OK, EXIT_WRONG, Parser
+from sweeper.cli.parser import EXIT_OK, EXIT_WRONG, Parser
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.report import claims
@@ -39,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name_help = "a sweep: a name, a file or a module, as in sweeper.run (default: every sweep that ships)"
         add("name", nargs="?", metavar="NAME", help=name_help)
         add("--preset", help="judge by the rows of this preset (default: of every preset that has rows)")
-        changes_help = "judge by the rows of a request that changed the preset, e.g. epochs=5, as a row's `changes` says"
+        changes_help = (
+            "judge by the rows of a request that changed the preset, e.g. epochs=5, as a row's `changes` says"
+        )
         add("--changes", default="", metavar="TEXT", help=changes_help)
         add("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
         add("--holm", action="store_true", help="correct the verdicts for the number of claims, by Holm's procedure")
@@ -129,13 +131,17 @@ def _summary(judged: Sequence[Judged], holm: bool) -> str:
     text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     lines = [f"{len(judged)} claims: {text}"]
     if rows:
-        lines.append(f"{rows.total()} rows of the ledger: {', '.join(f'{count} {kind}' for kind, count in rows.items())}")
+        lines.append(
+            f"{rows.total()} rows of the ledger: {', '.join(f'{count} {kind}' for kind, count in rows.items())}"
+        )
     tested = sum(not math.isnan(each.low) for each in judged)
     if holm:
         lines.append(f"corrected for {tested} claims (Holm): any verdict is wrong by chance with a probability of 5 %")
     elif tested:
         most = claims.wrong_by_chance(judged)
-        lines.append(f"each of {tested} intervals misses with 5 %, so at most {most:.1f} verdicts are wrong by chance; --holm corrects")
+        lines.append(
+            f"each of {tested} intervals misses with 5 %: at most {most:.1f} verdicts are wrong by chance (--holm)"
+        )
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
+from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
 from sweeper.errors import StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.report import compare as compared

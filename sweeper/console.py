@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sweeper.version import code_version
+from trainables.validation import unknown
 
 
 @dataclass(frozen=True)
@@ -14,23 +15,24 @@ class Command:
     """A command, which runs a module of its own."""
 
     module: str
+    """What it runs. Where several commands have one module, `COMMAND` says which it is."""
     about: str
-    options: tuple[str, ...] = ()
-    """Arguments that come before those that the user types."""
 
 
 COMMANDS: Mapping[str, Command] = {
     "run": Command("sweeper.run", "run a sweep, or continue it"),
-    "list": Command("sweeper.run", "list the sweeps and their presets", ("--list",)),
-    "describe": Command("sweeper.run", "describe a method and its keys, a data set or a metric", ("--describe",)),
-    "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
-    "export": Command("sweeper.export", "write a trained model to a file"),
+    "plan": Command("sweeper.run", "print what a run would do, how long it would take and what it would cost"),
+    "list": Command("sweeper.run", "list the sweeps and their presets"),
+    "describe": Command("sweeper.run", "describe a method and its keys, a data set, a metric or a sweep"),
+    "restore": Command("sweeper.run", "bring back the rows that a run with --fresh set aside"),
     "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
     "claims": Command("sweeper.claims", "judge the claims of the papers by the rows of a store"),
+    "export": Command("sweeper.export", "write a trained model to a file"),
+    "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
     "submit": Command("cluster.submit", "run a sweep on a Ray cluster, as a job"),
 }
 COMMAND = "SWEEPER_COMMAND"
-"""Environment variable, which `sweeper.cli.arguments` reads: the command that the user typed, such as `sweeper run`."""
+"""Environment variable, which `sweeper.cli.parser` reads: the command that the user typed, such as `sweeper run`."""
 EXIT_WRONG = 2
 
 
@@ -44,13 +46,11 @@ def main() -> None:
         print(f"sweeper {code_version()}")
         return
     if name not in COMMANDS:
-        print(f"error: no command '{name}'; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"error: {unknown('command', name, list(COMMANDS))}", file=sys.stderr)
         sys.exit(EXIT_WRONG)
-    command = COMMANDS[name]
-    options = () if {"-h", "--help"}.intersection(arguments) else command.options
-    os.environ[COMMAND] = f"sweeper {name}"  # what its usage line names
-    sys.argv[1:] = [*options, *arguments]
-    runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+    os.environ[COMMAND] = f"sweeper {name}"
+    sys.argv[1:] = arguments
+    runpy.run_module(COMMANDS[name].module, run_name="__main__", alter_sys=True)
 
 
 def _usage() -> str:

@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, named
+from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, named
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model
@@ -32,7 +32,7 @@ from sweeper.storage.load import load
 from sweeper.storage.local_disk import replace
 from sweeper.storage.rows import Columns, columns_of
 from sweeper.storage.store import StoreReader
-from trainables.evaluation.metrics import family_of
+from trainables.metrics.meanings import family_of
 from trainables.validation import nearest
 
 ABOUT = "Write the model of a sweep's best trial, or of any, to a safetensors file, which `sweeper.load_model` reads."

@@ -2,22 +2,24 @@
 
 import contextlib
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeper.execution.signals import StopSignal, exit_at_signals
 
 if __name__ == "__main__":
     exit_at_signals()  # while modules are imported; `main` handles signals while it runs
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, list_sweeps, parse, store_retries
+from sweeper.cli.arguments import Description, Listing, Restoration, list_sweeps, parse_command
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.other_drivers import OtherDriver, share, wait_for_others
+from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, store_retries
 from sweeper.errors import ClusterError, NodeLost, StoreError, error_line
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.startup import begin_collection, delay_collection, end_process, imported_meanwhile
@@ -28,8 +30,8 @@ from sweeper.record.models import KeptModels, ranked_columns
 from sweeper.record.page import PageWriter
 from sweeper.record.progress import Progress
 from sweeper.record.trackers import Tracker, Trackers, connections, tracked
+from sweeper.request import Request
 from sweeper.spec import SpecError, registry
-from sweeper.spec.request import Request
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.lease import Drivers, Lease
 from sweeper.storage.load import load_request
@@ -62,22 +64,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
     try:
-        request = parse(arguments)
-        if request.list:
-            return list_sweeps()
-        if request.restore is not None:
-            return restore(request, request.restore)
-        if request.describe is not None:
-            from sweeper.cli.describe import describe  # imported here because torch takes seconds to import
+        match parse_command(arguments):
+            case Listing():
+                return list_sweeps()
+            case Restoration() as what:
+                return restore(what)
+            case Description(name):
+                from sweeper.cli.describe import describe  # imported here because torch takes seconds to import
 
-            print(describe(request.describe))
-            return EXIT_OK
-        planned = plan_request(request)
-        if request.plan:
-            print(planned.preview())
-            planned.print_damaged()
-            return EXIT_OK
-        return planned.begin(stopping).execute()
+                print(describe(name))
+                return EXIT_OK
+            case Request(plan=True) as request:
+                planned = plan_request(request)
+                print(planned.preview())
+                planned.print_damaged()
+                return EXIT_OK
+            case request:
+                return plan_request(request).begin(stopping).execute()
     except (SpecError, ClusterError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
@@ -92,7 +95,7 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
 def plan_request(request: Request) -> "PlannedRequest":
     """Plan a request and check all that needs no Ray, for the command line and for Python alike. Prints what the user
     should know of a plan that can run. Raises SpecError or StoreError."""
-    (request.sweep or registry.find(str(request.name))).preset(request.preset)  # a wrong name is refused at once
+    (request.sweep or registry.find(request.name)).preset(request.preset)  # a wrong name is refused at once
 
     from sweeper.cli.prepare import prepare  # imported here because torch takes seconds to import
 
@@ -118,12 +121,19 @@ class PlannedRequest:
     store: Store
     trackers: Connections
 
-    def preview(self) -> str:
-        """What would run, as text or with `--json` as JSON. Writes nothing."""
+    def outline(self) -> dict[str, Any]:
+        """What would run, in plain values. Writes nothing."""
         from sweeper.cli import preview  # imported here because torch takes seconds to import
 
         archived = preview_archive(self.plan, self.store, self.columns) if self.request.fresh else None
-        return preview.show(self.request, self.plan, self.store, address_of(self.request), archived)
+        return preview.outline(self.request, self.plan, self.store, address_of(self.request), archived)
+
+    def preview(self) -> str:
+        """What would run, as text or with `--json` as JSON."""
+        from sweeper.cli import preview
+
+        outline = self.outline()
+        return json.dumps(outline) if self.request.json else preview.text(outline, self.request.node_price)
 
     def print_damaged(self) -> None:
         """Print which files of the store a run would move away."""
@@ -151,8 +161,7 @@ class PlannedRequest:
             if not isinstance(plan, GridPlan) and lease.ids():  # a driver that has ended since may have written rows
                 plan, columns = prepare(request, self.store)
             store.quarantine(damaged)
-            name = str(request.name)
-            path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
+            path = archive(plan, store, columns, request.name) if request.fresh else partial(checkpoint_path, plan.name)
             columns = store.prepare(plan.name, columns)
             write_request(store.files, plan.name, plan.request_rows)
         except BaseException as error:

@@ -21,7 +21,7 @@ from sweeper.execution.signals import StopSignal, exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until the server starts
 
-from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, whole
+from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, whole
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.report.page import publish

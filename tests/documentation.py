@@ -13,8 +13,7 @@ from trainables.catalog import METHODS, method_of
 from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.pairs import BRANCHES
-from trainables.evaluation.metric_families.scores import SCORES
-from trainables.evaluation.metrics import FAMILIES
+from trainables.metrics.meanings import FAMILIES, SCORES
 
 ROOT = Path(__file__).parents[1]
 COMMAND = "make docs"

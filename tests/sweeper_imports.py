@@ -12,10 +12,11 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.spec": Rule(
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
-            *("trainables.evaluation.metric_families", "trainables.evaluation.metrics", "trainables.validation"),
+            *("trainables.metrics.meanings", "trainables.validation"),
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
+    "sweeper.request": Rule(may=("sweeper.spec", "trainables.reports"), never=("torch", "ray", "pandas", "pyarrow")),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage": Rule(
         may=(
@@ -26,14 +27,14 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.plan": Rule(
-        may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        may=("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
         never=("torch", "ray", "optuna", "pandas"),
     ),
     "sweeper.report": Rule(
         may=(
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert"),
             *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
+            *("trainables.cache", "trainables.metrics.meanings", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
@@ -47,6 +48,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.packing": Rule(
         may=(
+            "sweeper.request",
             "sweeper.errors",
             "sweeper.version",
             "sweeper.spec",
@@ -65,6 +67,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.search": Rule(
         may=(
+            "sweeper.request",
             *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.sections"),
             "trainables.config",
@@ -88,6 +91,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.execution": Rule(
         may=(
+            "sweeper.request",
             *(
                 "ray",
                 "torch",
@@ -104,6 +108,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.record": Rule(
         may=(
+            "sweeper.request",
             *("rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking", "sweeper.spec"),
             *("sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
             *("trainables.worker.messages", "trainables.data.datasets"),
@@ -112,11 +117,12 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.cli": Rule(
         may=(
+            "sweeper.request",
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.record"),
             "trainables.validation",
-            *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
+            *("trainables.reports", "trainables.data", "trainables.metrics", "trainables.catalog"),
             "trainables.catalog",
             *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
         ),
@@ -124,6 +130,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.run": Rule(
         may=(
+            "sweeper.request",
             *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
@@ -172,7 +179,7 @@ SWEEPER: Mapping[str, Rule] = {
             *(
                 "sweeper.models",
                 "sweeper.report.figures",
-                "trainables.evaluation.metrics",
+                "trainables.metrics.meanings",
                 "trainables.validation",
             ),
         ),
@@ -180,16 +187,18 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.api": Rule(
         may=(
+            "sweeper.request",
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
             *("sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
         ),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.console": Rule(may=("sweeper.version",), never=("torch", *LAUNCHERS)),
+    "sweeper.console": Rule(may=("sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)),
     "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(
         may=(
+            "sweeper.request",
             *("ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
             *("sweeper.execution", "sweeper.cli", "sweeper.masking", "trainables.data.errors"),
         ),

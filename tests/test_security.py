@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cifar_files import write_cifar10, write_cifar100
 from tests.cluster.files import ROOT
+from tests.published_files import write_cifar10, write_cifar100
 from trainables.data.datasets.catalog import load
 from trainables.data.errors import DataError
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tests.import_rule import LAUNCHERS, Rule
 
 LOOP = (
-    *("torch", "trainables.contract", "trainables.reports", "trainables.evaluation", "trainables.catalog"),
+    *("torch", "trainables.contract", "trainables.reports", "trainables.metrics", "trainables.catalog"),
     *("trainables.sections", "trainables.config", "trainables.learners", "trainables.tasks"),
 )
 
@@ -49,27 +49,24 @@ TRAINABLES: Mapping[str, Rule] = {
         never=LAUNCHERS,
         alone=True,
     ),
-    "trainables.evaluation.metric_families": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.evaluation.metrics": Rule(may=("trainables.evaluation.metric_families",), never=("torch", *LAUNCHERS)),
-    "trainables.evaluation": Rule(
-        may=(
-            *("torch", "numpy", "scipy", "sklearn", "trainables.validation", "trainables.contract"),
-            "trainables.losses",
-        ),
-        never=LAUNCHERS,
-    ),
-    "trainables.evaluation.generation": Rule(
-        may=(
-            *("torch", "numpy", "PIL", "sklearn", "torchmetrics", "trainables.validation", "trainables.losses"),
-            *("trainables.data", "trainables.evaluation"),
-        ),
-        never=LAUNCHERS,
-    ),
     "trainables.learners": Rule(may=("torch", "trainables.contract", "trainables.reports"), never=LAUNCHERS),
+    "trainables.image_trial": Rule(
+        may=(*("torch", "trainables.validation", "trainables.sections", "trainables.networks", "trainables.data"),),
+        never=LAUNCHERS,
+    ),
+    "trainables.metrics.meanings": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.metrics": Rule(
+        may=(
+            *("torch", "numpy", "scipy", "sklearn", "PIL", "torchmetrics", "trainables.validation"),
+            *("trainables.contract", "trainables.losses", "trainables.data", "trainables.learners"),
+            "trainables.image_trial",
+        ),
+        never=LAUNCHERS,
+    ),
     "trainables.tasks": Rule(
         may=(
             *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.networks"),
-            *("trainables.data", "trainables.evaluation", "trainables.learners"),
+            *("trainables.data", "trainables.metrics", "trainables.learners", "trainables.image_trial"),
             *("trainables.sections", "trainables.json_input"),
         ),
         never=LAUNCHERS,

@@ -47,7 +47,7 @@ from trainables.methods.variational.simvae import SimVAE
 from trainables.methods.variational.vae import VAE
 from trainables.methods.variational.vje import VJE
 from trainables.tasks.images.task import Images
-from trainables.tasks.pairs.task import SyntheticPairs
+from trainables.tasks.pairs import SyntheticPairs
 from trainables.tasks.task import Task
 from trainables.validation import choices
 

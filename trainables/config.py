@@ -110,16 +110,10 @@ def stream_key(config: TrialConfig) -> tuple[object, ...]:
 def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
     """Convert text from the command line to a value of the key's type. Raises ValueError for an unknown key or for text
     that is no such value. A key of `Task.class_keys` can be one of the names in `classes`, and then is its index."""
-    known, optional = dict[str, type](), set[str]()
-    for method in known_methods():
-        known |= keys(method)
-        optional |= optional_keys(method)
-    if key not in known:
-        raise ValueError(unknown("key", key, sorted(known), "--describe keys lists all"))
-    kind = known[key]
-    if text.lower() in ("none", "null") and key in optional:
+    kind, optional = _kind(key)
+    if text.lower() in ("none", "null") and optional:
         return None
-    if classes and any(key in task.class_keys for task in TASKS.values()):
+    if classes and _is_class(key):
         return _class_index(key, text, classes)
     if kind is bool:
         if text.lower() not in ("true", "false"):
@@ -130,6 +124,30 @@ def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
     except ValueError:
         noun = {int: "a whole number", float: "a number"}[kind]
         raise ValueError(f"{key} must be {noun}, but got {key}={text}") from None
+
+
+def check(key: str, value: Value, classes: Sequence[str] = ()) -> Value:
+    """Return a value that is not text from the command line; `resolve` checks its type. Raises ValueError for an
+    unknown key, and for a name that is not in `classes` (see `parse`)."""
+    _kind(key)
+    if not isinstance(value, Value):
+        raise ValueError(f"{key} must be a single value, but got {key}={value!r}")
+    return _class_index(key, value, classes) if classes and isinstance(value, str) and _is_class(key) else value
+
+
+def _kind(key: str) -> tuple[type, bool]:
+    """The type of a key of any method, and whether it may be None. Raises ValueError for an unknown key."""
+    known, optional = dict[str, type](), set[str]()
+    for method in known_methods():
+        known |= keys(method)
+        optional |= optional_keys(method)
+    if key not in known:
+        raise ValueError(unknown("key", key, sorted(known), "--describe keys lists all"))
+    return known[key], key in optional
+
+
+def _is_class(key: str) -> bool:
+    return any(key in task.class_keys for task in TASKS.values())
 
 
 def _class_index(key: str, text: str, classes: Sequence[str]) -> int:

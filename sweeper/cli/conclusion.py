@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
+from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.errors import StoreError
 from sweeper.plan.best_trials import missing_models
 from sweeper.plan.plan import Plan
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_page
+from sweeper.request import Keep
 from sweeper.search.search_plan import SearchPlan
-from sweeper.spec.request import Keep
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request

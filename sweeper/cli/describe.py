@@ -25,10 +25,7 @@ from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.class_folders import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
-from trainables.evaluation.metric_families import scores
-from trainables.evaluation.metric_families.family import MetricFamily
-from trainables.evaluation.metric_families.scores import SCORES
-from trainables.evaluation.metrics import FAMILIES, VALIDATION, family_of
+from trainables.metrics.meanings import FAMILIES, SCORED, SCORES, VALIDATION, MetricFamily, family_of
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
@@ -164,7 +161,7 @@ def _score(name: str) -> str:
     lines = [f"{name}: an anomaly score, by which images are ranked: the higher, the less normal", ""]
     facts = {
         "score": SCORES[name],
-        "metrics": ", ".join(f"{family}_{name}" for family in scores.FAMILIES),
+        "metrics": ", ".join(f"{family}_{name}" for family in SCORED),
         "methods": ", ".join(methods),
     }
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
@@ -266,7 +263,7 @@ def _metric(name: str) -> str:
     elif f"{VALIDATION}{name}" in methods_by_metric():
         facts["images"] = f"the test images; {VALIDATION}{name} is the same of the validation images"
     score, _, outliers = plain.partition("_")[2].partition("_")
-    if family in scores.FAMILIES.values() and score in SCORES:
+    if family in map(FAMILIES.get, SCORED) and score in SCORES:
         others = f"{outliers}, one of the key `outliers`" if outliers else "images of all classes but `normal_class`"
         facts |= {"score": f"{score}: {SCORES[score]}", "outliers": others}
     if methods := methods_by_metric().get(name):

@@ -3,15 +3,15 @@
 import shlex
 from collections.abc import Callable
 
-from sweeper.cli.arguments import EXIT_OK
+from sweeper.cli.arguments import Restoration
 from sweeper.cli.other_drivers import refuse_others
+from sweeper.cli.parser import EXIT_OK
 from sweeper.names import is_name
 from sweeper.packing.compilation import steps_path
 from sweeper.packing.cuts import record_paths
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import SpecError, registry
-from sweeper.spec.request import Request
 from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.files import Files
@@ -62,13 +62,13 @@ def archive(plan: Plan, store: Store, columns: Columns, reference: str = "") -> 
     return fresh_checkpoints(store.files, plan.name, moved.folder if moved else None)
 
 
-def restore(request: Request, time: str) -> int:
-    """Bring back what a fresh run set aside at `time`. Returns the exit status."""
-    store = Store(request.store)
-    name = _name_in_store(str(request.name), store.files, time)
+def restore(what: Restoration) -> int:
+    """Bring back what a fresh run set aside. Returns the exit status."""
+    store = Store(what.store)
+    name = _name_in_store(what.sweep, store.files, what.time)
     check_writable(store.files)
     refuse_others(Drivers(store.files, name), "--restore needs the sweep for itself", "try again when it has ended")
-    back = replaced.restore(store.files, name, time)
+    back = replaced.restore(store.files, name, what.time)
     print(f"brought back: {back.text}, into {store.files.display_uri_of(f'trials/sweep={name}')}")
     return EXIT_OK
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweeper.plan.changes import DIGEST
+from sweeper.request import Request
 from sweeper.spec import Grid, Search, Space, SpecError
-from sweeper.spec.request import Request
 from sweeper.spec.space import Grids, P
 from sweeper.spec.sweep import subspaces
 from trainables.data.datasets.class_folders import FOLDER, list_folder

@@ -13,9 +13,9 @@ from sweeper.plan.best_trials import missing_models
 from sweeper.plan.changes import Changes, expected_values
 from sweeper.plan.cohorts import Trial, content_hash, enumerate_trials
 from sweeper.plan.plan import GridPlan, Plan
+from sweeper.request import Request, SearchOptions, Text
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.pruners import Halving
-from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.space import bounds
 from sweeper.spec.sweep import subspaces
 from sweeper.spec.user_code import search_folder
@@ -45,7 +45,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
 
     Raises SpecError or StoreError, with a message of one line, if it cannot run.
     """
-    sweep = request.sweep or registry.find(str(request.name))
+    sweep = request.sweep or registry.find(request.name)
     preset, preset_space = sweep.preset(request.preset)
     try:
         return _prepared(request, store, sweep.for_preset(preset), preset, preset_space)
@@ -58,7 +58,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
     _load_methods(preset_space, request)
     own = with_own_images(request, preset_space)
     request, preset_space = own.request, own.space
-    name, space = sweep.name or str(request.name), _changed(preset_space, request, own.classes)
+    name, space = sweep.name or request.name, _changed(preset_space, request, own.classes)
     if isinstance(space, Search | Searches):
         from sweeper.search import prepare as studies  # here: it imports Optuna
 
@@ -139,9 +139,13 @@ def _without_unwritten_models(plan: GridPlan, store: Store, request: Request) ->
 
 def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
     """The preset's space with the changes of `--set` and `--axis`. `classes` are names that `normal_class` can have."""
+
+    def value_of(key: str, value: Value) -> Value:
+        return config.parse(key, value, classes) if isinstance(value, Text) else config.check(key, value, classes)
+
     try:
-        fixed = {key: config.parse(key, text, classes) for key, text in request.fixed.items()}
-        axes = {key: tuple(config.parse(key, text, classes) for text in texts) for key, texts in request.axes.items()}
+        fixed = {key: value_of(key, value) for key, value in request.fixed.items()}
+        axes = {key: tuple(value_of(key, value) for value in values) for key, values in request.axes.items()}
     except ValueError as error:
         raise SpecError(str(error)) from None
     return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)

@@ -1,6 +1,5 @@
 """`--plan`: what would run, on which devices, for how long and at what cost, as text or as plain values for JSON."""
 
-import json
 import math
 import sys
 import textwrap
@@ -22,10 +21,10 @@ from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import TO_RUN, GridPlan, Plan
+from sweeper.request import Request
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Space, SpecError, Value
 from sweeper.spec.node_price import NodePrice
-from sweeper.spec.request import Request
 from sweeper.spec.sweep import subspaces
 from sweeper.storage.archive import ArchiveSummary
 from sweeper.storage.lease import Drivers
@@ -36,10 +35,10 @@ WIDTH, INDENT = 110, 13
 """Characters per line, and of its left margin."""
 
 
-def show(
+def outline(
     request: Request, plan: Plan, store: Store, address: str | None, archived: ArchiveSummary | None = None
-) -> str:
-    """Return the plan as text or JSON. Nothing is trained; `--probe` measures on the devices.
+) -> dict[str, Any]:
+    """Outline a plan in plain values. Nothing is trained; `--probe` measures on the devices.
 
     `archived` is what a run with `--fresh` would set aside.
     """
@@ -60,15 +59,17 @@ def show(
             )
         assert isinstance(plan, SearchPlan)
         steps = {run.id: requested_steps(request, store.files, plan.name, run.id) for run in plan.study_runs}
-        outline = outline_plan(plan, None, resources, steps) | state
-        return json.dumps(outline) if request.json else outline_text(outline)
+        return outline_plan(plan, None, resources, steps) | state
     allocate_on = _on_measured_devices if request.probe else _on_recorded_devices
     allocation = None if plan.unsized else allocate_on(request, plan, store, address)
-    outline = outline_plan(plan, allocation.cuts if allocation else settled_cuts(request, plan, store), resources)
-    outline |= state | expectation(allocation, plan, request.node_price)
-    if request.json:
-        return json.dumps(outline)
-    return "\n".join([outline_text(outline), *_expectation_lines(outline, request.node_price)])
+    cuts = allocation.cuts if allocation else settled_cuts(request, plan, store)
+    return outline_plan(plan, cuts, resources) | state | expectation(allocation, plan, request.node_price)
+
+
+def text(outline: Mapping[str, Any], price: NodePrice | None = None) -> str:
+    """Format the result of `outline` as text. `price` is per node and hour."""
+    expected = _expectation_lines(outline, price) if "places" in outline else []
+    return "\n".join([outline_text(outline), *expected])
 
 
 def print_damaged(store: Store) -> None:

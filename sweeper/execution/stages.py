@@ -16,12 +16,12 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.sources import CohortQueue, CohortSource, Sharing
+from sweeper.request import Request
 from sweeper.search.journal import begin_journal
 from sweeper.search.rung_server import Rule, RungClient, RungServer, Service
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
-from sweeper.spec.request import Request
 from sweeper.spec.space import Study, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader

@@ -15,7 +15,7 @@ from sweeper.packing.workloads import Workload
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import GridPlan
-from sweeper.spec.request import Request
+from sweeper.request import Request
 from sweeper.storage.store import Store
 from sweeper.version import code_version
 from trainables.config import fusible_keys

@@ -17,7 +17,7 @@ from sweeper.packing.placement import Placement
 from sweeper.packing.profiler import Profiler, ProfileStore, fixed_shape
 from sweeper.packing.workloads import Workload, candidate_cuts
 from sweeper.plan.cohorts import Cut, Group, Trial, parts
-from sweeper.spec.request import Request
+from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.version import code_version
 from trainables.json_input import PositiveCount

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group, Trial
 from sweeper.plan.plan import GridPlan
-from sweeper.spec.request import Request
+from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.store import Store
 from trainables.json_input import PositiveCount

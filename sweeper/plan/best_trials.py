@@ -14,8 +14,8 @@ from typing import Any
 
 from sweeper.plan.best_settings import QUESTIONS, Settings
 from sweeper.plan.plan import GridPlan, Plan
+from sweeper.request import Keep
 from sweeper.spec.metric import VALIDATION, Metric
-from sweeper.spec.request import Keep
 from sweeper.spec.space import Search, Searches
 from sweeper.spec.sweep import Sweep, subspaces
 from sweeper.storage.files import Files

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeper.request import Request
 from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
-from sweeper.spec.request import Request
 from sweeper.spec.space import Study
 from sweeper.spec.sweep import subspaces
 from sweeper.storage.requests import RequestRows, request_name

@@ -26,8 +26,8 @@ from sweeper.masking import masked, remember
 from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row, reported_metrics
+from sweeper.request import TrackRequest
 from sweeper.spec import Value
-from sweeper.spec.request import TrackRequest
 from sweeper.storage.load import load_reports, load_trials
 from sweeper.storage.rows import plain_value
 from sweeper.storage.store import Store

@@ -91,7 +91,10 @@ def judge(files: Files, sweep: Sweep, preset: str, changes: str = "", *, alpha: 
             known[side.sweep] = _read(files, other, preset, changes)
         return known[side.sweep]
 
-    return [_judged(claim, sweep, preset, [rows_of(side) for side in claim.sides], alpha) for claim in sweep.claims_of(preset)]
+    return [
+        _judged(claim, sweep, preset, [rows_of(side) for side in claim.sides], alpha)
+        for claim in sweep.claims_of(preset)
+    ]
 
 
 def with_holm(judged: Sequence[Judged]) -> list[Judged]:
@@ -104,7 +107,9 @@ def with_holm(judged: Sequence[Judged]) -> list[Judged]:
 def corrected(judged: Iterable[Judged], alpha: float = ALPHA) -> list[Judged]:
     """Return the claims with the verdicts that Holm's correction leaves."""
     return [
-        replace(each, verdict="undecided", reason="by Holm's correction") if _decided(each) and each.holm > alpha else each
+        replace(each, verdict="undecided", reason="by Holm's correction")
+        if _decided(each) and each.holm > alpha
+        else each
         for each in judged
     ]
 
@@ -150,7 +155,9 @@ def _decided(judged: Judged) -> bool:
 
 def _read(files: Files, sweep: Sweep, preset: str, changes: str) -> SweepRows:
     if preset not in sweep.presets:
-        raise SpecError(f"a claim compares with preset {preset} of sweep {sweep.name}, which has: {', '.join(sweep.presets)}")
+        raise SpecError(
+            f"a claim compares with preset {preset} of sweep {sweep.name}, which has: {', '.join(sweep.presets)}"
+        )
     stored = StoreReader(files).rows(sweep.name)
     rows, history = pd.DataFrame(), pd.DataFrame()
     if stored is not None:
@@ -166,7 +173,7 @@ def _read(files: Files, sweep: Sweep, preset: str, changes: str) -> SweepRows:
 
 
 def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows], alpha: float) -> Judged:
-    about = {"sweep": sweep.name, "paper": sweep.paper, "preset": preset, "claim": claim}
+    about: dict[str, Any] = {"sweep": sweep.name, "paper": claim.paper or sweep.paper, "preset": preset, "claim": claim}
     wanted = [side.wanted(source.parts) for side, source in zip(claim.sides, sources, strict=True)]
     pinned = {key for where in wanted for key in where} | {key for side in claim.sides for key in side.keys}
     units = [name for name in UNITS if name not in pinned]
@@ -217,7 +224,11 @@ def _sample(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame
         _raise_missing(side, source, where)
     if side.from_history:
         metric = source.history[source.history["metric"] == side.metric] if len(source.history) else source.history
-        reports = metric[["trial_id", "epoch", "value"]] if len(metric) else pd.DataFrame(columns=["trial_id", "epoch", "value"])
+        reports = (
+            metric[["trial_id", "epoch", "value"]]
+            if len(metric)
+            else pd.DataFrame(columns=["trial_id", "epoch", "value"])
+        )
         if EPOCH in side.where:
             reports = reports[[meets(int(epoch), side.where[EPOCH]) for epoch in reports["epoch"]]]
         rows = rows.drop(columns=["epoch", "value"], errors="ignore").merge(reports, on="trial_id")
@@ -225,13 +236,15 @@ def _sample(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame
             raise ValueError(f"no report of {side.metric} at these epochs")
     names, columns = ["value"], [EPOCH] if side.along == EPOCH else list(side.keys)
     if not side.from_history:
-        rows = rows.assign(value=rows[side.metric] if side.metric in rows else math.nan)
+        rows = rows.assign(value=rows.get(side.metric, math.nan))
     if side.of_metric:
-        rows = rows.assign(other=rows[side.along] if side.along in rows else math.nan)
+        rows = rows.assign(other=rows.get(side.along, math.nan))
         names, columns = ["value", "other"], _varying(source.parts, rows, units)
     rows = rows.dropna(subset=names)
     if rows.empty:
-        raise ValueError(f"no trial has a value of {' and '.join(dict.fromkeys([side.metric, *([side.along] if side.of_metric else [])]))}")
+        raise ValueError(
+            f"no trial has a value of {f'{side.metric} and {side.along}' if side.of_metric else side.metric}"
+        )
     found = set(rows[side.keys[0]].map(plain_value)) if len(side.keys) == 1 else set()
     lacking = [value for value in values_along(source.parts, side) if found and value not in found]
     if lacking:
@@ -239,14 +252,22 @@ def _sample(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame
         text = f"no finished trial of {side.keys[0]}={'/'.join(map(str, lacking))}"
         raise ValueError(text) if len(ended) else MissingRows(text)
     own = [name for name in units if name in rows]
-    index = pd.MultiIndex.from_frame(rows[own].astype(object).where(rows[own].notna(), "")) if own else pd.Index([0] * len(rows))
+    index = (
+        pd.MultiIndex.from_frame(rows[own].astype(object).where(rows[own].notna(), ""))
+        if own
+        else pd.Index([0] * len(rows))
+    )
     grouped = rows.set_index(index) if own else rows.set_axis(index, axis=0)
     levels: list[Any] = list(range(len(own))) if own else [0]
     if not columns:
         return grouped.groupby(level=levels, sort=True)[names].mean()
     cells = grouped[columns].apply(tuple, axis=1) if len(columns) > 1 else grouped[columns[0]].map(plain_value)
     keyed = grouped.assign(cell=list(cells))
-    wide = keyed.groupby([*(keyed.index.get_level_values(level) for level in levels), "cell"])[names].mean().unstack("cell")
+    wide = (
+        keyed.groupby([*(keyed.index.get_level_values(level) for level in levels), "cell"])[names]
+        .mean()
+        .unstack("cell")
+    )
     wide = wide.dropna(axis=0)
     return wide if side.of_metric else wide["value"]
 

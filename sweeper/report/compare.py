@@ -22,7 +22,7 @@ from sweeper.spec.space import unknown
 from sweeper.storage.requests import read_request, request_name
 from sweeper.storage.rows import columns_of, plain_value
 from sweeper.storage.store import StoreReader
-from trainables.evaluation.metrics import family_of
+from trainables.metrics.meanings import family_of
 
 DEFAULT_STORE = "results"
 CHANGES = "changes"

@@ -1,4 +1,4 @@
-"""The rule by which a claim is judged: an interval of the difference of its sides, and on which side of the margin it is.
+"""The rule by which a claim is judged: an interval of the difference of its sides, and its place at the margin.
 
 A sample has a row for each replicate (a seed, a class, a data set) and a column for each value of the key along which a
 side is taken. Every interval is at a confidence level of `1 - alpha`:
@@ -13,8 +13,8 @@ side is taken. Every interval is at a confidence level of `1 - alpha`:
   greatest of these (Hsu's multiple comparisons with the best).
 - A correlation with a key is that of the mean over the replicates. Its interval is by t of each replicate's covariance
   with the key, in units of the correlation. It is exact about 0, also where nothing depends on the key.
-- A correlation of two metrics is that of the means of cells. Its interval leaves out one replicate at a time (jackknife)
-  on Fisher's scale. Noise within the cells makes it smaller than that of the true means.
+- A correlation of two metrics is that of the means of cells. Its interval leaves out one replicate at a time
+  (jackknife) on Fisher's scale. Noise within the cells makes it smaller than that of the true means.
 - A deviation along a replicate takes the values as a sample: chi-squared.
 """
 
@@ -118,7 +118,7 @@ def difference(left: Extremes, right: Extremes | None, paired: bool = True) -> E
     return Estimate(value, n, bounds)
 
 
-def argmax(values: np.ndarray, at: Sequence[float]) -> Estimate:
+def argmax(values: np.ndarray, at: Sequence[float] | np.ndarray) -> Estimate:
     """Return the value of the key, one of `at`, whose column of a sample [replicates, columns] has the largest mean."""
     n, count = values.shape
     best = float(at[int(values.mean(0).argmax())]) if n else math.nan

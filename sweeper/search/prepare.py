@@ -9,6 +9,7 @@ from sweeper.plan import changes
 from sweeper.plan.changes import Changes
 from sweeper.plan.cohorts import content_hash
 from sweeper.plan.sources import Record
+from sweeper.request import Request
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import (
     RecordedTrial,
@@ -21,7 +22,6 @@ from sweeper.search.study_run import (
 )
 from sweeper.search.validate import check, corners
 from sweeper.spec import Sweep
-from sweeper.spec.request import Request
 from sweeper.spec.space import Search, Searches, Study, Value
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns

@@ -9,6 +9,6 @@ from sweeper.spec.sweep import Assumption, Space, Sweep
 from sweeper.spec.views import Heatmap, Selection, Table, Trajectory
 
 __all__ = [
-    "Assumption", "Claim", "Condition", "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches",
-    "Selection", "Side", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
+    "Assumption", "Claim", "Condition", "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population",
+    "Search", "Searches", "Selection", "Side", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from sweeper.errors import SpecError
 from sweeper.spec.space import Grid, Search, Value
-from trainables.evaluation.metrics import FAMILIES, family_of
+from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
 
 Take = Literal["mean", "correlation", "range", "deviation", "largest", "smallest", "argmax", "argmin"]
@@ -157,9 +157,7 @@ class Claim:
                 self._check_rows(side, preset, parts)
 
     def _check_rows(self, side: Side, preset: str, parts: Sequence[Grid | Search]) -> None:
-        sets = dict.fromkeys(
-            key for part in parts for key in (*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ()))
-        )
+        sets = dict.fromkeys(key for part in parts for key in _keys(part))
         where = f"claim {self.name}, preset {preset}"
         wanted = {key: value for key, value in side.wanted(parts).items() if key != EPOCH}
         for key in (*wanted, *side.keys):
@@ -167,10 +165,12 @@ class Claim:
                 raise SpecError(f"{where}: {unknown('key', key, list(sets))}")
         for key, condition in wanted.items():
             for value in condition if isinstance(condition, tuple) else (condition,):
-                if not any(may_meet(part, {key: value}) for part in parts):
+                if not any(may_meet(part, {key: value}, parts) for part in parts):
                     values = dict.fromkeys(str(each) for part in parts for each in part.values(key))
-                    raise SpecError(f"{where}: no trial has {_condition_text(key, value)}; {key} is: {', '.join(values)}")
-        if not any(may_meet(part, wanted) for part in parts):
+                    raise SpecError(
+                        f"{where}: no trial has {_condition_text(key, value)}; {key} is: {', '.join(values)}"
+                    )
+        if not any(may_meet(part, wanted, parts) for part in parts):
             raise SpecError(f"{where}: no trial has all of {Side(side.metric, wanted).text.partition('{')[2][:-1]}")
 
 
@@ -185,11 +185,13 @@ def meets(value: Any, wanted: Value | tuple[Value, ...] | Condition) -> bool:
     return _is_number(value) and (value > wanted.value if wanted.sign == ">" else value < wanted.value)
 
 
-def may_meet(part: Grid | Search, where: Where) -> bool:
-    """Whether trials of a part may meet all conditions. A key that the part does not set has its default, or is
-    searched, and may have any value."""
+def may_meet(part: Grid | Search, where: Where, parts: Sequence[Grid | Search]) -> bool:
+    """Whether trials of a part, one of `parts`, may meet all conditions. A key that the part does not set may have any
+    value if another part of the same method sets it, or if it is searched; else it is null."""
+    methods = set(part.values("method"))
+    own = {key for other in parts if other is part or methods & set(other.values("method")) for key in _keys(other)}
     return all(
-        not part.values(key) or any(meets(value, wanted) for value in part.values(key))
+        any(meets(value, wanted) for value in part.values(key) or (None,)) or (key in own and not part.values(key))
         for key, wanted in where.items()
         if key != EPOCH
     )
@@ -201,8 +203,12 @@ def values_along(parts: Sequence[Grid | Search], side: Side) -> list[Value]:
     if len(side.keys) != 1:
         return []
     (key,), where = side.keys, side.wanted(parts)
-    values = [value for part in parts if may_meet(part, where) for value in part.values(key)]
+    values = [value for part in parts if may_meet(part, where, parts) for value in part.values(key)]
     return [value for value in dict.fromkeys(values) if key not in where or meets(value, where[key])]
+
+
+def _keys(part: Grid | Search) -> tuple[str, ...]:
+    return (*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ()))
 
 
 def _is_number(value: Any) -> bool:

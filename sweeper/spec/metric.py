@@ -4,10 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from sweeper.errors import SpecError
-from trainables.evaluation.metric_families import pairs, training
-from trainables.evaluation.metric_families.family import SHARE
-from trainables.evaluation.metrics import VALIDATION as VALIDATION
-from trainables.evaluation.metrics import family_of
+from trainables.metrics.meanings import SHARE, VALIDATION, family_of
 
 Direction = Literal["maximize", "minimize"]
 BETTER = {"maximize": "higher", "minimize": "lower"}
@@ -51,11 +48,9 @@ class Metric:
         """What it is a number of, as the end of a sentence: `validation images`, `test images`, `test pairs`
         or `training data`."""
         family = family_of(self.name)
-        if family is not None and family in training.FAMILIES.values():
-            return "training data"
-        if family is not None and family in pairs.FAMILIES.values():
-            return "test pairs"
-        return "validation images" if self.name.startswith(VALIDATION) else "test images"
+        measured_on = family.measured_on if family else "test images"
+        is_validation = measured_on == "test images" and self.name.startswith(VALIDATION)
+        return "validation images" if is_validation else measured_on
 
     @property
     def is_chosen_on_test(self) -> bool:

@@ -62,8 +62,8 @@ class Sweep:
     claims: tuple[Claim, ...] = ()
     """What papers claim of its rows, which judge it. Claims of one preset have different names."""
     name: str = ""
-    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but neither `index` nor `claims`. By default that of the file that
-    defines it."""
+    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but neither `index` nor `claims`. By
+    default that of the file that defines it."""
 
     def __post_init__(self) -> None:
         if self.name and not is_name(self.name):

@@ -24,7 +24,10 @@ TRIALS, HISTORIES, REPORTS = "trials", "history", "reports"
 FIGURES = ("heatmaps", "tables", "trajectories", "studies", "sheets")
 """Folders of the kinds of figures, in which each request has a folder."""
 FOLDERS = frozenset(
-    (TRIALS, HISTORIES, REPORTS, *FIGURES, "models", "checkpoints", "requests", "claims", "tensorboard", "probes", "cuts")
+    (
+        *(TRIALS, HISTORIES, REPORTS, *FIGURES, "models", "checkpoints", "requests", "claims", "tensorboard"),
+        *("probes", "cuts"),
+    )
 ) | {ARCHIVES, LEASES, DAMAGED}
 """The folders of a store."""
 _SWEEP = "sweep="

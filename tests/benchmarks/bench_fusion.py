@@ -19,9 +19,9 @@ from search_spaces.anomaly_grid import DIGITS, PAPER
 from tests.benchmarks.loops import RANDOM, now, plain_step, register_random_images
 from tests.trainables.small import image_trial
 from trainables.data.datasets.catalog import DATASETS
+from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import draw_noise
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.stream import ImageStream, select_classes
 from trainables.training.cohort import Cohort
 from trainables.training.profiling import peak_bytes

@@ -29,8 +29,8 @@ from search_spaces._protocols import CLASSIFIED
 from search_spaces.ssl_cifar10 import DIGITS
 from trainables.catalog import METHODS
 from trainables.config import resolve
-from trainables.evaluation import probes
-from trainables.evaluation.anomaly import Floats
+from trainables.metrics import linear_probes
+from trainables.metrics.evaluator import Floats
 from trainables.sections import TrialConfig
 from trainables.tasks.images.task import image_method
 from trainables.training.train import train
@@ -42,7 +42,7 @@ class Comparison:
     """Stands in for `probes.accuracies`: classifies the features that it is given in the other two ways as well."""
 
     def __init__(self) -> None:
-        self.classify = probes.accuracies
+        self.classify = linear_probes.accuracies
         self.raw: list[Floats] = []
         self.regression: list[Floats] = []
         self.seconds = [0.0, 0.0]
@@ -94,7 +94,7 @@ def report(seeds: Sequence[int], methods: Sequence[str]) -> None:
     comparison = Comparison()
     print(f"{'%':18}" + "".join(f"{name:>12}" for name in SHOWN), flush=True)
     differences = []
-    with patch.object(probes, "accuracies", comparison):
+    with patch.object(linear_probes, "accuracies", comparison):
         for _, cohort in groupby(chosen, key=lambda config: (config.method, config.options)):
             for name, values in rows(list(cohort), comparison):
                 differences.append(abs(values[-1]))

@@ -25,9 +25,9 @@ from tests.benchmarks.bench_gpu import (
 from tests.benchmarks.loops import StepsOfThisProcess, uncompiled
 from trainables.catalog import METHODS as CATALOG
 from trainables.contract import ImageMethod
+from trainables.image_trial import ImageTrial
 from trainables.learners.compiled import Library
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.compilation.task import StepTask
 from trainables.training.stacks import build_models
 

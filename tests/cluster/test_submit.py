@@ -16,6 +16,7 @@ from cluster import jobs, submit
 from cluster.jobs import entrypoint
 from sweeper.cli import arguments as run_arguments
 from sweeper.errors import StoreError
+from sweeper.request import Request
 from sweeper.spec import SpecError
 from sweeper.storage.files import Files
 from tests.cluster.conftest import FakeClient, details
@@ -379,5 +380,12 @@ def test_credentials_in_a_store_cause_a_warning_and_are_not_repeated(monkeypatch
     assert "SECRET" not in note and "KEY" not in note
 
 
-def test_a_list_needs_no_cluster() -> None:
-    assert refusal("--list").startswith("--list needs no cluster")
+@pytest.mark.parametrize("option", ["--list", "--describe=vje"])
+def test_what_runs_no_sweep_needs_no_cluster(option: str) -> None:
+    with pytest.raises(SpecError, match=f"{option[:6]}.* needs no cluster; run python -m sweeper.run {option[:6]}"):
+        submit.run_request([option])
+
+
+def test_rows_can_be_restored_where_the_store_is() -> None:
+    words = ["anomaly_grid", "--restore", "20260101T120000", "--store", "s3://b/r"]
+    assert submit.run_request(words) == Request("anomaly_grid", store="s3://b/r")

@@ -14,7 +14,7 @@ from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
 from tests.end_to_end.sweeps import Sweeps, rows, title
 from tests.fake_executor import without_ray
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from trainables.config import resolve
 from trainables.training.train import train
 

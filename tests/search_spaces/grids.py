@@ -8,8 +8,8 @@ from sweeper.plan.cohorts import Trial, enumerate_trials
 from sweeper.spec import Grid, Grids, registry
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS
+from trainables.image_trial import ImageTrial
 from trainables.sections import TrialConfig
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.metric_names import metric_names
 
 COUNTS = {

@@ -16,7 +16,7 @@ from sweeper.spec.space import SECONDS, Study
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS
 from trainables.config import fusible_keys, resolve
-from trainables.tasks.images.config import ImageTrial
+from trainables.image_trial import ImageTrial
 from trainables.training.checks import check_trials
 from trainables.training.metric_names import metric_names
 

@@ -14,7 +14,7 @@ from tests.trainables.small import image_trial
 from trainables.catalog import METHODS as ALL_METHODS
 from trainables.data.datasets import catalog
 from trainables.data.datasets.celeba import BINARY
-from trainables.tasks.images.config import ImageTrial
+from trainables.image_trial import ImageTrial
 from trainables.tasks.images.stream import images_per_step, steps_per_epoch
 from trainables.tasks.images.task import image_method
 

@@ -15,9 +15,9 @@ from search_spaces._protocols import DIGITS
 from sweeper.spec import Searches, registry
 from tests.search_spaces.grids import COUNTS, configs_of, each_preset, metrics_of
 from trainables.config import resolve
-from trainables.evaluation import probes
-from trainables.evaluation.anomaly import Floats
-from trainables.tasks.images.evaluation_sections import Evaluation
+from trainables.image_trial import Evaluation
+from trainables.metrics import linear_probes
+from trainables.metrics.evaluator import Floats
 from trainables.training.train import train
 
 
@@ -100,7 +100,7 @@ POINT = 0.012
 @pytest.mark.parametrize("spread", [0, 3])
 def test_the_probe_agrees_with_logistic_regression(method: str, spread: int) -> None:
     """The features are untrained. With `spread` each is scaled by a factor between 10^-spread and 10^spread."""
-    original, recorded = probes.accuracies, []
+    original, recorded = linear_probes.accuracies, []
 
     def accuracies(
         bank_KND: Tensor, labels_N: Tensor, test_KMD: Tensor, labels_M: Tensor, *rest: Any, **how: Any
@@ -110,7 +110,7 @@ def test_the_probe_agrees_with_logistic_regression(method: str, spread: int) -> 
         recorded.append((bank_KND[0].double(), labels_N, test_KMD[0].double(), labels_M))
         return original(bank_KND, labels_N, test_KMD, labels_M, *rest, **how)
 
-    with patch.object(probes, "accuracies", accuracies):
+    with patch.object(linear_probes, "accuracies", accuracies):
         (report,) = train([resolve({**DIGITS, "method": method, "epochs": 0})], Path())
     ((bank_ND, labels_N, test_MD, labels_M),) = recorded
     regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(bank_ND, labels_N)

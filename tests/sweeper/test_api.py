@@ -1,23 +1,26 @@
 """Sweeps from Python: the same checks and rows as from the command line, and exceptions instead of exit statuses."""
 
 import doctest
+import json
 import signal
 import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import sweeper
 from sweeper import api
+from sweeper.cli.arguments import parse
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.spec import registry
-from sweeper.spec.request import Request
 from tests.fake_executor import without_ray
 from tests.sweeper.small_grid import rows
 from tests.sweeper.tiny_sweep import TINY
@@ -81,25 +84,39 @@ def test_a_run_returns_its_rows_and_the_same_call_again_trains_nothing(tmp_path:
     assert set(sweeper.load_history("tiny", tmp_path / "store")["trial_id"]) == set(frame["trial_id"])
 
 
-def test_arguments_become_those_of_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def request(*, set: Any, axis: Any, **options: Any) -> Request:
-        return api._request("anomaly_grid", None, "digits", set, axis, tmp_path, "data", options)
+def test_python_and_the_command_line_make_the_same_request(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "gpu_fraction": 0.5,
+        "cohort": 8,
+        "fresh": True,
+        "keep": "all",
+        "address": "auto",
+        "patience": 60,
+        "trials": 8,
+        "search_seed": 3,
+        "node_price": 2.5,
+        "normal_class": 3,
+        "track": ["tensorboard", "mlflow=http://127.0.0.1:5000"],
+        "wait": False,
+        "preset": "digits",
+    }
+    words = [f"--store={tmp_path}", "--fresh", "--normal-class=3", "--track=tensorboard"]
+    words += [
+        f"--{option.replace('_', '-')}={value}" for option, value in options.items() if type(value) in (int, float)
+    ]
+    words += ["--keep=all", "--address=auto", "--track=mlflow=http://127.0.0.1:5000", "--preset=digits"]
+    made = api._request("anomaly_grid", None, "digits", {"lr": 0.1}, {"seed": [0, 1]}, tmp_path, "data", options)
+    typed = parse(["anomaly_grid", *words, "--set=lr=0.1", "--axis=seed=0,1"])
+    assert replace(made, fixed={}, axes={}) == replace(typed, fixed={}, axes={})
+    assert made.fixed == {"lr": 0.1, "normal_class": 3} and made.axes == {"seed": (0, 1)}
+    assert typed.fixed == {"lr": "0.1", "normal_class": "3"} and typed.axes == {"seed": ("0", "1")}
 
-    made = request(
-        set={"epochs": 3, "lr": 0.1, "normalise": True, "nu": float("inf"), "normal_class": None},
-        axis={"beta": [0.5, 2], "seed": range(2)},
-        gpu_fraction=0.5,
-        fresh=True,
-        keep="all",
-        address=None,
-        trials=8,
-        track=["tensorboard", "mlflow=http://127.0.0.1:5000"],
-    )
-    assert [track.tracker for track in made.track] == ["tensorboard", "mlflow"]
-    assert dict(made.fixed) == {"epochs": "3", "lr": "0.1", "normalise": "true", "nu": "inf", "normal_class": "none"}
-    assert dict(made.axes) == {"beta": ("0.5", "2"), "seed": ("0", "1")}
-    assert (made.fraction, made.fresh, made.keep, made.address, made.search.trials) == (0.5, True, "all", None, 8)
-    assert made.store == str(tmp_path)
+
+def test_values_stay_what_they_are(tmp_path: Path) -> None:
+    fixed: dict[str, Any] = {"normalise": True, "nu": float("inf"), "normal_class": None, "lr": np.float32(0.5)}
+    made = api._request("anomaly_grid", None, None, fixed, {"beta": [0.5, 2], "method": ["a,b"]}, tmp_path, "data", {})
+    assert made.fixed == {"normalise": True, "nu": float("inf"), "normal_class": None, "lr": 0.5}
+    assert type(made.fixed["lr"]) is float and made.axes == {"beta": (0.5, 2), "method": ("a,b",)}
 
 
 def test_a_sweep_that_ships_can_be_given_as_a_value() -> None:
@@ -116,10 +133,16 @@ def test_a_sweep_that_ships_can_be_given_as_a_value() -> None:
         ({"set": {"beta": -1}}, "`beta >= 0` must hold"),
         ({"axis": {"beta": "0.5"}}, "axis beta must be a sequence of values, but got '0.5'"),
         ({"axis": {"beta": ()}}, "axis beta must have at least one value"),
-        ({"axis": {"method": ["vje,byol"]}}, "the values of an axis must have no commas"),
+        ({"axis": {"method": ["vje,byol"]}}, "no method 'vje,byol'"),
+        ({"set": {"beta": "0.5"}}, "beta must be a number, but got beta='0.5'"),
+        ({"set": {"beta": [0.5, 1]}}, "beta must be a single value, but got beta=[0.5, 1]"),
+        ({"set": {"epochs": True}}, "epochs must be a whole number, but got epochs=True"),
+        ({"set": {"normalise": 1}}, "normalise must be true or false, but got normalise=1"),
+        ({"fresh": "yes"}, "fresh must be true or false, but got 'yes'"),
+        ({"gpu_fraction": "half"}, "--gpu-fraction must be a number, but got half"),
         ({"keep": "some"}, "no value of --keep 'some'; there are: best, all, none"),
         ({"cohort": 0}, "--cohort must be a whole number of at least 1"),
-        ({"colour": "red"}, "unrecognized arguments: --colour=red"),
+        ({"gpu_fractoin": 0.5}, "no option 'gpu_fractoin' (did you mean 'gpu_fraction'?); there are: "),
         ({"help": True}, "'help' is an option of the command line alone"),
         ({"version": True}, "'version' is an option of the command line alone"),
         ({"restore": "now"}, "'restore' is an option of the command line alone"),
@@ -192,6 +215,7 @@ def test_a_plan_is_what_the_command_line_prints_and_writes_nothing(tmp_path: Pat
     planned = sweeper.plan(TINY, name="tiny", store=tmp_path, axis={"seed": range(3)}, cohort=3)
     assert (planned["trials"], planned["to run"], planned["cohorts"]) == (6, 6, 3)
     assert planned["axes"]["seed"] == [0, 1, 2] and not list(tmp_path.iterdir())
+    assert json.loads(json.dumps(planned)) == planned
 
 
 def test_another_thread_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "started_by_console.py").write_text("import sys\nprint(__name__, sys.argv[1:])\nsys.exit(7)")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("SWEEPER_COMMAND", "")  # restored, as `main` sets it
-    commands = {"begin": Command("started_by_console", "begins", ("--first",))}
+    commands = {"begin": Command("started_by_console", "begins")}
     monkeypatch.setattr(console, "COMMANDS", commands)
 
 
@@ -31,17 +31,20 @@ def test_a_command_is_its_module_with_its_arguments(
     monkeypatch.setattr(sys, "argv", ["sweeper", "begin", "a", "--b"])
     with pytest.raises(SystemExit) as end:
         console.main()
-    assert end.value.code == 7 and capsys.readouterr().out == "__main__ ['--first', 'a', '--b']\n"
+    assert end.value.code == 7 and capsys.readouterr().out == "__main__ ['a', '--b']\n"
 
 
 @pytest.mark.usefixtures("module")
 def test_an_unknown_command_is_refused_with_the_choices(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["sweeper", "stop"])
+    monkeypatch.setattr(sys, "argv", ["sweeper", "begn"])
     with pytest.raises(SystemExit) as end:
         console.main()
-    assert end.value.code == 2 and capsys.readouterr().err == "error: no command 'stop'; there are: begin\n"
+    assert (
+        end.value.code == 2
+        and capsys.readouterr().err == "error: no command 'begn' (did you mean 'begin'?); there are: begin\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])

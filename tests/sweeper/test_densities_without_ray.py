@@ -9,7 +9,7 @@ from sweeper.run import main
 from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Value, registry
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
-from trainables.evaluation.generation import latent_map
+from trainables.metrics import latent_density
 
 SMALL: dict[str, Value] = {
     "dataset": "digits", "encoder": "relu_mlp", "hidden": "32", "decoder_hidden": "32", "features": 4,
@@ -25,7 +25,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     grids = Grids(tuple(Grid({**SMALL, "method": name, "density": density}, {}) for name, density in own.items()))
     metrics = (Metric("sample_confident", "maximize", percent=True), Metric("density_volume"), Metric("spread"))
     table = Table("densities", ("method", "density"), metrics, note="the ceiling is 7")
-    monkeypatch.setattr(latent_map, "tsne", lambda z_ND: z_ND[:, :2].cpu().numpy())
+    monkeypatch.setattr(latent_density, "tsne", lambda z_ND: z_ND[:, :2].cpu().numpy())
     monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, tables=(table,)))
 
 

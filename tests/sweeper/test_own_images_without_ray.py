@@ -9,7 +9,7 @@ import sweeper.run as run
 from sweeper.report.page.contents import collect
 from sweeper.storage.files import Files
 from tests.fake_executor import without_ray
-from tests.own_images import write_own_images
+from tests.image_files import write_own_images
 
 KEYS = {"dataset": "folder", "epochs": 1, "batch_size": 4, "validation": 0, "image_size": 8, "image_channels": 1}
 SWEEP = ["anomaly_grid", "--preset", "digits", "--axis", "beta=1", "--axis", "nu=1", "--normal-class", "dog"]

@@ -9,7 +9,8 @@ import pytest
 
 import sweeper.run as run
 from sweeper.cli import preview
-from sweeper.cli.arguments import EXIT_FAILED, parse
+from sweeper.cli.arguments import parse
+from sweeper.cli.parser import EXIT_FAILED
 from sweeper.cli.prepare import prepare
 from sweeper.errors import StoreError
 from sweeper.execution.signals import StopSignal
@@ -38,7 +39,8 @@ def test_data_are_looked_for_in_the_folder_of_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """While Ray is connected the working folder is another, for a plan that measures, too."""
-    monkeypatch.setattr(preview, "show", lambda request, *_: request.data)
+    monkeypatch.setattr(preview, "outline", lambda request, *_: {"data": request.data})
+    monkeypatch.setattr(preview, "text", lambda outline, _: outline["data"])
     monkeypatch.chdir(tmp_path)
     arguments = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--data", "here", "--plan"]
     assert run.main(arguments) == 0 and capsys.readouterr().out == f"{tmp_path / 'here'}\n"

@@ -9,7 +9,7 @@ import sweeper.run as run
 from sweeper.errors import SpecError
 from sweeper.record import trackers
 from sweeper.record.trackers import Tracker
-from sweeper.spec.request import TrackRequest
+from sweeper.request import TrackRequest
 from sweeper.storage.files import Files
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store

@@ -10,9 +10,9 @@ import torch
 from trainables.catalog import METHODS
 from trainables.config import resolve
 from trainables.contract import ImageMethod
+from trainables.image_trial import ImageTrial
 from trainables.reports import Report
 from trainables.sections import TrialConfig, Value
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.checkpoint import DIGEST_SIZE
 
 HERE = Path()

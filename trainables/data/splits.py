@@ -7,6 +7,7 @@ Shapes: N images, C channels, H rows, W columns.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,6 +38,14 @@ class Split(Dataset):
     def labelled_labels(self) -> Tensor:
         """The labels of `labelled_images`, int64 `[N]`."""
         return self.train_labels[self.train_labels != UNLABELLED]
+
+
+class TrialSplits(NamedTuple):
+    """The images that a trial trains on and is evaluated on."""
+
+    test: Split
+    validation: Split | None
+    """The same training images, with validation images in place of the test images. None if none are held out."""
 
 
 def all_classes_split(dataset: Dataset) -> Split:

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Method, Shapes
-from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import Peers
-from trainables.learners.members import StackedMembers
+from trainables.metrics.evaluator import Evaluator
 from trainables.sections import TrialConfig, Value
 
 Methods = Mapping[str, type[Method]]
@@ -44,20 +43,6 @@ class Stream(ABC):
     def prefetch(self, order: Tensor, epoch: int, step: int) -> None:
         """Start to load what the next steps of an epoch's `order` need, from `step` on. Does nothing by default."""
         return
-
-
-class Evaluator(ABC):
-    """Evaluates the members of one cohort."""
-
-    @abstractmethod
-    def metrics(self, stacks: Sequence[StackedMembers], members: Sequence[int], last: bool) -> dict[str, Floats]:
-        """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds those reported at the end of
-        training only. `members`: indices of these K members among the cohort's configs."""
-
-    @property
-    def pictures(self) -> Sequence[Mapping[str, bytes]]:
-        """File name -> content, of each member of the last evaluation; empty if it made none."""
-        return ()
 
 
 class LoadedTask(NamedTuple):

@@ -12,9 +12,9 @@ import torch
 from trainables.catalog import method_of, task_of
 from trainables.config import stream_key
 from trainables.contract import Noises
-from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, draw_noise
 from trainables.learners.members import StackedMembers
+from trainables.metrics.evaluator import Floats
 from trainables.reports import CheckpointError, Move
 from trainables.sections import SCHEDULES, TrialConfig
 from trainables.training.checks import split_into_stacks, stack_width, why_not_stacked

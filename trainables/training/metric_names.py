@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from trainables.catalog import known_methods, method_of, task_of
 from trainables.config import resolve
-from trainables.evaluation.metrics import family_of
+from trainables.metrics.meanings import family_of
 from trainables.sections import TrialConfig
 
 

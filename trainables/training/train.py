@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.metrics.evaluator import Floats
 from trainables.reports import (
     SAVE_EVERY,
     CheckpointError,

@@ -19,7 +19,7 @@ from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Selection
 from sweeper.storage.files import Files
 from sweeper.storage.rows import Columns
-from trainables.evaluation.metrics import family_of
+from trainables.metrics.meanings import family_of
 
 MAX_BEST = 20
 """Most data sets or studies whose best setting a page names."""

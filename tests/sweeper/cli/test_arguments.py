@@ -1,15 +1,17 @@
 import pytest
 
 from sweeper.cli.arguments import list_sweeps, parse
+from sweeper.request import Request
 from sweeper.spec import SpecError, registry
 
 
 def test_a_name_alone_asks_for_the_defaults() -> None:
     request = parse(["anomaly_grid"])
+    assert request == Request("anomaly_grid")
     assert (request.name, request.preset, request.store, request.data) == ("anomaly_grid", None, "results", "data")
     assert (request.cohort, request.stack, request.fraction, request.address) == (None, None, None, None)
     assert (request.retries, request.save_every) == (3, 30.0)
-    assert not (request.fixed or request.axes or request.plan or request.json or request.fresh or request.list)
+    assert not (request.fixed or request.axes or request.plan or request.json or request.fresh)
 
 
 def test_arguments_are_taken_as_typed() -> None:

@@ -7,8 +7,8 @@ from urllib.error import URLError
 
 import pytest
 
-from tests.cifar_files import write_cifar10
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
+from tests.published_files import write_cifar10
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
 
 

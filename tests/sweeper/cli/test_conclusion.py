@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
+from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.plan.plan import GridPlan
 from sweeper.spec import Metric, Selection, Table
 from sweeper.storage.layout import checkpoint_path

@@ -15,8 +15,7 @@ from trainables.catalog import METHODS
 from trainables.config import describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.pairs import BRANCHES
-from trainables.evaluation.metric_families.scores import SCORES
-from trainables.evaluation.metrics import FAMILIES
+from trainables.metrics.meanings import FAMILIES, SCORES
 from trainables.training.metric_names import methods_by_metric
 
 KEYS = {method: describe_keys(method) for method in METHODS}

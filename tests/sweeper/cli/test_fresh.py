@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli.arguments import EXIT_OK, parse
+from sweeper.cli.arguments import Restoration, parse_command
 from sweeper.cli.fresh import archive, preview_archive, restore
+from sweeper.cli.parser import EXIT_OK
 from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
 from sweeper.spec import SpecError, registry
 from sweeper.storage.layout import checkpoint_path
@@ -21,6 +22,13 @@ def store(tmp_path: Path) -> Store:
     return store_of(tmp_path, make(3), {"t0": "finished", "t1": "finished", "t2": "finished"})
 
 
+def restoration(printed: str) -> Restoration:
+    """What the printed command asks for."""
+    command = parse_command(printed.split("python -m sweeper.run ")[1].split())
+    assert isinstance(command, Restoration)
+    return command
+
+
 def test_rows_that_a_fresh_run_replaced_are_restored(
     store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -32,8 +40,7 @@ def test_rows_that_a_fresh_run_replaced_are_restored(
     out = capsys.readouterr().out
     assert out.startswith("set aside: 2 rows, from 1 files of rows and history, in ")
     assert load("grid", store.files)["trial_id"].tolist() == ["t2"]
-    request = parse(out.split("python -m sweeper.run ")[1].split())
-    assert request.restore and restore(request, request.restore) == EXIT_OK
+    assert restore(restoration(out)) == EXIT_OK
     assert load("grid", store.files).equals(before)
     assert capsys.readouterr().out.startswith("brought back: 2 rows")
 
@@ -52,14 +59,14 @@ def test_rows_of_a_sweep_that_was_given_as_a_value_are_restored(
     """The sweep `grid` is in no file."""
     before = load("grid", store.files)
     archive(make(2), store, COLUMNS)
-    request = parse(capsys.readouterr().out.split("python -m sweeper.run ")[1].split())
-    assert request.name == "grid" and restore(request, str(request.restore)) == EXIT_OK
+    command = restoration(capsys.readouterr().out)
+    assert command.sweep == "grid" and restore(command) == EXIT_OK
     assert load("grid", store.files).equals(before)
 
 
 def test_only_a_known_sweep_is_restored(store: Store) -> None:
     with pytest.raises(SpecError, match="no sweep 'grid'"):
-        restore(parse(["grid", "--store", store.files.uri, "--restore", "x"]), "x")
+        restore(Restoration("grid", store.files.uri, "x"))
 
 
 def test_a_fresh_search_chooses_its_steps_again(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,6 +75,5 @@ def test_a_fresh_search_chooses_its_steps_again(store: Store, capsys: pytest.Cap
     record_steps(store.files, "search", study, steps)
     archive(search_plan, store, COLUMNS)
     assert recorded_steps(store.files, "search", study) is None
-    request = parse(capsys.readouterr().out.split("python -m sweeper.run ")[1].split())
-    assert restore(request, str(request.restore)) == EXIT_OK
+    assert restore(restoration(capsys.readouterr().out)) == EXIT_OK
     assert recorded_steps(store.files, "search", study) == steps

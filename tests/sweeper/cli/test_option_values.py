@@ -1,6 +1,6 @@
 import pytest
 
-from sweeper.cli.arguments import LARGEST_INTEGER, amount, auto, fraction, store_retries, whole
+from sweeper.cli.parser import LARGEST_INTEGER, amount, auto, fraction, store_retries, whole
 from sweeper.errors import SpecError
 from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
 

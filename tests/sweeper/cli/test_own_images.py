@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sweeper.run as run
-from tests.own_images import write_own_images
+from tests.image_files import write_own_images
 
 SMALL = ["--set", "dataset=folder", "--set", "batch_size=4", "--axis", "beta=1"]
 ARGUMENTS = ["anomaly_grid", "--preset", "digits", *SMALL]

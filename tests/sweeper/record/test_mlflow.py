@@ -144,7 +144,7 @@ def test_no_line_shows_the_password_of_a_server(target: str, tmp_path: Path, cap
         assert run.main(arguments) == 0
     out, err = capfd.readouterr()
     assert "tracker mlflow failed" in out and "127.0.0.1" in out
-    assert "SECRET" not in out + err + repr(run.parse(arguments)), out + err
+    assert "SECRET" not in out + err + repr(run.parse_command(arguments)), out + err
 
 
 def test_the_store_of_a_sweep_is_sent_to_a_server(server: str, tmp_path: Path) -> None:

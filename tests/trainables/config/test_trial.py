@@ -8,9 +8,9 @@ import pytest
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.catalog import METHODS
 from trainables.config import fusible_keys, keys, parse, resolve, sections
+from trainables.image_trial import ImageTrial
 from trainables.networks.encoders import ENCODERS
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
 
 
 def _resolve(**values: Value) -> ImageTrial:

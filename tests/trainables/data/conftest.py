@@ -2,11 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.celeba_files import write_celeba
-from tests.cifar_files import write_cifar10, write_cifar100
-from tests.folder_files import write_imagenet
-from tests.mnist_files import write_mnist
-from tests.published_files import write_stl10, write_svhn
+from tests.image_files import write_imagenet
+from tests.published_files import write_celeba, write_cifar10, write_cifar100, write_mnist, write_stl10, write_svhn
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from trainables.data import outliers as module
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
-from trainables.evaluation.adam_probes import Accuracies, accuracies, train
+from trainables.metrics.adam_probes import Accuracies, accuracies, train
 
 K, N, M, D, H, C, B, EPOCHS, LR = 3, 130, 70, 7, 9, 5, 32, 6, 0.02
 Sets = tuple[Tensor, Tensor, Tensor, Tensor]

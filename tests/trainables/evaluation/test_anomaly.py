@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tests.trainables.small import IMAGE_METHODS
-from trainables.contract import ImageMethod
-from trainables.evaluation.anomaly import auroc, evaluate, metric_names
+from trainables.metrics.scores import auroc, one_class_metrics
 
 K, N = 5, 40
 
@@ -48,13 +46,7 @@ def test_auroc_is_undefined_without_inliers_or_outliers(outlier_KN: np.ndarray) 
 
 def test_evaluate_names_each_score_and_mean(outlier_KN: np.ndarray) -> None:
     scores = {name: np.random.default_rng(i).random((K, N)) for i, name in enumerate(("joint", "entropy"))}
-    metrics = evaluate(scores, outlier_KN, {"posterior_entropy": "entropy"})
+    metrics = one_class_metrics(scores, outlier_KN, {"posterior_entropy": "entropy"})
     assert list(metrics) == ["auroc_joint", "auroc_entropy", "posterior_entropy"]
     np.testing.assert_array_equal(metrics["auroc_entropy"], auroc(scores["entropy"], outlier_KN))
     np.testing.assert_allclose(metrics["posterior_entropy"], scores["entropy"].mean(1))
-
-
-@pytest.mark.parametrize("method", IMAGE_METHODS.values(), ids=IMAGE_METHODS)
-def test_metric_names_are_what_evaluate_returns(method: type[ImageMethod]) -> None:
-    scores = {score: np.zeros((K, N)) for score in method.scores}
-    assert tuple(evaluate(scores, np.eye(K, N) > 0, method.score_means)) == metric_names(method)

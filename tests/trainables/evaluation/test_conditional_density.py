@@ -11,7 +11,7 @@ import torch
 from scipy.stats import norm
 
 from trainables.contract import ConditionalDensity
-from trainables.evaluation.conditional_density import (
+from trainables.metrics.conditional_density import (
     branches_recovered,
     energy_distance,
     equal_mixture,

@@ -11,7 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from trainables.evaluation.few_label_probes import accuracies, draw_labelled, fit
+from trainables.metrics.few_label_probes import accuracies, draw_labelled, fit
 
 CLASSES = 4
 

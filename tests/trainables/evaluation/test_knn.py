@@ -10,8 +10,8 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from trainables.evaluation import knn
-from trainables.evaluation.knn import accuracies, accuracies_by_k
+from trainables.metrics import neighbours
+from trainables.metrics.neighbours import accuracies, accuracies_by_k
 
 N, M, D, C, K, TEMPERATURE = 300, 90, 6, 4, 12, 0.07
 Sets = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -75,14 +75,14 @@ def test_the_temperatures_limits_are_the_nearest_neighbour_and_the_majority(sets
 def test_any_chunk_gives_the_same_and_stays_in_its_budget(
     sets: Sets, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, elect, sizes = accuracies(*sets, C, K, TEMPERATURE), knn._elect, []
+    expected, elect, sizes = accuracies(*sets, C, K, TEMPERATURE), neighbours._elect, []
 
     def counted(labels_Bk: Tensor, votes_Bk: Tensor, classes: int) -> Tensor:
         sizes.append(len(labels_Bk))
         return elect(labels_Bk, votes_Bk, classes)
 
-    monkeypatch.setattr(knn, "_elect", counted)
-    monkeypatch.setattr(knn, "CHUNK_BYTES", rows * N * 4 + 3)
+    monkeypatch.setattr(neighbours, "_elect", counted)
+    monkeypatch.setattr(neighbours, "CHUNK_BYTES", rows * N * 4 + 3)
     assert accuracies(*sets, C, K, TEMPERATURE) == expected
     assert sum(sizes) == 2 * M and max(sizes) - min(sizes) <= 1
     assert max(sizes) <= max(rows, 1) and len(sizes) == 2 * math.ceil(M / max(rows, 1)), "as few as the budget allows"
@@ -170,7 +170,7 @@ def test_of_two_neighbours_with_one_vote_each_the_lower_class_wins_at_any_distan
 @pytest.mark.parametrize("rows", [0, 1, 7, 64])
 def test_any_chunk_gives_the_same_votes_on_distances(sets: Sets, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = accuracies_by_k(*sets, C, K)
-    monkeypatch.setattr(knn, "CHUNK_BYTES", rows * N * 8 + 3)
+    monkeypatch.setattr(neighbours, "CHUNK_BYTES", rows * N * 8 + 3)
     np.testing.assert_array_equal(accuracies_by_k(*sets, C, K), expected)
 
 

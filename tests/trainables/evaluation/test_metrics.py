@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainables.evaluation.metrics import FAMILIES, family_of
+from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.training.metric_names import methods_by_metric
 
 UNREPORTED = {"seconds"}

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from trainables.contract import ImageMethod
-from trainables.evaluation.ood import evaluate, fpr95, metric_names
+from trainables.metrics.scores import fpr95, outlier_metrics
 
 K, N, M = 5, 100, 37
 Sets = tuple[np.ndarray, np.ndarray]
@@ -19,7 +18,7 @@ def scores(ties: int, seed: int = 0) -> Sets:
 
 
 def measured(inlier_KN: np.ndarray, outlier_KM: np.ndarray) -> dict[str, np.ndarray]:
-    return evaluate({"s": inlier_KN}, {"s": outlier_KM})
+    return outlier_metrics({"s": inlier_KN}, {"s": outlier_KM})
 
 
 @pytest.mark.parametrize("ties", [1, 3, 10**6])
@@ -112,15 +111,6 @@ def test_without_inliers_or_outliers_nothing_is_defined(empty: int) -> None:
 def test_both_sets_must_have_the_same_scores_of_the_same_members() -> None:
     inlier_KN, outlier_KM = scores(3)
     with pytest.raises(ValueError, match=r"must have the same scores, but got \['joint'\] and \['dir'\]"):
-        evaluate({"joint": inlier_KN}, {"dir": outlier_KM})
+        outlier_metrics({"joint": inlier_KN}, {"dir": outlier_KM})
     with pytest.raises(ValueError):
         measured(inlier_KN, outlier_KM[1:])
-
-
-def test_metric_names_are_what_evaluate_returns() -> None:
-    class Scoring(ImageMethod):
-        scores = ("joint", "dir")
-
-    scores_by_name = {score: np.zeros((K, N)) for score in Scoring.scores}
-    assert tuple(evaluate(scores_by_name, scores_by_name)) == metric_names(Scoring)
-    assert metric_names(ImageMethod) == ()

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import variation
 from torch import Tensor
 
-from trainables.evaluation.posterior import METRICS, statistics
+from trainables.metrics.embeddings import POSTERIOR_METRICS, statistics
 
 K, M, D = 4, 50, 9
 
@@ -22,7 +22,7 @@ def test_statistics_are_those_of_numpy_and_scipy(var_KMD: Tensor) -> None:
     actual, average_KD = statistics(var_KMD), var_KMD.double().numpy().mean(1)
     np.testing.assert_allclose(actual["var_mean"], var_KMD.double().numpy().mean((1, 2)), rtol=1e-12)
     np.testing.assert_allclose(actual["var_cv"], variation(average_KD, axis=1, ddof=0), rtol=1e-12)
-    assert tuple(actual) == METRICS and actual["var_cv"].dtype == np.float64
+    assert tuple(actual) == POSTERIOR_METRICS and actual["var_cv"].dtype == np.float64
 
 
 def test_spread_over_images_is_no_spread_over_dimensions() -> None:

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from trainables.evaluation.probes import Standardisation, accuracies, fit
+from trainables.metrics.linear_probes import Standardisation, accuracies, fit
 
 K, N, M, D, C, B = 3, 130, 70, 7, 5, 32
 Sets = tuple[Tensor, Tensor, Tensor, Tensor]

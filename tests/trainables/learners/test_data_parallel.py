@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from tests.trainables.small import at_ends, content_of
 from trainables.config import resolve
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses
+from trainables.image_trial import Encoder, Layers, Networks
 from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
 from trainables.networks.encoders import resnet
-from trainables.tasks.images.networks import Encoder, Layers, Networks
 
 
 @pytest.fixture(autouse=True)

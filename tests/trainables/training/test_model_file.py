@@ -18,15 +18,15 @@ from trainables.config import keys
 from trainables.contract import ConditionalDensity, ImageMethod, PairsMethod
 from trainables.data.datasets.catalog import load
 from trainables.data.pairs import BRANCHES, NOISE, draw_pairs
-from trainables.evaluation import anomaly, knn
-from trainables.evaluation.conditional_density import equal_mixture, log_likelihood
+from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import seeded_generator
+from trainables.metrics import neighbours
+from trainables.metrics.conditional_density import HELD_OUT, equal_mixture, log_likelihood
+from trainables.metrics.scores import auroc
 from trainables.reports import ModelError, Report, Verdict
 from trainables.sections import TrialConfig, Value
-from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.model import ImageModel
-from trainables.tasks.pairs.evaluator import HELD_OUT
-from trainables.tasks.pairs.stream import as_input
+from trainables.tasks.pairs import as_input
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
 from trainables.training.model_metadata import ENTRY, read_metadata
 from trainables.training.train import train
@@ -78,11 +78,11 @@ def recomputed(model: nn.Module, config: TrialConfig) -> Mapping[str, float]:
         outlier_N = (digits.test_labels != config.data.normal_class).numpy()
         scores = model.score(images_NHWC)
         return {
-            f"auroc_{name}": float(anomaly.auroc(score_N.double().numpy()[None], outlier_N[None])[0])
+            f"auroc_{name}": float(auroc(score_N.double().numpy()[None], outlier_N[None])[0])
             for name, score_N in scores.items()
         }
     bank_ND, test_MD = (model.embed(images)["z"] for images in (digits.train_images[:], images_NHWC))
-    vote, _ = knn.accuracies(bank_ND, digits.train_labels, test_MD, digits.test_labels, 10, 3, 0.07)
+    vote, _ = neighbours.accuracies(bank_ND, digits.train_labels, test_MD, digits.test_labels, 10, 3, 0.07)
     metrics = {"knn_z": vote}
     if "decode" in model.method.capabilities:
         floats_NCHW = digits.test_images[:].float() / digits.levels

@@ -8,12 +8,10 @@ from collections.abc import Collection, Mapping
 from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.class_folders import FOLDER
 from trainables.data.datasets.dataset import Declaration
+from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial
+from trainables.metrics.catalog import EVALUATORS
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS
-from trainables.tasks.images.config import Folder, ImageTrial
-from trainables.tasks.images.evaluators.catalog import EVALUATORS
-from trainables.tasks.images.latent_density import OWN
-from trainables.tasks.images.networks import PUBLISHED_SIZES
 from trainables.tasks.task import Methods
 from trainables.validation import choices
 

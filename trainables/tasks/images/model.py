@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.views import prepare, scale_pixels
+from trainables.image_trial import ImageTrial
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
+from trainables.metrics.evaluator import BATCH
 from trainables.sections import GradientTraining
-from trainables.tasks.images.config import ImageTrial
-from trainables.tasks.images.evaluators.evaluation_images import BATCH
 
 
 def inputs_of(dataset: Dataset) -> dict[str, Any]:

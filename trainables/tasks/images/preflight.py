@@ -1,17 +1,20 @@
-"""Checks of trials on images before anything trains: each against the declaration of its data set, then against the
-data, which must exist, be readable and be large enough."""
+"""The data of trials on images: loaded by name or from the user's own folder, and checked before anything trains.
+
+Trials are checked against the declaration of their data set first, then against the data, which must exist, be readable
+and be large enough.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
-from trainables.data.datasets.catalog import check_dataset
-from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.catalog import check_dataset, load
+from trainables.data.datasets.class_folders import FOLDER, listed, load_folder
+from trainables.data.datasets.dataset import Dataset, placeholder
 from trainables.data.outliers import check_outliers, load_outliers
 from trainables.data.splits import Split
-from trainables.evaluation.generation.fid import check_fid
-from trainables.tasks.images.config import Data, Folder, ImageTrial
-from trainables.tasks.images.loading import load_dataset, placeholder_for
+from trainables.image_trial import Data, Folder, ImageTrial
+from trainables.metrics.sample_quality import check_fid
 from trainables.tasks.images.stream import TrialSplits, make_splits, steps_per_epoch
 from trainables.tasks.task import TrialSize
 
@@ -89,3 +92,26 @@ def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) ->
                 f"{name} images must be of the normal class and of others, but for "
                 f"normal_class={dataset.classes[data.normal_class]} {dataset.name} has {got}{instead}"
             )
+
+
+def dataset_of(config: ImageTrial, data: Path) -> Dataset:
+    """Load a data set and keep it: one process trains many cohorts on the same data set."""
+    return _kept(config.data.dataset, config.folder, data)
+
+
+def load_dataset(name: str, folder: Folder, data: Path) -> Dataset:
+    """Load the data set with this name; `folder` is about the user's own images."""
+    if name == FOLDER:
+        return load_folder(data, folder.image_digest, folder.image_size, folder.image_channels)
+    return load(name, data)
+
+
+_kept = lru_cache(maxsize=1)(load_dataset)
+
+
+def placeholder_for(config: ImageTrial) -> Dataset | None:
+    """The data set with empty images; None if the number of its images is not known without its files."""
+    if config.data.dataset != FOLDER:
+        return placeholder(config.data.dataset, config.declaration)
+    listing = listed(config.folder.image_digest)
+    return placeholder(FOLDER, config.declaration, listing.classes) if listing else None

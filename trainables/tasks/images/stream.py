@@ -1,7 +1,6 @@
 """The training images of a trial as batches: their order, and their augmented views."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,23 +8,22 @@ from torch import Tensor
 from trainables.contract import Batch, ImageMethod
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.image_files import Decoding, ImageFiles
-from trainables.data.splits import Split, all_classes_split, held_out_split, hold_out_validation, one_class_split
+from trainables.data.splits import (
+    Split,
+    TrialSplits,
+    all_classes_split,
+    held_out_split,
+    hold_out_validation,
+    one_class_split,
+)
 from trainables.data.views import prepare, prepare_pixels, scale_pixels
+from trainables.image_trial import Data, ImageTrial
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_generator
 from trainables.sections import GradientTraining
-from trainables.tasks.images.config import Data, ImageTrial
 from trainables.tasks.task import Stream
 
 PREFETCH_STEPS = 2
 """Number of steps whose images are decoded in advance."""
-
-
-class TrialSplits(NamedTuple):
-    """The images that a trial trains on and is evaluated on."""
-
-    test: Split
-    validation: Split | None
-    """The same training images, with validation images in place of the test images. None if none are held out."""
 
 
 def make_splits(dataset: Dataset, data: Data) -> TrialSplits:

@@ -9,17 +9,14 @@ import torch
 from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import OUTLIERS
+from trainables.image_trial import ImageTrial, Networks
 from trainables.learners.data_parallel import Peers
+from trainables.metrics.catalog import CohortEvaluator, metric_names
+from trainables.metrics.evaluator import EvaluationImages
 from trainables.sections import Value
 from trainables.tasks.images.checks import check_sections
-from trainables.tasks.images.cohort_evaluator import CohortEvaluator
-from trainables.tasks.images.config import ImageTrial
-from trainables.tasks.images.evaluators.catalog import metric_names
-from trainables.tasks.images.evaluators.evaluation_images import EvaluationImages
-from trainables.tasks.images.loading import dataset_of
 from trainables.tasks.images.model import ImageModel, inputs_of
-from trainables.tasks.images.networks import Networks
-from trainables.tasks.images.preflight import check_image_trials
+from trainables.tasks.images.preflight import check_image_trials, dataset_of
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
 from trainables.tasks.task import LoadedTask, Methods, RandomBatch, Task, TrialSize
 

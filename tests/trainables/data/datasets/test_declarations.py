@@ -7,7 +7,7 @@ import pytest
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import UNLABELLED, placeholder
 from trainables.data.image_files import ImageFiles
-from trainables.tasks.images.config import Data
+from trainables.image_trial import Data
 from trainables.tasks.images.stream import select_classes
 
 SIZES = {

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from torchvision.datasets import CIFAR10, STL10, svhn
 
-from tests.cifar_files import pack_cifar10, write_cifar10
-from tests.published_files import pack_stl10, write_stl10, write_svhn
+from tests.published_files import pack_cifar10, pack_stl10, write_cifar10, write_stl10, write_svhn
 from trainables.data.datasets.catalog import load
 from trainables.data.errors import DataError
 

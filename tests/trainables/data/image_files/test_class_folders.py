@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.folder_files import CLASSES
+from tests.image_files import CLASSES
 from tests.trainables.data.refusals import imagenet_refusal
 from trainables.data.datasets.catalog import load
 

@@ -20,7 +20,7 @@ from torchvision.datasets.folder import pil_loader
 from torchvision.transforms import CenterCrop, Compose, PILToTensor, Resize
 from torchvision.transforms.functional import InterpolationMode
 
-from tests.folder_files import picture, write_broken, write_imagenet, write_modes
+from tests.image_files import picture, write_broken, write_imagenet, write_modes
 from trainables.data import image_files
 from trainables.data.augmentation import draw_boxes
 from trainables.data.errors import DataError

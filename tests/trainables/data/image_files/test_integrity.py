@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.folder_files import CLASSES, write_broken, write_imagenet, write_modes
+from tests.image_files import CLASSES, write_broken, write_imagenet, write_modes
 from trainables.data import image_files
 from trainables.data.datasets.catalog import check_dataset, load
 from trainables.data.errors import DataError

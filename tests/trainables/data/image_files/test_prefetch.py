@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from trainables.data.datasets.catalog import load
 from trainables.data.errors import DataError
 from trainables.data.image_files import ImageFiles, prefetched, to_device

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables.evaluation.generation.adhoc_decoder import AdhocDecoder, train_adhoc_decoder
+from trainables.metrics.generation import AdhocDecoder, train_adhoc_decoder
 
 N, D, SHAPE = 203, 3, (1, 2, 4)
 

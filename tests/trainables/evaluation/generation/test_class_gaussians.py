@@ -8,7 +8,7 @@ import torch
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from trainables.evaluation.generation.class_gaussians import (
+from trainables.metrics.generation import (
     fit_class_gaussians,
     sample_class_gaussians,
     sample_pixel_gaussians,

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from trainables.evaluation.generation.confidence import confident_coverage, confident_share
+from trainables.metrics.sample_quality import confident_coverage, confident_share
 
 SURE_OF = {0: [0.9, 0.05, 0.05], 1: [0.02, 0.95, 0.03], 2: [0.0, 0.0, 1.0]}
 UNSURE = [0.89, 0.06, 0.05]

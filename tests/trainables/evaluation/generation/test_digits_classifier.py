@@ -6,7 +6,7 @@ import torch
 
 from trainables.data.augmentation import rotate_and_shift
 from trainables.data.datasets.digits import digits
-from trainables.evaluation.generation.digits_classifier import digits_classifier
+from trainables.metrics.sample_classifiers import digits_classifier
 
 
 def test_it_recognises_test_digits_also_rotated_and_shifted() -> None:

@@ -10,10 +10,9 @@ from torch import Tensor
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.digits import digits
 from trainables.data.views import scale_pixels
-from trainables.evaluation.generation.class_gaussians import sample_pixel_gaussians
-from trainables.evaluation.generation.digits_classifier import digits_classifier
-from trainables.evaluation.generation.digits_metrics import FRECHET_IMAGES, frechet_digits, sample_accuracy
-from trainables.evaluation.generation.frechet import frechet_distance
+from trainables.metrics.generation import sample_pixel_gaussians
+from trainables.metrics.sample_classifiers import digits_classifier
+from trainables.metrics.sample_quality import FRECHET_IMAGES, frechet_digits, frechet_distance, sample_accuracy
 
 SAMPLES = 100
 

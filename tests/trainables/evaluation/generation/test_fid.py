@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.evaluation.generation import fid as fid_module
-from trainables.evaluation.generation.fid import check_fid, fid, inception_images
+from trainables.metrics import sample_quality as fid_module
+from trainables.metrics.sample_quality import check_fid, fid, inception_images
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ import torch
 from scipy.linalg import sqrtm
 from torch import Tensor
 
-from trainables.evaluation.generation.frechet import frechet_distance
+from trainables.metrics.sample_quality import frechet_distance
 
 D = 6
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainables.evaluation.generation.image_classifier import train_image_classifier
+from trainables.metrics.sample_classifiers import train_image_classifier
 
 N, CLASSES = 640, 4
 

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import torch
 
-from trainables.evaluation.generation.latent_map import latent_map
+from trainables.metrics.latent_density import latent_map
 
 
 def test_samples_lie_with_the_test_latents_that_they_equal() -> None:

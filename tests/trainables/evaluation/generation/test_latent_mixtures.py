@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from trainables.evaluation.generation.latent_mixtures import (
+from trainables.metrics.latent_density import (
     REGULARISATION,
     Mixture,
     fit_gaussian,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.evaluation.generation.pixels import diversity, reconstruction_mse
+from trainables.metrics.sample_quality import diversity, reconstruction_mse
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainables.evaluation.generation.sheets import GAP, image_grid, reconstruction_sheet, sample_sheet
+from trainables.metrics.sheets import GAP, image_grid, reconstruction_sheet, sample_sheet
 
 
 def images(*shape: int) -> Tensor:

@@ -9,9 +9,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from trainables.config import resolve
 from trainables.data.datasets.catalog import load
+from trainables.image_trial import Encoder, Layers, Networks
 from trainables.methods.baselines.untrained import Pixels, UntrainedConfig
 from trainables.sections import Value
-from trainables.tasks.images.networks import Encoder, Layers, Networks
 from trainables.training.train import train
 
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from tests.trainables.small import HERE, image_trial, metrics_of
+from trainables.image_trial import ImageTrial
 from trainables.methods.variational.vje import VJE
 from trainables.sections import TrialConfig, Value
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.stacks import build_models
 from trainables.training.train import train
 

@@ -7,9 +7,9 @@ from trainables.catalog import METHODS
 from trainables.config import resolve
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
+from trainables.image_trial import Data, ImageTrial
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.sections import Value
-from trainables.tasks.images.config import Data, ImageTrial
 from trainables.tasks.images.stream import ImageStream, select_classes
 from trainables.tasks.images.task import image_method
 
@@ -17,7 +17,7 @@ THREE = Data(normal_class=3)
 FILES: dict[str, Value] = {
     "dataset": "imagenet", "normal_class": None, "batch_size": 4, "rotation": 0.0, "shift": 0.0, "crop_scale": 0.2,
 }  # fmt: skip
-"""Three steps of four of the twelve images of `folder_files.write_imagenet`."""
+"""Three steps of four of the twelve images of `write_imagenet`."""
 
 
 @cache

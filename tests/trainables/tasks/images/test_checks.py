@@ -4,8 +4,8 @@ import pytest
 
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.config import resolve
+from trainables.image_trial import PUBLISHED_SIZES
 from trainables.sections import Value
-from trainables.tasks.images.networks import PUBLISHED_SIZES
 
 
 def _error(method: str = "vje", /, **values: Value) -> str:

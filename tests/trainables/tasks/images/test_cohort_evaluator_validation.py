@@ -13,9 +13,9 @@ from tests.trainables.tasks.images.evaluated import last_metrics, prepared, scor
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.splits import hold_out_validation
-from trainables.evaluation.metrics import VALIDATION
+from trainables.image_trial import ImageTrial
+from trainables.metrics.meanings import VALIDATION
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train
 

@@ -6,12 +6,23 @@ import pytest
 import torch
 
 from trainables.data.views import PixelViews, Views
+from trainables.image_trial import (
+    PUBLISHED_SIZES,
+    Batches,
+    ContentEvaluation,
+    Data,
+    EmbeddingEvaluation,
+    Encoder,
+    Evaluation,
+    Folder,
+    Generation,
+    ImageTrial,
+    LatentDensity,
+    Layers,
+    Networks,
+)
 from trainables.networks.encoders import ENCODERS
 from trainables.sections import TrialConfig
-from trainables.tasks.images.config import Batches, Data, Folder, ImageTrial
-from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
-from trainables.tasks.images.latent_density import LatentDensity
-from trainables.tasks.images.networks import PUBLISHED_SIZES, Encoder, Layers, Networks
 
 SIZED = [name for name in ENCODERS if name not in PUBLISHED_SIZES]
 """Encoders whose size a trial chooses."""

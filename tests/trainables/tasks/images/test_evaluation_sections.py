@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainables.data.outliers import OUTLIERS
-from trainables.tasks.images.evaluation_sections import ContentEvaluation, Evaluation, Generation
+from trainables.image_trial import ContentEvaluation, Evaluation, Generation
 
 
 @pytest.mark.parametrize(("text", "sets"), [("", ()), ("svhn", ("svhn",)), ("noise+held_out", ("noise", "held_out"))])

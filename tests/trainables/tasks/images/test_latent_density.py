@@ -6,8 +6,8 @@ import pytest
 
 from tests.trainables.small import image_trial
 from trainables.config import resolve
+from trainables.image_trial import LatentDensity
 from trainables.sections import Value
-from trainables.tasks.images.latent_density import LatentDensity
 
 DECODED: dict[str, Value] = {"adhoc_epochs": 1}
 

@@ -13,9 +13,9 @@ from tests.trainables.methods.method_configs import config_of, images_of_tests, 
 from tests.trainables.small import HERE
 from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import load
+from trainables.image_trial import ImageTrial
+from trainables.metrics.evaluator import BATCH
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
-from trainables.tasks.images.evaluators.evaluation_images import BATCH
 from trainables.tasks.images.model import ImageModel, inputs_of
 
 

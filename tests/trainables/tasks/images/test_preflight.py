@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.folder_files import write_broken, write_imagenet
+from tests.image_files import write_broken, write_imagenet
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.errors import DataError
 from trainables.sections import TrialConfig, Value
-from trainables.tasks.images import loading
+from trainables.tasks.images import preflight
 from trainables.training.checks import check_trials
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
@@ -57,7 +57,7 @@ def test_each_data_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         calls.append(name)
         return load(name, root)
 
-    monkeypatch.setattr(loading, "load", counted)
+    monkeypatch.setattr(preflight, "load", counted)
     check_trials([_config(normal_class=digit, seed=seed) for digit in range(3) for seed in range(3)], tmp_path)
     assert calls == ["digits"]
 

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from tests.trainables.tasks.images.streams import THREE, config_of, digits, stream_of
 from trainables.config import stream_key
+from trainables.image_trial import Data, ImageTrial
 from trainables.learners.data_parallel import Peers
 from trainables.sections import Value
-from trainables.tasks.images.config import Data, ImageTrial
 from trainables.tasks.images.stream import select_classes, steps_per_epoch
 from trainables.training.stacks import build_models
 

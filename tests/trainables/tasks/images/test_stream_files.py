@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from tests.trainables.tasks.images.streams import FILES, config_of, stream_of
 from trainables.data.datasets.catalog import load
 from trainables.data.image_files import ImageFiles

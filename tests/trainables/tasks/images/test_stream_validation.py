@@ -7,7 +7,7 @@ import torch
 
 from tests.trainables.small import HERE, image_trial
 from trainables.data.datasets.catalog import load
-from trainables.tasks.images.config import Data
+from trainables.image_trial import Data
 from trainables.tasks.images.stream import make_splits, stream_key
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainables.small import HERE, IMAGE_METHODS, image_trial
 from trainables.catalog import task_of
-from trainables.tasks.images import loading
+from trainables.tasks.images import preflight
 from trainables.tasks.images.task import Images
 from trainables.training.metric_names import metric_names
 
@@ -24,15 +24,15 @@ def test_full_evaluations_hold_the_metrics_of_every_evaluation(method: str) -> N
 
 def test_data_that_are_kept_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    real = loading.load
+    real = preflight.load
 
     def load(name: str, data: Path) -> object:
         loaded.append(name)
         return real(name, data)
 
-    loading._kept.cache_clear()
-    monkeypatch.setattr(loading, "load", load)
+    preflight._kept.cache_clear()
+    monkeypatch.setattr(preflight, "load", load)
     for seed in range(3):
         Images().keep_data(image_trial({"method": "vje", "seed": seed}), HERE)
     config = image_trial({"method": "vje"})
-    assert loaded == ["digits"] and loading.dataset_of(config, HERE) is loading.dataset_of(config, HERE)
+    assert loaded == ["digits"] and preflight.dataset_of(config, HERE) is preflight.dataset_of(config, HERE)

@@ -15,10 +15,17 @@ from torch import Tensor
 from trainables.config import resolve
 from trainables.contract import ConditionalDensity
 from trainables.data.pairs import BRANCHES, NOISE
-from trainables.evaluation.conditional_density import equal_mixture
 from trainables.learners.members import StackedMembers
-from trainables.tasks.pairs.config import PairsTrial
-from trainables.tasks.pairs.evaluator import AT_END, DURING_TRAINING, GRID, HELD_OUT, SHOWN, ConditionalDensityEvaluator
+from trainables.metrics.conditional_density import (
+    AT_END,
+    DURING_TRAINING,
+    GRID,
+    HELD_OUT,
+    SHOWN,
+    ConditionalDensityEvaluator,
+    equal_mixture,
+)
+from trainables.tasks.pairs import PairsTrial, training_pairs
 
 pytestmark = pytest.mark.usefixtures("pairs")
 CPU = torch.device("cpu")
@@ -57,6 +64,12 @@ def _trial(dataset: str, **changes: bool) -> PairsTrial:
     return config
 
 
+def _evaluator(*configs: PairsTrial) -> ConditionalDensityEvaluator:
+    datasets = [config.data.dataset for config in configs]
+    shown = [training_pairs(config) if config.evaluation.sheets else None for config in configs]
+    return ConditionalDensityEvaluator(datasets, shown, CPU)
+
+
 def _metrics(
     evaluator: ConditionalDensityEvaluator, *stacks: Predictions, members: tuple[int, ...], last: bool = True
 ) -> dict[str, Any]:
@@ -66,7 +79,7 @@ def _metrics(
 def test_the_truth_is_perfect_and_each_member_is_compared_with_its_own_data_set() -> None:
     configs = [_trial("synthetic_a"), _trial("synthetic_b"), _trial("synthetic_b")]
     stacks = (Predictions(_truth("synthetic_a")), Predictions(_truth("synthetic_b")))
-    metrics = _metrics(ConditionalDensityEvaluator(configs, CPU), *stacks, members=(0, 2))
+    metrics = _metrics(_evaluator(*configs), *stacks, members=(0, 2))
     assert tuple(metrics) == AT_END
     expected = {"nll_excess": 0.0, "energy_distance": 0.0, "branches": 1.0, "sigma_mean": NOISE, "pi_error": 0.0}
     for name, value in expected.items():
@@ -78,7 +91,7 @@ def test_the_truth_is_perfect_and_each_member_is_compared_with_its_own_data_set(
 
 
 def test_a_model_of_one_branch_is_worse_in_all_metrics() -> None:
-    evaluator = ConditionalDensityEvaluator([_trial("synthetic_b")], CPU)
+    evaluator = _evaluator(_trial("synthetic_b"))
     metrics = _metrics(evaluator, Predictions(_one_branch), members=(0,))
     assert metrics["nll_excess"] > 5 and metrics["energy_distance"] > 0.1
     assert 1 / 3 < metrics["branches"] < 0.45  # near the origin it has the others, too
@@ -87,25 +100,25 @@ def test_a_model_of_one_branch_is_worse_in_all_metrics() -> None:
 
 
 def test_a_member_whose_prediction_is_not_a_number_has_no_metric_and_the_other_keeps_its_own() -> None:
-    evaluator = ConditionalDensityEvaluator([_trial("synthetic_b")] * 2, CPU)
+    evaluator = _evaluator(*[_trial("synthetic_b")] * 2)
     metrics = _metrics(evaluator, Predictions(_not_a_number, _one_branch), members=(0, 1))
     assert all(np.isnan(values[0]) and np.isfinite(values[1]) for values in metrics.values())
 
 
 def test_weights_are_compared_for_three_components_only() -> None:
-    evaluator = ConditionalDensityEvaluator([_trial("synthetic_a")], CPU)
+    evaluator = _evaluator(_trial("synthetic_a"))
     one = Predictions(lambda x_N: equal_mixture(0 * x_N[:, None], 1.0))
     assert np.isnan(_metrics(evaluator, one, members=(0,))["pi_error"])
 
 
 def test_reports_before_the_last_have_the_cheap_metric_alone() -> None:
-    evaluator = ConditionalDensityEvaluator([_trial("synthetic_a", sheets=True)], CPU)
+    evaluator = _evaluator(_trial("synthetic_a", sheets=True))
     metrics = _metrics(evaluator, Predictions(_one_branch), members=(0,), last=False)
     assert tuple(metrics) == DURING_TRAINING and not evaluator.pictures
 
 
 def test_figures_get_the_density_on_the_grid_with_branches_and_pairs() -> None:
-    evaluator = ConditionalDensityEvaluator([_trial("synthetic_b", sheets=True)] * 2, CPU)
+    evaluator = _evaluator(*[_trial("synthetic_b", sheets=True)] * 2)
     _metrics(evaluator, Predictions(_truth("synthetic_b"), _one_branch), members=(0, 1))
     truth, other = (np.load(io.BytesIO(files["density.npz"])) for files in evaluator.pictures)
     assert truth["means"] == pytest.approx(truth["branches"], abs=1e-6) and truth["branches"].shape == (GRID, 3)
@@ -115,6 +128,6 @@ def test_figures_get_the_density_on_the_grid_with_branches_and_pairs() -> None:
 
 
 def test_trials_that_ask_for_no_sheets_have_none() -> None:
-    evaluator = ConditionalDensityEvaluator([_trial("synthetic_b")], CPU)
+    evaluator = _evaluator(_trial("synthetic_b"))
     _metrics(evaluator, Predictions(_one_branch), members=(0,))
     assert not evaluator.pictures

@@ -11,9 +11,7 @@ from tests.trainables.tasks.pairs.methods import BayesianRegression, GaussianMLP
 from trainables.config import resolve
 from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.sections import Value
-from trainables.tasks.pairs.config import PairsTrial
-from trainables.tasks.pairs.stream import PairsStream, training_pairs
-from trainables.tasks.pairs.task import SyntheticPairs
+from trainables.tasks.pairs import PairsStream, PairsTrial, SyntheticPairs, training_pairs
 from trainables.training.checks import check_trials
 
 pytestmark = pytest.mark.usefixtures("pairs")

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torchvision.datasets import CelebA
 
-from tests.celeba_files import ATTRIBUTES, PARTS, pack_celeba, write_celeba
+from tests.published_files import ATTRIBUTES, PARTS, pack_celeba, write_celeba
 from trainables.data.datasets import celeba as module
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.celeba import BINARY, HAIR

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.celeba_files import ATTRIBUTES
+from tests.published_files import ATTRIBUTES
 from trainables.data.datasets.celeba import BINARY, CONTENT, HAIR, hair_colour
 from trainables.data.datasets.dataset import UNLABELLED
 

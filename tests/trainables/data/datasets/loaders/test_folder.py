@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.own_images import write_own_images
+from tests.image_files import write_own_images
 from trainables.data.datasets import class_folders
 from trainables.data.datasets.class_folders import list_folder, listed, load_folder
 from trainables.data.datasets.dataset import placeholder

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchvision.datasets import ImageFolder
 
-from tests.folder_files import CLASSES
+from tests.image_files import CLASSES
 from tests.trainables.data.refusals import imagenet_refusal
 from trainables.data.datasets.catalog import load
 from trainables.data.image_files import ImageFiles

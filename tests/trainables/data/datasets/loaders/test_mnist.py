@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from torchvision.datasets import MNIST, FashionMNIST, utils
 
-from tests.mnist_files import write_mnist
+from tests.published_files import write_mnist
 from trainables.data.datasets.catalog import load
 from trainables.data.errors import DataError
 

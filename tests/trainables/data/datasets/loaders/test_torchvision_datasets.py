@@ -7,8 +7,7 @@ import pytest
 import torch
 from torchvision.datasets import CIFAR100, STL10, SVHN
 
-from tests.cifar_files import write_cifar10, write_cifar100
-from tests.published_files import write_stl10, write_svhn
+from tests.published_files import write_cifar10, write_cifar100, write_stl10, write_svhn
 from trainables.data.datasets import torchvision_datasets
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import UNLABELLED

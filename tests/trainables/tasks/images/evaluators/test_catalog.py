@@ -8,16 +8,16 @@ import pytest
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
 from trainables.catalog import task_of
-from trainables.evaluation.metrics import family_of
-from trainables.tasks.images.config import ImageTrial
-from trainables.tasks.images.evaluators.catalog import (
+from trainables.image_trial import ImageTrial
+from trainables.metrics.catalog import (
     REPRESENTATION_EVALUATORS,
     SCORE_EVALUATORS,
     asked_representation_evaluators,
     asked_score_evaluators,
     metric_names,
 )
-from trainables.tasks.images.evaluators.evaluator import ImageEvaluator
+from trainables.metrics.evaluator import ImageEvaluator
+from trainables.metrics.meanings import family_of
 
 CLASSES = 10
 each_method = pytest.mark.parametrize("name", IMAGE_METHODS)

@@ -9,8 +9,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from tests.trainables.small import HERE
 from tests.trainables.tasks.images.evaluated import eval_config, last_metrics, prepared, untrained
 from trainables.data.datasets.catalog import load
-from trainables.evaluation import probes
 from trainables.methods.variational.vje import VJE
+from trainables.metrics import linear_probes
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train
 
@@ -47,13 +47,13 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
     """Checked against scikit-learn's nearest neighbour among the other classes, and by the arguments of the probes."""
     config = eval_config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
     calls: list[Any] = []
-    real = probes.accuracies
+    real = linear_probes.accuracies
 
     def accuracies(*arguments: Any, **options: Any) -> dict[int, Any]:
         calls.append(arguments)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(probes, "accuracies", accuracies)
+    monkeypatch.setattr(linear_probes, "accuracies", accuracies)
     metrics, model, data = last_metrics(config), untrained(config), load("digits", HERE)
     out = torch.tensor([int(name) for name in held_out.split("+")] if held_out else [], dtype=torch.long)
     learnt, tested = ~torch.isin(data.train_labels, out), ~torch.isin(data.test_labels, out)

@@ -18,11 +18,11 @@ from tests.trainables.tasks.images.evaluators.tiny import evaluated, features, t
 from tests.trainables.training.judged import float64
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.splits import hold_out_validation
-from trainables.evaluation import adam_probes, clustering
+from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import numpy_seed
 from trainables.methods.variational.vae import VAE
+from trainables.metrics import adam_probes, clustering
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")
 
@@ -137,13 +137,13 @@ def test_probes_of_equal_trials_are_equal_and_draw_from_no_global_generator() ->
 def test_the_clusters_of_a_trial_start_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one stack or several."""
     starts: list[int] = []
-    real = clustering.evaluate
+    real = clustering.cluster_scores
 
-    def evaluate(*arguments: Any, **options: Any) -> dict[str, float]:
+    def cluster_scores(*arguments: Any, **options: Any) -> dict[str, float]:
         starts.append(options["random_state"])
         return real(*arguments, **options)
 
-    monkeypatch.setattr(clustering, "evaluate", evaluate)
+    monkeypatch.setattr(clustering, "cluster_scores", cluster_scores)
     for width in (None, 1):
         evaluated(*(trial("vae", dataset="digits_tint", gmm_n_init=1, seed=seed) for seed in (3, 3, 8)), width=width)
     assert starts[0] == starts[1] != starts[2] and starts[3:] == starts[:3]
@@ -206,4 +206,4 @@ def test_a_collapsed_representation_has_no_clusters_but_neighbours(monkeypatch: 
     monkeypatch.setattr(VAE, "embed", lambda self, images: {"z": torch.ones(len(images), 6), "var": torch.ones(1, 6)})
     metrics = evaluated(trial("vae", **CONTENT))
     undefined = {name for name, values_K in metrics.items() if np.isnan(values_K).any()}
-    assert undefined == {f"{name}{suffix}" for name in clustering.METRICS for suffix in ("", "_batch64")}
+    assert undefined == set(clustering.METRICS)

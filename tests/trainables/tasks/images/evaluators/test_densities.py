@@ -16,16 +16,14 @@ from torch import Tensor
 from tests.trainables.small import HERE
 from tests.trainables.tasks.images.evaluators.tiny import CPU, evaluated, features, model_of, pixels_of, tiny, trial
 from trainables.contract import Noise
-from trainables.evaluation.generation import digits_metrics
-from trainables.evaluation.generation.confidence import confident_coverage, confident_share
-from trainables.evaluation.generation.digits_classifier import digits_classifier
-from trainables.evaluation.generation.digits_metrics import frechet_digits
-from trainables.evaluation.generation.latent_mixtures import Mixture, sample, to_sphere
+from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import draw_noise
 from trainables.methods.gaussian.gmje_parametric import ParametricGMJE
+from trainables.metrics import generation, latent_density, sample_quality
+from trainables.metrics.latent_density import Mixture, sample, to_sphere
+from trainables.metrics.sample_classifiers import digits_classifier
+from trainables.metrics.sample_quality import confident_coverage, confident_share, frechet_digits
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
-from trainables.tasks.images.evaluators import densities, generation, latents
 from trainables.training.cohort import Cohort
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")
@@ -64,7 +62,7 @@ def _kept_decoders(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def few_images_have_a_frechet_distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digits_metrics, "FRECHET_IMAGES", 32)
+    monkeypatch.setattr(sample_quality, "FRECHET_IMAGES", 32)
 
 
 @torch.no_grad()
@@ -111,13 +109,13 @@ def test_fitted_densities_are_of_the_unit_representations_of_training_images() -
 @pytest.mark.parametrize("width", [None, 1])
 def test_a_fitted_mixture_starts_by_the_seed_of_its_trial(width: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[int] = []
-    real = latents.fit_gmm
+    real = latent_density.fit_gmm
 
     def fit_gmm(z_ND: Tensor, components: int, steps: int, random_state: int) -> Mixture:
         starts.append(random_state)
         return real(z_ND, components, steps, random_state)
 
-    monkeypatch.setattr(latents, "fit_gmm", fit_gmm)
+    monkeypatch.setattr(latent_density, "fit_gmm", fit_gmm)
     evaluated(*(_trial("simclr", "gmm", seed=seed) for seed in (3, 3, 8)), width=width)
     assert starts[0] == starts[1] != starts[2]
 
@@ -177,7 +175,7 @@ def test_images_of_other_data_sets_are_judged_by_a_classifier_of_their_own_train
         calls.append((images_NCHW.shape, labels_N.tolist(), classes))
         return lambda images_BCHW: 9 * torch.eye(classes)[(9.99 * images_BCHW.mean((1, 2, 3))).long()]
 
-    monkeypatch.setattr(densities, "train_image_classifier", train)
+    monkeypatch.setattr(latent_density, "train_image_classifier", train)
     configs = [_trial("simclr", "gaussian", dataset="digits_tint", tau=tau, validation=0.25) for tau in (0.1, 0.2)]
     metrics = evaluated(*configs)
     ((shape, labels, classes),) = calls
@@ -196,18 +194,18 @@ def test_samples_are_drawn_and_decoded_once_for_all_metrics_and_pictures(
     members: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of test images, of validation images, and the members' sheets and maps."""
-    drawn, decoded, real = list[int](), list[tuple[int, ...]](), latents.Latents.decode
+    drawn, decoded, real = list[int](), list[tuple[int, ...]](), latent_density.Latents.decode
 
     def draw(mixture: Mixture, *noise: Tensor) -> Tensor:
         drawn.append(1)
         return sample(mixture, *noise)
 
-    def decode(self: latents.Latents, z_KSD: Tensor) -> Tensor:
+    def decode(self: latent_density.Latents, z_KSD: Tensor) -> Tensor:
         decoded.append(tuple(z_KSD.shape))
         return real(self, z_KSD)
 
-    monkeypatch.setattr(latents, "sample", draw)
-    monkeypatch.setattr(latents.Latents, "decode", decode)
+    monkeypatch.setattr(latent_density, "sample", draw)
+    monkeypatch.setattr(latent_density.Latents, "decode", decode)
     taus = (0.1, 0.2, 0.3)[:members]
     configs = [_trial("simclr", "gaussian", density_pictures=True, validation=0.25, tau=tau) for tau in taus]
     evaluated(*configs)

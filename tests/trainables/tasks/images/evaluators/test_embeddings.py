@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from tests.trainables.tasks.images.evaluators.tiny import evaluated, features, model_of, tiny, trial
-from trainables.evaluation import few_label_probes, geometry
+from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import seeded_generator
-from trainables.tasks.images.config import ImageTrial
+from trainables.metrics import embeddings, few_label_probes
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")
 
@@ -52,12 +52,12 @@ def test_geometry_is_of_the_vectors_asked_for_of_test_images_without_augmentatio
     if vectors == "projection":
         projector = model_of(config).get_submodule("projector")
         z_MD = projector(z_MD)
-    eigenvalues_KD = geometry.spectrum(z_MD[None])
+    eigenvalues_KD = embeddings.spectrum(z_MD[None])
     metrics = evaluated(config, last=False)
     assert tuple(metrics) == GEOMETRY and len(eigenvalues_KD[0]) == (4 if vectors == "projection" else 6)
-    np.testing.assert_allclose(metrics["volume"], geometry.volume(eigenvalues_KD), rtol=1e-4)
-    np.testing.assert_allclose(metrics["trace"], geometry.trace(eigenvalues_KD), rtol=1e-4)
-    np.testing.assert_allclose(metrics["effective_rank"], geometry.effective_rank(eigenvalues_KD), rtol=1e-4)
+    np.testing.assert_allclose(metrics["volume"], embeddings.volume(eigenvalues_KD), rtol=1e-4)
+    np.testing.assert_allclose(metrics["trace"], embeddings.trace(eigenvalues_KD), rtol=1e-4)
+    np.testing.assert_allclose(metrics["effective_rank"], embeddings.effective_rank(eigenvalues_KD), rtol=1e-4)
     np.testing.assert_allclose(metrics["norm"], z_MD.norm(dim=-1).mean(), rtol=1e-4)
 
 

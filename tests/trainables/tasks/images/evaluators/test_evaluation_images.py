@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.folder_files import write_imagenet
+from tests.image_files import write_imagenet
 from tests.trainables.small import HERE, image_trial
 from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
 from tests.trainables.training.judged import without_seconds
 from trainables.data.datasets.catalog import load
+from trainables.image_trial import ImageTrial
 from trainables.sections import Value
 from trainables.tasks.images import task
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.train import train
 
 FILES: dict[str, Value] = {"dataset": "imagenet", "batch_size": 6, "features": 4, "width": 4}

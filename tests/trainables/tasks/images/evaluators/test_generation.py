@@ -17,14 +17,13 @@ from tests.trainables.tasks.images.evaluators.tiny import CPU, evaluated, featur
 from tests.trainables.training.judged import float64
 from trainables.contract import ImageMethod, Noise
 from trainables.data.splits import hold_out_validation
-from trainables.evaluation.generation import digits_metrics
-from trainables.evaluation.generation.digits_classifier import digits_classifier
+from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import draw_noise
 from trainables.methods.baselines.simclr import SimCLR
 from trainables.methods.variational.vae import VAE
+from trainables.metrics import generation, sample_quality
+from trainables.metrics.sample_classifiers import digits_classifier
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
-from trainables.tasks.images.evaluators import generation
 from trainables.training.cohort import Cohort
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")
@@ -62,7 +61,7 @@ def test_reconstructions_are_of_the_mean_and_compared_with_pixels(changes: dict[
 
 @pytest.fixture(autouse=True)
 def few_images_have_a_frechet_distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digits_metrics, "FRECHET_IMAGES", 10 * S)
+    monkeypatch.setattr(sample_quality, "FRECHET_IMAGES", 10 * S)
 
 
 def _samples(features_ND: Tensor, labels_N: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -7,8 +7,8 @@ from tests.trainables.tasks.images.evaluators.tiny import evaluated, trial
 from trainables.catalog import task_of
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import CORRUPTIONS
+from trainables.metrics import generation
 from trainables.sections import Value
-from trainables.tasks.images.evaluators import generation
 from trainables.training.metric_names import metric_names
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")

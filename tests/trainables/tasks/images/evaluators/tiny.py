@@ -13,9 +13,9 @@ from tests.trainables.small import HERE, image_trial
 from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.dataset import Attribute, Dataset
-from trainables.evaluation.anomaly import Floats
+from trainables.image_trial import ImageTrial
+from trainables.metrics.evaluator import Floats
 from trainables.sections import Value
-from trainables.tasks.images.config import ImageTrial
 from trainables.training.cohort import Cohort
 from trainables.training.stacks import build_models
 

@@ -1,0 +1,152 @@
+"""What all command lines share: a parser whose errors are one line, exit statuses, and the values of options.
+
+Each function that reads a value takes text as typed, or a value from Python.
+"""
+
+import argparse
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, Never
+
+from sweeper.errors import SpecError
+from sweeper.spec.node_price import NodePrice
+from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
+from sweeper.version import code_version
+from trainables.validation import unknown
+
+COMMAND = "SWEEPER_COMMAND"
+"""Environment variable by which `sweeper.console` says which command the user typed, such as `sweeper run`."""
+EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
+LARGEST_INTEGER = 2**63 - 1
+"""Largest integer that an option takes, because the store's columns have 64 bits."""
+LARGEST_AMOUNT = 1e9
+"""Largest number of seconds or price that an option takes: 30 years, which the clocks of threads can still count."""
+
+
+class DefaultsFormatter(argparse.HelpFormatter):
+    """Appends an option's default to its help text, unless the text already mentions a default."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.help and action.default not in (None, False, [], argparse.SUPPRESS) and "default" not in action.help:
+            return f"{action.help} (default: %(default)s)"
+        return action.help
+
+
+class Parser(argparse.ArgumentParser):
+    """Argument parser that raises SpecError with one line, where argparse prints its usage and exits."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        """`prog` is the command, unless the user typed `sweeper COMMAND`."""
+        super().__init__(prog=os.environ.pop(COMMAND, prog), **options, allow_abbrev=False)
+        self.add_argument("--version", action=_PrintVersion, help="print the version of the code, and exit")
+
+    def error(self, message: str) -> Never:
+        raise SpecError(f"{message}; --help shows all options")
+
+
+class _PrintVersion(argparse.Action):
+    """Prints the version, which is looked for only then, and exits."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> Never:
+        print(f"sweeper {code_version()}")
+        parser.exit()
+
+
+def named(option: str, noun: str, text: object) -> str:
+    """Refuse a blank name: it is an unset shell variable, not the working folder."""
+    if not isinstance(text, str) or not text.strip():
+        raise SpecError(f"{option} must name {noun}, but got {str(text).strip()!r}")
+    return text
+
+
+def auto(value: object) -> int | None:
+    """Size of a cohort, or None for `auto`."""
+    return None if value == "auto" else whole("--cohort", 1, value)
+
+
+def whole(option: str, least: int, value: object) -> int:
+    """Whole number from `least` to `LARGEST_INTEGER`."""
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str) and value.removeprefix("-").isdecimal():
+        try:
+            number = int(value)
+        except ValueError:  # Python refuses to read a number of several thousand digits
+            number = LARGEST_INTEGER + 1
+    if number is None or number < least:
+        raise SpecError(f"{option} must be a whole number of at least {least}, but got {_shown(value)}")
+    if number > LARGEST_INTEGER:
+        raise SpecError(f"{option} must be at most {LARGEST_INTEGER}, but got {value}")
+    return number
+
+
+def fraction(value: object) -> float | None:
+    """Share of a device, from 0.0001 to 1, or None for `auto`."""
+    if value == "auto":
+        return None
+    share = _number("--gpu-fraction", value)
+    if not 0.0001 <= share <= 1:  # Ray's finest resolution
+        raise SpecError(f"`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction {value}")
+    return share
+
+
+def amount(option: str, value: object, positive: bool = False) -> float:
+    """Number from 0 to `LARGEST_AMOUNT`; 0 itself is refused if `positive`."""
+    number = _number(option, value)
+    if not (number > 0 if positive else number >= 0):
+        raise SpecError(f"`{option} {'>' if positive else '>='} 0` must hold, but got {value}")
+    if number > LARGEST_AMOUNT:
+        raise SpecError(f"`{option} <= {LARGEST_AMOUNT:g}` must hold, but got {value}")
+    return number
+
+
+def node_price(value: object) -> NodePrice:
+    """Prices of nodes per hour, such as `2.5`, or `H100=9,T4=0.6` for kinds of GPUs."""
+    if not isinstance(value, str):
+        return NodePrice({"": amount("--node-price", value)})
+    prices: dict[str, float] = {}
+    for part in value.split(","):
+        kind, equals, price = (word.strip() for word in part.rpartition("="))
+        if equals and not kind:
+            raise SpecError(f"--node-price takes P or KIND=P, with commas between several, but got '{value}'")
+        if kind in prices:
+            raise SpecError(f"--node-price must have one price per kind of GPU, but got '{value}'")
+        prices[kind] = amount("--node-price", price)
+    return NodePrice(prices)
+
+
+def one_of(noun: str, choices: Sequence[str], value: object) -> str:
+    if value not in choices:
+        raise SpecError(unknown(noun, str(value), list(choices)))
+    return str(value)
+
+
+def _number(option: str, value: object) -> float:
+    try:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    raise SpecError(f"{option} must be a number, but got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """A value as it was typed, in quotes if it is blank."""
+    return value if isinstance(value, str) and value.strip() else repr(value)
+
+
+def store_retries() -> RetryPolicy:
+    """Policy for a store that has stopped working, from `STORE_TIMEOUT`."""
+    text = os.environ.get(STORE_TIMEOUT)
+    try:
+        seconds = LONG_RETRIES.seconds if text is None else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LARGEST_AMOUNT:
+        raise SpecError(
+            f"{STORE_TIMEOUT} must be a number of seconds from 0 to {LARGEST_AMOUNT:g}, but got {STORE_TIMEOUT}={text}"
+        )
+    return RetryPolicy(seconds)

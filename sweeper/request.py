@@ -1,0 +1,100 @@
+"""What a user asks for, on the command line or in Python: one `Request`, not yet checked against any sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from sweeper.spec.node_price import NodePrice
+from sweeper.spec.space import Value
+from sweeper.spec.sweep import Sweep
+from trainables.reports import SAVE_EVERY
+
+Keep = Literal["best", "all", "none"]
+"""Which trained models stay in the store: the best trial of each cell, all, or none."""
+Compile = Literal["auto", "always", "never"]
+"""Whether steps are compiled. With `auto` a sweep that is continued goes on as it was begun, and the steps of a new one
+on CPU cores are compiled where that saves more time than it takes."""
+
+
+class Text(str):
+    """The value of a hyperparameter as it was typed. A plan makes it a value of its key's type; values from Python have
+    one already, which is only checked."""
+
+
+@dataclass(frozen=True)
+class TrackRequest:
+    """`--track TRACKER[=TARGET]`."""
+
+    tracker: str
+    target: str | None = field(default=None, repr=False)  # it may hold a password
+    """TensorBoard: a folder. MLflow: the URI of a server. W&B: a project. None takes the default."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Settings of a search that replace those of the preset; None keeps the preset's."""
+
+    trials: int | None = None
+    wave: int | None = None
+    sampler: str | None = None
+    pruner: str | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of a run or a plan. Each field is the option of the same name unless it says otherwise."""
+
+    name: str
+    """The sweep: a name, a file or a module (`registry.find`); that of `sweep` if it is given."""
+    sweep: Sweep | None = None
+    """The sweep itself, given from Python; None finds it by its name."""
+    preset: str | None = None
+    """None is the sweep's first preset."""
+    store: str = "results"
+    data: str = "data"
+    """Folder of the data sets."""
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    """`--set`: key -> value; a `Text` if it was typed."""
+    axes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    """`--axis`: key -> values, each a `Text` if they were typed."""
+    cohort: int | None = None
+    """Number of members of a cohort; None chooses it by measurement."""
+    stack: int | None = None
+    """Number of members stepped together; None is the whole cohort, or is chosen together with `cohort`."""
+    fraction: float | None = None
+    """`--gpu-fraction`: share of a GPU, or of a CPU core, for each cohort. With None a grid chooses it by measurement,
+    and a search takes a whole device."""
+    address: str | None = None
+    debug: bool = False
+    """Train in this process, one cohort after the other, and open a debugger at an exception."""
+    retries: int = 3
+    save_every: float = SAVE_EVERY
+    """Seconds between the checkpoints of a cohort."""
+    patience: float = 600.0
+    """Seconds without a training step after which a cohort is given up."""
+    keep: Keep = "best"
+    compile: Compile = "auto"
+    track: Sequence[TrackRequest] = ()
+    node_price: NodePrice | None = None
+    """Price of a node per hour, for the cost of the plan or of each trial."""
+    plan: bool = False
+    """Say what would run, and run nothing."""
+    probe: bool = False
+    """With `plan`: measure what it depends on."""
+    json: bool = False
+    """With `plan`: say it as JSON."""
+    wait: bool = False
+    """Wait until no other driver runs the sweep."""
+    fresh: bool = False
+    search: SearchOptions = SearchOptions()
+    warm_start: str | None = None
+    """The sweep whose rows in the store a search begins with."""
+
+    @property
+    def data_folder(self) -> Path | None:
+        """Folder of the data sets, or None for a plan that measures nothing and therefore needs no data."""
+        return None if self.plan and not self.probe else Path(self.data)

@@ -1,0 +1,357 @@
+"""The sections of a trial on images: what its networks are built from, its data, its views and its evaluation."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import nn
+
+from trainables.data.datasets.catalog import DATASETS
+from trainables.data.datasets.class_folders import FOLDER, listed
+from trainables.data.datasets.dataset import Declaration
+from trainables.data.outliers import OUTLIERS
+from trainables.data.views import PixelViews, Views
+from trainables.networks.decoders import DECODERS, Decoder, build_decoder
+from trainables.networks.encoders import ENCODERS, build_encoder
+from trainables.networks.heads import hidden_widths
+from trainables.sections import TrialConfig
+from trainables.validation import above, at_least, between, checked, choices, one_of
+
+PUBLISHED_SIZES = ("resnet18", "resnet50")
+"""Encoders whose widths and sizes are fixed."""
+
+
+@checked
+class Encoder:
+    """The encoder and its size."""
+
+    encoder: Annotated[str, one_of(*ENCODERS)] = "mlp"
+    """Name of the encoder."""
+    width: Annotated[int, at_least(1)] = 128
+    """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
+    have their published widths."""
+    features: Annotated[int, at_least(1)] = 64
+    """Size D of the representation of the `mlp`, the `convnet` and the `strided_convnet`. ResNets have their published
+    sizes."""
+    small_stem: bool = True
+    """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
+
+
+@checked
+class Layers:
+    """The layers of the encoders and decoders of autoencoders."""
+
+    hidden: str = "500+500+2000"
+    """Widths of the hidden layers of the encoder `relu_mlp`, joined by +."""
+    stem_pool: bool = True
+    """`simvae_resnet` only: max-pooling in its stem."""
+    decoder: Annotated[str, one_of(*DECODERS)] = "relu_mlp"
+    """Name of the decoder."""
+    decoder_hidden: str = "2000+500+500"
+    """Widths of the hidden layers of the decoder `relu_mlp`, from the latents on, joined by +."""
+
+    def __post_init__(self) -> None:
+        hidden_widths(self.hidden)
+        hidden_widths(self.decoder_hidden, "decoder_hidden")
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Builds the networks that a trial asks for."""
+
+    encoder: Encoder
+    layers: Layers
+
+    def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
+        """A new encoder of images `(C, H, W)` with `outputs` times as many outputs as `features` says."""
+        encoder, layers = self.encoder, self.layers
+        return build_encoder(
+            encoder.encoder,
+            _image_shape(image_shape),
+            width=encoder.width,
+            features=outputs * encoder.features,
+            small_stem=encoder.small_stem,
+            hidden=layers.hidden,
+            stem_pool=layers.stem_pool,
+        )
+
+    def build_decoder(self, features: int, image_shape: tuple[int, ...]) -> Decoder:
+        """A new decoder of latents of size `features` to images `(C, H, W)`."""
+        layers = self.layers
+        return build_decoder(layers.decoder, features, _image_shape(image_shape), hidden=layers.decoder_hidden)
+
+
+def _image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    channels, height, width = shape
+    return channels, height, width
+
+
+FITTED = ("gaussian", "gmm")
+"""Densities that are fitted to the representations of the training images."""
+OWN = ("own", "own_weighted")
+"""Densities that the method has itself."""
+REFERENCES = ("latents", "images")
+"""What is judged in place of samples, for comparison."""
+GRID = 16
+"""Samples that are drawn from one seed."""
+
+
+@checked
+class LatentDensity:
+    """The evaluation of a density of representations, scaled to unit length, at the end of training (GMJE, 5.3)."""
+
+    density: Annotated[str, one_of("none", *FITTED, *OWN, *REFERENCES)] = "none"
+    """`gaussian` (one, with their mean and covariance) or `gmm` (a mixture of full covariances), fitted to the
+    representations of the training images; `own`, the method's own mixture with uniform weights, or `own_weighted` with
+    its learned ones. For comparison `latents`, which decodes the test images' representations, and `images`, the test
+    images themselves. `none` for no such evaluation."""
+    density_components: Annotated[int, at_least(1)] = 50
+    """Gaussians of `gmm`."""
+    density_steps: Annotated[int, at_least(1)] = 20
+    """Most steps of EM that fit `gmm`."""
+    density_images: Annotated[int, at_least(1)] = 10_000
+    """Most training images that a density is fitted to."""
+    density_samples: Annotated[int, at_least(GRID)] = 1600
+    """Samples that are decoded and judged, a multiple of 16: each sixteen have a seed, 1000 and so on."""
+    density_confidence: Annotated[float, between(0.5, 1, above=True, below=True)] = 0.9
+    """Probability of a class from which on the classifier of real images is sure of it, in (0.5, 1)."""
+    density_pictures: bool = False
+    """Keep a sheet of decoded samples, and a map by t-SNE of samples among the test images' representations."""
+
+    def __post_init__(self) -> None:
+        if self.density_samples % GRID:
+            raise ValueError(
+                f"density_samples must be a multiple of {GRID}, but got density_samples={self.density_samples}"
+            )
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether anything is asked for."""
+        return self.density != "none"
+
+    @property
+    def decoded(self) -> bool:
+        """Whether representations are decoded."""
+        return self.density not in ("none", "images")
+
+    @property
+    def sampled(self) -> bool:
+        """Whether there is a density to sample."""
+        return self.density in FITTED + OWN
+
+
+@checked
+class Evaluation:
+    """The evaluation of trials on all classes. Trials on one class are evaluated by their anomaly scores only."""
+
+    knn: Annotated[int, at_least(0)] = 0
+    """Number k of nearest neighbours that classify a test image, at every report. 0 for no k-NN evaluation."""
+    knn_temperature: Annotated[float, above(0)] = 0.07
+    """Temperature of the weighted vote, in which a neighbour's weight is `exp(cosine / knn_temperature)`. The plain
+    majority vote is reported, too."""
+    probe_epochs: Annotated[int, at_least(0)] = 0
+    """Epochs that linear probes on the representations train, at the end of training. 0 for no probes."""
+    probe_lr: Annotated[float, above(0)] = 0.1
+    """Peak learning rate of the probes for batches of 256; it is scaled in proportion to the batch size."""
+    probe_batch_size: Annotated[int, at_least(1)] = 256
+    """Images per step of the probes."""
+    probe_standardize: bool = False
+    """Shift and scale each feature to mean 0 and standard deviation 1 over the training images before probing. Without
+    this, probes of small or unequally scaled features do not converge within the papers' epochs."""
+    outliers: str = ""
+    """Sets of outliers, joined by +, that anomaly scores must tell from the test images: `svhn+noise`."""
+
+    def __post_init__(self) -> None:
+        for name in self.outlier_sets:
+            choices("outliers", name, sorted(OUTLIERS))
+        if len(set(self.outlier_sets)) < len(self.outlier_sets):
+            raise ValueError(f"each set of outliers must be named once, but got outliers={self.outliers}")
+
+    @property
+    def outlier_sets(self) -> tuple[str, ...]:
+        """Names of the sets in `outliers`."""
+        return tuple(self.outliers.split("+")) if self.outliers else ()
+
+
+@checked
+class ContentEvaluation:
+    """The evaluation of representations as the SimVAE paper has it (section 8), at the end of training."""
+
+    content_probe_epochs: Annotated[int, at_least(0)] = 0
+    """Epochs that a linear probe and an MLP probe train by Adam on the representation. 0 for neither."""
+    content_probe_lr: Annotated[float, above(0)] = 3e-4
+    """Learning rate of these probes."""
+    content_probe_batch_size: Annotated[int, at_least(1)] = 128
+    """Images per step of these probes."""
+    content_probe_width: Annotated[int, at_least(0)] = 0
+    """Hidden units of the MLP probe; 0 for as many as the representation has dimensions."""
+    content_knn: Annotated[int, at_least(0)] = 0
+    """Largest k of the nearest neighbours by Euclidean distance; the accuracy of each k from 1 on and the best are
+    reported. 0 for none."""
+    gmm_n_init: Annotated[int, at_least(0)] = 0
+    """Initialisations of a Gaussian mixture with as many components as classes, whose clusters are compared with the
+    classes. 0 for no mixture."""
+    styles: str = ""
+    """Attributes of the data set, joined by +, on which MLP probes are trained with the settings above: `hue+ink`."""
+
+    def __post_init__(self) -> None:
+        if self.styles and not self.content_probe_epochs:
+            raise ValueError(f"styles needs content_probe_epochs of at least 1, but got styles={self.styles}")
+        if len(set(self.style_names)) < len(self.style_names):
+            raise ValueError(f"each attribute must be named once, but got styles={self.styles}")
+
+    @property
+    def style_names(self) -> tuple[str, ...]:
+        """Names of the attributes in `styles`."""
+        return tuple(self.styles.split("+")) if self.styles else ()
+
+
+GEOMETRIES = ("none", "representation", "projection")
+
+
+@checked
+class EmbeddingEvaluation:
+    """The evaluation of joint embeddings (GMJE)."""
+
+    few_labels: Annotated[int, at_least(0)] = 0
+    """Labelled training images of each class that linear probes on the representation see at the end of training; 5
+    for the metric `probe_5`. 0 for no such probes."""
+    few_label_draws: Annotated[int, at_least(1)] = 20
+    """Draws of these images, over which the accuracy is averaged; the same for every trial on a data set."""
+    probe_curve: bool = False
+    """Train these probes and those of `probe_epochs` at every report, not at the last one alone."""
+    geometry: Annotated[str, one_of(*GEOMETRIES)] = "none"
+    """Vectors whose effective rank, cosine, volume, trace and norm are reported, at every report: the
+    `representation`, the `projection`, which is what the loss compares, or `none`. Where there is no projector, both
+    are the same."""
+
+
+@checked
+class Generation:
+    """The evaluation of decoded images (SimVAE, section 8), at the end of training."""
+
+    reconstructions: bool = False
+    """Decode the representations of the test images, and report the squared error of their pixels."""
+    samples_per_class: Annotated[int, at_least(0)] = 0
+    """Images that are sampled of each class: a Gaussian is fitted to the representations of its training images, and
+    samples of it are decoded. 0 for none."""
+    adhoc_epochs: Annotated[int, at_least(0)] = 0
+    """Most epochs that a decoder is trained on the frozen representations of a method that has no decoder. 0 for no
+    such decoder."""
+    adhoc_lr: Annotated[float, above(0)] = 1e-4
+    """Adam's learning rate of that decoder."""
+    adhoc_patience: Annotated[int, at_least(1)] = 10
+    """Epochs without a lower validation loss after which its training ends."""
+    fid_weights: str = ""
+    """File of the weights of Inception-v3, with which the FID of the samples is computed. Without it there is no
+    `fid`."""
+    sheets: bool = False
+    """Keep pictures of reconstructions and samples beside the tables."""
+
+    def __post_init__(self) -> None:
+        if self.sheets and not self.decodes:
+            raise ValueError("sheets needs reconstructions, or samples_per_class of at least 1, but there are neither")
+        if self.fid_weights and not self.samples_per_class:
+            raise ValueError("fid_weights needs samples_per_class of at least 1, but got samples_per_class=0")
+
+    @property
+    def decodes(self) -> bool:
+        """Whether any image is decoded."""
+        return self.reconstructions or self.samples_per_class > 0
+
+
+@checked
+class Data:
+    """The data set, and which of its images are used."""
+
+    dataset: Annotated[str, one_of(*sorted([*DATASETS, FOLDER]), listing="--describe datasets lists all")] = "digits"
+    """Name of the data set; `folder` for images of your own."""
+    normal_class: Annotated[int | None, at_least(0)] = None
+    """Index of the only class that is trained on; the other classes are outliers. None trains on all classes."""
+    held_out: str = ""
+    """Indices of classes, joined by +, that are neither trained on nor tested, for use as outliers: `0+3`."""
+    validation: Annotated[float, between(0, 0.5)] = 0.0
+    """Share of each class's labelled training images that is held out, in [0, 0.5]; the same images for every seed.
+    Every metric is then also reported on these images, as `val_METRIC`, to choose by. 0 holds out none."""
+
+    def __post_init__(self) -> None:
+        if self.held_out:
+            names = self.held_out.split("+")
+            indices = sorted({int(name) for name in names if name.isdecimal() and len(name) < 19})
+            if names != [*map(str, indices)]:
+                raise ValueError(
+                    f"held_out must be ascending class indices joined by +, but got held_out={self.held_out}"
+                )
+
+    @property
+    def held_out_classes(self) -> tuple[int, ...]:
+        """Indices of the classes in `held_out`."""
+        return tuple(int(name) for name in self.held_out.split("+")) if self.held_out else ()
+
+
+@checked
+class Folder:
+    """The user's own images, for `dataset=folder` alone."""
+
+    image_size: Annotated[int, at_least(4)] = 32
+    """Pixels along each side of an image as models see it. Files of any size and shape are resized to it."""
+    image_channels: Annotated[int, one_of(1, 3)] = 3
+    """3 for colour, 1 for grey."""
+    image_digest: str = ""
+    """Hash of all image files, filled in from the folder: trials on other images have other ids."""
+
+    def __post_init__(self) -> None:
+        if not all(char in "0123456789abcdef" for char in self.image_digest):
+            raise ValueError(f"image_digest must be hexadecimal, but got image_digest={self.image_digest}")
+
+
+@checked
+class Batches:
+    """What the size of a batch counts."""
+
+    batch_unit: Annotated[str, one_of("images", "views")] = "images"
+    """`images`: `batch_size` counts images, and an epoch is a pass over all of them. `views`: it counts all views that
+    a step encodes, so there are `batch_size` over J images, and an epoch encodes as many views as there are images.
+    Trials with other numbers J of views then cost the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTrial(TrialConfig):
+    """Everything that one training run on images depends on."""
+
+    optional = TrialConfig.optional | {
+        "layers",
+        "folder",
+        "pixel_views",
+        "batches",
+        "content",
+        "generation",
+        "embeddings",
+        "latent_density",
+    }
+
+    data: Data
+    folder: Folder
+    encoder: Encoder
+    layers: Layers
+    views: Views
+    pixel_views: PixelViews
+    batches: Batches
+    evaluation: Evaluation
+    content: ContentEvaluation
+    generation: Generation
+    embeddings: EmbeddingEvaluation
+    latent_density: LatentDensity
+
+    @property
+    def declaration(self) -> Declaration:
+        """What is known of its data set without the images. The numbers of images in a folder of the user's are known
+        once `list_folder` has listed it, and 0 before."""
+        if self.data.dataset != FOLDER:
+            return DATASETS[self.data.dataset].declaration
+        size, channels, listing = self.folder.image_size, self.folder.image_channels, listed(self.folder.image_digest)
+        return listing.declaration(size, channels) if listing else Declaration((channels, size, size), 0, (), ())
+
+    @property
+    def networks(self) -> Networks:
+        """Builds its networks."""
+        return Networks(self.encoder, self.layers)

@@ -1,0 +1,126 @@
+"""All evaluators of images, the names of the metrics that a trial asks them for, and a cohort's evaluation by them.
+
+Shapes: K members, N images.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from trainables.contract import ImageMethod
+from trainables.image_trial import ImageTrial
+from trainables.learners.members import StackedMembers
+from trainables.metrics.adam_probes import ContentProbes, StyleProbes
+from trainables.metrics.clustering import MixtureClusters
+from trainables.metrics.embeddings import EmbeddingGeometry, PosteriorSpread
+from trainables.metrics.evaluator import (
+    EvaluationImages,
+    Evaluator,
+    Floats,
+    ImageEvaluator,
+    RepresentationEvaluator,
+    Representations,
+    ScoreEvaluator,
+)
+from trainables.metrics.few_label_probes import FewLabelProbes
+from trainables.metrics.generation import GenerationEvaluator
+from trainables.metrics.latent_density import LatentDensityEvaluator
+from trainables.metrics.linear_probes import LinearProbes
+from trainables.metrics.meanings import VALIDATION
+from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
+from trainables.metrics.scores import AnomalyDetection, OutlierDetection
+
+REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
+    Neighbours,
+    LinearProbes,
+    PosteriorSpread,
+    ContentProbes,
+    EuclideanNeighbours,
+    MixtureClusters,
+    StyleProbes,
+    GenerationEvaluator,
+    FewLabelProbes,
+    EmbeddingGeometry,
+    LatentDensityEvaluator,
+)
+SCORE_EVALUATORS: Sequence[type[ScoreEvaluator]] = (AnomalyDetection, OutlierDetection)
+EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE_EVALUATORS)
+
+
+def asked_representation_evaluators(
+    config: ImageTrial, method: type[ImageMethod], classes: int, last: bool
+) -> list[type[RepresentationEvaluator]]:
+    """The evaluators of representations that a trial's report asks for. Trials on one class are evaluated by their
+    anomaly scores only."""
+    if config.data.normal_class is not None:
+        return []
+    return [cls for cls in REPRESENTATION_EVALUATORS if cls.metric_names(config, method, classes, last)]
+
+
+def asked_score_evaluators(config: ImageTrial, method: type[ImageMethod], classes: int) -> list[type[ScoreEvaluator]]:
+    """The evaluators of anomaly scores that a trial asks for."""
+    return [cls for cls in SCORE_EVALUATORS if cls.metric_names(config, method, classes, True)]
+
+
+def metric_names(config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> tuple[str, ...]:
+    """Names of all metrics but losses that the reports of a trial on data of `classes` classes can hold; with
+    `last=False` of those before the last report."""
+    prefixes = ("", VALIDATION) if config.data.validation else ("",)
+    groups = (
+        asked_representation_evaluators(config, method, classes, last),
+        asked_score_evaluators(config, method, classes),
+    )
+    return tuple(
+        f"{prefix}{name}"
+        for group in groups
+        for prefix in prefixes
+        for evaluator in group
+        for name in evaluator.metric_names(config, method, classes, last)
+    )
+
+
+class CohortEvaluator(Evaluator):
+    """Runs the evaluators that the trials of one cohort ask for."""
+
+    def __init__(self, images: EvaluationImages, method: type[ImageMethod]) -> None:
+        config, classes, self._images = images.config, images.classes, images
+        at_end = [cls(images) for cls in asked_representation_evaluators(config, method, classes, True)]
+        always = asked_representation_evaluators(config, method, classes, False)
+        self._at_end, self._always = at_end, [evaluator for evaluator in at_end if type(evaluator) in always]
+        self._pictures: list[dict[str, bytes]] = []
+        self._scoring = [cls(images) for cls in asked_score_evaluators(config, method, classes)]
+        if any(evaluator.needs_bank for evaluator in at_end):
+            images.load_bank()
+
+    def metrics(self, stacks: Sequence[StackedMembers], members: Sequence[int], last: bool) -> dict[str, Floats]:
+        asked = self._at_end if last else self._always
+        self._pictures = []
+        seeds = iter([self._images.seeds[index] for index in members])
+        by_stack = [self._of_representations(stack, [*itertools.islice(seeds, stack.size)], asked) for stack in stacks]
+        metrics = {name: np.concatenate([values[name] for values in by_stack]) for name in by_stack[0]}
+        for tested in self._images.sets:
+            for evaluator in self._scoring:
+                metrics |= tested.named(evaluator.metrics(stacks, members, tested))
+        return metrics
+
+    @property
+    def pictures(self) -> Sequence[Mapping[str, bytes]]:
+        return self._pictures
+
+    def _of_representations(
+        self, stack: StackedMembers, seeds: Sequence[int], evaluators: Sequence[RepresentationEvaluator]
+    ) -> dict[str, Floats]:
+        """Metrics of the members of one stack."""
+        vectors, metrics = Representations(stack, self._images, seeds), dict[str, Floats]()
+        for tested in self._images.sets:
+            for evaluator in evaluators:
+                metrics |= tested.named(evaluator.metrics(vectors, tested))
+        by_evaluator = [evaluator.pictures(vectors, self._images.sets[0]) for evaluator in evaluators]
+        self._pictures += map(_merged, zip(*filter(None, by_evaluator), strict=True))
+        return metrics
+
+
+def _merged(pictures: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
+    """One member's pictures of several evaluators."""
+    return {name: content for part in pictures for name, content in part.items()}

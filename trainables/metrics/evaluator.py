@@ -1,0 +1,249 @@
+"""What the evaluators of a cohort's members share: the images and the representations that they judge, and what each
+must say of itself.
+
+Shapes: K members, N images, B images of a batch, D dimensions.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainables.contract import Capability, ImageMethod
+from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.image_files import Images, prefetched, to_device
+from trainables.data.outliers import load_outliers
+from trainables.data.splits import Split, TrialSplits
+from trainables.data.views import prepare, prepare_pixels, scale_pixels
+from trainables.image_trial import ImageTrial
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, draw_noise, seeded_generator
+from trainables.learners.members import StackedMembers
+from trainables.metrics.meanings import VALIDATION
+
+Floats = NDArray[np.float64]
+"""An array of float64."""
+BATCH = 256
+"""Images evaluated at a time. It is fixed because the noise of sampled scores is drawn per batch."""
+
+
+class Evaluator(ABC):
+    """Evaluates the members of one cohort."""
+
+    @abstractmethod
+    def metrics(self, stacks: Sequence[StackedMembers], members: Sequence[int], last: bool) -> dict[str, Floats]:
+        """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds those reported at the end of
+        training only. `members`: indices of these K members among the cohort's configs."""
+
+    @property
+    def pictures(self) -> Sequence[Mapping[str, bytes]]:
+        """File name -> content, of each member of the last evaluation; empty if it made none."""
+        return ()
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Images that members are evaluated on: either the test images or the validation images."""
+
+    prefix: str
+    """Prefix of the names of its metrics: empty, or `val_`."""
+    images: Images
+    labels: Tensor
+    """int64 `[N]`."""
+    outlier_KN: NDArray[np.bool_]
+    """For members trained on one class: whether an image is of another class."""
+    outliers: Mapping[str, Images]
+    """Name of a set of outliers -> its images."""
+    attributes: Mapping[str, Tensor]
+    """Name of an attribute -> its labels, int64 `[N]`."""
+
+    def named(self, metrics: Mapping[str, Floats]) -> dict[str, Floats]:
+        """The metrics with the prefix before their names."""
+        return {f"{self.prefix}{name}": values for name, values in metrics.items()}
+
+
+class EvaluationImages:
+    """The sets of images of one cohort, and its labelled training images, the bank."""
+
+    def __init__(
+        self,
+        configs: Sequence[ImageTrial],
+        splits: Sequence[TrialSplits],
+        dataset: Dataset,
+        data: Path,
+        device: torch.device,
+        peers: Peers,
+        raise_if_stopped: Callable[[], None],
+    ) -> None:
+        """`splits`: one for each config. `raise_if_stopped` is called between batches. Raises DataError or ValueError
+        if a set of outliers cannot be loaded or does not suit the data set."""
+        self.config, self.dataset, self.device = configs[0], dataset, device
+        self.seeds = [config.training.seed for config in configs]
+        self.classes = len(dataset.classes)
+        self.raise_if_stopped = raise_if_stopped
+        self._peers = peers
+        self.split = splits[0].test
+
+        def evaluation_set(prefix: str, splits: Sequence[Split]) -> EvaluationSet:
+            first, masks = splits[0], [split.outlier.numpy() for split in splits if split.outlier is not None]
+            names = self.config.evaluation.outlier_sets
+            outliers = {name: load_outliers(name, dataset, first, data) for name in names}
+            return EvaluationSet(
+                prefix,
+                to_device(first.test_images, device),
+                first.test_labels.to(device),
+                np.array(masks),
+                {name: to_device(images, device) for name, images in outliers.items()},
+                {name: attribute.test_labels.to(device) for name, attribute in first.attributes.items()},
+            )
+
+        self.sets = [evaluation_set("", [split.test for split in splits])]
+        if validation := [split.validation for split in splits if split.validation]:
+            self.sets.append(evaluation_set(VALIDATION, validation))
+
+    def load_bank(self) -> None:
+        """Move the labelled training images to the device. Evaluators that need them call this once."""
+        self.bank_images = to_device(self.split.labelled_images, self.device)
+        self.bank_labels = self.split.labelled_labels.to(self.device)
+        labelled_N = self.split.train_labels != UNLABELLED
+        self.bank_attributes = {
+            name: attribute.train_labels[labelled_N].to(self.device)
+            for name, attribute in self.split.attributes.items()
+        }
+
+    def pixels(self, images: Images) -> Iterator[tuple[Tensor, slice]]:
+        """Yield batches of these images `[B, C, H, W]` in [0, 1] as decoders are to return them, each with its
+        slice."""
+        for pixels_BCHW, batch in self._scaled(images, range(len(images))):
+            yield prepare_pixels(pixels_BCHW, self.config.pixel_views), batch
+
+    def prepared(self, images: Images) -> Iterator[Tensor]:
+        """Yield batches of these images `[B, C, H, W]` as encoders take them."""
+        return (batch_BCHW for batch_BCHW, _ in self._batches(images, range(len(images))))
+
+    def views(self, images: Images, index: int) -> Iterator[Tensor]:
+        """Yield batches of augmented views of these images as encoders take them, other ones for each index. They are
+        the same for all members and at every report."""
+        augmentation, pixel_views = self.config.views, self.config.pixel_views
+        for pixels_BCHW, batch in self._scaled(images, range(len(images))):
+            generator = seeded_generator("evaluated views", self.config.data.dataset, index, batch.start)
+            parameters = augmentation.draw(generator, pixels_BCHW.shape, pixel_views)
+            view_BCHW = augmentation.apply(pixels_BCHW, parameters)
+            yield prepare(view_BCHW, pixel_views, self.split.mean, self.split.std)
+
+    def embedded(self, stack: StackedMembers, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
+        """The vectors `[K, N, D]` with these names. Each process computes those of its part of the images and receives
+        the rest."""
+        peers = self._peers if len(images) >= self._peers.size else SINGLE_PROCESS  # of fewer images each computes all
+        vectors: dict[str, list[Tensor]] = {}
+        for batch, _ in self._batches(images, range(len(images))[peers.slice_of(len(images))]):
+            for name, vector_KBD in stack.evaluate("embed", batch).items():
+                if name in names:
+                    vectors.setdefault(name, []).append(vector_KBD)
+        return {name: peers.gather(torch.cat(batches, dim=1), len(images)) for name, batches in vectors.items()}
+
+    def scores(self, stacks: Sequence[StackedMembers], images: Images) -> dict[str, Floats]:
+        """Anomaly scores `[K, N]` by name of the images."""
+        batches = []
+        for batch, start in self._batches(images, range(len(images))):
+            method = stacks[0].method
+            assert isinstance(method, ImageMethod)
+            noise = draw_noise(method.score_noise(len(batch)), "scores", start, device=self.device)
+            by_stack = [stack.evaluate("score", batch, noise) for stack in stacks]
+            batches.append({name: torch.cat([scores[name] for scores in by_stack]) for name in by_stack[0]})
+        return {
+            name: torch.cat([scores[name] for scores in batches], dim=1).double().cpu().numpy() for name in batches[0]
+        }
+
+    def _batches(self, images: Images, indices: range) -> Iterator[tuple[Tensor, int]]:
+        """Yield batches of prepared images `[B, C, H, W]` on the device, each with the index of its first image."""
+        for scaled_BCHW, batch in self._scaled(images, indices):
+            yield prepare(scaled_BCHW, self.config.pixel_views, self.split.mean, self.split.std), batch.start
+
+    def _scaled(self, images: Images, indices: range) -> Iterator[tuple[Tensor, slice]]:
+        """Yield batches of images `[B, C, H, W]` in [0, 1] on the device, each with its slice."""
+        slices = [slice(start, min(start + BATCH, indices.stop)) for start in range(indices.start, indices.stop, BATCH)]
+        for batch, pixels in zip(slices, prefetched(images, slices), strict=True):
+            yield scale_pixels(pixels.to(self.device), self.split.levels), batch
+            self.raise_if_stopped()
+
+
+class Representations:
+    """The vectors of one stack's members, computed once for all evaluators."""
+
+    def __init__(self, stack: StackedMembers, images: EvaluationImages, seeds: Sequence[int]) -> None:
+        """`seeds`: of the stack's members. What an evaluator fits with a random start starts by these."""
+        assert isinstance(stack.method, ImageMethod)
+        self.seeds = seeds
+        self.stack, self.method, self._images = stack, stack.method, images
+        self._bank: dict[str, Tensor] = {}
+        self._test: dict[str, dict[str, Tensor]] = {}  # by prefix
+
+    def bank(self) -> dict[str, Tensor]:
+        """Each representation `[K, N, D]` of the bank, by name."""
+        if not self._bank:
+            self._bank = self._images.embedded(self.stack, self._images.bank_images, self.method.representations)
+        return self._bank
+
+    def test(self, tested: EvaluationSet) -> dict[str, Tensor]:
+        """Each representation `[K, N, D]` of the evaluated images, and the posterior's variance, by name."""
+        if tested.prefix not in self._test:
+            names = (*self.method.representations, self.method.variance)
+            self._test[tested.prefix] = self._images.embedded(self.stack, tested.images, names)
+        return self._test[tested.prefix]
+
+
+class ImageEvaluator(ABC):
+    """Computes some of the metrics of a cohort's members."""
+
+    needs_bank: ClassVar[bool] = True
+    """Whether it reads the labelled training images."""
+
+    def __init__(self, images: EvaluationImages) -> None:
+        self.images, self.config = images, images.config
+
+    @classmethod
+    def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:
+        """Each capability, besides `embed`, that it needs of a method, with the key by which the trial asks for it."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
+        """Names of the metrics, without prefix, that it reports for a trial on data of `classes` classes; with
+        `last=False` of those before the last report. None if the trial does not ask for it."""
+
+
+class RepresentationEvaluator(ImageEvaluator):
+    """Computes metrics of one stack's representations."""
+
+    @abstractmethod
+    def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
+        """Metrics `[K]` of the evaluated images by name, without prefix."""
+
+    def pictures(self, vectors: Representations, tested: EvaluationSet) -> Sequence[Mapping[str, bytes]]:
+        """File name -> content, of each member, at the end of training; empty if the trial asks for no pictures."""
+        return ()
+
+
+class ScoreEvaluator(ImageEvaluator):
+    """Computes metrics of anomaly scores."""
+
+    needs_bank = False
+
+    @abstractmethod
+    def metrics(
+        self, stacks: Sequence[StackedMembers], members: Sequence[int], tested: EvaluationSet
+    ) -> dict[str, Floats]:
+        """Metrics `[K]` of the evaluated images by name, without prefix; `members` are the indices of these K members
+        among the configs."""
+
+
+def all_finite(x: Tensor) -> bool:
+    """Whether all values are finite, without copying `x`."""
+    return bool(torch.stack(torch.aminmax(x)).isfinite().all())

@@ -1,0 +1,153 @@
+"""Anomaly scores: how well they tell one class from the others (AUROC), and test images from sets of outliers (AUROC,
+AUPR and FPR95).
+
+Scores are higher for more anomalous images; the outlier is the positive class, except in FPR95.
+Shapes: K members, N evaluated images (inliers), M outliers.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainables.contract import Capability, ImageMethod
+from trainables.image_trial import ImageTrial
+from trainables.learners.members import StackedMembers
+from trainables.metrics.evaluator import EvaluationSet, Floats, ScoreEvaluator
+
+
+def one_class_metrics(
+    scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], means: Mapping[str, str]
+) -> dict[str, Floats]:
+    """Compute metrics `[K]` by name from scores `[K, N]`. `means` maps the name of a metric to the score whose mean it
+    is. A metric is NaN for a member with a score that is not finite."""
+    metrics = {f"auroc_{name}": auroc(values_KN, outlier_KN) for name, values_KN in scores.items()}
+    return metrics | {metric: scores[name].mean(axis=1) for metric, name in means.items()}
+
+
+def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
+    """Area under the ROC curve `[K]`, with outliers as positives: how often an outlier scores higher than an inlier.
+    Ties count one half (the Mann-Whitney statistic). NaN if a score is not finite, or if there are no outliers or no
+    inliers."""
+    order_KN = np.argsort(score_KN, axis=1)
+    sorted_KN = np.take_along_axis(score_KN, order_KN, axis=1)
+    outlier_KN = np.take_along_axis(outlier_KN, order_KN, axis=1)
+    up_to_KN = np.cumsum(~outlier_KN, axis=1)
+    starts_KN, ends_KN = np.ones_like(outlier_KN), np.ones_like(outlier_KN)  # of runs of equal scores
+    starts_KN[:, 1:] = ends_KN[:, :-1] = sorted_KN[:, 1:] != sorted_KN[:, :-1]
+    inliers_K = up_to_KN[:, -1]
+    outliers_K = outlier_KN.shape[1] - inliers_K
+    below_KN = np.maximum.accumulate(np.where(starts_KN, up_to_KN - ~outlier_KN, 0), axis=1)
+    not_above_KN = np.where(ends_KN, up_to_KN, inliers_K[:, None])[:, ::-1]
+    not_above_KN = np.minimum.accumulate(not_above_KN, axis=1)[:, ::-1]
+    wins_K = np.where(outlier_KN, below_KN + not_above_KN, 0).sum(axis=1) / 2
+    defined_K = np.isfinite(score_KN).all(axis=1) & (inliers_K > 0) & (outliers_K > 0)
+    return np.where(defined_K, wins_K / np.maximum(outliers_K, 1) / np.maximum(inliers_K, 1), math.nan)
+
+
+def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
+    """How often an outlier scores higher than an inlier; ties count one half. Scores must be finite, and neither array
+    empty."""
+    inlier_N = np.sort(inlier_N)
+    below_M = np.searchsorted(inlier_N, outlier_M, side="left") + np.searchsorted(inlier_N, outlier_M, side="right")
+    return float(below_M.mean() / (2 * len(inlier_N)))
+
+
+def where_defined(measure: Callable[[Floats, Floats], float], inlier_N: Floats, outlier_M: Floats) -> float:
+    """The measure; NaN if a score is not finite, or if there are no inliers or no outliers."""
+    defined = all(len(scores) and np.isfinite(scores).all() for scores in (inlier_N, outlier_M))
+    return measure(inlier_N, outlier_M) if defined else math.nan
+
+
+def outlier_metrics(inlier_scores: Mapping[str, Floats], outlier_scores: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Compute `auroc_S`, `aupr_S` and `fpr95_S`, shares `[K]` in [0, 1], for each score S of inliers, `[K, N]`, and
+    outliers, `[K, M]`. NaN for a member with a score that is not finite, or if there are no inliers or no outliers.
+    Raises ValueError unless both have the same scores and the same number of members."""
+    if set(inlier_scores) != set(outlier_scores):
+        raise ValueError(
+            f"inliers and outliers must have the same scores, but got {sorted(inlier_scores)} and "
+            f"{sorted(outlier_scores)}"
+        )
+    return {
+        f"{metric}_{score}": np.array(
+            [
+                where_defined(measure, inlier_N, outlier_M)
+                for inlier_N, outlier_M in zip(inlier_KN, outlier_scores[score], strict=True)
+            ]
+        )
+        for score, inlier_KN in inlier_scores.items()
+        for metric, measure in OUTLIER_METRICS.items()
+    }
+
+
+def average_precision(inlier_N: Floats, outlier_M: Floats) -> float:
+    """Area under the precision-recall curve, with outliers as positives and without interpolation. This is the mean
+    over the outliers of the precision at their thresholds; equal scores share one threshold."""
+    flagged_outliers_M = len(outlier_M) - np.searchsorted(np.sort(outlier_M), outlier_M, side="left")
+    flagged_inliers_M = len(inlier_N) - np.searchsorted(np.sort(inlier_N), outlier_M, side="left")
+    return float((flagged_outliers_M / (flagged_outliers_M + flagged_inliers_M)).mean())
+
+
+def fpr95(inlier_N: Floats, outlier_M: Floats) -> float:
+    """Share of outliers that are accepted as inliers when at least 95 % of the inliers are accepted; lower is better.
+
+    As is usual in this literature, the *inlier* is the positive class here: true positives are accepted inliers. The
+    threshold is the lowest score that accepts enough inliers. All images at the threshold are accepted, including
+    outliers: if all scores are equal, the result is 1.
+    """
+    accepted = -(-95 * len(inlier_N) // 100)
+    threshold = np.partition(inlier_N, accepted - 1)[accepted - 1]
+    return float((outlier_M <= threshold).mean())
+
+
+OUTLIER_METRICS: Mapping[str, Callable[[Floats, Floats], float]] = {
+    "auroc": mann_whitney,
+    "aupr": average_precision,
+    "fpr95": fpr95,
+}
+
+
+class AnomalyDetection(ScoreEvaluator):
+    """How well members trained on one class tell it from the others."""
+
+    @classmethod
+    def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
+        if config.data.normal_class is None:
+            return ()
+        return (*(f"auroc_{name}" for name in method.scores), *method.score_means)
+
+    def metrics(
+        self, stacks: Sequence[StackedMembers], members: Sequence[int], tested: EvaluationSet
+    ) -> dict[str, Floats]:
+        method = stacks[0].method
+        assert isinstance(method, ImageMethod)
+        scores = self.images.scores(stacks, tested.images)
+        return one_class_metrics(scores, tested.outlier_KN[list(members)], method.score_means)
+
+
+class OutlierDetection(ScoreEvaluator):
+    """How well members trained on all classes tell each set of outliers from the evaluated images."""
+
+    @classmethod
+    def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:
+        return {"score": "outliers"} if config.evaluation.outliers else {}
+
+    @classmethod
+    def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
+        return [
+            f"{metric}_{score}_{outliers}"
+            for outliers in config.evaluation.outlier_sets
+            for score in method.scores
+            for metric in OUTLIER_METRICS
+        ]
+
+    def metrics(
+        self, stacks: Sequence[StackedMembers], members: Sequence[int], tested: EvaluationSet
+    ) -> dict[str, Floats]:
+        inlier_scores = self.images.scores(stacks, tested.images)
+        metrics: dict[str, Floats] = {}
+        for outlier_set, images in tested.outliers.items():
+            values = outlier_metrics(inlier_scores, self.images.scores(stacks, images))
+            metrics |= {f"{name}_{outlier_set}": value for name, value in values.items()}
+        return metrics

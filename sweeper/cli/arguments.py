@@ -31,7 +31,7 @@ EXITS = (
     "Exit status: 0 every trial has a result; 1 some trials failed, or all trials of a search diverged; 2 the request "
     "was wrong; 130 interrupted."
 )
-SWEEP = "a name of --list, a file (path/to/my_sweep.py) or a module (package.module:SWEEP)"
+SWEEP = "one that `sweeper list` shows, a file (path/to/my_sweep.py) or a module (package.module:SWEEP)"
 DESCRIBED = (
     "a method and its keys, a data set, a key, a metric or a sweep, or list all `keys`, `methods`, `datasets` or "
     "`metrics`"
@@ -92,7 +92,8 @@ def parse_command(arguments: Sequence[str]) -> Command:
         parser.add_argument("--store", default=Request.store, type=store, metavar="URI", help=folder)
         return Restoration(**vars(parser.parse_args(arguments)))
     if typed == "plan":
-        parser, _ = _run_parser(description="Print what a run with the same arguments would do. It writes nothing.")
+        parser, options = _run_parser(description="Print what a run with the same arguments would do, and run nothing.")
+        options["debug"].help = options["wait"].help = argparse.SUPPRESS  # of a run alone
         return _typed_request({**vars(parser.parse_args(arguments)), "plan": True})
     parser, _ = _run_parser(description=ABOUT, epilog=EXITS)
     add = parser.add_argument_group("instead of running").add_argument

@@ -11,7 +11,7 @@ from pathlib import Path
 import ray
 
 import sweeper
-from tests.sweeper.tiny_sweep import TINY
+from tests.sweeper.small_sweeps import TINY
 from tests.user_files import DENOISE
 
 SWEEP = """

@@ -22,8 +22,7 @@ from sweeper.cli.arguments import parse
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.spec import registry
 from tests.fake_executor import without_ray
-from tests.sweeper.small_grid import rows
-from tests.sweeper.tiny_sweep import TINY
+from tests.sweeper.small_sweeps import TINY, rows
 from trainables.worker.messages import CohortTask
 
 

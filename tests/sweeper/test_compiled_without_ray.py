@@ -14,7 +14,7 @@ import pytest
 import sweeper.run as run
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
-from tests.sweeper.small_grid import rows
+from tests.sweeper.small_sweeps import rows
 from tests.trainables.traced import TracingCompiler
 from trainables.training.compilation.build import RECORD
 from trainables.training.compilation.folder import LibraryFolder

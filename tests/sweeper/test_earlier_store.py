@@ -16,7 +16,7 @@ from optuna.distributions import FloatDistribution
 import sweeper.run as run
 from sweeper.spec import Grid, Metric, Search, Sweep, Table, registry
 from sweeper.storage.load import load
-from tests.sweeper.tiny_sweep import FIXED
+from tests.sweeper.small_sweeps import FIXED
 
 AUROC = Metric("val_auroc_joint", "maximize")
 SWEEP = Sweep(

@@ -11,7 +11,7 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.spec import Heatmap, Metric, Table
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
-from tests.sweeper.tiny_sweep import TINY
+from tests.sweeper.small_sweeps import TINY
 from tests.user_files import DENOISE, forget_modules, user_folder
 
 __all__ = ["user_folder"]
@@ -140,7 +140,7 @@ def test_a_wrong_request_is_one_line(
 
 
 def test_a_sweep_is_named_by_its_file(store: Path, user_folder: Path) -> None:
-    (user_folder / "tiny.py").write_text("from tests.sweeper.tiny_sweep import TINY as SWEEP")
+    (user_folder / "tiny.py").write_text("from tests.sweeper.small_sweeps import TINY as SWEEP")
     assert export.main(["tiny.py", "--best", "auroc_joint", "--store", str(store), "--out", "tiny.safetensors"]) == 0
     assert (user_folder / "tiny.safetensors").exists()
 

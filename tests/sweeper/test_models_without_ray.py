@@ -15,7 +15,7 @@ from sweeper.storage.load import load
 from sweeper.storage.rows import PROVENANCE
 from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
-from tests.sweeper.tiny_sweep import TINY
+from tests.sweeper.small_sweeps import TINY
 from trainables.worker.messages import CohortTask
 
 

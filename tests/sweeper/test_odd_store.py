@@ -26,7 +26,7 @@ from sweeper.storage.files import Files
 from sweeper.storage.layout import FOLDERS
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
-from tests.sweeper.tiny_sweep import TINY
+from tests.sweeper.small_sweeps import TINY
 
 KINDS = {
     "rows": "trials/sweep=tiny/*.parquet",

@@ -1,4 +1,4 @@
-"""Sheets of samples and reconstructions, from the workers of a sweep to the store."""
+"""Pictures from the workers of a sweep to the store: sheets of samples and reconstructions, densities of latents."""
 
 import io
 import shlex
@@ -12,6 +12,7 @@ import sweeper.run as run
 from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Value, registry
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
+from trainables.metrics import latent_density
 
 SMALL: dict[str, Value] = {
     "dataset": "digits_tint", "encoder": "relu_mlp", "hidden": "32", "decoder_hidden": "32", "features": 4,
@@ -82,3 +83,37 @@ def test_sheets_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pyte
         np.testing.assert_allclose(pixels(again[path]), pixels(before[path]), atol=2)
     assert run.main(restore) == 0
     assert set(contents(tmp_path)[path] for path in before) == {b"older"}
+
+
+DENSITIES: dict[str, Value] = {
+    "dataset": "digits", "encoder": "relu_mlp", "hidden": "32", "decoder_hidden": "32", "features": 4,
+    "batch_size": 256, "epochs": 1, "adhoc_epochs": 1, "projector_width": 0, "density_samples": 160,
+    "density_components": 3, "density_pictures": True, "seed": 0,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_figures_and_table_are_drawn_and_drawn_again_by_a_run_that_has_nothing_to_train(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SimCLR has a mixture, GJE one Gaussian. Maps take no time."""
+    own = {"simclr": "gmm", "gje": "gaussian"}
+    grids = Grids(tuple(Grid({**DENSITIES, "method": name, "density": density}, {}) for name, density in own.items()))
+    metrics = (Metric("sample_confident", "maximize", percent=True), Metric("density_volume"), Metric("spread"))
+    shown = Table("densities", ("method", "density"), metrics, note="the ceiling is 7")
+    monkeypatch.setattr(latent_density, "tsne", lambda z_ND: z_ND[:, :2].cpu().numpy())
+    monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, tables=(shown,)))
+    assert train(tmp_path) == 0
+    rows, store = load("decoded", str(tmp_path / "store")), tmp_path / "store"
+    assert rows["spread"].notna().tolist() == [density == "gmm" for density in rows["density"]]
+    assert rows[["density_volume", "density_trace", "sample_confident"]].notna().all(axis=None)
+    figures = [store / f"sheets/decoded/digits/digits-{kind}.png" for kind in ("samples", "tsne")]
+    table = store / "tables/decoded/digits/densities.md"
+    assert "the ceiling is 7" in table.read_text()
+    for trial in rows["trial_id"]:
+        with np.load(store / f"sheets/decoded/{trial}/tsne.npz") as parts:
+            assert len(parts["samples"]) == 134 and len(parts["test"]) == 537
+    for path in (*figures, table):
+        path.unlink()
+    assert train(tmp_path) == 0 and "the ceiling is 7" in capsys.readouterr().out
+    assert all(path.exists() for path in (*figures, table))

@@ -1,14 +1,27 @@
-"""Whole sweeps in this process: from the command line to rows, with cohorts that fail, pruning, and interruptions."""
+"""Whole sweeps in this process: from the command line to rows, with cohorts that fail, pruning, populations, optional
+sections, pairs, a user's own images, and interruptions."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 import sweeper.run as run
+from search_spaces import vje_search
+from search_spaces.vje_search import POPULATION
+from sweeper.report.page.contents import collect
+from sweeper.spec import registry
+from sweeper.storage.files import Files
+from sweeper.storage.load import load
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
-from tests.sweeper.small_grid import rows, small_grid
+from tests.image_files import write_own_images
+from tests.sweeper.small_sweeps import rows, small_grid
 from trainables.worker.messages import CohortTask
 
 
@@ -86,10 +99,173 @@ def test_a_search_prunes_at_rungs_across_cohorts(tmp_path: Path) -> None:
     assert pruned["error"].str.contains("was not among the best").all()
 
 
-def test_members_of_a_population_copy_each_other(tmp_path: Path) -> None:
-    options = ["--trials", "4", "--wave", "4", "--set", "epochs=10"]
+def test_a_search_can_begin_with_the_rows_of_a_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = {"method": str, "dataset": str, "normal_class": int, "beta": float, "nu": float, "lr": float}
+    columns = Columns(
+        {**keys, "weight_decay": float, "held_out": str, "outliers": str, "validation": float}, ("val_auroc_joint",)
+    )
+    common = {"status": "finished", "method": "vje", "dataset": "digits", "normal_class": 1, "nu": 1.0, "lr": 0.01}
+    common |= {"weight_decay": 1e-4, "held_out": "", "outliers": "", "validation": 0.2, "val_auroc_joint": 0.9}
+    betas = (0.1, 1.0, 2.0, 5.0)
+    grid = [common | {"trial_id": f"t{i}", "beta": beta} for i, beta in enumerate(betas)]
+    unmatched = [grid[0] | {"trial_id": "u0", "status": "failed"}, grid[0] | {"trial_id": "u1", "normal_class": 2}]
+    unmatched += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
+    Store(tmp_path).write("a_grid", "c", [*grid, *unmatched], columns)
+    arguments = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
+    command = ["vje_search", "--preset", "digits", "--store", str(tmp_path), *arguments]
     with without_ray(tmp_path):
-        arguments = ["vje_search", "--preset", "digits_population", "--store", str(tmp_path / "store"), *options]
-        assert run.main(arguments) == 0
+        assert run.main([*command, "--warm-start", "a_grid"]) == 0
+    assert "7 trials (3 earlier): 7 complete" in capsys.readouterr().out
+    (definition,) = (tmp_path / "studies/vje_search").glob("*.json")
+    assert [params["beta"] for params, _ in json.loads(definition.read_text())["results"]] == [0.1, 1.0, 2.0]
+    assert run.main([*command, "--plan"]) == 0
+    assert "4 to run" in capsys.readouterr().out, "a study without a warm start is another one"
+
+
+def test_a_population_keeps_the_whole_schedule_of_each_member(tmp_path: Path) -> None:
+    arguments = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
+    with without_ray(tmp_path):
+        assert run.main(["vje_search", "--preset", "digits_population", "--store", str(tmp_path), *arguments]) == 0
+    frame = load("vje_search", str(tmp_path)).set_index("number")
+    assert len(frame) == 8 and set(frame["status"]) <= {"finished", "diverged"} and frame["cohort"].nunique() == 1
+    assert POPULATION.population
+    moved = frame["schedule"].dropna().map(json.loads)
+    assert len(moved) >= 1
+    for number, entries in moved.items():
+        for entry in entries:
+            assert (
+                entry["epoch"] % POPULATION.population.every == 0
+                and entry["from"] != number
+                and set(entry) >= {"beta", "nu", "lr", "weight_decay"}
+            )
+
+
+OPTIMISER = ["optimiser", "lr_schedule", "adam_epsilon"]
+OPTIMISERS: Mapping[str, BaseDistribution] = {
+    "optimiser": CategoricalDistribution(("sgd", "adam")),
+    "lr": FloatDistribution(1e-4, 1e-2, log=True),
+}
+
+
+def test_an_axis_of_optimisers_changes_no_row_of_sgd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with without_ray(tmp_path):
+        assert run.main(small_grid(tmp_path / "plain")) == 0
+        assert run.main(small_grid(tmp_path / "both", "--axis", "optimiser=sgd,adam")) == 0
+    assert "12 finished of 12 trials" in capsys.readouterr().out
+    plain, both = (rows(tmp_path / store, "anomaly_grid") for store in ("plain", "both"))
+    assert not set(OPTIMISER) & set(plain.columns) and set(both.columns) == {*plain.columns, *OPTIMISER}
+    sgd, adam = (both[both["optimiser"].isna() == is_sgd] for is_sgd in (True, False))
+    assert sgd[OPTIMISER].isna().all(axis=None) and len(sgd) == len(adam) == 6
+    pd.testing.assert_frame_equal(sgd[plain.columns], plain)
+    assert adam[OPTIMISER].drop_duplicates().to_numpy().tolist() == [["adam", "cosine", 1e-8]]
+    assert set(adam["status"]) == {"finished"}
+    assert not set(adam["loss"]) & set(sgd["loss"]) and set(adam["changes"].str.split().str[-1]) >= {"optimiser=adam"}
+
+
+def test_an_axis_with_sgd_alone_is_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with without_ray(tmp_path):
+        assert run.main(small_grid(tmp_path / "store")) == 0
+    before = rows(tmp_path / "store", "anomaly_grid")
+    assert run.main(small_grid(tmp_path / "store", "--axis", "optimiser=sgd", "--plan")) == 0
+    assert "6: 6 finished" in capsys.readouterr().out
+    pd.testing.assert_frame_equal(rows(tmp_path / "store", "anomaly_grid"), before)
+
+
+def test_a_search_over_optimisers_continues_from_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It learns from them which trials had the optimiser that is the default."""
+    fixed = {key: value for key, value in vje_search.DIGITS.fixed.items() if key not in OPTIMISERS}
+    search = replace(
+        vje_search.DIGITS, space=OPTIMISERS, fixed={**fixed, "epochs": 2}, trials=8, wave=4, pruner=None, sampler="tpe"
+    )
+    sweep = replace(vje_search.SWEEP, presets={"digits": search})
+    monkeypatch.setattr(registry, "find", lambda name: sweep)
+
+    def command(store: str, trials: int) -> list[str]:
+        return ["vje_search", "--store", str(tmp_path / store), "--trials", str(trials)]
+
+    with without_ray(tmp_path):
+        assert run.main(command("whole", 8)) == run.main(command("store", 4)) == run.main(command("store", 8)) == 0
     frame = rows(tmp_path / "store", "vje_search")
-    assert len(frame) == 4 and set(frame["status"]) == {"finished"} and frame["schedule"].notna().any()
+    assert len(frame) == 8 and 0 < frame["optimiser"].isna().sum() < 8
+    pd.testing.assert_frame_equal(frame, rows(tmp_path / "whole", "vje_search"))
+
+
+PAIRS = (
+    "--set", "examples=300", "--set", "epochs=2", "--set", "steps=300", "--set", "batch_size=300",
+    "--set", "nodes=6", "--axis", "seed=111", "--axis", "dataset=synthetic_a",
+    "--axis", "method=gmje_gng,gmje_mdn_pairs",
+)  # fmt: skip
+
+
+def _run_pairs(folder: Path, *words: str) -> int:
+    with without_ray(folder):
+        return run.main(["synthetic_alignment", "--store", str(folder / "store"), "--cohort", "2", *PAIRS, *words])
+
+
+def test_a_sweep_of_fitted_and_gradient_members_has_one_table_and_figures_that_a_continued_one_draws_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run_pairs(tmp_path) == 0
+    out = capsys.readouterr().out
+    rows = load("synthetic_alignment", str(tmp_path / "store"))
+    assert len(rows) == 5 and set(rows["status"]) == {"finished"}
+    assert rows["nll_excess"].notna().all() and list(rows.loc[rows["pi_error"].isna(), "method"]) == ["gmje_gng"]
+    assert all(label in out for label in ("GMJE-GNG", "GMJE-MDN, not annealed", "synthetic_a: nll_excess"))
+    assert dict(zip(rows["method"], rows["epochs"], strict=True)) == {"gmje_gng": 1, "gmje_mdn_pairs": 2}
+    pictures = {path.name: path for path in (tmp_path / "store/sheets").rglob("*.png")}
+    kinds = ("densities", "parameters")
+    assert set(pictures) == {f"synthetic_a-{kind}.png" for kind in kinds}
+    before = {name: path.read_bytes() for name, path in pictures.items()}
+    for path in pictures.values():
+        path.unlink()
+    assert _run_pairs(tmp_path) == 0
+    assert {name: path.read_bytes() for name, path in pictures.items()} == before
+
+
+def test_keys_of_images_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run_pairs(tmp_path, "--set", "knn=3") == 2
+    assert "no method of these trials has the key 'knn' to change" in capsys.readouterr().err
+
+
+FOLDER_KEYS = {"dataset": "folder", "epochs": 1, "batch_size": 4, "validation": 0, "image_size": 8, "image_channels": 1}
+DOGS = ["anomaly_grid", "--preset", "digits", "--axis", "beta=1", "--axis", "nu=1", "--normal-class", "dog"]
+OWN_IMAGES = [*DOGS, *(word for key, value in FOLDER_KEYS.items() for word in ("--set", f"{key}={value}"))]
+
+
+@pytest.mark.slow
+def test_other_images_are_other_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [write_own_images(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
+    store = tmp_path / "store"
+    with without_ray(tmp_path):
+        for folder in folders:
+            assert run.main([*OWN_IMAGES, "--data", str(folder), "--store", str(store)]) == 0
+        folders[0].rename(tmp_path / "moved")
+        capsys.readouterr()
+        assert run.main([*OWN_IMAGES, "--data", str(tmp_path / "moved"), "--store", str(store)]) == 0
+    assert "trials to run" not in capsys.readouterr().out
+    rows = pd.read_parquet(store / "trials/sweep=anomaly_grid")
+    names = collect(Files(store), "anomaly_grid").report["classes"]
+    assert set(names) == set(rows["image_digest"]) and all("dog" in classes for classes in names.values())
+    assert len(rows) == 2 and rows["trial_id"].nunique() == rows["image_digest"].nunique() == 2
+    assert set(rows["status"]) == {"finished"} and set(rows["normal_class"]) == {1}
+    assert rows["auroc_joint"].between(0, 1).all() and len(list((store / "heatmaps/anomaly_grid").iterdir())) == 2
+
+
+def test_a_damaged_image_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = write_own_images(tmp_path / "images")
+    file = images / "test/fox/1.jpg"
+    file.write_bytes(file.read_bytes()[:-30])
+    monkeypatch.setattr(run, "connected", lambda *_, **__: pytest.fail("Ray must not start"))
+    assert run.main([*OWN_IMAGES, "--data", str(images), "--store", str(tmp_path / "store")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: the image {file} cannot be decoded (") and error.count("\n") == 1
+
+
+def test_test_images_that_are_training_images_are_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = write_own_images(tmp_path / "images")
+    same = next((images / "train/dog").iterdir())
+    (images / f"test/dog/same{same.suffix}").write_bytes(same.read_bytes())
+    assert run.main([*OWN_IMAGES, "--data", str(images), "--store", str(tmp_path / "store"), "--plan"]) == 0
+    assert "; warning: 1 of the test images are training images, too" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
 from tests.sweeper.cli.refusals import command_line_of
 from tests.sweeper.record.test_tensorboard import curve, folder_of, read
-from tests.sweeper.small_grid import rows, small_grid
+from tests.sweeper.small_sweeps import rows, small_grid
 from trainables.worker.messages import CohortTask
 
 

@@ -1,15 +1,33 @@
-"""What `--plan` expects of an allocation."""
+"""What `--plan` shows: axes, fixed values, changes by the request, and what an allocation lets expect."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.cli.preview import expectation
+from sweeper.cli.preview import (
+    distribution_text,
+    expectation,
+    outline_distribution,
+    outline_plan,
+    outline_space,
+    outline_text,
+    space_lines,
+)
+from sweeper.packing.compilation import StudySteps
+from sweeper.plan.changes import Change, Changes
+from sweeper.plan.cohorts import Cut
+from sweeper.search.search_plan import SearchPlan
+from sweeper.spec import Grid, Grids, Metric, Search, Sweep
 from sweeper.spec.node_price import NodePrice
 from tests.sweeper.packing.fake_cluster import FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, allocated, grid
+from tests.sweeper.plan.test_plan import make
+from tests.sweeper.search.toy_waves import study_run
 
 
 def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> None:
@@ -29,3 +47,75 @@ def test_a_price_for_all_nodes_is_a_number() -> None:
     by_kind = {"": 1.0, "H100": 9.0}
     plain = [expectation(None, grid(), NodePrice(prices))["node_price"] for prices in ({"": 3.0}, by_kind)]
     assert plain == [3.0, by_kind]
+
+
+def strict(plain: object) -> Any:
+    """Convert to JSON and back, refusing NaN and Infinity, which are not valid JSON."""
+    return json.loads(json.dumps(plain, allow_nan=False))
+
+
+def test_a_grid_has_its_axes_its_constants_and_its_changes() -> None:
+    grid = Grid({"method": "vje", "epochs": 5}, {"nu": (0.5, math.inf), "seed": (0, 1)})
+    outline = strict(outline_space(grid, Changes("digits", {"epochs": Change((5,), (50,)), "lr": Change((0.1,), ())})))
+    assert outline["axes"] == {"nu": [0.5, "inf"], "seed": [0, 1]} and outline["fixed"] == {
+        "method": "vje",
+        "epochs": 5,
+    }
+    assert outline["changed"]["epochs"] == {"values": [5], "preset": [50]} and outline["parts"] == []
+    assert [line.split(maxsplit=1) for line in space_lines(outline)] == [
+        ["axes", "nu: 0.5, inf"], ["seed:", "0, 1"], ["fixed", "method=vje epochs=5"],
+        ["changed", "epochs: 5 (preset: 50)"], ["lr:", "0.1"],
+    ]  # fmt: skip
+
+
+def test_several_grids_have_common_and_separate_keys() -> None:
+    grids = Grids(
+        (Grid({"method": "a", "lr": 0.1}, {"seed": (0, 1)}), Grid({"method": "b", "lr": 0.1}, {"seed": (0,)}))
+    )
+    outline = strict(outline_space(grids, Changes("paper", {})))
+    assert outline["fixed"] == {"lr": 0.1} and outline["axes"] == {} and outline["changed"] == {}
+    assert outline["parts"] == [
+        {"fixed": {"method": "a"}, "axes": {"seed": [0, 1]}, "trials": 2},
+        {"fixed": {"method": "b"}, "axes": {"seed": [0]}, "trials": 1},
+    ]
+    assert space_lines(outline)[-2].split() == ["each", "of", "method=a", "seed=0,1"]
+
+
+def test_distributions_are_objects_and_read_as_ranges() -> None:
+    distributions = [
+        FloatDistribution(0.03, 3, log=True), FloatDistribution(0, 1, step=0.25), IntDistribution(8, 64, log=True),
+        CategoricalDistribution((32, None, math.inf)),
+    ]  # fmt: skip
+    plain = strict(list(map(outline_distribution, distributions)))
+    assert plain[0] == {"name": "FloatDistribution", "low": 0.03, "high": 3.0, "log": True, "step": None}
+    assert plain[3] == {"name": "CategoricalDistribution", "choices": [32, None, "inf"]}
+    expected = ["0.03 to 3, log", "0 to 1, in steps of 0.25", "8 to 64, log", "one of 32, none, inf"]
+    assert list(map(distribution_text, plain)) == expected
+
+
+def test_the_distributions_of_a_study_are_aligned() -> None:
+    space = {"x": FloatDistribution(0, 1), "a_key_of_many_letters": FloatDistribution(0, 1)}
+    search = Search(space, {"method": "vje"}, trials=2, metric=Metric("auroc", "maximize"), wave=2)
+    runs = [study_run(study) for study in search.studies()]
+    plan = SearchPlan("s", "digits", Sweep("about", {"digits": search}), search, runs)
+    steps: dict[str, StudySteps | None] = {runs[0].id: StudySteps(4, every=True)}
+    lines = outline_text(outline_plan(plan, None, "one core", steps)).splitlines()
+    assert sum(line.endswith(", tpe, with compiled steps") for line in lines) == len(runs)
+    columns = [line.index("0 to 1") for line in lines if "0 to 1" in line]
+    assert len(columns) == 2 and columns[0] == columns[1]
+
+
+def test_a_description_is_json_and_says_what_would_run() -> None:
+    plan = make(statuses={"t0": "finished", "t2": "finished", "t4": "failed"})
+    plain = outline_plan(plan, [Cut(2, 2)] * 2, "one core")
+    assert json.loads(json.dumps(plain)) == plain
+    expected = {"trials": 6, "finished": 2, "failed": 1, "to run": 3, "groups": 2, "cohorts": 4, "cohorts_to_run": 3}
+    assert plain | expected == plain and plain["cohort_sizes"] == [1, 2]
+    text = outline_text(plain)
+    assert "6: 2 finished, 0 diverged, 1 failed, 3 to run" in text and "4 of 1 or 2 trials, 3 to run" in text
+
+
+def test_a_plan_that_is_not_yet_cut_says_so() -> None:
+    plain = outline_plan(make(), None, "one core")
+    assert plain["cohorts"] is None and plain["cohort_sizes"] is None
+    assert "cut by measurement when the run begins" in outline_text(plain)

@@ -136,7 +136,7 @@ def test_no_line_shows_the_password_of_a_server(target: str, tmp_path: Path, cap
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install -e '.[test]'")
     import sweeper.run as run
     from tests.fake_executor import without_ray
-    from tests.sweeper.small_grid import small_grid
+    from tests.sweeper.small_sweeps import small_grid
 
     arguments = [*small_grid(tmp_path), "--track", f"mlflow={target.format(free_port())}"]
     with without_ray(tmp_path):
@@ -151,7 +151,7 @@ def test_the_store_of_a_sweep_is_sent_to_a_server(server: str, tmp_path: Path) -
     """A sweep that ended without the tracker is there after the same command with `--track`."""
     import sweeper.run as run
     from tests.fake_executor import without_ray
-    from tests.sweeper.small_grid import rows, small_grid
+    from tests.sweeper.small_sweeps import rows, small_grid
 
     arguments = small_grid(tmp_path / "store")
     with without_ray(tmp_path):

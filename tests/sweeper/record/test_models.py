@@ -15,7 +15,7 @@ from sweeper.record.models import KeptModels, remove_displaced
 from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.models import trials_with_models
-from tests.sweeper.tiny_sweep import TINY
+from tests.sweeper.small_sweeps import TINY
 
 PLAN = GridPlan("tiny", "digits", TINY, trials=(), groups=(), steps=(), statuses={})
 

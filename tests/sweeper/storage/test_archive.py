@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from sweeper.errors import StoreError
@@ -38,14 +37,6 @@ def trials(store: Store) -> list[str]:
 
 def reported(store: Store) -> list[str]:
     return load_history("grid", store.files)["trial_id"].tolist()
-
-
-def copies(store: Store, kind: str = "trials") -> list[str]:
-    """Return the trials that are in any file, including those set aside."""
-    folder = store.files.local_folder
-    assert folder is not None
-    columns = [pd.read_parquet(path)["trial_id"] for path in folder.glob(f"**/{kind}/sweep=grid/*.parquet")]
-    return sorted(set(pd.concat(columns)))
 
 
 def test_others_rows_and_history_stay(store: Store) -> None:
@@ -152,41 +143,6 @@ def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
     for name in ("write", "delete", "delete_if_unchanged", "move"):
         limited(name)
     return monkeypatch.undo
-
-
-@pytest.mark.parametrize("after", range(12))
-def test_no_crash_while_rows_are_set_aside_loses_a_row(
-    store: Store, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
-    """Setting these trials aside changes the store ten times. After any number of changes no row is lost, and calling
-    `archive` again completes the move."""
-    chosen = TrialSelection(["a", "d"])
-    undo = crashing(monkeypatch, after)
-    completed = True
-    try:
-        archive(store.files, "grid", chosen, COLUMNS)
-    except Crash:
-        completed = False
-    undo()
-    assert copies(store) == copies(store, "history") == list("abcd") and {"b", "c"} <= set(trials(store))
-    assert completed == (after >= 10)
-    archive(store.files, "grid", chosen, COLUMNS)
-    assert trials(store) == reported(store) == ["b", "c"] and copies(store) == list("abcd")
-
-
-@pytest.mark.parametrize("after", range(8))
-def test_no_crash_while_rows_are_restored_loses_a_row(
-    store: Store, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
-    moved = archive(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
-    assert moved
-    undo = crashing(monkeypatch, after)
-    with pytest.raises(Crash):
-        restore(store.files, "grid", moved.folder.split("/")[1])
-    undo()
-    assert copies(store) == copies(store, "history") == list("abcd")
-    restore(store.files, "grid", moved.folder.split("/")[1])
-    assert trials(store) == reported(store) == list("abcd")
 
 
 def test_files_that_no_run_can_use_move_whole(store: Store) -> None:

@@ -1,18 +1,15 @@
 """Compaction merges many small files into few and loses no row, neither to a crash nor to concurrent writers."""
 
 import io
-import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from sweeper.storage import parquet_files
-from sweeper.storage.archive import TrialSelection, archive
 from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
 from sweeper.storage.parquet_files import table_to_parquet
@@ -107,51 +104,12 @@ def test_a_merged_result_is_not_written_again_and_a_failure_is_replaced(tmp_path
     assert set(plain(tmp_path)["status"]) == {"finished"} and len(plain(tmp_path)) == 14
 
 
-@pytest.mark.parametrize("operation", ["write", "delete_if_unchanged"])
-def test_a_crash_at_any_moment_loses_nothing(tmp_path, monkeypatch, operation):
-    """Crash before and after each single write or deletion that 4 cohorts need, one at a time."""
-    monkeypatch.setattr(parquet_files, "MANY", 2)
-    operate, crashes = getattr(Files, operation), 0
-    for moment in range(200):
-        folder, left, written = tmp_path / str(moment), [moment], 0
-
-        def crash(files: Files, *arguments: object, left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] == -1 and moment % 2:  # noqa: B023
-                operate(files, *arguments)
-            if left[0] < 0:
-                raise KeyboardInterrupt
-            operate(files, *arguments)
-
-        store = Store(folder)
-        store.prepare("grid", COLUMNS)
-        with monkeypatch.context() as patch:
-            patch.setattr(Files, operation, crash)
-            try:
-                for cohort in range(4):
-                    write_cohort(store, cohort)
-                    written += 1
-            except KeyboardInterrupt:
-                crashes += 1
-        stored = load("grid", folder) if written else pd.DataFrame({"trial_id": []})
-        assert set(stored["trial_id"]) >= {f"{cohort}{member}" for cohort in range(written) for member in "ab"}
-        reopened = Store(folder)
-        reopened.prepare("grid", COLUMNS)
-        for cohort in range(written, 4):
-            write_cohort(reopened, cohort)
-        assert len(plain(folder)) == 8 and set(load_history("grid", folder)["trial_id"]) == set(
-            plain(folder)["trial_id"]
-        )
-        if written == 4:
-            break
-    assert crashes > 5
-
-
 WRITER = """
 import sys
 sys.path.insert(0, {root!r})
-from sweeper.storage.parquet import compaction
-compaction.MANY = 4
+from sweeper.storage import parquet_files
+from tests.sweeper.storage.test_compaction import COLUMNS, Store, write_cohort
+parquet_files.MANY = 4
 store = Store({folder!r})
 store.prepare("grid", COLUMNS)
 print("go", flush=True)
@@ -190,61 +148,3 @@ def test_two_writers_that_merge_files_while_a_third_compacts_lose_nothing(tmp_pa
     assert len(set(load_history("grid", tmp_path)["trial_id"])) == 160
     Store(tmp_path).prepare("grid", COLUMNS)
     assert len(plain(tmp_path)) == 160
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-MUTATIONS = ("write", "delete", "delete_if_unchanged", "move", "delete_folder")
-
-
-def killed_at(monkeypatch: pytest.MonkeyPatch, operation: int, scene: Callable[[], object]) -> bool:
-    """Whether the scene was killed at the start of its mutating operation of this number, from 0, or later."""
-    count = itertools.count()
-
-    def wrapped(name: str) -> Callable[..., object]:
-        plain = getattr(Files, name)
-
-        def mutate(*arguments: object) -> object:
-            if next(count) >= operation:
-                raise Killed
-            return plain(*arguments)
-
-        return mutate
-
-    with monkeypatch.context() as patch:
-        for name in MUTATIONS:
-            patch.setattr(Files, name, wrapped(name))
-        try:
-            scene()
-        except Killed:
-            return True
-    return False
-
-
-@pytest.mark.parametrize("kind", ["merging", "archiving"])
-def test_after_a_death_at_any_operation_pandas_counts_nothing_twice(tmp_path, monkeypatch, kind):
-    for operation in itertools.count():
-        folder = tmp_path / str(operation)
-        store = Store(folder)
-        for cohort in range(3):
-            write_cohort(store, cohort)
-
-        def scene(store: Store = store) -> None:
-            if kind == "merging":
-                write_cohort(store, 3)
-            else:
-                archive(store.files, "grid", TrialSelection(["0a", "3a"]), COLUMNS)
-
-        if kind == "archiving":
-            write_cohort(store, 3)
-        died = killed_at(monkeypatch, operation, scene)
-        Store(folder).prepare("grid", COLUMNS)
-        plain(folder)
-        history = pd.read_parquet(folder / "history/sweep=grid")
-        assert not history.duplicated(["trial_id", "epoch", "metric"]).any(), operation
-        assert set(history["trial_id"]) >= {"1a", "1b", "2a", "2b"}
-        if not died:
-            break
-    assert operation > 3

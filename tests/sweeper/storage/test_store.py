@@ -51,17 +51,6 @@ def test_a_failure_never_replaces_a_result(store):
     assert load("grid", store.files)["auroc"].tolist() == [0.9, 0.9, 0.7]
 
 
-def test_a_new_cut_drops_the_superseded_rows(store):
-    store.write("grid", "c0", [row("a", "failed"), row("b", auroc=0.1)], COLUMNS)
-    store.write("grid", "c1", [row("a", auroc=0.8), row("b", "failed", auroc=None)], COLUMNS)
-    plain = pd.read_parquet(folder(store)).sort_values("trial_id")
-    assert plain["trial_id"].tolist() == ["a", "b"] and plain["auroc"].tolist() == [0.8, 0.1]
-    again = Store(store.files)
-    again.prepare("grid", COLUMNS)
-    again.write("grid", "c2", [row("a", auroc=0.6)], COLUMNS)
-    assert len(pd.read_parquet(folder(store))) == 2
-
-
 @pytest.mark.parametrize(
     ("bad", "law"),
     [
@@ -143,19 +132,6 @@ def test_compaction_keeps_the_rows_and_a_retry_still_lands_once(store):
     frame = pd.read_parquet(folder(store))
     assert len(frame) == 15 and frame.set_index("trial_id").loc["2a", "status"] == "finished"
     assert store.compact("grid") != name and len(load("grid", store.files)) == 15
-
-
-def test_a_crash_within_compaction_is_repaired(store, monkeypatch):
-    for cohort in "xyz":
-        store.write("grid", cohort, [row(cohort)], COLUMNS)
-    before = load("grid", store.files)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Files, "delete_if_unchanged", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        store.compact("grid")
-    assert len(store.files.list("trials/sweep=grid")) == 4
-    pd.testing.assert_frame_equal(load("grid", store.files), before)
-    Store(store.files).prepare("grid", COLUMNS)
-    assert len(store.files.list("trials/sweep=grid")) == 1
 
 
 @pytest.fixture

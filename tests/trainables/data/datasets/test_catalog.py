@@ -1,4 +1,4 @@
-"""Data sets by name."""
+"""Data sets by name: each keeps the contract, and its loader agrees with what is declared of it."""
 
 from pathlib import Path
 
@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from trainables.data.datasets.catalog import DATASETS, check_dataset, load
-from trainables.data.datasets.dataset import UNLABELLED
+from trainables.data.datasets.dataset import UNLABELLED, placeholder
 from trainables.data.errors import DataError
+from trainables.data.image_files import ImageFiles
+from trainables.image_trial import Data
+from trainables.tasks.images.stream import select_classes
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -44,4 +47,69 @@ def test_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
     assert str(error.value) == (
         "no dataset 'cifar-10' (did you mean 'cifar10'?); there are: celeba, cifar10, cifar100, digits, digits32, "
         "digits_tint, fashion_mnist, imagenet, mnist, mnist32, stl10, svhn"
+    )
+
+
+SIZES = {
+    "celeba": (162_770, 19_962), "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000),
+    "fashion_mnist": (60_000, 10_000), "mnist": (60_000, 10_000), "mnist32": (60_000, 10_000),
+    "stl10": (105_000, 8_000), "svhn": (73_257, 26_032),
+}  # fmt: skip
+"""Training and test images, as published."""
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None:
+    """The test files are small but in the published formats, so only the numbers of images differ."""
+    dataset, declared = load(name, root), DATASETS[name].declaration
+    assert dataset.train_images.shape[1:] == dataset.test_images.shape[1:] == declared.shape
+    assert dataset.levels == declared.levels
+    files = isinstance(dataset.train_images, ImageFiles)
+    assert (declared.train is None) == (declared.test is None) == files
+    if not files:
+        assert len(dataset.classes) == declared.classes == len(declared.train or ()) == len(declared.test or ())
+        assert bool(declared.unlabelled) == (UNLABELLED in dataset.train_labels)
+    attributes = {attribute: labels.classes for attribute, labels in dataset.attributes.items()}
+    assert attributes == declared.attributes
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_there_are_as_many_images_as_published(name: str) -> None:
+    empty = placeholder(name, DATASETS[name].declaration)
+    assert empty and (len(empty.train_images), len(empty.test_images)) == SIZES[name]
+    assert (len(empty.train_labels), len(empty.test_labels)) == SIZES[name]
+
+
+@pytest.mark.parametrize("name", ["digits", "digits32", "digits_tint"])
+@pytest.mark.parametrize("data", [Data(), Data(normal_class=3), Data(held_out="2+7")], ids=["all", "one", "held out"])
+def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: Data) -> None:
+    empty = placeholder(name, DATASETS[name].declaration)
+    assert empty
+    loaded = load(name, Path())
+    for labels in ("train_labels", "test_labels"):
+        assert getattr(empty, labels).bincount().tolist() == getattr(loaded, labels).bincount().tolist()
+    ours, theirs = select_classes(empty, data), select_classes(loaded, data)
+    for part in ("train_images", "labelled_images", "test_images", "train_labels", "test_labels"):
+        assert len(getattr(ours, part)) == len(getattr(theirs, part))
+    assert (empty.levels, empty.classes) == (loaded.levels, loaded.classes)
+    for name, attribute in ours.attributes.items():
+        assert len(attribute.train_labels) == len(theirs.attributes[name].train_labels)
+        assert len(attribute.test_labels) == len(theirs.attributes[name].test_labels)
+
+
+@pytest.mark.parametrize("name", ["celeba", "digits_tint"])
+def test_attributes_of_a_stand_in_have_all_their_values(name: str) -> None:
+    empty = placeholder(name, DATASETS[name].declaration)
+    assert empty and list(empty.attributes) == list(DATASETS[name].declaration.attributes)
+    for attribute in empty.attributes.values():
+        assert attribute.train_labels.unique().tolist() == list(range(attribute.classes))
+        assert len(attribute.test_labels) == len(empty.test_labels)
+
+
+def test_a_stand_in_takes_no_memory_and_folders_have_none() -> None:
+    empty = placeholder("stl10", DATASETS["stl10"].declaration)
+    assert (
+        empty
+        and empty.train_images.shape == (105_000, 3, 0, 0)
+        and placeholder("imagenet", DATASETS["imagenet"].declaration) is None
     )

@@ -1,8 +1,9 @@
-"""Folders give the same pixels as torchvision, and errors name the file that cannot be decoded."""
+"""Image files give the pixels that torchvision gives, part by part, and are refused by name if they cannot be read."""
 
 import gc
 import os
 import pickle
+import shutil
 import threading
 import time
 import weakref
@@ -20,11 +21,12 @@ from torchvision.datasets.folder import pil_loader
 from torchvision.transforms import CenterCrop, Compose, PILToTensor, Resize
 from torchvision.transforms.functional import InterpolationMode
 
-from tests.image_files import picture, write_broken, write_imagenet, write_modes
+from tests.image_files import CLASSES, picture, write_broken, write_imagenet, write_modes
 from trainables.data import image_files
 from trainables.data.augmentation import draw_boxes
+from trainables.data.datasets.catalog import check_dataset, load
 from trainables.data.errors import DataError
-from trainables.data.image_files import ImageFiles
+from trainables.data.image_files import ImageFiles, prefetched, to_device
 
 SIDE = 28
 
@@ -204,3 +206,110 @@ def test_a_folder_can_be_pickled(tmp_path: Path) -> None:
 def test_names_need_not_be_ascii(tmp_path: Path) -> None:
     picture(np.random.default_rng(0), 30, 30).save(tmp_path / "Käfer 甲虫.jpg")
     assert folder_of(tmp_path)[:].shape == (1, 3, SIDE, SIDE)
+
+
+def check_refusal(folder: Path) -> str:
+    with pytest.raises(DataError) as error:
+        check_dataset(load("imagenet", folder.parent))
+    return str(error.value)
+
+
+def test_whole_files_pass(imagenet: Path) -> None:
+    write_modes(imagenet / "train" / CLASSES[0])
+    check_dataset(load("imagenet", imagenet.parent))
+
+
+def test_most_files_are_not_decoded(imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_files, "rgb", None)
+    check_dataset(load("imagenet", imagenet.parent))
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_broken_files_are_counted_and_the_first_is_named(imagenet: Path, split: str) -> None:
+    folder = imagenet / split / CLASSES[1]
+    for name, reason in write_broken(imagenet.parent / "aside").items():
+        shutil.copy(imagenet.parent / "aside" / name, folder)
+        assert check_refusal(imagenet) == (
+            f"1 of 19 images of imagenet cannot be read, the first is {folder / name} ({reason}); "
+            "remove or replace them"
+        )
+        (folder / name).unlink()
+    write_broken(folder)
+    assert check_refusal(imagenet) == (
+        f"6 of 24 images of imagenet cannot be read, the first is {folder}/cut.jpg (cut off); remove or replace them"
+    )
+
+
+def test_files_pass_exactly_if_they_can_be_decoded(tmp_path: Path) -> None:
+    """A JPEG is cut off at many positions."""
+    imagenet = write_imagenet(tmp_path)
+    path = imagenet / "train" / CLASSES[0] / f"{CLASSES[0]}_0.JPEG"
+    whole = path.read_bytes()
+    refused = 0
+    for end in (*range(0, len(whole), 97), len(whole) - 2, len(whole) - 1, len(whole)):
+        path.write_bytes(whole[:end])
+        dataset = load("imagenet", tmp_path)
+        try:
+            check_dataset(dataset)
+        except DataError:
+            refused += 1
+            with pytest.raises(DataError):
+                dataset.train_images[:1]
+        else:
+            assert end == len(whole)
+    assert refused > 5
+
+
+PARTS = [slice(0, 5), slice(5, 10), slice(10, 12)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ImageFiles:
+    write_imagenet(tmp_path)
+    images = load("imagenet", tmp_path).train_images
+    assert isinstance(images, ImageFiles)
+    return images
+
+
+def test_the_parts_of_files_are_all_images_in_order(files: ImageFiles) -> None:
+    assert torch.equal(torch.cat([*prefetched(files, PARTS)]), files[:])
+    assert [*prefetched(files, [])] == []
+
+
+def test_the_parts_of_a_tensor_are_views_of_it() -> None:
+    images = torch.arange(12)
+    parts = [*prefetched(images, PARTS)]
+    assert [len(part) for part in parts] == [5, 5, 2]
+    assert all(part.untyped_storage().data_ptr() == images.untyped_storage().data_ptr() for part in parts)
+
+
+def test_the_next_part_is_decoded_while_the_caller_has_this_one(
+    files: ImageFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested: list[slice] = []
+    second_requested = threading.Event()
+
+    def recorded(self: ImageFiles, part: slice) -> torch.Tensor:
+        requested.append(part)
+        if len(requested) == 2:
+            second_requested.set()
+        return torch.zeros(part.stop - part.start)
+
+    monkeypatch.setattr(ImageFiles, "__getitem__", recorded)
+    parts = prefetched(files, PARTS)
+    assert len(next(parts)) == 5 and second_requested.wait(60)
+    assert [len(part) for part in parts] == [5, 2] and requested == PARTS
+
+
+def test_a_file_that_cannot_be_decoded_ends_the_iteration(files: ImageFiles) -> None:
+    Path(files.paths()[7]).write_bytes(b"")
+    parts = prefetched(files, PARTS)
+    assert len(next(parts)) == 5
+    with pytest.raises(DataError, match="cannot be decoded"):
+        next(parts)
+
+
+def test_only_tensors_move_to_a_device(files: ImageFiles) -> None:
+    assert to_device(files, torch.device("meta")) is files
+    moved = to_device(torch.zeros(2), torch.device("meta"))
+    assert isinstance(moved, torch.Tensor) and moved.is_meta

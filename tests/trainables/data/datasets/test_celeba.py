@@ -1,4 +1,4 @@
-"""CelebA is what torchvision reads, decoded once, or refused in one line."""
+"""CelebA is what torchvision reads, decoded once, or refused in one line; its attributes are the published ones."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from torchvision.datasets import CelebA
 from tests.published_files import ATTRIBUTES, PARTS, pack_celeba, write_celeba
 from trainables.data.datasets import celeba as module
 from trainables.data.datasets.catalog import load
-from trainables.data.datasets.celeba import BINARY, HAIR
+from trainables.data.datasets.celeba import BINARY, CONTENT, HAIR, hair_colour
 from trainables.data.datasets.dataset import UNLABELLED
 from trainables.data.errors import DataError
 
@@ -128,3 +128,29 @@ def test_a_folder_that_cannot_be_written_is_refused(
         f"celeba cannot be decoded into {tmp_path}/celeba ([Errno 28] No space left on device); it must be writable "
         "and have 4 GB free"
     )
+
+
+PUBLISHED = [name.lower() for name in ATTRIBUTES]
+
+
+@pytest.mark.parametrize(
+    ("positive", "colour"),
+    [
+        ([0, 0, 0, 0, 0], UNLABELLED),
+        ([1, 0, 0, 0, 0], 0),
+        ([0, 0, 1, 0, 0], 2),
+        ([0, 0, 0, 0, 1], 4),
+        ([0, 1, 0, 1, 0], UNLABELLED),
+        ([1, 0, 0, 0, 1], UNLABELLED),
+        ([1, 1, 1, 1, 1], UNLABELLED),
+    ],
+)
+def test_hair_colour_is_the_only_positive_one(positive: list[int], colour: int) -> None:
+    assert hair_colour(torch.tensor([positive], dtype=torch.uint8)).tolist() == [colour]
+
+
+def test_attributes_have_the_published_indices() -> None:
+    assert [PUBLISHED.index(name) for name in HAIR] == [4, 8, 9, 11, 17] and PUBLISHED.index(CONTENT) == 20
+    assert [PUBLISHED.index(name) for name in BINARY] == [
+        *(0, 3, 5, 6, 7, 12, 15, 18, 19, 20, 21, 24, 25, 27, 31, 32, 33, 34, 36, 39)
+    ]

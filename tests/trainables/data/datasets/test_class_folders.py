@@ -1,4 +1,4 @@
-"""The user's own images: any size and kind, one tensor; a digest that tells folders apart; clear refusals."""
+"""Images in class folders, ImageNet's and the user's own, are listed and read as they are, or refused by name."""
 
 import shutil
 from pathlib import Path
@@ -7,12 +7,95 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.datasets import ImageFolder
 
-from tests.image_files import write_own_images
+from tests.image_files import CLASSES, write_own_images
 from trainables.data.datasets import class_folders
+from trainables.data.datasets.catalog import load
 from trainables.data.datasets.class_folders import list_folder, listed, load_folder
 from trainables.data.datasets.dataset import placeholder
 from trainables.data.errors import DataError
+from trainables.data.image_files import ImageFiles
+
+
+def test_hidden_files_are_ignored(imagenet: Path) -> None:
+    for folder in ("train", "val", f"train/{CLASSES[0]}"):
+        (imagenet / folder / ".DS_Store").write_bytes(b"x")
+    assert len(load("imagenet", imagenet.parent).train_images) == 12
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_missing_or_empty_split_is_refused(imagenet: Path, split: str) -> None:
+    shutil.rmtree(imagenet / split)
+    assert imagenet_refusal(imagenet) == (
+        f"imagenet is without the split '{split}': there is no folder {imagenet / split}; images belong in "
+        f"{imagenet}/{split}/CLASS/"
+    )
+    (imagenet / split).mkdir()
+    assert imagenet_refusal(imagenet) == (
+        f"imagenet has no images: {imagenet / split} is empty; images belong in {imagenet}/{split}/CLASS/"
+    )
+
+
+@pytest.mark.parametrize(("present", "absent"), [("train", "val"), ("val", "train")])
+def test_a_class_in_one_split_only_is_refused(imagenet: Path, present: str, absent: str) -> None:
+    shutil.rmtree(imagenet / absent / CLASSES[1])
+    assert imagenet_refusal(imagenet) == (
+        f"the classes of imagenet must be the same in train and val, but {imagenet / present / CLASSES[1]} has no "
+        f"counterpart in {imagenet / absent}"
+    )
+
+
+def test_a_class_without_images_is_refused(imagenet: Path) -> None:
+    for file in (imagenet / "val" / CLASSES[2]).iterdir():
+        file.unlink()
+    assert (
+        imagenet_refusal(imagenet)
+        == f"every class of imagenet must have images, but {imagenet / 'val' / CLASSES[2]} is empty"
+    )
+
+
+def test_images_outside_class_folders_are_refused(imagenet: Path) -> None:
+    """ImageNet's validation images are distributed like this."""
+    stray = imagenet / "val/ILSVRC2012_val_00000001.JPEG"
+    stray.write_bytes(b"")
+    assert (
+        imagenet_refusal(imagenet)
+        == f"a split of imagenet must hold nothing but a folder for each class, but {stray} is a file"
+    )
+
+
+@pytest.mark.parametrize("stray", ["readme.txt", "more/", "folder.jpg/"])
+def test_other_files_in_a_class_folder_are_refused(imagenet: Path, stray: str) -> None:
+    path = imagenet / "train" / CLASSES[0] / stray
+    path.mkdir() if stray.endswith("/") else path.write_text("hello")
+    assert imagenet_refusal(imagenet).startswith("class folders of imagenet must hold nothing but images (.jpg ")
+    assert imagenet_refusal(imagenet).endswith(f"), but got {path}")
+
+
+def test_files_are_listed_like_torchvision_lists_them(imagenet: Path) -> None:
+    (imagenet / "train" / CLASSES[0] / f"{CLASSES[0]}_0.JPEG").unlink()
+    ours = load("imagenet", imagenet.parent)
+    parts = ((ours.train_images, ours.train_labels, "train"), (ours.test_images, ours.test_labels, "val"))
+    for images, labels, split in parts:
+        theirs = ImageFolder(str(imagenet / split))
+        assert isinstance(images, ImageFiles) and labels.dtype == torch.int64
+        assert list(zip(images.paths(), labels.tolist(), strict=True)) == theirs.samples
+        assert images.shape == (len(theirs), 3, 224, 224)
+        assert list(ours.classes) == theirs.classes == list(CLASSES)
+
+
+def test_listing_opens_no_image(imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("PIL.Image.open", None)
+    assert len(load("imagenet", imagenet.parent).train_images) == 12
+
+
+def test_an_absent_data_set_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "imagenet"
+    assert imagenet_refusal(folder) == (
+        f"imagenet is absent from {tmp_path} and not to be downloaded; put its images into {folder}/train/CLASS/ and "
+        f"{folder}/val/CLASS/, from https://image-net.org"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +218,10 @@ def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, damage: object, 
     with pytest.raises(DataError, match=law) as refused:
         load_folder(tmp_path, "", 8, 3)
     assert "\n" not in str(refused.value)
+
+
+def imagenet_refusal(folder: Path) -> str:
+    with pytest.raises(DataError) as error:
+        load("imagenet", folder.parent)
+    assert "\n" not in str(error.value)
+    return str(error.value)

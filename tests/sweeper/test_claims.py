@@ -9,7 +9,7 @@ from sweeper import claims
 from sweeper.report.claims import by_row, judge
 from sweeper.spec import Claim, Condition, Side, Sweep, registry
 from sweeper.storage.files import Files
-from tests.sweeper.tiny_sweep import TINY
+from tests.sweeper.small_sweeps import TINY
 
 AUROC = "auroc_joint"
 CLAIMS = (

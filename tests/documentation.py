@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from sweeper.cli.arguments import run_parser
 from sweeper.plan.changes import format_value
 from sweeper.storage.rows import FIXED
 from trainables.catalog import METHODS, method_of
@@ -17,6 +18,15 @@ from trainables.metrics.meanings import FAMILIES, SCORES
 
 ROOT = Path(__file__).parents[1]
 COMMAND = "make docs"
+
+
+def options() -> list[str]:
+    _, actions = run_parser()
+    rows = [
+        (f"`{' '.join(filter(None, (action.option_strings[0], str(action.metavar or ''))))}`", str(action.help))
+        for action in actions.values()
+    ]
+    return markdown(("option", "meaning"), rows)
 
 
 def columns() -> list[str]:
@@ -77,7 +87,7 @@ def scores() -> list[str]:
 
 
 TABLES: Mapping[str, Mapping[str, Callable[[], list[str]]]] = {
-    "sweeper/README.md": {"columns": columns},
+    "sweeper/README.md": {"options": options, "columns": columns},
     "trainables/README.md": {
         "methods": methods,
         "keys": keys,

@@ -70,7 +70,7 @@ def test_tables_are_as_the_code_is(file: str) -> None:
 
 
 def test_a_missing_marker_is_named() -> None:
-    with pytest.raises(ValueError, match="must have the lines <!-- columns: written by make docs --> and <!-- end of"):
+    with pytest.raises(ValueError, match="must have the lines <!-- options: written by make docs --> and <!-- end of"):
         documentation.updated("sweeper/README.md", "# no tables")
 
 

@@ -92,10 +92,10 @@ def parse_command(arguments: Sequence[str]) -> Command:
         parser.add_argument("--store", default=Request.store, type=store, metavar="URI", help=folder)
         return Restoration(**vars(parser.parse_args(arguments)))
     if typed == "plan":
-        parser, options = _run_parser(description="Print what a run with the same arguments would do, and run nothing.")
+        parser, options = run_parser(description="Print what a run with the same arguments would do, and run nothing.")
         options["debug"].help = options["wait"].help = argparse.SUPPRESS  # of a run alone
         return _typed_request({**vars(parser.parse_args(arguments)), "plan": True})
-    parser, _ = _run_parser(description=ABOUT, epilog=EXITS)
+    parser, _ = run_parser(description=ABOUT, epilog=EXITS)
     add = parser.add_argument_group("instead of running").add_argument
     add("--plan", action="store_true", help="print what would run; --probe and --json belong to it")
     add("--list", action="store_true", help="list the sweeps and their presets")
@@ -162,7 +162,7 @@ def request_of(values: Mapping[str, Any]) -> Request:
 def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a request that options from Python set, which have their names with underscores. None and
     False leave an option as it is by default. Raises SpecError as the command line does."""
-    (_, actions), values = _run_parser(), dict[str, Any]()
+    (_, actions), values = run_parser(), dict[str, Any]()
     for option, value in options.items():
         if option in OF_COMMAND_LINE:
             raise SpecError(f"'{option}' is an option of the command line alone")
@@ -181,7 +181,7 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
+def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     """A parser of the options of a run or a plan, and these by their names with underscores. An option that is not
     given is absent from what the parser returns, so that its default is that of `Request`."""
     parser, options = Parser(MODULE, **about), dict[str, argparse.Action]()

@@ -27,8 +27,8 @@ from trainables.config import resolve
 from trainables.learners.compiled import Library
 from trainables.learners.stack import Stack
 from trainables.sections import Value
-from trainables.training.compilation.folder import LibraryFolder
-from trainables.training.compilation.task import StepTask
+from trainables.training.compile_step import StepTask
+from trainables.training.compiled_steps import LibraryFolder
 from trainables.training.stacks import build_models
 
 VJE_KEYS = frozenset({"method", "bottleneck"})

@@ -32,8 +32,8 @@ from trainables.config import resolve
 from trainables.learners.compiled import CompiledStep, Library, StepShape
 from trainables.learners.stack import Stack
 from trainables.sections import Value
-from trainables.training.compilation.folder import LibraryFolder
-from trainables.training.compilation.task import StepTask
+from trainables.training.compile_step import StepTask
+from trainables.training.compiled_steps import LibraryFolder
 from trainables.training.profiling import peak_bytes
 
 NETWORKS = {"mlp": ONE_CLASS_DIGITS, "convnet": VJE_DIGITS, "resnet18": ONE_CLASS}

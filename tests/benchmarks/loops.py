@@ -29,8 +29,7 @@ from trainables.learners.data_parallel import draw_noise
 from trainables.learners.stack import Stack
 from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
-from trainables.training.compilation.build import trace
-from trainables.training.compilation.task import StepTask
+from trainables.training.compile_step import StepTask, trace
 from trainables.training.stacks import build_models, build_stack
 
 RANDOM = "random32"

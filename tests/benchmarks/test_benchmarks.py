@@ -28,7 +28,7 @@ from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.compiled import Library
 from trainables.sections import Value
-from trainables.training.compilation.task import StepTask
+from trainables.training.compile_step import StepTask
 from trainables.training.stacks import build_models
 
 CPU = torch.device("cpu")

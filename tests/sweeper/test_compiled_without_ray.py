@@ -16,10 +16,8 @@ from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import rows
 from tests.trainables.traced import TracingCompiler
-from trainables.training.compilation.build import RECORD
-from trainables.training.compilation.folder import LibraryFolder
-from trainables.training.compilation.loaded_code import file_hash
-from trainables.training.compilation.task import StepTask
+from trainables.training.compile_step import RECORD, StepTask, file_hash
+from trainables.training.compiled_steps import LibraryFolder
 from trainables.worker import worker
 from trainables.worker.messages import CohortTask
 

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from trainables.learners.compiled import Run
-from trainables.training.compilation.build import trace
-from trainables.training.compilation.compiler import StepCompiler
-from trainables.training.compilation.folder import LibraryFolder
-from trainables.training.compilation.task import StepTask
+from trainables.training.compile_step import StepTask, trace
+from trainables.training.compiled_steps import LibraryFolder, StepCompiler
 
 _numbers = itertools.count()
 

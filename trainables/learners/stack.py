@@ -1,5 +1,5 @@
 """Train models of equal shape as one, by gradients: stacked weights, vmapped losses, one optimiser step. Steps are
-eager, or calls of compiled libraries, which `training.compilation` makes.
+eager, or calls of compiled libraries, which `training.compiled_steps` finds.
 
 Shapes: K members; every parameter and buffer of a stack is `[K, ...]`.
 """

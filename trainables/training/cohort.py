@@ -18,7 +18,7 @@ from trainables.metrics.evaluator import Floats
 from trainables.reports import CheckpointError, Move
 from trainables.sections import SCHEDULES, TrialConfig
 from trainables.training.checks import split_into_stacks, stack_width, why_not_stacked
-from trainables.training.compilation.compiler import StepCompiler
+from trainables.training.compiled_steps import StepCompiler
 from trainables.training.model_file import TrainedModel
 from trainables.training.stacks import build_models, build_stack
 

@@ -26,7 +26,7 @@ import torch
 from trainables.config import resolve_sent
 from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
-from trainables.training.compilation.compiler import StepCompiler
+from trainables.training.compiled_steps import StepCompiler
 from trainables.training.measurement import STEPS, DeviceMemory, Measurement, memory_of_process, stack_widths
 
 STEP_SECONDS = 0.4

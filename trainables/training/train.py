@@ -31,7 +31,7 @@ from trainables.reports import (
 from trainables.sections import Training, TrialConfig
 from trainables.training.checkpoint import Progress, pack, unpack
 from trainables.training.cohort import Cohort
-from trainables.training.compilation.compiler import StepCompiler
+from trainables.training.compiled_steps import StepCompiler
 from trainables.training.metric_names import may_be_undefined
 from trainables.training.model_file import TrainedModel
 

@@ -19,7 +19,7 @@ from trainables.catalog import task_of
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.reports import SAVE_EVERY, CheckpointError, Heartbeat, Judge, ModelError, Report, Stopped, Verdict
 from trainables.training.checkpoint import slice_checkpoint, unpack
-from trainables.training.compilation.compiler import StepCompiler
+from trainables.training.compiled_steps import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train
 from trainables.worker.messages import (

@@ -18,7 +18,7 @@ from trainables.learners.stack import CompiledStack
 from trainables.reports import Move
 from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
-from trainables.training.compilation.compiler import StepCompiler
+from trainables.training.compiled_steps import StepCompiler
 
 BY_GRADIENTS = [name for name, method in METHODS.items() if method.trains() and not method.fitted()]
 SMALL: dict[str, Value] = {"epochs": 2, "batch_size": 32, "width": 16, "features": 8, "examples": 128}

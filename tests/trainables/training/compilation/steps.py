@@ -9,9 +9,8 @@ from tests.trainables.small import HERE, config_of
 from trainables.learners.compiled import Library
 from trainables.sections import Value
 from trainables.training.cohort import Cohort
-from trainables.training.compilation.compiler import StepCompiler
-from trainables.training.compilation.folder import LibraryFolder
-from trainables.training.compilation.task import StepTask
+from trainables.training.compile_step import StepTask
+from trainables.training.compiled_steps import LibraryFolder, StepCompiler
 
 
 class _AskedError(Exception):

@@ -18,10 +18,8 @@ from trainables.contract import Batch, Losses
 from trainables.methods.pairs.jepa_pairs import JEPAPairs
 from trainables.methods.variational.vje import VJE
 from trainables.sections import Value
-from trainables.training.compilation.build import OPERATIONS, RECORD, build
-from trainables.training.compilation.compiler import StepCompiler
-from trainables.training.compilation.folder import LibraryFolder
-from trainables.training.compilation.loaded_code import file_hash
+from trainables.training.compile_step import OPERATIONS, RECORD, build, file_hash
+from trainables.training.compiled_steps import LibraryFolder, StepCompiler
 from trainables.training.train import train
 
 PAIRS: dict[str, Value] = {"method": f"{__name__}:DecorrelatedPairs", "examples": 128, "batch_size": 32, "epochs": 3}

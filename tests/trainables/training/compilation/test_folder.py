@@ -13,12 +13,9 @@ import pytest
 from tests.trainables.training.compilation.steps import task_of
 from trainables.config import resolve
 from trainables.reports import Stopped
-from trainables.training.compilation import folder as module
-from trainables.training.compilation.build import OPERATIONS, RECORD
-from trainables.training.compilation.compiler import StepCompiler
-from trainables.training.compilation.folder import CompilationError, LibraryFolder, default_folder
-from trainables.training.compilation.loaded_code import file_hash, is_unchanged, loaded_code
-from trainables.training.compilation.task import StepTask
+from trainables.training import compiled_steps as module
+from trainables.training.compile_step import OPERATIONS, RECORD, StepTask, file_hash, is_unchanged, loaded_code
+from trainables.training.compiled_steps import CompilationError, LibraryFolder, StepCompiler, default_folder
 
 TASK = task_of()
 

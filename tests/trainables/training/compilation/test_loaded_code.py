@@ -3,11 +3,11 @@ import sys
 
 import pytest
 
-from trainables.training.compilation.loaded_code import file_hash, is_unchanged, loaded_code
+from trainables.training.compile_step import file_hash, is_unchanged, loaded_code
 
 
 def test_the_code_of_a_step_includes_the_program_that_compiles_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.find_spec("trainables.training.compilation.build")
+    spec = importlib.util.find_spec("trainables.training.compile_step")
     assert spec and spec.origin
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
     code = loaded_code()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainables.training.compilation.steps import task_of
 from trainables.sections import Value
-from trainables.training.compilation.task import StepTask
+from trainables.training.compile_step import StepTask
 
 DIGEST = task_of().digest([])
 

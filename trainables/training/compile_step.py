@@ -1,4 +1,4 @@
-"""Compile a step in a process of its own: `python -m trainables.training.compilation.build LIBRARY OUTPUTS`.
+"""Compile a step in a process of its own: `python -m trainables.training.compile_step LIBRARY OUTPUTS`.
 
 The task comes from the standard input. As soon as that is closed, the process ends with all compilers that it started.
 `LIBRARY` is the path of the shared library, and `OUTPUTS` a folder for other files. Where a step calls operations that
@@ -13,13 +13,19 @@ PyTorch expects. A record, another JSON file, is written last:
 
 import contextlib
 import copy
+import hashlib
+import importlib.util
 import json
 import os
+import platform
 import resource
 import signal
 import struct
 import sys
+import sysconfig
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,10 +34,123 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from trainables.catalog import task_of
+from trainables.config import fusible_keys, resolve_sent
+from trainables.contract import Shapes
+from trainables.learners.compiled import StepShape
 from trainables.learners.stack import CompiledStack, step_function
-from trainables.training.compilation.loaded_code import file_hash, loaded_code
-from trainables.training.compilation.task import StepTask
+from trainables.sections import TrialConfig, Value
 from trainables.training.stacks import build_models, build_stack
+
+TRAINING = frozenset({"momentum", "precision", "optimiser", "adam_epsilon"})
+"""Keys of the training and its optimiser that change the code of a step."""
+
+
+@dataclass(frozen=True)
+class StepTask:
+    """A step to compile."""
+
+    config: Mapping[str, Value]
+    """Those keys and values of a trial on which the code of its step depends."""
+    shapes: Shapes
+    step: StepShape
+
+    @classmethod
+    def of(cls, config: TrialConfig, shapes: Shapes, step: StepShape) -> "StepTask":
+        """The step of this shape of a trial."""
+        sections = ["options", *task_of(config.method).step_sections]
+        keys = {key for name in sections for key in vars(getattr(config, name))} | TRAINING | {"method"}
+        kept = keys - fusible_keys(config.method)
+        return cls({key: value for key, value in _all(config).items() if key in kept}, dict(shapes), step)
+
+    def trial(self) -> TrialConfig:
+        """A trial with such a step."""
+        return resolve_sent(self.config)
+
+    @classmethod
+    def of_json(cls, text: bytes) -> "StepTask":
+        """The task that `json` wrote."""
+        plain = json.loads(text)
+        shapes = {name: tuple(shape) for name, shape in plain["shapes"].items()}
+        return cls(plain["config"], shapes, StepShape.of_plain(plain["step"]))
+
+    def json(self) -> bytes:
+        """It as JSON, for another process."""
+        return json.dumps({"config": self.config, "shapes": self.shapes, "step": self.step.plain()}).encode()
+
+    def digest(self, environment: object) -> str:
+        """A hash of the task and of the environment for which it is compiled."""
+        content = [sorted(self.config.items()), sorted(self.shapes.items()), repr(self.step), environment]
+        return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+
+
+def _all(config: TrialConfig) -> dict[str, Value]:
+    """All keys and values of a trial, also those of sections at their defaults."""
+    values: dict[str, Value] = {"method": config.method}
+    for name, section in vars(config).items():
+        if name != "method":
+            values |= vars(section)
+    return values
+
+
+# What compiled code depends on: the code that this process has loaded, and the environment that it runs in.
+
+INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""Folders of the standard library and of installed packages, whose versions are in `environment`."""
+OWN = "trainables"
+"""The package whose modules count wherever it is installed; `__name__` is `__main__` where this module is run."""
+
+
+def loaded_code() -> dict[str, str]:
+    """Name -> hash of each loaded module of this project, and of those that were not installed, such as the user's.
+    The module that was run as a program counts under its own name."""
+    run = getattr(sys.modules["__main__"], "__spec__", None)
+    names = {*sys.modules, *([run.name] if run else [])}
+    paths = {name: _path(name) for name in sorted(names) if not name.endswith("main__")}
+    return {name: file_hash(path) for name, path in paths.items() if path and _is_own(name, path)}
+
+
+def is_unchanged(code: Mapping[str, str]) -> bool:
+    """Whether each module, as this process has it or would import it, has this hash."""
+    return all((path := _path(name)) and file_hash(path) == digest for name, digest in code.items())
+
+
+def file_hash(path: str) -> str:
+    return hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
+
+
+def environment() -> list[str]:
+    """PyTorch, Python, all installed packages with their versions, and the instructions of this processor."""
+    folders = filter(os.path.isdir, sorted(set(INSTALLED[2:])))
+    packages = [name for folder in folders for name in os.listdir(folder) if name.endswith("-info")]
+    return [str(torch.__version__), sys.version, platform.machine(), *sorted(packages), *_processor()]
+
+
+def _path(name: str) -> str | None:
+    """The file of a module; None if it has none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return spec.origin if spec and spec.has_location else None
+
+
+def _is_own(name: str, path: str) -> bool:
+    return name.partition(".")[0] == OWN or not path.startswith(INSTALLED)
+
+
+def _processor() -> list[str]:
+    """Model and instructions of the CPU; code is compiled for these."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return [platform.processor()]
+    return [
+        next((line for line in lines if line.startswith(start)), "") for start in ("model name", "flags", "Features")
+    ]
+
+
+# Tracing and compiling.
 
 FEWER_FUSIONS = {"max_fusion_size": 3}
 """Options with which a step is compiled again that PyTorch could not compile: it fuses at most three operations.

@@ -76,6 +76,15 @@ SWEEPER: Mapping[str, Rule] = {
         never=("ray",),
     ),
     "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
+    "sweeper.plan.prepare": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            "sweeper.search.studies",
+            *("trainables.catalog", "trainables.config", "trainables.sections", "trainables.data"),
+            *("trainables.validation", "trainables.training"),
+        ),
+        never=("ray", "pandas"),
+    ),
     "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),
@@ -200,7 +209,7 @@ SWEEPER: Mapping[str, Rule] = {
         may=(
             "sweeper.request",
             *("ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
-            *("sweeper.execution", "sweeper.cli", "sweeper.masking", "trainables.data.errors"),
+            *("sweeper.execution", "sweeper.plan.prepare", "sweeper.cli", "sweeper.masking", "trainables.data.errors"),
         ),
         never=("torch",),
     ),

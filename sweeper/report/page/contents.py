@@ -194,9 +194,9 @@ def _listed_requests(files: Files, name: str, rows: pd.DataFrame) -> tuple[list[
     """
     lists, damaged = list_requests(files, name)
     found = [
-        _Request(each.request, each.preset, own, len(each.ids) if each.column == "trial_id" else None)
+        _Request(each.request, each.preset, own, None if each.studies else len(each.trials))
         for each in lists
-        if len(own := rows[rows[each.column].isin(each.ids)] if each.column in rows else rows[:0])
+        if len(own := rows[rows.filter(list(each.columns)).isin(each.columns).any(axis=1)])
     ]
     names = {each.request for each in lists}
     rest, others = rows.drop(index=list({index for request in found for index in request.rows.index})), list[_Request]()

@@ -11,7 +11,8 @@ from sweeper.plan.cohorts import enumerate_trials
 from sweeper.report import publish
 from sweeper.report.figures import views_of
 from sweeper.report.page import findings
-from sweeper.spec import Grids, Sweep, registry
+from sweeper.spec import Sweep, registry
+from sweeper.spec.space import change_space, parts_of
 from sweeper.storage.files import Files
 from sweeper.storage.rows import plain_value
 from trainables.config import keys, resolve
@@ -23,11 +24,9 @@ CONTENT = ("mlp_probe_and_knn", "linear_probe_and_mixture", "clusters", "cluster
 
 def rows_of(sweep: Sweep, preset: str, **axes: tuple[Any, ...]) -> pd.DataFrame:
     """Rows of all trials of a request that narrows these axes of a preset, each metric with a value."""
-    space = sweep.presets[preset]
-    assert isinstance(space, Grids)
-    trials = enumerate_trials(
-        space.changed({}, axes, keys).combinations(), lambda combination: resolve(combination).flat()
-    )
+    parts = parts_of(change_space(sweep.presets[preset], {}, axes, keys))
+    combinations = (combination for part in parts for combination in part.combinations())
+    trials = enumerate_trials(combinations, lambda combination: resolve(combination).flat())
     return pd.DataFrame(
         [
             {

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from sweeper.report.compare import STUDY_COLUMNS, pair
-from sweeper.search.prepare import FACTS
+from sweeper.search.studies import FACTS
 from sweeper.spec import SpecError
 
 KEYS, METRICS = ("method", "nu", "tau", "epochs", "seed"), ("knn",)

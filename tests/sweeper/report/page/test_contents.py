@@ -128,8 +128,8 @@ def test_a_request_has_the_trials_of_its_list_and_those_of_an_earlier_definition
     store = fill(tmp_path)
     change(store, tmp_path, "epochs=5", count=4)
     new, ids = [f"trial{index:05d}" for index in range(12, 18)], [f"trial{index:05d}epochs=5" for index in range(4)]
-    write_request(store.files, NAME, RequestRows("paper", "paper", "trial_id", [*new, "to come"]))
-    write_request(store.files, NAME, RequestRows("paper, epochs=5", "paper", "trial_id", [*ids, new[0]]))
+    write_request(store.files, NAME, RequestRows("paper", "paper", [*new, "to come"]))
+    write_request(store.files, NAME, RequestRows("paper, epochs=5", "paper", [*ids, new[0]]))
     contents = collect(store.files, NAME)
     report, trial_ids = contents.report, column(contents, "trial_id")["values"]
     found = {request["label"]: [trial_ids[trial] for trial in trials_of(request)] for request in report["requests"]}

@@ -51,7 +51,7 @@ def write(
     write_views(store.files, "best", views_of(sweep, "paper"))
     store.write("best", "c", rows, COLUMNS)
     for request, trials in requests.items():
-        write_request(store.files, "best", RequestRows(request, "paper", "trial_id", trials))
+        write_request(store.files, "best", RequestRows(request, "paper", trials))
     publish.write(store.files, "best")
     return f"file://{folder}/reports/best.html"
 

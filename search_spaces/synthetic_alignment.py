@@ -12,12 +12,8 @@ and the seed 111.
 """
 
 from search_spaces import _assumptions as assumed
-<<<<<<< HEAD
 from search_spaces import _claims_gmje as claimed
-from sweeper.spec import Assumption, Grid, Grids, Metric, Selection, Sweep, Table, Value
-=======
 from sweeper.spec import Assumption, Grid, Metric, Selection, Sweep, Table, Value
->>>>>>> main
 
 SEEDS = (111, 112, 113)
 """The paper has the first alone."""

@@ -13,7 +13,7 @@ from sweeper.report import verdicts
 from sweeper.report.verdicts import ALPHA, Estimate, Extremes
 from sweeper.spec import Claim, Grid, Search, Side, SpecError, Sweep, registry
 from sweeper.spec.claim import EPOCH, meets, values_along
-from sweeper.spec.sweep import REPLICATES, subspaces
+from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.files import Files
 from sweeper.storage.load import load_history, select_request
 from sweeper.storage.rows import plain_value
@@ -71,7 +71,7 @@ class SweepRows:
 
     @property
     def parts(self) -> Parts:
-        return subspaces(self.sweep.presets[self.preset])
+        return self.sweep.parts(self.preset)
 
     @property
     def command(self) -> str:

@@ -9,11 +9,6 @@ from sweeper.spec.sweep import Assumption, Sweep
 from sweeper.spec.views import Heatmap, Selection, Table, Trajectory
 
 __all__ = [
-<<<<<<< HEAD
-    "Assumption", "Claim", "Condition", "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population",
-    "Search", "Searches", "Selection", "Side", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
-=======
-    "Assumption", "Direction", "Grid", "Halving", "Heatmap", "Metric", "Population", "Search", "Selection",
-    "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
->>>>>>> main
+    "Assumption", "Claim", "Condition", "Direction", "Grid", "Halving", "Heatmap", "Metric", "Population", "Search",
+    "Selection", "Side", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
 ]  # fmt: skip

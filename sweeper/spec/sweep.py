@@ -93,24 +93,21 @@ class Sweep:
             drawn = [heatmap.metric.name for heatmap in _of_preset(self.heatmaps, preset)]
             if len(set(drawn)) < len(drawn):
                 raise SpecError(f"a preset has one heatmap of a metric, but {preset} has those of {', '.join(drawn)}")
+            self._check_claims(preset)
 
-<<<<<<< HEAD
-        for preset, space in self.presets.items():
-            self._check_claims(preset, subspaces(space))
-
-    def _check_claims(self, preset: str, parts: Sequence[Grid | Search]) -> None:
+    def _check_claims(self, preset: str) -> None:
         """Raise SpecError for two claims of one name, and for what no trial of the preset has."""
         names = [claim.name for claim in self.claims_of(preset)]
         for name in names:
             if names.count(name) > 1:
                 raise SpecError(f"claims of a preset must have different names, but {preset} has {name} twice")
         for claim in self.claims_of(preset):
-            claim.check(preset, parts, self.axes_by_metric)
+            claim.check(preset, self.parts(preset), self.axes_by_metric)
 
     def claims_of(self, preset: str) -> tuple[Claim, ...]:
         """Return the claims that rows of the preset can judge."""
         return tuple(claim for claim in self.claims if not claim.presets or preset in claim.presets)
-=======
+
     def parts(self, preset: str) -> tuple[Part, ...]:
         """Return the grids and searches of a preset."""
         return parts_of(self.presets[preset])
@@ -121,7 +118,6 @@ class Sweep:
     def objectives(self, preset: str) -> tuple[Metric, ...]:
         """Return the objectives of the preset's searches, which all have the same; empty without a search."""
         return next((part.objectives for part in self.parts(preset) if part.objectives), ())
->>>>>>> main
 
     def for_preset(self, preset: str) -> Sweep:
         """Return this sweep without the heatmaps and tables that are restricted to other presets."""

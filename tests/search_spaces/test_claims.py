@@ -5,7 +5,6 @@ import pytest
 from search_spaces import _claims_gmje, _claims_simvae, _claims_vje
 from sweeper.spec import registry
 from sweeper.spec.claim import EPOCH, meets
-from sweeper.spec.sweep import subspaces
 from tests.search_spaces.grids import COUNTS, all_configs_of, each_preset, metrics_of
 
 EVERY_ROW = ("seconds",)
@@ -19,7 +18,7 @@ def test_every_side_of_a_claim_has_trials_and_its_metric(name: str, preset: str)
         for side in claim.sides:
             own = side.sweep or name
             flats = [config.flat() for config in all_configs_of(own, preset)]
-            parts, reported = subspaces(registry.find(own).presets[preset]), metrics_of(own, preset)
+            parts, reported = registry.find(own).parts(preset), metrics_of(own, preset)
             where = {key: wanted for key, wanted in side.wanted(parts).items() if key != EPOCH}
             chosen = [flat for flat in flats if all(meets(flat.get(key), wanted) for key, wanted in where.items())]
             assert chosen, (claim.name, side.text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.import_rule import LAUNCHERS, Rule
+from tests.import_rules import LAUNCHERS, Rule
 
 SWEEPER: Mapping[str, Rule] = {
     "sweeper.masking": Rule(never=("torch", *LAUNCHERS)),

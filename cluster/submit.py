@@ -276,7 +276,7 @@ def _check_data(request: Request, store: Store) -> list[str]:
 
 def _is_fully_checked(request: Request, store: Store) -> bool:
     """Whether everything could be checked; False if only the data are missing. Raises SpecError for a wrong request."""
-    from sweeper.cli.prepare import prepare  # imported here because torch takes seconds to import
+    from sweeper.plan.prepare import prepare  # imported here because torch takes seconds to import
     from trainables.data.errors import DataError
 
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.spec import Grid, Grids, Metric, Value
+from sweeper.spec import Grid, Metric, Value
 
 Keys = Mapping[str, Value]
 """Hyperparameter -> its value."""
@@ -156,12 +156,13 @@ def not_searched(values: Keys, space: Mapping[str, object]) -> dict[str, Value]:
     return {key: value for key, value in values.items() if key not in space}
 
 
-def ablation(vje: Keys, key: str, values: tuple[Value, ...]) -> Grids:
+def ablation(vje: Keys, key: str, values: tuple[Value, ...]) -> tuple[Grid, ...]:
     """Return VJE over the values of a key on each of `SETS`, for 200 epochs."""
     fixed: Keys = {"method": "vje", "bottleneck": 128, **vje, "epochs": 200}
     axes = {key: values, "seed": SEEDS}
-    return Grids(
-        (Grid({**SMALL_IMAGES, **fixed}, {"dataset": ("cifar10", "cifar100"), **axes}), Grid({**STL10, **fixed}, axes))
+    return (
+        Grid({**SMALL_IMAGES, **fixed}, {"dataset": ("cifar10", "cifar100"), **axes}),
+        Grid({**STL10, **fixed}, axes),
     )
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from search_spaces._protocols import SEEDS, Keys
-from sweeper.spec import Grid, Grids, Metric, Value
+from sweeper.spec import Grid, Metric, Value
 
 PROBE_MLP, KNN, PROBE_LINEAR, GMM, ARI, NMI = (
     Metric(name, "maximize", percent=True)
@@ -162,18 +162,16 @@ def method_grids(
     own: Mapping[str, Keys],
     protocols: Sequence[Keys],
     axes: Mapping[str, tuple[Value, ...]] | None = None,
-) -> Grids:
+) -> tuple[Grid, ...]:
     """One grid for each method and protocol, over the axes and the seeds."""
-    return Grids(
-        tuple(
-            Grid(
-                {**protocol, "method": method, **own[method]},
-                {**(axes or {}), "seed": SEEDS},
-                pinned=frozenset({"epochs"} if method == "random" else ()),
-            )
-            for protocol in protocols
-            for method in methods
+    return tuple(
+        Grid(
+            {**protocol, "method": method, **own[method]},
+            {**(axes or {}), "seed": SEEDS},
+            pinned=frozenset({"epochs"} if method == "random" else ()),
         )
+        for protocol in protocols
+        for method in methods
     )
 
 

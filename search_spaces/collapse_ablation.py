@@ -8,7 +8,7 @@ differ, they become one point, a few dimensions or two clusters. `trace` is 0 wh
 from search_spaces import _assumptions as assumed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, NORM, PROBE, PROBE_5, RANK, SEEDS, TRACE, VOLUME, Keys
-from sweeper.spec import Grid, Grids, Heatmap, Metric, Selection, Sweep, Table, Trajectory
+from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 
 NLL: Keys = {"method": "gje", "objective": "nll", "unit_length": False}
 DUAL: Keys = {"method": "gpje", "standardise": True, "symmetric": False, "random_features": 0}
@@ -61,7 +61,7 @@ SELECTIONS = tuple(
 )
 
 
-def _grids(protocol: Keys, parameter_width: int) -> Grids:
+def _grids(protocol: Keys, parameter_width: int) -> tuple[Grid, ...]:
     """One grid for each distinct setting, over the seeds, and one of an untrained encoder."""
     widths: dict[str, Keys] = {"gmje_mdn": {"parameter_width": parameter_width}}
     grids: dict[frozenset[object], Grid] = {}
@@ -77,7 +77,7 @@ def _grids(protocol: Keys, parameter_width: int) -> Grids:
             grids.setdefault(frozenset(grid.fixed.items()), grid)
     encoder = {key: value for key, value in protocol.items() if key not in ("projector_width", "projection")}
     untrained = Grid({**encoder, "method": "random", "epochs": 0}, {"seed": SEEDS}, pinned=frozenset({"epochs"}))
-    return Grids((*grids.values(), untrained))
+    return (*grids.values(), untrained)
 
 
 ACCURACIES, GEOMETRY = (PROBE, PROBE_5), (RANK, TRACE, NORM, COSINE)

@@ -10,19 +10,17 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import SEEDS
 from search_spaces._simvae_protocols import GMM, KNN, OWN, OWN_DIGITS, PROBE_LINEAR, PROBE_MLP
-from sweeper.spec import Grid, Grids, Heatmap, Sweep, Value
+from sweeper.spec import Grid, Heatmap, Sweep, Value
 
 J = (2, 4, 6, 8, 10)
 
 
-def _grids(own: protocols.Keys, images: list[protocols.Keys]) -> Grids:
+def _grids(own: protocols.Keys, images: list[protocols.Keys]) -> tuple[Grid, ...]:
     """A grid for each data set and J, with 128 views a step and an epoch of all images, as in the authors' code."""
-    return Grids(
-        tuple(
-            Grid({**protocol, **own, "views": views, "batch_size": 128 // views}, {"seed": SEEDS})
-            for protocol in images
-            for views in J
-        )
+    return tuple(
+        Grid({**protocol, **own, "views": views, "batch_size": 128 // views}, {"seed": SEEDS})
+        for protocol in images
+        for views in J
     )
 
 

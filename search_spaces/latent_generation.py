@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from search_spaces import _assumptions as assumed
 from search_spaces._protocols import SEEDS, Keys
-from sweeper.spec import Assumption, Grid, Grids, Metric, Sweep, Table
+from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
 
 DENSITIES: Mapping[str, tuple[str, ...]] = {
     "simclr": ("gmm", "gaussian", "latents"),
@@ -80,14 +80,14 @@ Gaussian. Its temperature and weight were chosen on the digits by volume and spr
 OWN_DIGITS: Mapping[str, Keys] = {**OWN, "gmje_parametric": {**OWN["gmje_parametric"], "prototypes": 10}}
 
 
-def _grids(protocol: Keys, own: Mapping[str, Keys]) -> Grids:
+def _grids(protocol: Keys, own: Mapping[str, Keys]) -> tuple[Grid, ...]:
     """One grid for each method over its densities and the seeds, and the test images."""
     methods = (
         Grid({**protocol, "method": method, **keys}, {"density": DENSITIES[method], "seed": SEEDS})
         for method, keys in own.items()
     )
     images = {**protocol, "method": "pixels", "epochs": 0, "seed": 0, "density": "images"}
-    return Grids((*methods, Grid(images, {}, pinned=frozenset({"epochs", "seed", "density"}))))
+    return (*methods, Grid(images, {}, pinned=frozenset({"epochs", "seed", "density"})))
 
 
 def ceilings(dimensions: int, components: int) -> str:

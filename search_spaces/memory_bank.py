@@ -8,19 +8,17 @@ effective sample size does not see that many particles are copies: the share of 
 from search_spaces import _assumptions as assumed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import GEOMETRY, KNN, PROBE, PROBE_5, SEEDS, Keys
-from sweeper.spec import Assumption, Grid, Grids, Metric, Sweep, Table, Trajectory, Value
+from sweeper.spec import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
 
 RESAMPLING = ("multinomial", "systematic")
 
 
-def _grids(protocol: Keys, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> Grids:
+def _grids(protocol: Keys, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> tuple[Grid, ...]:
     """Queues and banks of these sizes."""
     seeds_axis: dict[str, tuple[Value, ...]] = {"seed": seeds}
-    return Grids(
-        (
-            Grid({**protocol, "method": "moco_v2"}, {"queue": sizes, **seeds_axis}),
-            Grid({**protocol, "method": "smc_gmje"}, {"resampling": RESAMPLING, "bank": sizes, **seeds_axis}),
-        )
+    return (
+        Grid({**protocol, "method": "moco_v2"}, {"queue": sizes, **seeds_axis}),
+        Grid({**protocol, "method": "smc_gmje"}, {"resampling": RESAMPLING, "bank": sizes, **seeds_axis}),
     )
 
 

@@ -2,7 +2,7 @@
 
 from search_spaces import _assumptions as assumed
 from search_spaces._protocols import SEEDS, SMALL_IMAGES, VJE_DIGITS, Keys
-from sweeper.spec import Assumption, Direction, Grid, Grids, Metric, Sweep, Table
+from sweeper.spec import Assumption, Direction, Grid, Metric, Sweep, Table
 
 VJE: Keys = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs": 800}
 SCORES = ("joint", "dir", "rad", "variance", "entropy")
@@ -12,11 +12,9 @@ FAR = ("svhn", "cifar10", "cifar100", "stl10")
 NEAR = ("held_out", "noise", "inverted", "shuffled", "blurred")
 """Held-out classes and corruptions that are outliers in the digits preset."""
 
-PAPER = Grids(
-    tuple(
-        Grid({**SMALL_IMAGES, **VJE, "dataset": dataset, "outliers": f"svhn+{other}+stl10"}, {"seed": SEEDS})
-        for dataset, other in (("cifar10", "cifar100"), ("cifar100", "cifar10"))
-    )
+PAPER = tuple(
+    Grid({**SMALL_IMAGES, **VJE, "dataset": dataset, "outliers": f"svhn+{other}+stl10"}, {"seed": SEEDS})
+    for dataset, other in (("cifar10", "cifar100"), ("cifar100", "cifar10"))
 )
 DIGITS = Grid(
     {**VJE_DIGITS, "beta": 1.0, "nu": 3.0, "outliers": "+".join(NEAR)},

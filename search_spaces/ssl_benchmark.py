@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from search_spaces import _assumptions as assumed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK, SEEDS, Keys
-from sweeper.spec import Assumption, Grid, Grids, Sweep, Table, Trajectory
+from sweeper.spec import Assumption, Grid, Sweep, Table, Trajectory
 
 METHODS: tuple[Keys, ...] = (
     {"method": "simclr", "tau": 0.5},
@@ -60,15 +60,13 @@ METHODS_DIGITS: tuple[Keys, ...] = (
 one it reaches less than pixels."""
 
 
-def _grids(protocol: Keys, methods: tuple[Keys, ...]) -> Grids:
+def _grids(protocol: Keys, methods: tuple[Keys, ...]) -> tuple[Grid, ...]:
     """One grid per method over the seeds, an untrained encoder, and pixels."""
     untrained = {**protocol, "epochs": 0}
-    return Grids(
-        (
-            *(Grid({**protocol, **own}, {"seed": SEEDS}) for own in methods),
-            Grid({**untrained, "method": "random"}, {"seed": SEEDS}, pinned=frozenset({"epochs"})),
-            Grid({**untrained, "method": "pixels", "seed": 0}, {}, pinned=frozenset({"epochs", "seed"})),
-        )
+    return (
+        *(Grid({**protocol, **own}, {"seed": SEEDS}) for own in methods),
+        Grid({**untrained, "method": "random"}, {"seed": SEEDS}, pinned=frozenset({"epochs"})),
+        Grid({**untrained, "method": "pixels", "seed": 0}, {}, pinned=frozenset({"epochs", "seed"})),
     )
 
 

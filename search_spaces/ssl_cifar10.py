@@ -5,18 +5,16 @@ from collections.abc import Mapping
 from search_spaces import _assumptions as assumed
 from search_spaces import _protocols as protocols
 from search_spaces._protocols import KNN, KNN_MU, METHODS, METHODS_DIGITS, PROBE, PROBE_MU, SEEDS, SMALL_IMAGES, Keys
-from sweeper.spec import Assumption, Grid, Grids, Metric, Sweep, Table, Trajectory
+from sweeper.spec import Assumption, Grid, Metric, Sweep, Table, Trajectory
 
 
-def _grids(protocol: Keys, methods: Mapping[str, Keys], width: int) -> Grids:
+def _grids(protocol: Keys, methods: Mapping[str, Keys], width: int) -> tuple[Grid, ...]:
     """One grid per method over the seeds, VJE also with a projector of this width, an untrained encoder, and pixels."""
     (vje, *others) = ({"method": method, **own} for method, own in methods.items())
-    return Grids(
-        (
-            *(Grid({**protocol, **own}, {"seed": SEEDS}) for own in (vje, {**vje, "projector_width": width}, *others)),
-            Grid({**protocol, "method": "random", "epochs": 0}, {"seed": SEEDS}, pinned=frozenset({"epochs"})),
-            Grid({**protocol, "method": "pixels", "epochs": 0, "seed": 0}, {}, pinned=frozenset({"epochs", "seed"})),
-        )
+    return (
+        *(Grid({**protocol, **own}, {"seed": SEEDS}) for own in (vje, {**vje, "projector_width": width}, *others)),
+        Grid({**protocol, "method": "random", "epochs": 0}, {"seed": SEEDS}, pinned=frozenset({"epochs"})),
+        Grid({**protocol, "method": "pixels", "epochs": 0, "seed": 0}, {}, pinned=frozenset({"epochs", "seed"})),
     )
 
 

@@ -13,7 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from search_spaces import _assumptions as assumed
 from search_spaces import _protocols as protocols
 from search_spaces._protocols import METHODS, METHODS_DIGITS, SMALL_IMAGES, Keys, not_searched
-from sweeper.spec import Assumption, Halving, Metric, Search, Searches, Sweep
+from sweeper.spec import Assumption, Halving, Metric, Search, Sweep
 
 Space = Mapping[str, BaseDistribution]
 KNN = Metric("val_knn_z", "maximize", percent=True)
@@ -47,7 +47,7 @@ def _searches(
     trials: int,
     wave: int,
     pruner: Halving,
-) -> Searches:
+) -> tuple[Search, ...]:
     """One search per method. What is not searched has its value in the protocol or in `methods`."""
     method_spaces = {**OWN, "simsiam": {"predictor_width": CategoricalDistribution(predictor_widths)}}
     searches = []
@@ -55,7 +55,7 @@ def _searches(
         space = {"lr": lr, "weight_decay": _log(1e-6, 1e-2), **own_space}
         fixed = not_searched({**protocol, "method": method, **methods[method]}, space)
         searches.append(Search(space, fixed, trials, KNN, wave, pruner=pruner))
-    return Searches(tuple(searches))
+    return tuple(searches)
 
 
 PAPER = _searches(

@@ -12,7 +12,7 @@ and the seed 111.
 """
 
 from search_spaces import _assumptions as assumed
-from sweeper.spec import Assumption, Grid, Grids, Metric, Selection, Sweep, Table, Value
+from sweeper.spec import Assumption, Grid, Metric, Selection, Sweep, Table, Value
 
 SEEDS = (111, 112, 113)
 """The paper has the first alone."""
@@ -66,15 +66,13 @@ SWEEP = Sweep(
     about="conditional densities of three branches by seven models: log density, energy distance, branches found; "
     "the settings are largely our reconstruction of the paper's",
     presets={
-        "paper": Grids(
-            tuple(
-                Grid(
-                    fixed,
-                    {**own, "dataset": ("synthetic_a", "synthetic_b"), "seed": SEEDS},
-                    pinned=PINNED if fixed["epochs"] == 1 else frozenset(),
-                )
-                for fixed, own in MODELS
+        "paper": tuple(
+            Grid(
+                fixed,
+                {**own, "dataset": ("synthetic_a", "synthetic_b"), "seed": SEEDS},
+                pinned=PINNED if fixed["epochs"] == 1 else frozenset(),
             )
+            for fixed, own in MODELS
         )
     },
     paper=assumed.GMJE,

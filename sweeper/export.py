@@ -25,7 +25,6 @@ from sweeper.plan.changes import format_value
 from sweeper.report.figures import PresetViews, read_views
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
-from sweeper.spec.sweep import subspaces
 from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX
 from sweeper.storage.load import load
@@ -96,7 +95,7 @@ def _named(reference: str) -> tuple[str, frozenset[str]]:
     the sweep that a file or a module defines."""
     if reference.endswith(".py") or os.sep in reference or ":" in reference:
         sweep = registry.find(reference)
-        parts = [part for space in sweep.presets.values() for part in subspaces(space)]
+        parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
         return sweep.name, frozenset(str(method) for part in parts for method in part.values("method"))
     if not is_name(reference):
         raise SpecError(f"the name of a sweep {LAW}, but got {reference!r}")

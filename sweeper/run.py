@@ -24,7 +24,7 @@ from sweeper.errors import ClusterError, NodeLost, StoreError, error_line
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.startup import begin_collection, delay_collection, end_process, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
-from sweeper.plan.plan import GridPlan, Plan
+from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, ranked_columns
 from sweeper.record.page import PageWriter
@@ -97,7 +97,7 @@ def plan_request(request: Request) -> "PlannedRequest":
     should know of a plan that can run. Raises SpecError or StoreError."""
     (request.sweep or registry.find(request.name)).preset(request.preset)  # a wrong name is refused at once
 
-    from sweeper.cli.prepare import prepare  # imported here because torch takes seconds to import
+    from sweeper.plan.prepare import prepare  # imported here because torch takes seconds to import
 
     request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
     store = Store(request.store)
@@ -144,7 +144,7 @@ class PlannedRequest:
     def begin(self, stopping: StopSignal) -> "_Run":
         """Check what a run depends on, open this driver's lease, which the run closes, and prepare the store. Raises an
         error if the plan cannot run."""
-        from sweeper.cli.prepare import prepare  # here because torch takes seconds to import
+        from sweeper.plan.prepare import prepare  # here because torch takes seconds to import
 
         request, plan, columns = self.request, self.plan, self.columns
         check_address(address_of(request))
@@ -158,7 +158,7 @@ class PlannedRequest:
         lease.open()
         try:
             share(lease, plan, request.fresh, _print_line)
-            if not isinstance(plan, GridPlan) and lease.ids():  # a driver that has ended since may have written rows
+            if plan.study_runs and lease.ids():  # a driver that has ended since may have written rows
                 plan, columns = prepare(request, self.store)
             store.quarantine(damaged)
             path = archive(plan, store, columns, request.name) if request.fresh else partial(checkpoint_path, plan.name)
@@ -234,9 +234,7 @@ class _Run:
             )
             total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
             with (
-                Progress(
-                    plan, total_cohorts if isinstance(plan, GridPlan) else None, live=not request.debug
-                ) as progress,
+                Progress(plan, None if plan.study_runs else total_cohorts, live=not request.debug) as progress,
                 PageWriter(plan, store.files, progress.print_line) as page,
                 imported_meanwhile(REPORT_MODULES),
             ):

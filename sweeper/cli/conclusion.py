@@ -14,7 +14,6 @@ from sweeper.plan.plan import Plan
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_page
 from sweeper.request import Keep
-from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
@@ -44,7 +43,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
 
     def show() -> tuple[pd.DataFrame, str]:
         rows = load_request(store.files, plan.name, plan.request_rows)
-        if isinstance(plan, SearchPlan):
+        if plan.study_runs:
             rows["study"] = rows["trial_id"].map(plan.study_names).fillna(rows["study"])
         ended = rows[rows["trial_id"].isin(plan.ids) & (rows["status"] != "failed")]
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
@@ -62,7 +61,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
         remove_displaced(store.files, plan, ranked.to_dict("records"))
     rows = of_request[of_request["trial_id"].isin(plan.ids)]
     texts, diverged = [text], list[str]()
-    if isinstance(plan, SearchPlan):
+    if plan.study_runs:
         from sweeper.search import journal as studies  # here: it imports Optuna
 
         texts.append(studies.write(plan, store.files))
@@ -75,8 +74,8 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
     for line in _first_divergence(plan, rows):
         print(line)
     print(f"rows: {store.files.display_uri_of(f'trials/sweep={plan.name}')}")
-    print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request)}")
-    searched = ("studies",) if isinstance(plan, SearchPlan) else ()
+    print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
+    searched = ("studies",) if plan.study_runs else ()
     for kind in (*plan.sweep.views, *searched, "sheets"):
         if kind in searched or store.files.list(f"{kind}/{plan.views}"):
             print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.views}')}")
@@ -97,7 +96,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
     missing = missing_models(store.files, plan, keep)
     if missing:
         again = "the same command trains these trials again and writes them"
-        if isinstance(plan, SearchPlan):
+        if missing.isdisjoint(trial.id for trial in plan.grid_trials):
             again = "sweeper.load_model trains such a trial again"
         print(f"error: {len(missing)} models could not be written, and are missing; {again}", file=sys.stderr)
     trained = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged

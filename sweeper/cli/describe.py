@@ -16,8 +16,8 @@ from pathlib import Path
 from sweeper.cli.preview import distribution_text, outline_distribution
 from sweeper.errors import SpecError
 from sweeper.plan.changes import format_value
-from sweeper.spec import Assumption, Metric, Search, Space, Sweep, Value, registry
-from sweeper.spec.sweep import subspaces
+from sweeper.spec import Assumption, Metric, Sweep, Value, registry
+from sweeper.spec.space import Part
 from sweeper.spec.user_code import search_folder
 from trainables import config
 from trainables.catalog import METHODS, import_method, installed_methods, known_methods, method_of
@@ -312,9 +312,10 @@ def describe_sweep(reference: str) -> str:
         lines += [*_wrapped(paragraph, "  ", "  "), ""]
     lines += ["presets, the first by default, and what varies in them:"]
     shown: dict[str, str] = {}
-    for name, space in sweep.presets.items():
-        metric, varied = sweep.headline(name), dict(_varied(space))
-        lines += _wrapped(f"{name}: {space.count} trials, ranked by {metric.name} ({metric.direction})", "  ", "    ")
+    for name in sweep.presets:
+        parts, metric = sweep.parts(name), sweep.headline(name)
+        varied, count = dict(_varied(parts)), sum(part.count for part in parts)
+        lines += _wrapped(f"{name}: {count} trials, ranked by {metric.name} ({metric.direction})", "  ", "    ")
         earlier = shown.setdefault(str(varied), name)
         for key, text in varied.items() if earlier == name else [("varied", f"as in {earlier}")]:
             lines += _wrapped(f"{key}: {text}", "    ", "      ")
@@ -369,18 +370,14 @@ def _assumption_text(assumption: Assumption, quote: str = "") -> str:
     return f"{subject}: {assumption.why}" if subject else assumption.why
 
 
-def _varied(space: Space) -> Iterator[tuple[str, str]]:
-    """Yield each key in which trials of a space differ, and its values."""
-    parts = subspaces(space)
+def _varied(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
+    """Yield each key in which trials of these parts of a preset differ, and its values."""
     for key in dict.fromkeys(key for part in parts for key in ("method", *part.axes)):
         values = tuple(dict.fromkeys(value for part in parts for value in part.values(key)))
         if len(values) > 1:
             yield key, _joined(values)
-    searches = [part for part in parts if isinstance(part, Search)]
-    for key in dict.fromkeys(key for search in searches for key in search.space):
-        texts = [
-            distribution_text(outline_distribution(search.space[key])) for search in searches if key in search.space
-        ]
+    for key in dict.fromkeys(key for part in parts for key in part.space):
+        texts = [distribution_text(outline_distribution(part.space[key])) for part in parts if key in part.space]
         yield f"{key} (searched)", "; or ".join(dict.fromkeys(texts))
 
 
@@ -406,7 +403,7 @@ def _views(sweep: Sweep) -> Iterator[str]:
         yield f"correlation of {' and '.join(pair)} over the cells"
     for keys in sweep.contours:
         yield f"contour plot of a search's objective over {' and '.join(keys)}"
-    if any(isinstance(part, Search) for space in sweep.presets.values() for part in subspaces(space)):
+    if any(sweep.objectives(preset) for preset in sweep.presets):
         yield "of each study of a search its history and the importance of its hyperparameters"
 
 

@@ -9,8 +9,7 @@ from sweeper.cli.parser import EXIT_OK
 from sweeper.names import is_name
 from sweeper.packing.compilation import steps_path
 from sweeper.packing.cuts import record_paths
-from sweeper.plan.plan import GridPlan, Plan
-from sweeper.search.search_plan import SearchPlan
+from sweeper.plan.plan import Plan
 from sweeper.spec import SpecError, registry
 from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
@@ -29,19 +28,16 @@ def preview_archive(plan: Plan, store: Store, columns: Columns) -> replaced.Arch
 
 
 def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
-    views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "sheets")]
-    if isinstance(plan, GridPlan):
-        return replaced.TrialSelection(plan.ids, paths=[*record_paths(store.files, plan), *views])
-    assert isinstance(plan, SearchPlan)
     studies = [study_run.id for study_run in plan.study_runs]
     return replaced.TrialSelection(
         plan.ids,
         studies,
         [
+            *(record_paths(store.files, plan) if plan.groups else ()),
             *(f"studies/{plan.name}/{study}.json" for study in studies),
             *(steps_path(plan.name, study) for study in studies),
             *(f"studies/{plan.views}/{study_run.study.name}" for study_run in plan.study_runs),
-            *views,
+            *(f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "sheets")),
         ],
     )
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from sweeper.errors import StoreError
 from sweeper.plan.plan import Plan
-from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.lease import Driver, Drivers, Lease
 
 LOOK_SECONDS = 2.0
@@ -32,7 +31,7 @@ def wait_for_others(drivers: Drivers, say: Callable[[str], None]) -> bool:
 def share(lease: Lease, plan: Plan, fresh: bool, say: Callable[[str], None]) -> None:
     """Say who else runs the sweep. Raises OtherDriver if it cannot be shared: a study has one driver, and so has a
     sweep with `--fresh`."""
-    studies = {study_run.id for study_run in plan.study_runs} if isinstance(plan, SearchPlan) else set[str]()
+    studies = {study_run.id for study_run in plan.study_runs}
     if fresh:
         refuse_others(lease, "--fresh needs the sweep for itself", WAIT)
     while not lease.claim(studies):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from sweeper.cli.other_drivers import describe_driver
 from sweeper.errors import DAMAGED, ClusterError
@@ -20,12 +20,11 @@ from sweeper.packing.cuts import describe_cuts, settled_cuts
 from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut
-from sweeper.plan.plan import TO_RUN, GridPlan, Plan
+from sweeper.plan.plan import TO_RUN, Plan
 from sweeper.request import Request
-from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Space, SpecError, Value
 from sweeper.spec.node_price import NodePrice
-from sweeper.spec.sweep import subspaces
+from sweeper.spec.space import parts_of
 from sweeper.storage.archive import ArchiveSummary
 from sweeper.storage.lease import Drivers
 from sweeper.storage.rows import STATUSES
@@ -43,7 +42,7 @@ def outline(
     `archived` is what a run with `--fresh` would set aside.
     """
     share = "one" if request.fraction is None else f"{request.fraction:g} of a"
-    groups = plan.groups if isinstance(plan, GridPlan) else [[plan.trials]]
+    groups = [*plan.groups, *([study_run.trials] for study_run in plan.study_runs)]
     workers = sorted({cohorts.worker_count(group) for group in groups})
     per = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
     resources = f"{share} GPU (without GPUs: CPU core) {per}"
@@ -52,18 +51,17 @@ def outline(
         state["set_aside"] = {"rows": archived.rows, "files": archived.files, "text": archived.text}
     if others := Drivers(store.files, plan.name).living():
         state["drivers"] = list(map(describe_driver, others))
-    if not isinstance(plan, GridPlan):
-        if request.probe:
-            raise SpecError(
-                f"--probe requires a grid, but {plan.name} ({plan.preset}) is a search, which needs no measurement"
-            )
-        assert isinstance(plan, SearchPlan)
-        steps = {run.id: requested_steps(request, store.files, plan.name, run.id) for run in plan.study_runs}
+    if request.probe and not plan.groups:
+        raise SpecError(
+            f"--probe requires a grid, but {plan.name} ({plan.preset}) is a search, which needs no measurement"
+        )
+    steps = {run.id: requested_steps(request, store.files, plan.name, run.id) for run in plan.study_runs}
+    if not plan.groups:
         return outline_plan(plan, None, resources, steps) | state
     allocate_on = _on_measured_devices if request.probe else _on_recorded_devices
     allocation = None if plan.unsized else allocate_on(request, plan, store, address)
     cuts = allocation.cuts if allocation else settled_cuts(request, plan, store)
-    return outline_plan(plan, cuts, resources) | state | expectation(allocation, plan, request.node_price)
+    return outline_plan(plan, cuts, resources, steps) | state | expectation(allocation, plan, request.node_price)
 
 
 def text(outline: Mapping[str, Any], price: NodePrice | None = None) -> str:
@@ -80,13 +78,13 @@ def print_damaged(store: Store) -> None:
         )
 
 
-def expectation(allocation: Allocation | None, plan: GridPlan, price: NodePrice | None) -> dict[str, Any]:
+def expectation(allocation: Allocation | None, plan: Plan, price: NodePrice | None) -> dict[str, Any]:
     """Describe an allocation in plain values.
 
-    `hours` and `cost` are those of the trials that are left, None if they are unknown; those of eager steps unless
-    `compiled_measured`. `price` is per node and hour.
+    `hours` and `cost` are those of the grids' trials that are left, None if they are unknown; those of eager steps
+    unless `compiled_measured`. `price` is per node and hour.
     """
-    share_left = plan.trials_left / max(1, plan.total)
+    share_left = plan.share_left([plan.grid_trials])
     placement = allocation.placement if allocation and allocation.time_known else None
     cost = placement.cost if placement else None
     return {
@@ -124,7 +122,8 @@ def _expectation_lines(plain: Mapping[str, Any], price: NodePrice | None) -> lis
         return [*lines, unknown]
     cost = f", {plain['cost']:.2f} at {price.text} a node hour" if price and plain["cost"] is not None else ""
     eager = "" if plain["compiled_measured"] else "; less with compiled steps, which are not measured yet"
-    return [*lines, f"  expected   {_hours(plain['hours'])} of training{cost}{eager}"]
+    besides = " of the grids" if "studies" in plain else ""
+    return [*lines, f"  expected   {_hours(plain['hours'])} of training{besides}{cost}{eager}"]
 
 
 def _share(resources: Mapping[str, float]) -> str:
@@ -139,7 +138,7 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes ({hours:.3f} hours)"
 
 
-def _on_recorded_devices(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
+def _on_recorded_devices(request: Request, plan: Plan, store: Store, address: str | None) -> Allocation | None:
     """Allocation on the devices that an earlier run recorded in the store.
 
     None if no devices are recorded, they are too few for the workers, or a measurement is missing.
@@ -153,7 +152,7 @@ def _on_recorded_devices(request: Request, plan: GridPlan, store: Store, address
         return None
 
 
-def _on_measured_devices(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
+def _on_measured_devices(request: Request, plan: Plan, store: Store, address: str | None) -> Allocation | None:
     """Allocation on the devices there are now, after measuring what the store does not know yet."""
     check_address(address)
     check_writable(store.files)
@@ -184,12 +183,11 @@ def outline_plan(
         "trials": plan.total,
         **plan.counts,
     }
-    space = cast(GridPlan | SearchPlan, plan).space
-    outline |= outline_space(space, plan.changes) if space else {}
-    if isinstance(plan, GridPlan):
+    outline |= outline_space(plan.space, plan.changes) if plan.space else {}
+    if plan.groups:
         all_cohorts = cohorts.cut(plan.groups, cuts) if cuts else None
         left = cohorts.remaining(all_cohorts, plan.statuses) if all_cohorts else []
-        return outline | {
+        outline |= {
             "groups": len(plan.groups),
             "cohorts": len(all_cohorts) if all_cohorts else None,
             "cohorts_to_run": len(left) if all_cohorts else None,
@@ -197,10 +195,9 @@ def outline_plan(
             "cohort_sizes": sorted({len(cohort.trials) for cohort in all_cohorts}) if all_cohorts else None,
             "steps": None if plan.unsized else sorted(set(plan.steps)),
             "unsized": list(plan.unsized),
-            "resources": resources,
         }
     studies = {}
-    for study_run in cast(SearchPlan, plan).study_runs:
+    for study_run in plan.study_runs:
         search = study_run.study.search
         rule = search.pruner or search.population
         steps = study_steps.get(study_run.id)
@@ -212,8 +209,10 @@ def outline_plan(
             "rule": {"name": type(rule).__name__, **asdict(rule)} if rule else None,
             "compiled": steps and (steps.every or bool(steps.shapes)),
         }
-    objectives = {metric.name: metric.direction for metric in cast(SearchPlan, plan).space.objectives}
-    return outline | {"studies": studies, "objectives": objectives, "resources": resources}
+    if studies:
+        objectives = {metric.name: metric.direction for metric in plan.sweep.objectives(plan.preset)}
+        outline |= {"studies": studies, "objectives": objectives}
+    return outline | {"resources": resources}
 
 
 def outline_text(outline: Mapping[str, Any]) -> str:
@@ -227,7 +226,8 @@ def outline_text(outline: Mapping[str, Any]) -> str:
             f"  trials     {outline['trials']}: {counts}",
             *(f"  driver     {driver}" for driver in outline.get("drivers", ())),
             *(space_lines(outline) if "axes" in outline else []),
-            *(_search_lines(outline) if "studies" in outline else _grid_lines(outline)),
+            *(_grid_lines(outline) if "groups" in outline else ()),
+            *(_search_lines(outline) if "studies" in outline else ()),
             f"  resources  {outline['resources']}",
             *([f"  set aside  {outline['set_aside']['text']}"] if "set_aside" in outline else []),
         ]
@@ -274,7 +274,7 @@ def outline_space(space: Space, changes: Changes) -> dict[str, Any]:
             "axes": {key: list(map(json_value, values)) for key, values in part.axes.items()},
             "fixed": {key: json_value(value) for key, value in part.fixed.items()},
         }
-        for part in subspaces(space)
+        for part in parts_of(space)
     ]
     shared = {
         name: {
@@ -289,7 +289,7 @@ def outline_space(space: Space, changes: Changes) -> dict[str, Any]:
             **{name: {key: value for key, value in part[name].items() if key not in shared[name]} for name in shared},
             "trials": subspace.count,
         }
-        for part, subspace in zip(parts, subspaces(space), strict=True)
+        for part, subspace in zip(parts, parts_of(space), strict=True)
     ]
     return {
         **shared,

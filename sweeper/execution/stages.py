@@ -1,28 +1,33 @@
-"""The stages of a plan, which are dispatched one after the other: sources of cohorts, and the slots where they run."""
+"""The stages of a plan, which are dispatched one after the other: sources of cohorts, and the slots where they run.
 
+What the studies of a search have left to train, for the choice of their steps.
+"""
+
+import contextlib
+import itertools
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from sweeper.execution.backend import Backend
-from sweeper.execution.study_work import study_work
 from sweeper.packing.allocate import allocate_grid
 from sweeper.packing.cluster import Cluster, DeviceInfo, profile_devices, write_devices
-from sweeper.packing.compilation import StudyCompilation, StudySlots
+from sweeper.packing.compilation import StudyCompilation, StudySlots, StudyWork
 from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves, wave_cut
 from sweeper.packing.placement import Slots, whole_device_slots
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Trial
-from sweeper.plan.plan import GridPlan, Plan
+from sweeper.plan.plan import Plan
 from sweeper.plan.sources import CohortQueue, CohortSource, Sharing
 from sweeper.request import Request
 from sweeper.search.journal import begin_journal
 from sweeper.search.rung_server import Rule, RungClient, RungServer, Service
-from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
-from sweeper.spec.space import Study, bounds
+from sweeper.spec.pruners import Halving
+from sweeper.spec.space import Study, Value, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader
 from trainables.config import fusible_keys, resolve, stream_key
@@ -44,27 +49,30 @@ class Stage:
 
 
 def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: Lease) -> list[Stage]:
-    """Return the stages of a plan on a backend, and print one line about them. `lease` is this driver's.
+    """Return the stages of what is left of a plan on a backend, and print a line about its grids and one about its
+    studies. `lease` is this driver's.
 
-    The devices are looked at first, and a grid's groups are measured where that is needed.
+    The devices are looked at first, and the grids' groups are measured where that is needed.
     """
     cluster = backend.cluster()
     devices = profile_devices(cluster)
-    if isinstance(plan, GridPlan):
+    plan_stages: list[Stage] = []
+    if plan.groups and plan.share_left([plan.grid_trials]):
         write_devices(store.files, cluster.address, devices)
-        return _of_grid(request, plan, store, devices, cluster, lease)
-    assert isinstance(plan, SearchPlan)
-    return [_of_search(request, plan, store, devices, cluster, backend.serve)]
+        plan_stages += _of_grids(request, plan, store, devices, cluster, lease)
+    if not all(study_run.ended for study_run in plan.study_runs):
+        plan_stages.append(_of_studies(request, plan, store, devices, cluster, backend.serve))
+    return plan_stages
 
 
-def _of_grid(
-    request: Request, plan: GridPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster, lease: Lease
+def _of_grids(
+    request: Request, plan: Plan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster, lease: Lease
 ) -> list[Stage]:
     allocation = allocate_grid(request, plan, store, devices, cluster)
     slots = allocation.slots
     cut, halved_ids = cohorts.cut(plan.groups, allocation.cuts), recorded_halves(store.files, plan.name)
     all_cohorts, ancestors = cohorts.halved(cut, halved_ids), cohorts.lineage(cut, halved_ids)
-    left = cohorts.by_workers(cohorts.remaining(all_cohorts, plan.statuses))
+    left = cohorts.by_workers(cohorts.remaining(all_cohorts, plan.grid_statuses))
     count, at_a_time = sum(map(len, left.values())), " or ".join(str(slots[workers].count) for workers in left)
     print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(allocation.cuts))}", flush=True)
     record = partial(record_halved, store.files, plan.name)
@@ -77,14 +85,14 @@ def _of_grid(
 
     sharing = Sharing(lease, statuses, partial(print, flush=True))
     return [
-        Stage(CohortQueue(by_workers[workers], plan.statuses, ancestors, record, sharing), slots[workers])
+        Stage(CohortQueue(by_workers[workers], plan.grid_statuses, ancestors, record, sharing), slots[workers])
         for workers in left
     ]
 
 
-def _of_search(
+def _of_studies(
     request: Request,
-    plan: SearchPlan,
+    plan: Plan,
     store: Store,
     devices: Sequence[DeviceInfo],
     cluster: Cluster,
@@ -93,7 +101,7 @@ def _of_search(
     for study_run in plan.study_runs:
         study_run.write_definition(store.files, plan.name)
     search = plan.study_runs[0].study.search
-    workers = cohorts.worker_count([plan.trials])
+    workers = cohorts.worker_count([plan.study_runs[0].trials])
     slots = whole_device_slots(devices, request.fraction, cluster.local).for_workers(workers)
     compilation = StudyCompilation(
         store.files,
@@ -103,7 +111,7 @@ def _of_search(
         StudySlots(slots.count, len(plan.study_runs)),
         cluster.measure if workers == 1 else lambda requests: [None] * len(requests),
     )
-    steps = compilation.choose(request, list(map(study_work, plan.study_runs, plan.steps)))
+    steps = compilation.choose(request, list(map(study_work, plan.study_runs)))
 
     def compiled_width(trial: Trial) -> int | None:
         own = steps[str(trial.facts["study_id"])]
@@ -169,3 +177,61 @@ def _rules(study_runs: Sequence[StudyRun]) -> dict[str, Rule]:
             metric, ladders = search.objectives[0], search.pruner.ladders(training.epochs, training.report_every)
             rules[study_run.id] = Rule(metric.name, metric.ranking_direction, search.pruner.factor, ladders)
     return rules
+
+
+MAX_SHAPES = 4
+"""Most shapes of a study's steps that are compiled by themselves."""
+
+
+def study_work(study_run: StudyRun) -> StudyWork:
+    """Return what a study has left to train."""
+    search, results = study_run.study.search, [*study_run.statuses.values(), *study_run.ahead]
+    left = search.trials - sum(status != "failed" for status in results)
+    training = resolve(study_run.trials[0].config).training
+    share = 1.0
+    if search.pruner and training.epochs:
+        share = least_share(search.pruner, training.epochs, training.report_every)
+    return StudyWork(
+        study_run.id,
+        shapes(study_run.study),
+        {min(search.wave, search.trials - first) for first in range(0, search.trials, search.wave)},
+        study_run.steps * left * share,
+        search.pruner.factor if search.pruner else 1,
+        search.population is not None,
+        bool(results),
+    )
+
+
+def least_share(pruner: Halving, epochs: int, report_every: int) -> float:
+    """Return the share of their epochs that trials train on average if at each rung only the best `1 / factor` remain.
+    They train more if trials reach a rung before others, or in further brackets."""
+    rungs = [0, *pruner.ladders(epochs, report_every)[0], epochs]
+    return sum(
+        (end - start) / pruner.factor**rung for rung, (start, end) in enumerate(itertools.pairwise(rungs))
+    ) / epochs  # fmt: skip
+
+
+def shapes(study: Study) -> list[Mapping[str, Any]]:
+    """Return a config of each shape of step that the trials of a study can have; none if there are too many."""
+    fusible = fusible_keys(str(study.fixed["method"]))
+    values = {key: _values(distribution) for key, distribution in study.search.space.items() if key not in fusible}
+    if math.prod(map(len, values.values())) not in range(1, MAX_SHAPES + 1):
+        return []
+    lowest = {key: bounds(distribution)[0] for key, distribution in study.search.space.items()}
+    configs: list[Mapping[str, Any]] = []
+    for combination in itertools.product(*values.values()):
+        with contextlib.suppress(ValueError):  # values that are illegal together
+            configs.append(resolve({**study.fixed, **lowest, **dict(zip(values, combination, strict=True))}).flat())
+    return configs
+
+
+def _values(distribution: Any) -> Sequence[Value]:
+    """Return the values of a distribution of a key that changes shapes; none if they are more than a few."""
+    if hasattr(distribution, "choices"):
+        return tuple(distribution.choices)
+    low, high = bounds(distribution)
+    if low == high:
+        return (low,)
+    if not isinstance(low, int) or not isinstance(high, int):
+        return ()
+    return range(low, high + 1, distribution.step)

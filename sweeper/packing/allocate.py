@@ -14,7 +14,7 @@ from sweeper.packing.profiler import Profiler, ProfileStore, profiled_workloads,
 from sweeper.packing.workloads import Workload
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
-from sweeper.plan.plan import GridPlan
+from sweeper.plan.plan import Plan
 from sweeper.request import Request
 from sweeper.storage.store import Store
 from sweeper.version import code_version
@@ -52,7 +52,7 @@ class Allocation:
 
 def allocate(
     request: Request,
-    plan: GridPlan,
+    plan: Plan,
     store: Store,
     devices: Sequence[DeviceInfo],
     *,
@@ -97,7 +97,7 @@ def allocate(
     )
 
 
-def _workloads(plan: GridPlan, kind: DeviceKind, settled: Sequence[Cut] | None) -> list[Workload]:
+def _workloads(plan: Plan, kind: DeviceKind, settled: Sequence[Cut] | None) -> list[Workload]:
     """Return the groups of a plan. On cores, one that trains faster than its measurement would has no steps."""
     cuts: Sequence[Cut | None] = settled or [None] * len(plan.groups)
     return [
@@ -113,7 +113,7 @@ def _cut_for_workers(workload: Workload, slots: Mapping[int, Slots], compiled: b
 
 
 def _with_chosen_steps(
-    request: Request, plan: GridPlan, placement: Placement, profiler: Profiler, device: DeviceInfo
+    request: Request, plan: Plan, placement: Placement, profiler: Profiler, device: DeviceInfo
 ) -> Placement:
     """Return the placement with compiled steps where they are requested or, by measurement, pay."""
     if request.compile == "never":
@@ -177,7 +177,7 @@ def _place_on_cores(
 
 
 def allocate_grid(
-    request: Request, plan: GridPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
+    request: Request, plan: Plan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
 ) -> Allocation:
     """Decide how the grid runs on the cluster, with measurements where they are needed, and record how it is cut."""
     begun = recorded_cuts(store.files, plan) is not None

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group, Trial
-from sweeper.plan.plan import GridPlan
+from sweeper.plan.plan import Plan
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.store import Store
@@ -39,7 +39,7 @@ def requested_cut(request: Request) -> Cut | None:
     return Cut(request.cohort, request.stack or request.cohort, request.compile == "always")
 
 
-def settled_cuts(request: Request, plan: GridPlan, store: Store) -> list[Cut] | None:
+def settled_cuts(request: Request, plan: Plan, store: Store) -> list[Cut] | None:
     """Return the cut of each group as requested, else as the sweep was begun; None if neither settles it.
 
     Whether steps are compiled stays as the sweep was begun, too, unless `--compile always` or `never` is requested.
@@ -103,7 +103,7 @@ def describe_cuts(cuts: Sequence[Cut]) -> list[str]:
     return list(dict.fromkeys(map(_describe_cut, cuts)))
 
 
-def recorded_cuts(files: Files, plan: GridPlan) -> list[Cut] | None:
+def recorded_cuts(files: Files, plan: Plan) -> list[Cut] | None:
     """Return the cut of each group with which the plan was begun; None if it was not begun or the record is damaged."""
 
     def cuts_of(record: _CutsRecord) -> list[Cut]:
@@ -115,19 +115,19 @@ def recorded_cuts(files: Files, plan: GridPlan) -> list[Cut] | None:
     return read_record(files, _path(plan), _CutsRecord, cuts_of)
 
 
-def recorded_threads(files: Files, plan: GridPlan) -> int:
+def recorded_threads(files: Files, plan: Plan) -> int:
     """Return the CPU threads with which each process trains. The last bits of its results may depend on them."""
     record: _CutsRecord | None = read_record(files, _path(plan), _CutsRecord)
     return record.threads if record else 1
 
 
-def record_cuts(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: object, threads: int = 1) -> None:
+def record_cuts(files: Files, plan: Plan, cuts: Sequence[Cut], measured: object, threads: int = 1) -> None:
     """Keep the cuts, and the measurements from which they were chosen, for a continued sweep."""
     content = {"preset": plan.preset, "cuts": [asdict(cut) for cut in cuts], "threads": threads, "measured": measured}
     files.write(_path(plan), json.dumps(content, indent=1).encode())
 
 
-def record_paths(files: Files, plan: GridPlan) -> list[str]:
+def record_paths(files: Files, plan: Plan) -> list[str]:
     """Return the paths of the records of a plan: of its cuts, and of each of its cohorts that was halved."""
     cuts, halved = recorded_cuts(files, plan), recorded_halves(files, plan.name)
     ancestors_of = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
@@ -145,8 +145,8 @@ def record_halved(files: Files, name: str, cohort: str) -> None:
     files.write(f"{_halved(name)}/{cohort}", b"")
 
 
-def _path(plan: GridPlan) -> str:
-    return f"cuts/sweep={plan.name}/{plan.id}.json"
+def _path(plan: Plan) -> str:
+    return f"cuts/sweep={plan.name}/{plan.grid_id}.json"
 
 
 def _halved(name: str) -> str:

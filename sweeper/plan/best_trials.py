@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeper.plan.best_settings import QUESTIONS, Settings
-from sweeper.plan.plan import GridPlan, Plan
+from sweeper.plan.plan import Plan
 from sweeper.request import Keep
 from sweeper.spec.metric import VALIDATION, Metric
-from sweeper.spec.space import Search, Searches
-from sweeper.spec.sweep import Sweep, subspaces
+from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.models import read_best, unwritten_models
 
@@ -33,6 +32,8 @@ class Ranking:
 
     metric: Metric
     columns: tuple[str, ...] = ()
+    of_grids: bool = False
+    """Whether the trials of studies, which have rankings of their own, are left out."""
 
     def cell(self, row: Mapping[str, Any]) -> tuple[Hashable, ...]:
         return tuple(_plain(row.get(column)) for column in self.columns)
@@ -43,7 +44,7 @@ class Ranking:
         Trials are ranked by `val_METRIC` where they have it, as the best cell of a heatmap is chosen. Trials without it
         come after them. Of equal trials the one with the smallest id comes first.
         """
-        if row.get("status") != "finished":
+        if row.get("status") != "finished" or (self.of_grids and _plain(row.get("study_id")) is not None):
             return None
         for name in (f"{VALIDATION}{self.metric.name}", self.metric.name):
             value = _plain(row.get(name))
@@ -78,28 +79,29 @@ class BestTrials:
         """The columns of rows that the rankings read."""
         names = [ranking.metric.name for ranking in self._best]
         own = [column for ranking in self._best for column in ranking.columns]
+        own += ["study_id"] if any(ranking.of_grids for ranking in self._best) else []
         return tuple(dict.fromkeys((*ALWAYS, *names, *(f"{VALIDATION}{name}" for name in names), *own)))
 
 
 def rankings_of(plan: Plan) -> list[Ranking]:
     """The rankings by which the best trials of a plan are chosen while it runs: any setting may still become the best,
     so each has one. Without replicates there is one for each data set."""
-    space = getattr(plan, "space", None)
-    if isinstance(space, Search | Searches):
-        return [*(Ranking(metric, ("study_id",)) for metric in space.objectives), *_of_views(plan.sweep)]
+    of_studies = [Ranking(metric, ("study_id",)) for metric in plan.sweep.objectives(plan.preset)]
+    if not plan.sweep.grids(plan.preset):
+        return [*of_studies, *_of_views(plan.sweep)]
     settings = [key for key in varying_keys(plan) if key not in plan.sweep.replicates]
     repeated = any(key in plan.sweep.replicates for key in varying_keys(plan))
     columns = settings if repeated else [key for key in settings if key in QUESTIONS]
-    return list(dict.fromkeys([Ranking(plan.headline, tuple(columns)), *_of_views(plan.sweep)]))
+    of_settings = Ranking(plan.headline, tuple(columns), of_grids=bool(of_studies))
+    return list(dict.fromkeys([of_settings, *of_studies, *_of_views(plan.sweep)]))
 
 
 def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The best trials once all have ended: of the settings, only the best one of each data set has one."""
-    space = getattr(plan, "space", None)
-    is_search = isinstance(space, Search | Searches)
-    best = BestTrials(rankings_of(plan) if is_search else _of_views(plan.sweep))
+    of_studies = [Ranking(metric, ("study_id",)) for metric in plan.sweep.objectives(plan.preset)]
+    best = BestTrials([*of_studies, *_of_views(plan.sweep)])
     best.add(rows)
-    if is_search:
+    if not plan.sweep.grids(plan.preset):
         return best.ids
     settings = settings_of(plan)
     settings.add(rows)
@@ -108,7 +110,7 @@ def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
 
 def settings_of(plan: Plan) -> Settings:
     """The settings of a plan, without any rows yet. The number of a study's trial tells it apart from the others."""
-    names = plan.sweep.naming(plan.preset) if not isinstance(plan, GridPlan) else ()
+    names = plan.sweep.naming(plan.preset) if plan.sweep.objectives(plan.preset) else ()
     return Settings((*varying_keys(plan), *names, "dataset"), plan.sweep.replicates)
 
 
@@ -121,7 +123,7 @@ def varying_keys(plan: Plan) -> list[str]:
             values.setdefault(key, set()).add(value)
     counts = Counter(key for trial in plan.trials for key in trial.config)
     differing = [key for key, known in values.items() if len(known) > 1 or counts[key] < len(plan.trials)]
-    parts = subspaces(plan.sweep.presets[plan.preset])
+    parts = plan.sweep.parts(plan.preset)
     keys = dict.fromkeys(key for part in parts for key in (*part.fixed, *part.axes))
     in_preset = {key: {part.values(key) for part in parts} for key in keys}
     varying = (key for key, tried in in_preset.items() if len(tried) > 1 or any(len(values) > 1 for values in tried))

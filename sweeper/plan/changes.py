@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeper.request import Request
-from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
-from sweeper.spec.space import Study
-from sweeper.spec.sweep import subspaces
+from sweeper.spec import Grid, Search, Space, Value
+from sweeper.spec.space import Part, Study, parts_of
 from sweeper.storage.requests import RequestRows, request_name
 from sweeper.storage.store import StoreReader
 
@@ -75,7 +74,7 @@ def longer_trials(before: Space, trials: Iterable[Mapping[str, Value]], changes:
     if "epochs" not in changes.keys:
         return None
     preset: dict[str, int] = {}
-    for part in subspaces(before):
+    for part in parts_of(before):
         epochs = [int(value) for value in part.values("epochs") if isinstance(value, int)]
         preset[_method(part)] = max([preset.get(_method(part), 0), *epochs])
     counts = Counter((str(trial["method"]), trial["epochs"]) for trial in trials)
@@ -87,14 +86,17 @@ def longer_trials(before: Space, trials: Iterable[Mapping[str, Value]], changes:
     return f"some trials train longer than in the preset: {', '.join(texts)}" if texts else None
 
 
-def trial_changes(request: Request, before: Grid | Grids, defaults: Defaults) -> Callable[[Mapping[str, Value]], str]:
-    """Return a function from a trial's complete config to its changes, e.g. `epochs=5 seed=1`; empty without any."""
+def trial_changes(request: Request, before: Space, defaults: Defaults) -> Callable[[Mapping[str, Value]], str]:
+    """Return a function from the complete config of a grid's trial to its changes, e.g. `epochs=5 seed=1`; empty
+    without any."""
     if not (request.fixed or request.axes):
         return lambda config: ""
 
+    grids = [part for part in parts_of(before) if isinstance(part, Grid)]
+
     @functools.cache
     def tried_by_part(method: str, keys: tuple[str, ...]) -> list[dict[str, tuple[Value, ...]]]:
-        return [{key: _values_of(key, part, defaults(method)) for key in keys} for part in subspaces(before)]
+        return [{key: _values_of(key, part, defaults(method)) for key in keys} for part in grids]
 
     def of_trial(config: Mapping[str, Value]) -> str:
         method = str(config["method"])
@@ -106,9 +108,9 @@ def trial_changes(request: Request, before: Grid | Grids, defaults: Defaults) ->
     return of_trial
 
 
-def study_changes(request: Request, before: Search | Searches, study: Study, defaults: Defaults) -> str:
+def study_changes(request: Request, before: Space, study: Study, defaults: Defaults) -> str:
     """Return the changes of all trials of a study, e.g. `lr=0.01 sampler=gp`; a fixed key that was searched is one."""
-    method, searches = str(study.fixed["method"]), subspaces(before)
+    method, searches = str(study.fixed["method"]), _searches(before)
     own = next((search for search in searches if _method(search) == method), searches[0])
     fixed = study.fixed.items()
     tried = {key: _values_of(key, own, defaults(method)) for key, _ in fixed}
@@ -133,22 +135,22 @@ def _text(changed: Mapping[str, Sequence[Value]]) -> str:
     return " ".join(f"{key}={text}" for key, text in sorted(texts.items()))
 
 
-def _values_of(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
+def _values_of(key: str, part: Part, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
     """Return the values that a part has for a key; none if the key is searched, as its values are the sampler's."""
-    if isinstance(part, Search) and key in part.space:
+    if key in part.space:
         return ()
     return part.values(key) or ((defaults[key],) if key in defaults else ())
 
 
 def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Change | None:
     """Return the change of a requested key; None if the preset has all values of the request."""
-    methods: set[str] = set() if key in SELECTING_KEYS else set(map(_method, subspaces(after)))
-    unpinned = [part for part in subspaces(before) if key not in part.pinned]
+    methods: set[str] = set() if key in SELECTING_KEYS else set(map(_method, parts_of(after)))
+    unpinned = [part for part in parts_of(before) if key not in part.pinned]
     compared = [part for part in unpinned if _method(part) in methods] or unpinned
     parts = [(part, defaults(_method(part))) for part in compared]
     tried = [_values_of(key, part, part_defaults) for part, part_defaults in parts if _has(key, part, part_defaults)]
     preset_values = _sorted({value for values in tried for value in values})
-    requested = _sorted({value for part in subspaces(after) if key not in part.pinned for value in part.values(key)})
+    requested = _sorted({value for part in parts_of(after) if key not in part.pinned for value in part.values(key)})
     own = [preset_values] if key in SELECTING_KEYS else tried
     known = bool(tried) and all(set(requested) <= set(values) for values in own)
     return None if known else Change(requested, preset_values)
@@ -156,10 +158,9 @@ def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Ch
 
 def _option_changes(request: Request, before: Space, after: Space) -> dict[str, Change]:
     """Return the changed options of a search on which its proposals depend, which the number of trials is not."""
-    old, new = subspaces(before)[0], subspaces(after)[0]
-    if not isinstance(old, Search) or not isinstance(new, Search):
+    if not (_searches(before) and _searches(after)):
         return {}
-    changed: dict[str, Change] = {}
+    old, new, changed = _searches(before)[0], _searches(after)[0], dict[str, Change]()
     for name, field in (("wave", "wave"), ("sampler", "sampler"), ("search-seed", "seed")):
         old_value, new_value = getattr(old, field), getattr(new, field)
         if old_value != new_value:
@@ -171,12 +172,16 @@ def _option_changes(request: Request, before: Space, after: Space) -> dict[str, 
     return changed
 
 
-def _method(part: Grid | Search) -> str:
+def _searches(space: Space) -> list[Search]:
+    return [part for part in parts_of(space) if isinstance(part, Search)]
+
+
+def _method(part: Part) -> str:
     return str(part.values("method")[0])
 
 
-def _has(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> bool:
-    return key in defaults or bool(part.values(key)) or (isinstance(part, Search) and key in part.space)
+def _has(key: str, part: Part, defaults: Mapping[str, Value]) -> bool:
+    return key in defaults or bool(part.values(key)) or key in part.space
 
 
 def _sorted(values: set[Value]) -> tuple[Value, ...]:
@@ -191,7 +196,7 @@ MAX_KEYS, MAX_VALUES = 6, 3
 """Most keys, and most values of a key, that a note names."""
 
 
-def expected_values(configs: Iterable[Mapping[str, Value]], searched: Collection[str] = ()) -> Expected:
+def _expected_values(configs: Iterable[Mapping[str, Value]], searched: Collection[str] = ()) -> Expected:
     """Return the values of these trials by method and key."""
     by_method: dict[str, list[Mapping[str, Value]]] = {}
     for config in configs:
@@ -212,15 +217,16 @@ def note_on_earlier_rows(
     request_rows: RequestRows,
     changed: Changes,
     changes: Collection[str],
-    expected: Expected,
+    configs: Iterable[Mapping[str, Value]],
     searched: Collection[str] = (),
 ) -> str | None:
     """Return one line about the rows of an earlier definition: how many, and in which keys they differ; None without.
 
     These are rows with the request's preset and one of its trials' `changes` that do not belong to the request, and
-    that differ from its trials in no key that the request itself changes.
+    that differ from its trials, with these `configs`, in no key that the request itself changes, nor in those that are
+    `searched`.
     """
-    differences = []
+    differences, expected = [], _expected_values(configs, searched)
     for row in store.unlisted(sweep, request_rows, changes):
         keys = _differing(row, expected.get(str(row["method"]), {}), searched)
         if not set(keys) & set(changed.keys) and (keys or not changed.keys):

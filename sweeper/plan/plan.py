@@ -1,18 +1,21 @@
-"""The plan of a sweep: its trials, their status in the store, and the groups of a grid's trials."""
+"""The plan of a sweep: the trials of its grids and their groups, its studies, and the status of all in the store."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from sweeper.plan.changes import Changes
 from sweeper.plan.cohorts import Group, Trial, content_hash
-from sweeper.spec import Grid, Grids, Sweep
+from sweeper.spec import Space, Sweep
 from sweeper.spec.metric import Metric
 from sweeper.storage.layout import file_name
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import STATUSES
+
+if TYPE_CHECKING:  # it imports Optuna
+    from sweeper.search.study_run import StudyRun
 
 TO_RUN = "to run"
 """Status of a trial that has no row yet."""
@@ -20,39 +23,74 @@ TO_RUN = "to run"
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole sweep, finished trials included: a GridPlan or a SearchPlan."""
+    """A whole request, finished trials included.
+
+    The trials of its grids are known from the start, and form groups across all of them. Those of its studies become
+    known wave by wave.
+    """
 
     name: str
     preset: str
     sweep: Sweep
-    changes: Changes = field(default=Changes("", {}), kw_only=True)
+    grid_trials: tuple[Trial, ...] = ()
+    groups: Sequence[Group] = ()
+    """The trials of its grids."""
+    steps: Sequence[int] = ()
+    """Training steps of one trial of each group, from beginning to end."""
+    grid_statuses: Mapping[str, str] = field(default_factory=dict)
+    """trial_id -> status, of every trial of the sweep's grids that has a row."""
+    study_runs: Sequence[StudyRun] = ()
+    """The studies of its searches, rebuilt from their rows."""
+    _: KW_ONLY
+    space: Space = ()
+    """The preset with the request's changes."""
+    changes: Changes = field(default=Changes("", {}))
     """What the request changes in the preset."""
-    whole: RequestRows | None = field(default=None, kw_only=True)
+    whole: RequestRows | None = None
     """The rows of the request without its narrowing; None if they are those of the plan's own trials."""
-    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    notes: tuple[str, ...] = ()
     """What the user should know before it runs, one line each."""
+    without_model: frozenset[str] = frozenset()
+    """Trials that have a row, but are trained again because their model could not be written."""
+    unsized: tuple[str, ...] = ()
+    """Data sets of unknown size; `steps` is 0 for their trials."""
 
-    if TYPE_CHECKING:  # each kind of plan has these as fields or as properties
-
-        @property
-        def trials(self) -> tuple[Trial, ...]:
-            """The trials that are known so far, in order."""
-
-        @property
-        def total(self) -> int:
-            """Number of trials of the finished sweep."""
-
-        @property
-        def statuses(self) -> Mapping[str, str]:
-            """trial_id -> status, of every trial that has a row."""
-
-        @property
-        def identifying_columns(self) -> tuple[str, ...]:
-            """Hyperparameters that identify a trial to a reader."""
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """The trials that are known so far, in order."""
+        of_studies = [trial for study_run in self.study_runs for trial in study_run.trials]
+        return (*self.grid_trials, *of_studies) if of_studies else self.grid_trials
 
     @property
     def ids(self) -> tuple[str, ...]:
         return tuple(trial.id for trial in self.trials)
+
+    @property
+    def total(self) -> int:
+        """Number of trials of the finished request."""
+        return len(self.grid_trials) + sum(study_run.study.search.trials for study_run in self.study_runs)
+
+    @property
+    def statuses(self) -> Mapping[str, str]:
+        """trial_id -> status, of every trial that has a row."""
+        of_studies = {trial: status for study_run in self.study_runs for trial, status in study_run.statuses.items()}
+        return {**self.grid_statuses, **of_studies} if of_studies else self.grid_statuses
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of trials by status; those without a row count as `to run`."""
+        counts, statuses = dict.fromkeys((*STATUSES, TO_RUN), 0), self.statuses
+        for trial in self.trials:
+            counts[statuses.get(trial.id, TO_RUN)] += 1
+        ahead = [status for study_run in self.study_runs for status in study_run.ahead]
+        for status in ahead:
+            counts[status] += 1
+        return counts | {TO_RUN: counts[TO_RUN] + self.total - len(self.trials) - len(ahead)}
+
+    @property
+    def trials_left(self) -> int:
+        """Number of trials that this run has to train: those without a row and those that failed."""
+        return self.counts[TO_RUN] + self.counts["failed"]
 
     @property
     def request(self) -> str:
@@ -62,7 +100,7 @@ class Plan:
     @property
     def request_rows(self) -> RequestRows:
         """The rows that belong to the request, of which a plan that narrows it trains a part."""
-        return self.whole or RequestRows(self.request, self.preset, "trial_id", self.ids)
+        return self.whole or RequestRows(self.request, self.preset, self.ids)
 
     @property
     def views(self) -> str:
@@ -74,48 +112,35 @@ class Plan:
         return self.sweep.headline(self.preset)
 
     @property
-    def counts(self) -> dict[str, int]:
-        """Number of trials by status; those without a row count as `to run`."""
-        counts = dict.fromkeys((*STATUSES, TO_RUN), 0)
-        for trial in self.trials:
-            counts[self.statuses.get(trial.id, TO_RUN)] += 1
-        return counts | {TO_RUN: counts[TO_RUN] + self.total - len(self.trials)}
-
-    @property
-    def trials_left(self) -> int:
-        """Number of trials that this run has to train: those without a row and those that failed."""
-        return self.counts[TO_RUN] + self.counts["failed"]
-
-
-@dataclass(frozen=True)
-class GridPlan(Plan):
-    """The plan of a grid, whose trials are all known from the start."""
-
-    trials: tuple[Trial, ...]
-    groups: Sequence[Group]
-    steps: Sequence[int]
-    """Training steps of one trial of each group, from beginning to end."""
-    statuses: Mapping[str, str]
-    space: Grid | Grids | None = None
-    """The space from which the trials were enumerated."""
-    without_model: frozenset[str] = frozenset()
-    """Trials that have a row, but are trained again because their model could not be written."""
-    unsized: tuple[str, ...] = ()
-    """Data sets of unknown size; `steps` is 0 for their trials."""
-
-    @property
-    def total(self) -> int:
-        return len(self.trials)
-
-    @property
     def identifying_columns(self) -> tuple[str, ...]:
-        return tuple(filter(None, (*self.sweep.axes_by_metric[self.headline.name], self.sweep.breakdown)))
+        """Hyperparameters that identify a trial to a reader."""
+        axes = self.sweep.axes_by_metric.get(self.headline.name, ()) if self.groups else ()
+        breakdown = (self.sweep.breakdown,) if self.groups and self.sweep.breakdown else ()
+        several = ("study",) if len(self.study_runs) > 1 else ()
+        searched = (key for study_run in self.study_runs for key in study_run.study.search.space)
+        return tuple(dict.fromkeys((*axes, *breakdown, *several, *searched)))
+
+    @property
+    def grid_id(self) -> str:
+        """A hash of the trials of its grids, by which their cuts are recorded."""
+        return content_hash(sorted(trial.id for trial in self.grid_trials))
 
     def share_left(self, group: Group) -> float:
         """Return the share of a group's trials that this run has to train."""
         trials = [trial for stream in group for trial in stream]
-        return sum(self.statuses.get(trial.id, "failed") == "failed" for trial in trials) / len(trials)
+        return sum(self.grid_statuses.get(trial.id, "failed") == "failed" for trial in trials) / len(trials)
 
     @property
-    def id(self) -> str:
-        return content_hash(sorted(self.ids))
+    def study_names(self) -> Mapping[str, str]:
+        """trial_id -> name of its study here. Its row names the study that trained it, such as that of a preset."""
+        return {trial.id: study_run.study.name for study_run in self.study_runs for trial in study_run.trials}
+
+    @property
+    def diverged_studies(self) -> list[str]:
+        """Names of the studies whose trials have all diverged."""
+        return [
+            study_run.study.name
+            for study_run in self.study_runs
+            if len(study_run.statuses) == study_run.study.search.trials
+            and set(study_run.statuses.values()) == {"diverged"}
+        ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sweeper.plan.plan import GridPlan, Plan
+from sweeper.plan.plan import Plan
 
 MOST_SECONDS_LEFT = 1e9
 """No time is estimated from this on, in seconds: what has been trained is then as good as nothing."""
@@ -50,11 +50,10 @@ class TimeLeft:
         self._kind_of: dict[str, _Kind] = {}
         """trial_id -> its kind, of the trials of a grid."""
         counts, done = plan.counts, {trial for trial, status in plan.statuses.items() if status in DONE}
-        grid = plan if isinstance(plan, GridPlan) else None
-        for group, steps in zip(grid.groups, grid.steps, strict=True) if grid else ():
+        for group, steps in zip(plan.groups, plan.steps, strict=True):
             trials, first = [trial.id for stream in group for trial in stream], group[0][0].config
             epochs = first.get("epochs")
-            if grid and grid.unsized:
+            if plan.unsized:
                 steps = epochs if isinstance(epochs, int) else 0
             kind = _Kind(str(first.get("method")), max(1, steps), by_gradients="lr" in first and steps > 0)
             kind.left = kind.steps * sum(trial not in done for trial in trials)

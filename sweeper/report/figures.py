@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from sweeper.errors import DamagedError, StoreError
-from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selection, Sweep, Table, Trajectory
+from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import REPLICATES
@@ -76,9 +76,8 @@ class PresetViews:
 
 def views_of(sweep: Sweep, preset: str) -> PresetViews:
     """Return the views of a preset of a sweep."""
-    space, shown = sweep.presets[preset], sweep.for_preset(preset)
-    searches = space.searches if isinstance(space, Searches) else (space,) if isinstance(space, Search) else ()
-    distributions = {key: distribution for search in searches for key, distribution in search.space.items()}
+    shown = sweep.for_preset(preset)
+    distributions = {key: distribution for part in sweep.parts(preset) for key, distribution in part.space.items()}
     parameters = (Parameter(key, bool(getattr(kind, "log", False))) for key, kind in distributions.items())
     return PresetViews(
         preset,
@@ -88,8 +87,8 @@ def views_of(sweep: Sweep, preset: str) -> PresetViews:
         tuple(replace(view, presets=(), published=_published(view, preset)) for view in shown.heatmaps),
         tuple(replace(view, presets=(), published=_published(view, preset)) for view in shown.tables),
         shown.trajectories,
-        space.grids if isinstance(space, Grids) else (space,) if isinstance(space, Grid) else (),
-        space.objectives if isinstance(space, Search | Searches) else (),
+        sweep.grids(preset),
+        sweep.objectives(preset),
         tuple(parameters),
         sweep.replicates,
         sweep.naming(preset),

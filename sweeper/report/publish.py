@@ -13,7 +13,7 @@ from sweeper.report.figures import made
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.heatmaps import positions
 from sweeper.report.selections import labelled, narrowed
-from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
+from sweeper.spec import Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX
@@ -141,10 +141,10 @@ class _Figures:
 
     def table(self, table: Table) -> str | None:
         """No table is written if none of its cells has a trial."""
-        space = self.sweep.presets[self.preset]
-        grids = space.grids if isinstance(space, Grids) else (space,) if isinstance(space, Grid) else ()
         shown = labelled(self.rows, table.selections)
-        cells = tables.average(shown, table, self.preset, narrowed(grids, shown, table.axes, table.selections))
+        cells = tables.average(
+            shown, table, self.preset, narrowed(self.sweep.grids(self.preset), shown, table.axes, table.selections)
+        )
         if not tables.has_trials(cells):
             return None
         over = averaged_over(shown, table.axes, self.keys)

@@ -12,9 +12,9 @@ import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
+from sweeper.plan.plan import Plan
 from sweeper.report import studies
-from sweeper.report.studies import quiet
-from sweeper.search.search_plan import SearchPlan
+from sweeper.report.optuna_log import quiet
 from sweeper.search.study_run import StudyRun
 from sweeper.storage.files import Files
 
@@ -114,7 +114,7 @@ def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
     storage.set_trial_state_values(trial_id, trial.state, trial.values)
 
 
-def write(plan: SearchPlan, files: Files) -> str:
+def write(plan: Plan, files: Files) -> str:
     """Write the views of every study, and the journal if there is none. Returns the text to print."""
     texts = []
     copy = begin_journal(files, plan.views) if files.read(PATH.format(plan.views)) is None else lambda study_run: None

@@ -117,14 +117,16 @@ class StudyRun:
         recorded: Mapping[int, RecordedTrial],
         complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
         facts: Mapping[str, Value] | None = None,
+        steps: int = 0,
     ) -> None:
         """Ask and tell as many waves as the recorded results complete.
 
         `recorded` maps trial numbers to what the store has. `complete` adds the defaults to a trial's values. `facts`
-        are further columns for the row of every trial, besides its study, number and wave.
+        are further columns for the row of every trial, besides its study, number and wave. A trial makes `steps`
+        training steps at least, from beginning to end.
         """
         self.study, self.id, self.warm, self.engine = study, identity, warm, AskTellStudy(study, warm.results)
-        self.waves: list[tuple[Trial, ...]] = []
+        self.steps, self.waves = steps, list[tuple[Trial, ...]]()
         self._recorded, self._complete, self._facts = recorded, complete, facts or {}
         self._results: dict[str, TrialResult] = {}
         self._advance()

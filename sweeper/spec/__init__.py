@@ -2,12 +2,12 @@
 
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Direction, Metric
-from sweeper.spec.pruners import Halving, Population
-from sweeper.spec.space import Grid, Grids, Search, Searches, Value
-from sweeper.spec.sweep import Assumption, Space, Sweep
+from sweeper.spec.pruners import Halving
+from sweeper.spec.space import Grid, Population, Search, Space, Value
+from sweeper.spec.sweep import Assumption, Sweep
 from sweeper.spec.views import Heatmap, Selection, Table, Trajectory
 
 __all__ = [
-    "Assumption", "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches",
-    "Selection", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
+    "Assumption", "Direction", "Grid", "Halving", "Heatmap", "Metric", "Population", "Search", "Selection",
+    "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Schedulers of a study's trials while they train: successive halving prunes them, a population adapts them."""
+"""Pruners of a study's trials while they train."""
 
 import itertools
 import math
@@ -39,22 +39,3 @@ class Halving:
                 f"{len(rungs)}; report more often, or choose a smaller first"
             )
         return tuple(rungs[bracket:] for bracket in range(self.brackets))
-
-
-@dataclass(frozen=True)
-class Population:
-    """Population-based training of a wave as one stack: the worst members copy the best and perturb hyperparameters."""
-
-    every: int
-    """Epochs between two exchanges."""
-    share: float = 0.25
-    """Share of the members that copy, and of those that are copied from, in (0, 0.5]."""
-    factor: float = 1.25
-    """A copied hyperparameter is multiplied or divided by it with equal probability, and clipped to the space."""
-
-    def __post_init__(self) -> None:
-        if self.every < 1 or not 0 < self.share <= 0.5 or not self.factor > 1:
-            raise SpecError(
-                "`every >= 1`, `0 < share <= 0.5` and `factor > 1` must hold for a population, but got "
-                f"every={self.every}, share={self.share}, factor={self.factor}"
-            )

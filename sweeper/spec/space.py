@@ -7,11 +7,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Metric
-from sweeper.spec.pruners import Halving, Population
+from sweeper.spec.pruners import Halving
 from trainables.validation import unknown
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ Axes = Mapping[str, tuple[Value, ...]]
 """Key -> its values."""
 KeysOf = Callable[[str], Collection[str]]
 """Name of a method -> the keys that its trials have."""
-P = TypeVar("P", "Grid", "Search")
-"""One of several grids, or one of several searches."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,10 @@ class Grid:
     axes: Axes
     """Key -> its values, in the order of the paper. The last axis varies fastest."""
     pinned: frozenset[str] = frozenset()
-    """Keys that `change_each` leaves unchanged, e.g. the epochs of a method that does not train."""
+    """Keys that `change_space` leaves unchanged, e.g. the epochs of a method that does not train."""
+    space: ClassVar[Mapping[str, BaseDistribution]] = {}
+    """Nothing is searched."""
+    objectives: ClassVar[tuple[Metric, ...]] = ()
 
     def __post_init__(self) -> None:
         for key, values in self.axes.items():
@@ -75,70 +76,9 @@ class Grid:
         for values in itertools.product(*self.axes.values()):
             yield {**self.fixed, **dict(zip(self.axes, values, strict=True))}
 
-
-@dataclass(frozen=True)
-class Grids:
-    """Several grids, run one after the other, for methods whose hyperparameters differ."""
-
-    grids: tuple[Grid, ...]
-
-    def __post_init__(self) -> None:
-        if not self.grids:
-            raise SpecError("there must be at least one grid, but there is none")
-        if any("method" not in grid.fixed for grid in self.grids):
-            raise SpecError("each of several grids must fix its method")
-
-    def changed(self, fixed: Fixed, axes: Axes, keys: KeysOf) -> Grids:
-        return Grids(change_each(self.grids, fixed, axes, keys))
-
-    @property
-    def count(self) -> int:
-        return sum(grid.count for grid in self.grids)
-
-    def combinations(self) -> Iterator[dict[str, Value]]:
-        for grid in self.grids:
-            yield from grid.combinations()
-
-
-def change_each(parts: Sequence[P], fixed: Fixed, axes: Axes, keys: KeysOf) -> tuple[P, ...]:
-    """Return the parts with the keys in `fixed` fixed and those in `axes` varied.
-
-    A key is changed only in the parts whose method has it. The key `method` selects the parts with one of the wanted
-    methods instead. So does `dataset` if the parts differ in it. Raises SpecError for a method or data set that no part
-    has, and for a key that none of their methods has.
-    """
-    requested = Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
-    selected, selecting = tuple(parts), set[str]()
-    for key in ("method", "dataset"):
-        wanted = requested.values(key)
-        if wanted and (key == "method" or len({part.values(key) for part in selected}) > 1):
-            selected = _select(selected, key, wanted)
-            selecting.add(key)
-    changeable = [set(keys(str(part.fixed["method"]))) - part.pinned - selecting for part in selected]
-    for key in (*fixed, *axes):
-        if key not in selecting.union(*changeable):
-            if all(key in part.pinned for part in selected):
-                methods = ", ".join(dict.fromkeys(str(part.fixed["method"]) for part in selected))
-                raise SpecError(f"{key} stays as it is in trials of {methods}, where another value has no meaning")
-            raise SpecError(f"no method of these trials has the key '{key}' to change")
-    return tuple(
-        part.changed({key: fixed[key] for key in fixed if key in own}, {key: axes[key] for key in axes if key in own})
-        for part, own in zip(selected, changeable, strict=True)
-    )
-
-
-def _select(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, ...]:
-    """Return the parts that have any of the wanted values, their axis reduced to these. Each must be in some part."""
-    choices = dict.fromkeys(value for part in parts for value in part.values(key))
-    for value in wanted:
-        if value not in choices:
-            raise SpecError(unknown(f"{key} in this sweep", str(value), [str(choice) for choice in choices]))
-    selected = []
-    for part in parts:
-        kept = tuple(value for value in part.values(key) if value in wanted)
-        if kept:
-            selected.append(part.changed({}, {key: kept}) if key in part.axes else part)
-    return tuple(selected)
+    def studies(self) -> Iterator[Study]:
+        """A grid has no studies."""
+        yield from ()
 
 
 Sampler = Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"]
@@ -150,6 +90,25 @@ WARM = "warm"
 """Optuna user attribute of a trial that came from a warm start."""
 SECONDS = "seconds"
 """Name of the objective that is measured instead of reported: the trial's share of its cohort's training time."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """Population-based training of a wave as one stack: the worst members copy the best and perturb hyperparameters."""
+
+    every: int
+    """Epochs between two exchanges."""
+    share: float = 0.25
+    """Share of the members that copy, and of those that are copied from, in (0, 0.5]."""
+    factor: float = 1.25
+    """A copied hyperparameter is multiplied or divided by it with equal probability, and clipped to the space."""
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or not 0 < self.share <= 0.5 or not self.factor > 1:
+            raise SpecError(
+                "`every >= 1`, `0 < share <= 0.5` and `factor > 1` must hold for a population, but got "
+                f"every={self.every}, share={self.share}, factor={self.factor}"
+            )
 
 
 @dataclass(frozen=True)
@@ -173,7 +132,7 @@ class Search:
     seed: int = 0
     """Seed of the sampler."""
     pinned: ClassVar[frozenset[str]] = frozenset()
-    """Keys that `change_each` leaves unchanged."""
+    """Keys that `change_space` leaves unchanged."""
 
     def __post_init__(self) -> None:
         Grid(self.fixed, self.axes)  # raises SpecError for invalid axes
@@ -255,45 +214,101 @@ class Search:
     def count(self) -> int:
         return self.trials * Grid({}, self.axes).count
 
+    def combinations(self) -> Iterator[dict[str, Value]]:
+        """No trial of a search is known before it is proposed."""
+        yield from ()
+
     def studies(self) -> Iterator[Study]:
         """Yield the study of each cell of the axes."""
         for cell in Grid({}, self.axes).combinations():
             yield Study(_study_name(cell), {**self.fixed, **cell}, self)
 
 
-@dataclass(frozen=True)
-class Searches:
-    """Several searches, run one after the other, for methods with different search spaces."""
+Part = Grid | Search
+Space = Part | tuple[Part, ...]
+"""What a preset trains: a grid, a search, or several of them, for example for methods with different search spaces."""
 
-    searches: tuple[Search, ...]
 
-    def __post_init__(self) -> None:
-        if not self.searches:
-            raise SpecError("there must be at least one search, but there is none")
-        if any("method" not in search.fixed for search in self.searches):
-            raise SpecError("each of several searches must fix its method")
-        if len({search.objectives for search in self.searches}) > 1:
-            raise SpecError("several searches must have the same objectives, but theirs differ")
-        methods = [search.fixed["method"] for search in self.searches]
-        if len(set(methods)) < len(methods):
-            raise SpecError(f"each of several searches must have a method of its own, but got {methods}")
+def parts_of(space: Space) -> tuple[Part, ...]:
+    return space if isinstance(space, tuple) else (space,)
 
-    def changed(self, fixed: Fixed, axes: Axes, keys: KeysOf) -> Searches:
-        return Searches(change_each(self.searches, fixed, axes, keys))
 
-    @property
-    def objectives(self) -> tuple[Metric, ...]:
-        return self.searches[0].objectives
+def studies_of(space: Space) -> Iterator[Study]:
+    """Yield the studies of a space; if it is several parts, with the method in front of their names."""
+    for part in parts_of(space):
+        for study in part.studies():
+            named = isinstance(space, tuple)
+            yield replace(study, name=_study_name({"method": part.fixed["method"], "": study.name})) if named else study
 
-    @property
-    def count(self) -> int:
-        return sum(search.count for search in self.searches)
 
-    def studies(self) -> Iterator[Study]:
-        """Yield the studies of each search, with the method in front of their names."""
-        for search in self.searches:
-            for study in search.studies():
-                yield replace(study, name=_study_name({"method": search.fixed["method"], "": study.name}))
+def check_space(space: Space, preset: str) -> None:
+    """Raise SpecError if this is no space, or if its parts are not told apart."""
+    kinds = {type(part).__name__ for part in parts_of(space) if not isinstance(part, Part)}
+    if kinds:
+        offender = "one of its parts" if isinstance(space, tuple) else "it"
+        raise SpecError(
+            f"preset {preset!r} must be a Grid, a Search or a tuple of them, but {offender} is of type "
+            f"{', '.join(sorted(kinds))}"
+        )
+    if not isinstance(space, tuple):
+        return
+    if not space:
+        raise SpecError(f"preset {preset!r} must have at least one grid or search, but there is none")
+    if any("method" not in part.fixed for part in space):
+        raise SpecError(f"each of several grids or searches must fix its method, but one of preset {preset!r} does not")
+    searches = [part for part in space if isinstance(part, Search)]
+    if len({search.objectives for search in searches}) > 1:
+        raise SpecError("several searches must have the same objectives, but theirs differ")
+    methods = [search.fixed["method"] for search in searches]
+    if len(set(methods)) < len(methods):
+        raise SpecError(f"each of several searches must have a method of its own, but got {methods}")
+
+
+def change_space(space: Space, fixed: Fixed, axes: Axes, keys: KeysOf) -> Space:
+    """Return the space with the keys in `fixed` fixed and those in `axes` varied; of several parts, in each whose
+    method has the key, by `keys`."""
+    return _change_each(space, fixed, axes, keys) if isinstance(space, tuple) else space.changed(fixed, axes)
+
+
+def _change_each(parts: Sequence[Part], fixed: Fixed, axes: Axes, keys: KeysOf) -> tuple[Part, ...]:
+    """Return the parts with the keys in `fixed` fixed and those in `axes` varied.
+
+    A key is changed only in the parts whose method has it. The key `method` selects the parts with one of the wanted
+    methods instead. So does `dataset` if the parts differ in it. Raises SpecError for a method or data set that no part
+    has, and for a key that none of their methods has.
+    """
+    requested = Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
+    selected, selecting = tuple(parts), set[str]()
+    for key in ("method", "dataset"):
+        wanted = requested.values(key)
+        if wanted and (key == "method" or len({part.values(key) for part in selected}) > 1):
+            selected = _select(selected, key, wanted)
+            selecting.add(key)
+    changeable = [set(keys(str(part.fixed["method"]))) - part.pinned - selecting for part in selected]
+    for key in (*fixed, *axes):
+        if key not in selecting.union(*changeable):
+            if all(key in part.pinned for part in selected):
+                methods = ", ".join(dict.fromkeys(str(part.fixed["method"]) for part in selected))
+                raise SpecError(f"{key} stays as it is in trials of {methods}, where another value has no meaning")
+            raise SpecError(f"no method of these trials has the key '{key}' to change")
+    return tuple(
+        part.changed({key: fixed[key] for key in fixed if key in own}, {key: axes[key] for key in axes if key in own})
+        for part, own in zip(selected, changeable, strict=True)
+    )
+
+
+def _select(parts: Sequence[Part], key: str, wanted: Sequence[Value]) -> tuple[Part, ...]:
+    """Return the parts that have any of the wanted values, their axis reduced to these. Each must be in some part."""
+    choices = dict.fromkeys(value for part in parts for value in part.values(key))
+    for value in wanted:
+        if value not in choices:
+            raise SpecError(unknown(f"{key} in this sweep", str(value), [str(choice) for choice in choices]))
+    selected = []
+    for part in parts:
+        kept = tuple(value for value in part.values(key) if value in wanted)
+        if kept:
+            selected.append(part.changed({}, {key: kept}) if key in part.axes else part)
+    return tuple(selected)
 
 
 @dataclass(frozen=True)

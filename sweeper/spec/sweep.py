@@ -1,4 +1,4 @@
-"""The definition of a sweep: its presets, each of grids or searches, and the views of its rows."""
+"""The definition of a sweep: its presets, each of grids and searches, and the views of its rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import TypeVar
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
 from sweeper.spec.metric import Metric
-from sweeper.spec.space import Grid, Grids, Search, Searches
+from sweeper.spec.space import Grid, Part, Space, check_space, parts_of
 from sweeper.spec.views import Heatmap, Table, Trajectory
 from trainables.validation import unknown
 
-Space = Grid | Grids | Search | Searches
-"""The type of a preset."""
 V = TypeVar("V", Heatmap, Table)
 REPLICATES = ("seed", "normal_class", "held_out")
 """Hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over them."""
@@ -39,7 +37,7 @@ class Sweep:
     about: str
     """One line that says what the sweep is."""
     presets: Mapping[str, Space]
-    """Name -> preset. The first is the paper's, and the default."""
+    """Name -> preset: a grid, a search, or a tuple of these. The first is the paper's, and the default."""
     heatmaps: tuple[Heatmap, ...] = ()
     tables: tuple[Table, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
@@ -69,12 +67,9 @@ class Sweep:
                 f"{self.name!r}; write Sweep(name=...) or rename the file"
             )
         for name, space in self.presets.items():
-            if not isinstance(space, Space):
-                raise SpecError(
-                    f"preset {name!r} must be a Grid, Grids, Search or Searches, but is of type {type(space).__name__}"
-                )
-        grids = any(isinstance(space, Grid | Grids) for space in self.presets.values())
-        if not self.presets or (grids and not (self.heatmaps or self.tables)):
+            check_space(space, name)
+        all_search = all(self.objectives(preset) for preset in self.presets)
+        if not self.presets or not (all_search or self.heatmaps or self.tables):
             raise SpecError("a sweep must have at least one preset, and for grids one heatmap or table")
         if (self.breakdown or self.correlations) and not self.heatmaps:
             raise SpecError("a breakdown or correlations need a heatmap, but the sweep has none")
@@ -86,13 +81,24 @@ class Sweep:
             names = [view.name for view in views]
             if len(set(names)) < len(names):
                 raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(names)}")
-        for preset, space in self.presets.items():
+        for preset in self.presets:
             for assumption in self.assumptions.get(preset, ()):
-                _check_assumption(assumption, preset, space)
+                _check_assumption(assumption, preset, self.parts(preset))
         for preset in self.presets:
             drawn = [heatmap.metric.name for heatmap in _of_preset(self.heatmaps, preset)]
             if len(set(drawn)) < len(drawn):
                 raise SpecError(f"a preset has one heatmap of a metric, but {preset} has those of {', '.join(drawn)}")
+
+    def parts(self, preset: str) -> tuple[Part, ...]:
+        """Return the grids and searches of a preset."""
+        return parts_of(self.presets[preset])
+
+    def grids(self, preset: str) -> tuple[Grid, ...]:
+        return tuple(part for part in self.parts(preset) if isinstance(part, Grid))
+
+    def objectives(self, preset: str) -> tuple[Metric, ...]:
+        """Return the objectives of the preset's searches, which all have the same; empty without a search."""
+        return next((part.objectives for part in self.parts(preset) if part.objectives), ())
 
     def for_preset(self, preset: str) -> Sweep:
         """Return this sweep without the heatmaps and tables that are restricted to other presets."""
@@ -101,24 +107,27 @@ class Sweep:
     @property
     def _ranked(self) -> tuple[Metric, ...]:
         """Every metric by which cells or trials are ranked."""
-        searches = (space for space in self.presets.values() if isinstance(space, Search | Searches))
         return (
             *(heatmap.metric for heatmap in self.heatmaps),
             *(table.metrics[0] for table in self.tables[:1]),
-            *(metric for search in searches for metric in search.objectives),
+            *(metric for preset in self.presets for metric in self.objectives(preset)),
         )
 
     def headline(self, preset: str) -> Metric:
         """Return the metric that decides which trial of the preset is best.
 
-        For a search this is its first objective; for a grid, the metric of the first heatmap of the preset, or without
-        heatmaps the first metric of its first table.
+        For grids this is the metric of the first heatmap of the preset, or without heatmaps the first metric of its
+        first table; for searches alone, and where there is neither, the first objective.
         """
-        space = self.presets[preset]
-        if isinstance(space, Search | Searches):
-            return space.objectives[0]
-        heatmaps = _of_preset(self.heatmaps, preset)
-        return heatmaps[0].metric if heatmaps else _of_preset(self.tables, preset)[0].metrics[0]
+        view = self._headline_view(preset)
+        if view is None:
+            return self.objectives(preset)[0]
+        return view.metric if isinstance(view, Heatmap) else view.metrics[0]
+
+    def _headline_view(self, preset: str) -> Heatmap | Table | None:
+        """Return the view whose metric is the headline of the preset; None if that is an objective."""
+        views: Sequence[Heatmap | Table] = (*_of_preset(self.heatmaps, preset), *_of_preset(self.tables, preset))
+        return next(iter(views), None) if self.grids(preset) else None
 
     @property
     def replicates(self) -> tuple[str, ...]:
@@ -127,20 +136,15 @@ class Sweep:
 
     def ranks(self, preset: str) -> bool:
         """Return whether the preset has one metric to be best by. A search with several objectives has a front."""
-        space = self.presets[preset]
-        return not isinstance(space, Search | Searches) or len(space.objectives) == 1
+        return self._headline_view(preset) is not None or len(self.objectives(preset)) < 2
 
     def naming(self, preset: str) -> tuple[str, ...]:
-        """Return the hyperparameters that name a setting of the preset to a reader: those that are searched, or the
-        axes of the view whose metric is the headline, without labels."""
-        space = self.presets[preset]
-        if isinstance(space, Search | Searches):
-            searches = (search for search in subspaces(space) if isinstance(search, Search))
-            return tuple(dict.fromkeys(key for search in searches for key in search.space))
-        shown = self.for_preset(preset)
-        view: Heatmap | Table = shown.heatmaps[0] if shown.heatmaps else shown.tables[0]
-        labels = {label for selection in view.selections for label in selection.labels}
-        return tuple(axis for axis in view.axes if axis not in labels)
+        """Return the hyperparameters that name a setting of the preset to a reader: the axes, without labels, of the
+        view whose metric is the headline, and those that are searched."""
+        view = self._headline_view(preset)
+        labels = {label for selection in view.selections for label in selection.labels} if view else set[str]()
+        axes = [axis for axis in view.axes if axis not in labels] if view else []
+        return tuple(dict.fromkeys((*axes, *(key for part in self.parts(preset) for key in part.space))))
 
     @property
     def views(self) -> dict[str, tuple[Heatmap | Table | Trajectory, ...]]:
@@ -172,22 +176,14 @@ class Sweep:
         return name, self.presets[name]
 
 
-def subspaces(space: Space) -> Sequence[Grid | Search]:
-    """Return the grids or the searches of a space."""
-    if isinstance(space, Grids):
-        return space.grids
-    return space.searches if isinstance(space, Searches) else (space,)
-
-
-def _check_assumption(assumption: Assumption, preset: str, space: Space) -> None:
+def _check_assumption(assumption: Assumption, preset: str, parts: Sequence[Part]) -> None:
     """Raise SpecError for a method or a key that no trial of the preset has by the preset."""
-    parts = subspaces(space)
     known = {str(method) for part in parts for method in part.values("method")}
     for method in assumption.methods:
         if method not in known:
             raise SpecError(f"an assumption about preset {preset}: {unknown('method', method, sorted(known))}")
     own = [part for part in parts if not assumption.methods or set(part.values("method")) & set(assumption.methods)]
-    sets = {key for part in own for key in (*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ()))}
+    sets = {key for part in own for key in (*part.fixed, *part.axes, *part.space)}
     for key in assumption.keys:
         if key not in sets:
             of_methods = f" for {' or '.join(assumption.methods)}" if assumption.methods else ""

@@ -3,7 +3,8 @@
 A row cannot say this: one trial may belong to several requests, and to a request no longer once the definition of its
 preset has changed. The list depends on that definition and the request's name alone, so every run of the request writes
 the same one, also a run that narrows it. It has one column, so that `rows.merge(pd.read_parquet(LIST))` selects the
-rows: the ids of trials; or those of studies, because the trials of a search are known only when they are proposed.
+rows: the ids of trials; or those of studies, because the trials of a search are known only when they are proposed. The
+list of a request that has both grids and searches has both columns, of which one is empty in each row.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 NAME, PRESET = b"sweeper.request", b"sweeper.preset"
 """Metadata of a list: the request's name, of which the file's name may be a shorter form, and its preset."""
 
+NO_ID = ""
+"""What a column of a list has where another has an id; not null, which rows of grids have as their study."""
+
 
 @dataclass(frozen=True)
 class RequestRows:
@@ -34,23 +38,35 @@ class RequestRows:
     request: str
     """The name of the request: `digits, epochs=5`."""
     preset: str
-    column: Literal["trial_id", "study_id"]
-    ids: Sequence[str]
-    """The values of the column, in the order of the plan."""
+    trials: Sequence[str] = ()
+    """The ids of the trials of its grids, in the order of the plan."""
+    studies: Sequence[str] = ()
+    """The ids of its studies, in the order of the plan."""
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        """Column of rows -> its values that belong to the request."""
+        known = {"trial_id": self.trials, "study_id": self.studies}
+        return {column: ids for column, ids in known.items() if ids} or {"trial_id": ()}
 
     def select(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return those of the sweep's rows that belong to the request, in the order of `ids`, and in a study by number.
+        """Return those of the sweep's rows that belong to the request, in the order of `trials`, then of `studies`, and
+        in a study by number.
 
         Trials without a row are left out.
         """
-        if self.column not in rows:
-            return rows.iloc[:0]
-        order = {name: index for index, name in enumerate(self.ids)}
-        chosen = rows[rows[self.column].isin(order)]
-        if self.column == "study_id":
-            chosen = chosen.sort_values("number", kind="stable")
-        places = chosen[self.column].map(order).astype("int64")
-        return chosen.iloc[places.argsort(kind="stable")].reset_index(drop=True)
+        import pandas as pd
+
+        chosen = []
+        for column, ids in self.columns.items():
+            if column in rows:
+                order = {name: index for index, name in enumerate(ids)}
+                own = rows[rows[column].isin(order)]
+                if column == "study_id":
+                    own = own.sort_values("number", kind="stable")
+                places = own[column].map(order).astype("int64")
+                chosen.append(own.iloc[places.argsort(kind="stable")])
+        return pd.concat(chosen).reset_index(drop=True) if chosen else rows.iloc[:0]
 
 
 def request_name(preset: str, changes: str) -> str:
@@ -61,7 +77,9 @@ def request_name(preset: str, changes: str) -> str:
 def write_request(files: Files, sweep: str, listed: RequestRows) -> None:
     """Write the list of a request, unless it is there. What is there in its place is replaced."""
     path = request_path(sweep, listed.request)
-    table = pa.table({listed.column: pa.array(listed.ids, pa.string())})
+    trials, studies = listed.trials, listed.studies
+    padded = {"trial_id": [*trials, *(NO_ID for _ in studies)], "study_id": [*(NO_ID for _ in trials), *studies]}
+    table = pa.table({column: pa.array(padded[column], pa.string()) for column in listed.columns})
     metadata = {NAME: listed.request.encode(), PRESET: listed.preset.encode()}
     data = table_to_parquet(table.replace_schema_metadata(metadata))
     try:
@@ -91,11 +109,13 @@ def list_requests(files: Files, sweep: str) -> tuple[list[RequestRows], Mapping[
     return found, damaged
 
 
-def selecting_line(files: Files, sweep: str, request: str) -> str:
+def selecting_line(files: Files, sweep: str, listed: RequestRows) -> str:
     """Return the expression of pandas that selects the rows of a request."""
-    paths = trials_folder(sweep), request_path(sweep, request)
-    rows, listed = (json.dumps(files.display_uri_of(path), ensure_ascii=False) for path in paths)
-    return f"pd.read_parquet({rows}).merge(pd.read_parquet({listed}))"
+    paths = trials_folder(sweep), request_path(sweep, listed.request)
+    rows, own = (f"pd.read_parquet({json.dumps(files.display_uri_of(path), ensure_ascii=False)})" for path in paths)
+    if len(listed.columns) == 1:
+        return f"{rows}.merge({own})"
+    return f"{rows}[lambda rows: rows.filter(['trial_id', 'study_id']).isin({own}.to_dict('list')).any(axis=1)]"
 
 
 def _read(files: Files, path: str) -> RequestRows | None:
@@ -104,10 +124,13 @@ def _read(files: Files, path: str) -> RequestRows | None:
         return None
     try:
         schema, table = parquet_to_table(data)
-        metadata, (column,) = schema.metadata or {}, schema.names
-        if column not in ("trial_id", "study_id") or schema.types != [pa.string()]:
-            raise DamagedError(f"its column must be trial_id or study_id, but is {column}")
-        return RequestRows(metadata[NAME].decode(), metadata[PRESET].decode(), column, table[column].to_pylist())
+        metadata, names = schema.metadata or {}, schema.names
+        if not names or not {*names} <= {"trial_id", "study_id"} or {*schema.types} != {pa.string()}:
+            raise DamagedError(f"its columns must be trial_id or study_id, but are {', '.join(names) or 'missing'}")
+        ids = {name: [own for own in table[name].to_pylist() if own != NO_ID] for name in names}
+        return RequestRows(
+            metadata[NAME].decode(), metadata[PRESET].decode(), ids.get("trial_id", ()), ids.get("study_id", ())
+        )
     except (DamagedError, ValueError, KeyError) as error:
         reason = str(error) if isinstance(error, DamagedError) else "it is no list of a request"
         raise DamagedError(

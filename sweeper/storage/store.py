@@ -106,9 +106,12 @@ class StoreReader:
         do not belong to the request."""
         rows: dict[str, dict[str, Any]] = {}
         for schema, table in self.read_intact(trials_folder(sweep)).values():
-            if not {"preset", "changes", listed.column} <= set(schema.names):
+            if not {"preset", "changes"} <= set(schema.names) or not listed.columns.keys() & set(schema.names):
                 continue
-            known = pc.is_in(table[listed.column], pa.array(listed.ids, pa.string()))
+            known = pa.array([False] * len(table))
+            for column, ids in listed.columns.items():
+                if column in schema.names:
+                    known = pc.or_(known, pc.is_in(table[column], pa.array(ids, pa.string())))
             same_preset = pc.equal(table["preset"], listed.preset)
             same_changes = pc.is_in(table["changes"], pa.array(list(changes), pa.string()))
             chosen = table.filter(pc.and_(pc.and_(same_preset, same_changes), pc.invert(known)))

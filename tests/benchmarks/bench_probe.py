@@ -105,7 +105,7 @@ def report(seeds: Sequence[int], methods: Sequence[str]) -> None:
 
 def _first_seeds() -> Iterator[dict[str, Any]]:
     """The trials of the preset, one of each group that differs in the seed."""
-    for grid in DIGITS.grids:
+    for grid in DIGITS:
         yield next(iter(grid.combinations()))
 
 

@@ -67,13 +67,12 @@ def report_at_once(task: CohortTask, dispatch: Dispatch, messages: Any) -> None:
 def service(options: argparse.Namespace, store: str) -> float:
     """Plan, expand and dispatch; milliseconds a trial of the latter."""
     from sweeper.cli.arguments import parse
-    from sweeper.cli.prepare import prepare
     from sweeper.execution.session import connected
     from sweeper.execution.signals import StopSignal
     from sweeper.packing.placement import SlotResources, Slots
     from sweeper.plan import cohorts
     from sweeper.plan.cohorts import Cohort, Cut
-    from sweeper.plan.plan import GridPlan
+    from sweeper.plan.prepare import prepare
     from sweeper.plan.sources import CohortQueue
     from sweeper.record.listener import CohortListener, Row
     from sweeper.record.progress import Progress
@@ -109,7 +108,6 @@ def service(options: argparse.Namespace, store: str) -> float:
     store_of = Store(store)
     plan, columns = prepare(parse(arguments), store_of)
     planned = time.perf_counter()
-    assert isinstance(plan, GridPlan)
     cuts = [Cut(options.size, options.size)] * len(plan.groups)
     source = CohortQueue(cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses))
     cut = time.perf_counter()

@@ -9,7 +9,7 @@ import pytest
 import sweeper.run as run
 from search_spaces._protocols import METHODS
 from sweeper.cli.arguments import parse
-from sweeper.cli.prepare import prepare
+from sweeper.plan.prepare import prepare
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
 from tests.end_to_end.sweeps import Sweeps, rows, title

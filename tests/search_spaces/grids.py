@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from sweeper.plan.cohorts import Trial, enumerate_trials
-from sweeper.spec import Grid, Grids, registry
+from sweeper.spec import registry
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS
 from trainables.image_trial import ImageTrial
@@ -63,9 +63,9 @@ each_preset = pytest.mark.parametrize(("name", "preset"), COUNTS)
 
 @cache
 def trials_of(name: str, preset: str) -> tuple[Trial, ...]:
-    _, space = registry.find(name).preset(preset)
-    assert isinstance(space, Grid | Grids)
-    return enumerate_trials(space.combinations(), lambda combination: resolve(combination).flat())
+    grids = registry.find(name).grids(preset)
+    combinations = (combination for grid in grids for combination in grid.combinations())
+    return enumerate_trials(combinations, lambda combination: resolve(combination).flat())
 
 
 @cache

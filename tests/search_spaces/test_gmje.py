@@ -6,7 +6,7 @@ The collapses and their remedies differ by what is at stake, and by nothing else
 import pytest
 
 from search_spaces.collapse_ablation import FAILURES, STATES, SWEEP
-from sweeper.spec import Grid, Grids
+from sweeper.spec import Grid
 from tests.search_spaces.grids import configs_of
 from trainables.tasks.images.stream import steps_per_epoch
 
@@ -74,12 +74,10 @@ PROTOCOL = {"dataset", "encoder", "epochs", "lr", "batch_size", "projection", "f
 
 def _cells(preset: str) -> dict[tuple[str, str], Grid]:
     """The grid of each cell of the table."""
-    space = SWEEP.presets[preset]
-    assert isinstance(space, Grids)
     cells = {}
     for name, pair in FAILURES.items():
         for state, where in zip(STATES, pair, strict=True):
-            (grid,) = (grid for grid in space.grids if where.items() <= grid.fixed.items())
+            (grid,) = (grid for grid in SWEEP.grids(preset) if where.items() <= grid.fixed.items())
             cells[name, state] = grid
     return cells
 

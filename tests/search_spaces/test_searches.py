@@ -11,8 +11,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
 from search_spaces._protocols import SMALL_IMAGES
-from sweeper.spec import Grid, Grids, Search, Value, registry
-from sweeper.spec.space import SECONDS, Study
+from sweeper.spec import Grid, Search, Value, registry
+from sweeper.spec.space import SECONDS, Study, studies_of
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS
 from trainables.config import fusible_keys, resolve
@@ -41,9 +41,7 @@ each_small_preset = pytest.mark.parametrize(
 
 
 def studies(name: str, preset: str) -> tuple[Study, ...]:
-    _, space = registry.find(name).preset(preset)
-    assert not isinstance(space, Grid | Grids)
-    return tuple(space.studies())
+    return tuple(studies_of(registry.find(name).presets[preset]))
 
 
 def ends(distribution: BaseDistribution) -> tuple[Value, ...]:
@@ -132,9 +130,7 @@ def test_searched_shapes_are_few_so_that_waves_still_stack(name: str, preset: st
 def test_every_method_of_ssl_cifar10_that_trains_is_searched_by_lr_weight_decay_and_its_own() -> None:
     for preset in ("paper", "digits"):
         study_of = {str(study.fixed["method"]): study for study in studies("ssl_search", preset)}
-        grids = registry.find("ssl_cifar10").presets[preset]
-        assert isinstance(grids, Grids)
-        methods = {str(grid.fixed["method"]) for grid in grids.grids}
+        methods = {str(grid.fixed["method"]) for grid in registry.find("ssl_cifar10").grids(preset)}
         assert set(study_of) == {method for method in methods if METHODS[method].trains()}
         for study in study_of.values():
             assert {"lr", "weight_decay"} < set(study.search.space)
@@ -144,12 +140,11 @@ def test_every_method_of_ssl_cifar10_that_trains_is_searched_by_lr_weight_decay_
 def test_keys_that_ssl_search_does_not_search_are_as_in_ssl_cifar10(preset: str, protocol: dict[str, Value]) -> None:
     """Exceptions are the epochs, and validation images, which `ssl_cifar10` does not need."""
     shorter = {"epochs", "report_every"}
-    (grids,) = [registry.find("ssl_cifar10").presets[preset]]
-    assert isinstance(grids, Grids)
+    grids = registry.find("ssl_cifar10").grids(preset)
     for study in studies("ssl_search", preset):
         fixed = {key for key in study.fixed if key in protocol} - shorter
         assert fixed == set(protocol) - set(study.search.space) - shorter
-        alike = [grid.fixed for grid in grids.grids if grid.fixed["method"] == study.fixed["method"]]
+        alike = [grid.fixed for grid in grids if grid.fixed["method"] == study.fixed["method"]]
         assert any(
             all(grid.get(key, value) == value for key, value in study.fixed.items() if key not in shorter)
             and "validation" not in grid

@@ -11,8 +11,7 @@ import pytest
 
 from sweeper.cli.describe import describe, describe_sweep
 from sweeper.plan.cohorts import content_hash
-from sweeper.spec import Assumption, Grid, Grids, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
-from sweeper.spec.sweep import subspaces
+from sweeper.spec import Assumption, Grid, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
 from sweeper.spec.views import Heatmap
 from tests.search_spaces.grids import (
     CLASSES,
@@ -38,8 +37,8 @@ def test_these_are_all_the_sweeps_and_the_first_preset_is_the_papers() -> None:
     grids = [
         (name, preset)
         for name in registry.names()
-        for preset, space in registry.find(name).presets.items()
-        if isinstance(space, Grid | Grids)
+        for preset in registry.find(name).presets
+        if registry.find(name).grids(preset)
     ]
     assert grids == list(COUNTS)
 
@@ -93,10 +92,10 @@ def test_outliers_are_of_other_sets_of_as_many_channels(name: str, preset: str) 
 
 @pytest.mark.parametrize("name", registry.names())
 def test_every_preset_sets_or_searches_the_learning_rate(name: str) -> None:
-    for space in registry.find(name).presets.values():
-        for part in subspaces(space):
+    for preset in registry.find(name).presets:
+        for part in registry.find(name).parts(preset):
             if "lr" in keys(str(part.fixed["method"])):
-                assert "lr" in {*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ())}
+                assert "lr" in {*part.fixed, *part.axes, *part.space}
 
 
 @pytest.mark.parametrize("file", ["README.md", "sweeper/README.md", "CONTRIBUTING.md"])
@@ -126,7 +125,7 @@ README = ROOT / "search_spaces" / "README.md"
 NAMED = ("paper", "authors_code")
 """Presets with the settings of a paper or of its authors' code."""
 TABLE = Table("losses", ("seed",), (Metric("loss", "minimize"),))
-SPACE = Grids((Grid({"method": "vje", "nu": 3.0}, {"seed": (0, 1)}), Grid({"method": "simclr", "tau": 0.5}, {})))
+SPACE = Grid({"method": "vje", "nu": 3.0}, {"seed": (0, 1)}), Grid({"method": "simclr", "tau": 0.5}, {})
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -141,7 +140,7 @@ def test_each_paper_preset_says_what_of_it_is_ours(name: str) -> None:
 def test_every_named_key_exists_and_is_set_in_its_preset(name: str) -> None:
     sweep = registry.find(name)
     for preset, assumptions in sweep.assumptions.items():
-        parts = subspaces(sweep.presets[preset])
+        parts = sweep.parts(preset)
         for assumption in assumptions:
             own = [part for part in parts if not assumption.methods or part.fixed["method"] in assumption.methods]
             set_keys = set[str]()

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from search_spaces._protocols import DIGITS
-from sweeper.spec import Searches, registry
+from sweeper.spec import registry
 from tests.search_spaces.grids import COUNTS, configs_of, each_preset, metrics_of
 from trainables.config import resolve
 from trainables.image_trial import Evaluation
@@ -30,9 +30,7 @@ def test_all_digits_presets_have_one_probe() -> None:
         for config in configs_of(name, preset)
         if config.evaluation.probe_epochs
     }
-    searches = registry.find("ssl_search").presets["digits"]
-    assert isinstance(searches, Searches)
-    searched = [search.fixed for search in searches.searches]
+    searched = [search.fixed for search in registry.find("ssl_search").parts("digits")]
     assert len(probes) == 1 and all(fixed["probe_standardize"] is True for fixed in searched)
     assert probes == {tuple(fixed[key] for key in vars(Evaluation()) if key.startswith("probe")) for fixed in searched}
 

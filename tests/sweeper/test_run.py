@@ -11,9 +11,9 @@ import sweeper.run as run
 from sweeper.cli import preview
 from sweeper.cli.arguments import parse
 from sweeper.cli.parser import EXIT_FAILED
-from sweeper.cli.prepare import prepare
 from sweeper.errors import StoreError
 from sweeper.execution.signals import StopSignal
+from sweeper.plan.prepare import prepare
 from sweeper.storage.files import Files
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import sweeper.run as run
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Value, registry
+from sweeper.spec import Grid, Metric, Sweep, Table, Value, registry
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from trainables.metrics import latent_density
@@ -28,7 +28,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> None:
         {"method": "vae"},
         {"method": "simclr", "projector_width": 8, "adhoc_epochs": 1},
     )
-    grids = Grids(tuple(Grid({**SMALL, **own}, {"sheets": (True,), "seed": (0, 1)}) for own in methods))
+    grids = tuple(Grid({**SMALL, **own}, {"sheets": (True,), "seed": (0, 1)}) for own in methods)
     table = Table("errors", ("method",), (Metric("reconstruction_mse", "minimize"),))
     monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, tables=(table,)))
 
@@ -98,7 +98,7 @@ def test_figures_and_table_are_drawn_and_drawn_again_by_a_run_that_has_nothing_t
 ) -> None:
     """SimCLR has a mixture, GJE one Gaussian. Maps take no time."""
     own = {"simclr": "gmm", "gje": "gaussian"}
-    grids = Grids(tuple(Grid({**DENSITIES, "method": name, "density": density}, {}) for name, density in own.items()))
+    grids = tuple(Grid({**DENSITIES, "method": name, "density": density}, {}) for name, density in own.items())
     metrics = (Metric("sample_confident", "maximize", percent=True), Metric("density_volume"), Metric("spread"))
     shown = Table("densities", ("method", "density"), metrics, note="the ceiling is 7")
     monkeypatch.setattr(latent_density, "tsne", lambda z_ND: z_ND[:, :2].cpu().numpy())

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
-from sweeper.plan.plan import GridPlan
+from sweeper.plan.plan import Plan
 from sweeper.spec import Metric, Selection, Table
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.requests import selecting_line
@@ -19,7 +19,7 @@ from tests.sweeper.plan.test_plan import make
 COLUMNS = Columns({"beta": int, "nu": int}, ("auroc",))
 
 
-def store_of(folder: Path, plan: GridPlan, statuses: Mapping[str, str]) -> Store:
+def store_of(folder: Path, plan: Plan, statuses: Mapping[str, str]) -> Store:
     """A store with the rows of the trials in `statuses`, in one cohort."""
     store = Store(folder)
     store.prepare("grid", COLUMNS)
@@ -52,7 +52,7 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
         f"{counts} of 4 trials",
         *(["first to diverge: trial t3 (beta=1, nu=3), loss was not finite in epoch 3"] if last == "diverged" else []),
         f"rows: {tmp_path}/trials/sweep=grid",
-        f"request 'paper': {selecting_line(store.files, 'grid', 'paper')}",
+        f"request 'paper': {selecting_line(store.files, 'grid', plan.request_rows)}",
         f"heatmaps: {tmp_path}/heatmaps/grid/paper",
         f"page: {tmp_path}/reports/grid.html",
     ]

@@ -146,8 +146,9 @@ def test_every_key_has_its_type_bounds_default_and_the_methods_that_have_it() ->
 @pytest.mark.parametrize("name", registry.names())
 def test_a_sweep_has_its_question_presets_and_figures(name: str) -> None:
     text, sweep = describe(name), registry.find(name)
-    for preset, space in sweep.presets.items():
-        assert f"\n  {preset}: {space.count} trials, ranked by {sweep.headline(preset).name} " in text
+    for preset in sweep.presets:
+        count = sum(part.count for part in sweep.parts(preset))
+        assert f"\n  {preset}: {count} trials, ranked by {sweep.headline(preset).name} " in text
     views = [(view.name, view.metrics) for view in sweep.tables]
     for label, metrics in views + [(view.name, view.metrics) for view in sweep.trajectories]:
         assert f" {label} of {metrics[0].name}" in text

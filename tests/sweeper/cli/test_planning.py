@@ -37,7 +37,7 @@ def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset:
 @pytest.mark.parametrize(("name", "preset"), PRESETS)
 def test_every_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str) -> None:
     outline = planned(tmp_path, capsys, name, preset)
-    assert outline["trials"] == outline["to run"] == registry.find(name).presets[preset].count
+    assert outline["trials"] == outline["to run"] == sum(part.count for part in registry.find(name).parts(preset))
     assert outline["changed"] == {} and (outline["fixed"] or outline["parts"])
     for study in outline.get("studies", {}).values():
         names = [distribution["name"] for distribution in study["space"].values()]

@@ -8,8 +8,8 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeper.cli.arguments import parse
-from sweeper.cli.prepare import explain_preset_keys, prepare
-from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selection, SpecError, Sweep
+from sweeper.plan.prepare import explain_preset_keys, prepare
+from sweeper.spec import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep
 from sweeper.storage.store import Store
 
 GRID = Grid({"method": "vje", "bottleneck": 64, "epochs": 5}, {"nu": (1.0, 2.0)})
@@ -18,7 +18,7 @@ SEARCH = Search(
 )
 
 
-@pytest.mark.parametrize("space", [GRID, Grids((GRID,)), SEARCH, Searches((SEARCH,))])
+@pytest.mark.parametrize("space", [GRID, (GRID,), SEARCH, (SEARCH,)])
 def test_a_key_that_only_the_preset_sets_is_named_before_the_choices(space: Any) -> None:
     request = parse(["x", "--set", "method=simclr"])
     explained = explain_preset_keys("no key 'bottleneck'; simclr has: tau, nu, lr", request, "digits", space)

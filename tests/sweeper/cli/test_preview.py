@@ -21,8 +21,8 @@ from sweeper.cli.preview import (
 from sweeper.packing.compilation import StudySteps
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut
-from sweeper.search.search_plan import SearchPlan
-from sweeper.spec import Grid, Grids, Metric, Search, Sweep
+from sweeper.plan.plan import Plan
+from sweeper.spec import Grid, Metric, Search, Sweep
 from sweeper.spec.node_price import NodePrice
 from tests.sweeper.packing.fake_cluster import FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, allocated, grid
@@ -38,7 +38,7 @@ def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> Non
     plain = expectation(allocation, plan, NodePrice({"": 3.0}))
     assert plain["hours"] == pytest.approx(seconds / 3600) and plain["cost"] == pytest.approx(3 * seconds / 3600)
     assert (plain["at_a_time"], plain["stack_widths"]) == (4, [8]) and json.loads(json.dumps(plain)) == plain
-    half = replace(plan, statuses=dict.fromkeys(plan.ids[:16], "finished"))
+    half = replace(plan, grid_statuses=dict.fromkeys(plan.ids[:16], "finished"))
     assert expectation(allocation, half, NodePrice({"": 3.0}))["hours"] == pytest.approx(seconds / 7200)
     assert expectation(allocated(tmp_path, FakeMeasure(CPU), plan), half, None)["cost"] is None
 
@@ -69,9 +69,7 @@ def test_a_grid_has_its_axes_its_constants_and_its_changes() -> None:
 
 
 def test_several_grids_have_common_and_separate_keys() -> None:
-    grids = Grids(
-        (Grid({"method": "a", "lr": 0.1}, {"seed": (0, 1)}), Grid({"method": "b", "lr": 0.1}, {"seed": (0,)}))
-    )
+    grids = Grid({"method": "a", "lr": 0.1}, {"seed": (0, 1)}), Grid({"method": "b", "lr": 0.1}, {"seed": (0,)})
     outline = strict(outline_space(grids, Changes("paper", {})))
     assert outline["fixed"] == {"lr": 0.1} and outline["axes"] == {} and outline["changed"] == {}
     assert outline["parts"] == [
@@ -97,7 +95,7 @@ def test_the_distributions_of_a_study_are_aligned() -> None:
     space = {"x": FloatDistribution(0, 1), "a_key_of_many_letters": FloatDistribution(0, 1)}
     search = Search(space, {"method": "vje"}, trials=2, metric=Metric("auroc", "maximize"), wave=2)
     runs = [study_run(study) for study in search.studies()]
-    plan = SearchPlan("s", "digits", Sweep("about", {"digits": search}), search, runs)
+    plan = Plan("s", "digits", Sweep("about", {"digits": search}), study_runs=runs)
     steps: dict[str, StudySteps | None] = {runs[0].id: StudySteps(4, every=True)}
     lines = outline_text(outline_plan(plan, None, "one core", steps)).splitlines()
     assert sum(line.endswith(", tpe, with compiled steps") for line in lines) == len(runs)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.execution.study_work import least_share, shapes, study_work
+from sweeper.execution.stages import least_share, shapes, study_work
 from sweeper.search.ask_tell import TrialResult
 from sweeper.search.study_run import RecordedTrial, StudyRun, WarmStart
 from sweeper.spec import Halving, Metric, Population, Search
@@ -25,25 +25,25 @@ def study_of(space: Mapping[str, BaseDistribution] = RATES, **options: Any) -> S
 
 def run_of(study: Study, statuses: Sequence[Any] = ()) -> StudyRun:
     """The study, of whose first trials these are the results."""
-    first = StudyRun(study, "s0", WarmStart(None), {}, lambda params: resolve(params).flat())
+    first = StudyRun(study, "s0", WarmStart(None), {}, lambda params: resolve(params).flat(), steps=50)
     results = [TrialResult(number, status, (0.5,)) for number, status in enumerate(statuses)]
     recorded = {
         result.number: RecordedTrial({key: trial.config[key] for key in study.search.space}, result)
         for result, trial in zip(results, first.trials, strict=False)
     }
-    return StudyRun(study, "s0", WarmStart(None), recorded, lambda params: resolve(params).flat())
+    return StudyRun(study, "s0", WarmStart(None), recorded, lambda params: resolve(params).flat(), steps=50)
 
 
 def test_trials_that_have_no_result_or_failed_are_left() -> None:
-    new, continued = study_work(run_of(study_of()), 50), study_work(run_of(study_of(), ["finished", "failed"]), 50)
+    new, continued = study_work(run_of(study_of())), study_work(run_of(study_of(), ["finished", "failed"]))
     assert (new.steps, new.begun, continued.steps, continued.begun) == (20 * 50, False, 19 * 50, True)
     assert new.waves == {8, 4} and (new.factor, new.together) == (1, False)
-    assert study_work(run_of(study_of(population=Population(2))), 50).together
+    assert study_work(run_of(study_of(population=Population(2)))).together
 
 
 def test_a_pruner_lowers_the_steps() -> None:
     """Rungs at epochs 2 and 4 of 8: a half of the trials goes on at each."""
-    work = study_work(run_of(study_of(pruner=Halving(first=2, factor=2))), 50)
+    work = study_work(run_of(study_of(pruner=Halving(first=2, factor=2))))
     assert work.factor == 2 and work.steps == pytest.approx(20 * 50 * (2 + 2 / 2 + 4 / 4) / 8)
     assert least_share(Halving(first=2, factor=2, brackets=2), 8, 1) == pytest.approx(0.5)
 

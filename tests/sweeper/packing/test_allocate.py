@@ -13,7 +13,7 @@ from sweeper.packing.cluster import DeviceKind, profile_devices
 from sweeper.packing.cuts import record_cuts, recorded_cuts
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Trial
-from sweeper.plan.plan import GridPlan
+from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap
 from sweeper.storage.store import Store
@@ -23,18 +23,18 @@ from tests.sweeper.packing.measured import MIB
 SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))
 
 
-def grid(count: int = 32, shapes: int = 1, steps: int = 10_000, first: int = 0, **config: int) -> GridPlan:
+def grid(count: int = 32, shapes: int = 1, steps: int = 10_000, first: int = 0, **config: int) -> Plan:
     trials = tuple(
         Trial(f"{shape}.{beta}", {"method": "vje", "width": shape, "beta": beta, **config})
         for shape in range(shapes)
         for beta in range(first, first + count)
     )
     groups = cohorts.group(trials, lambda trial: trial.config["width"], lambda trial: 0)
-    return GridPlan("grid", "paper", SWEEP, trials, groups, [steps] * len(groups), {})
+    return Plan("grid", "paper", SWEEP, trials, groups, [steps] * len(groups), {})
 
 
 def allocated(
-    store: Path, measure: FakeMeasure, plan: GridPlan, *arguments: str, on: tuple[DeviceKind, ...] = (CORES,)
+    store: Path, measure: FakeMeasure, plan: Plan, *arguments: str, on: tuple[DeviceKind, ...] = (CORES,)
 ) -> Allocation:
     cluster = measure.cluster(*on)
     return allocate_grid(parse(["grid", *arguments]), plan, Store(store), profile_devices(cluster), cluster)
@@ -231,7 +231,7 @@ def test_groups_of_one_worker_and_of_several_are_each_cut_in_their_own_way(tmp_p
     several, single = grid(6, workers=2), grid(32, first=100)
     plan = replace(
         several,
-        trials=several.trials + single.trials,
+        grid_trials=several.trials + single.trials,
         groups=[*several.groups, *single.groups],
         steps=[*several.steps, *single.steps],
     )

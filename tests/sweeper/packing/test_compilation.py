@@ -58,7 +58,7 @@ def chosen(
 
 def planned(store: Path, steps: int, *arguments: str, **statuses: str) -> dict[str, Any]:
     """What `--plan` says without a measurement of a sweep of the same shape, of other trials."""
-    plan = replace(grid(steps=steps, first=200), statuses=statuses)
+    plan = replace(grid(steps=steps, first=200), grid_statuses=statuses)
     devices = profile_devices(MeasureCompiled().cluster(CORES))
     allocation = allocate(parse(["grid", *arguments]), plan, Store(store), devices, local=True)
     assert allocation

@@ -8,8 +8,8 @@ import pytest
 
 from sweeper.plan.best_trials import BestTrials, Ranking, rankings_of, varying_keys
 from sweeper.plan.cohorts import Trial
-from sweeper.plan.plan import GridPlan
-from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table
+from sweeper.plan.plan import Plan
+from sweeper.spec import Grid, Heatmap, Metric, Space, Sweep, Table
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")
 LOSS = Metric("loss", "minimize")
@@ -60,7 +60,7 @@ def test_heatmaps_over_the_same_axes_choose_by_the_first() -> None:
     heatmaps = (Heatmap(AUROC, "beta", "nu"), Heatmap(ERROR, "beta", "nu"), Heatmap(LOSS, "nu", "tau"))
     tables = (Table("t", ("method",), (ERROR,), columns="beta"), Table("u", ("nu",), (Metric("var_mean"),)))
     sweep = Sweep("", {"p": Grid({"method": "vje"}, {})}, heatmaps=heatmaps, tables=tables)
-    rankings = rankings_of(GridPlan("s", "p", sweep, trials=(), groups=(), steps=(), statuses={}))
+    rankings = rankings_of(Plan("s", "p", sweep))
     assert rankings == [
         Ranking(AUROC),
         Ranking(AUROC, ("beta", "nu")),
@@ -70,16 +70,13 @@ def test_heatmaps_over_the_same_axes_choose_by_the_first() -> None:
     assert BestTrials(rankings[:2]).columns == ("trial_id", "status", "auroc_joint", "val_auroc_joint", "beta", "nu")
 
 
-def plan_of(preset: Grid | Grids, *configs: dict[str, Any]) -> GridPlan:
+def plan_of(preset: Space, *configs: dict[str, Any]) -> Plan:
     trials = tuple(Trial(f"t{index}", config) for index, config in enumerate(configs))
-    return GridPlan(
+    return Plan(
         "s",
         "p",
         Sweep("", {"p": preset}, tables=(Table("t", ("beta",), (AUROC,)),)),
-        trials=trials,
-        groups=(),
-        steps=(),
-        statuses={},
+        trials,
     )
 
 
@@ -98,7 +95,7 @@ def test_what_a_request_varies_beyond_its_preset_comes_first() -> None:
 
 def test_a_key_that_some_trials_lack_or_that_differs_between_parts_varies() -> None:
     """A key that a later version added is missing in earlier trials."""
-    parts = Grids((Grid({"method": "vje", "tau": 0.1}, {}), Grid({"method": "byol"}, {}), Grid({"method": "vae"}, {})))
+    parts = (Grid({"method": "vje", "tau": 0.1}, {}), Grid({"method": "byol"}, {}), Grid({"method": "vae"}, {}))
     first = {"method": "vje", "tau": 0.1, "width": 8}
     assert varying_keys(plan_of(parts, first)) == ["method", "tau"]
     assert varying_keys(plan_of(parts, first, {"method": "vje", "tau": 0.1})) == ["width", "method", "tau"]

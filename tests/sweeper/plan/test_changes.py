@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.arguments import parse
-from sweeper.cli.prepare import prepare
 from sweeper.plan import changes
 from sweeper.plan.changes import Change, Changes, format_value
 from sweeper.plan.plan import Plan
-from sweeper.spec import Grid, Grids, Value
+from sweeper.plan.prepare import prepare
+from sweeper.spec import Grid, Value
 from sweeper.storage.store import Store
 
 SMALL = "--axis beta=1 --axis nu=1 --axis normal_class=0"
@@ -87,7 +87,7 @@ def test_a_trial_has_the_same_changes_whichever_request_trains_it(
 
 def test_of_several_grids_the_nearest_counts() -> None:
     """The second grid has the trial unchanged; the first has the same method with other values."""
-    own = Grids((Grid({"method": "a", "k": 0, "epochs": 5}, {}), Grid({"method": "a", "k": 1, "epochs": 7}, {})))
+    own = (Grid({"method": "a", "k": 0, "epochs": 5}, {}), Grid({"method": "a", "k": 1, "epochs": 7}, {}))
     defaults: Mapping[str, Value] = {"method": "a", "k": 0, "epochs": 3, "seed": 0}
     changed = changes.trial_changes(parse(["x", "--set", "seed=0"]), own, lambda method: defaults)
     assert changed({"method": "a", "k": 1, "epochs": 7, "seed": 0}) == ""
@@ -124,8 +124,8 @@ def test_a_narrower_request_has_the_name_and_the_rows_of_the_wider(tmp_path: Pat
     wider, narrower = plan(tmp_path, wide), plan(tmp_path, narrow)
     assert narrower.request_rows == wider.request_rows and narrower.total < wider.total
     assert narrower.request == wider.request and narrower.views == wider.views
-    if wider.request_rows.column == "trial_id":
-        assert list(wider.request_rows.ids) == list(wider.ids) and set(narrower.ids) < set(wider.ids)
+    if wider.request_rows.trials:
+        assert list(wider.request_rows.trials) == list(wider.ids) and set(narrower.ids) < set(wider.ids)
 
 
 def test_own_images_have_a_short_name() -> None:

@@ -2,17 +2,17 @@ from collections.abc import Mapping
 
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Trial
-from sweeper.plan.plan import GridPlan
+from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap
 
 SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))
 
 
-def make(count: int = 6, statuses: Mapping[str, str] | None = None) -> GridPlan:
+def make(count: int = 6, statuses: Mapping[str, str] | None = None) -> Plan:
     trials = tuple(Trial(f"t{i}", {"beta": i % 2, "nu": i}) for i in range(count))
     groups = cohorts.group(trials, lambda trial: trial.config["beta"], lambda trial: 0)
-    return GridPlan("grid", "paper", SWEEP, trials, groups, [10] * len(groups), statuses or {})
+    return Plan("grid", "paper", SWEEP, trials, groups, [10] * len(groups), statuses or {})
 
 
 def test_counts_are_of_the_plans_own_trials() -> None:
@@ -23,4 +23,4 @@ def test_counts_are_of_the_plans_own_trials() -> None:
 
 
 def test_an_id_depends_on_the_trials_and_not_on_their_status() -> None:
-    assert make().id == make(statuses={"t0": "finished"}).id != make(5).id
+    assert make().grid_id == make(statuses={"t0": "finished"}).grid_id != make(5).grid_id

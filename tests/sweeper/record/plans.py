@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from sweeper.plan.cohorts import Group, Trial
-from sweeper.plan.plan import GridPlan
+from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.metric import Direction
 from sweeper.spec.views import Table
@@ -22,7 +22,7 @@ def plan_of(
     metric: str = "score",
     direction: Direction = "maximize",
     columns: Sequence[str] = ("nu",),
-) -> GridPlan:
+) -> Plan:
     """A plan whose first trials have the statuses `before`, and which differ in `columns`."""
     trials = tuple(Trial(f"p{index}", dict.fromkeys(columns, float(index))) for index in range(total))
     statuses = {trial.id: status for trial, status in zip(trials, before, strict=False)}
@@ -30,7 +30,7 @@ def plan_of(
     return _plan(trials, [], [], statuses, table)
 
 
-def plan_of_groups(groups: Sequence[tuple[str, int, int]], statuses: Mapping[str, str] | None = None) -> GridPlan:
+def plan_of_groups(groups: Sequence[tuple[str, int, int]], statuses: Mapping[str, str] | None = None) -> Plan:
     """A plan of groups, each given by its method, its number of trials and the steps of one of them. The trials of the
     first are g0t0, g0t1, ... Those of `gaussian_process` are not trained by gradients."""
     built = [
@@ -56,6 +56,6 @@ def _plan(
     steps: Sequence[int],
     statuses: Mapping[str, str],
     table: Table,
-) -> GridPlan:
+) -> Plan:
     sweep = Sweep("about", {"paper": Grid({}, {})}, tables=(table,))
-    return GridPlan("grid", "paper", sweep, trials, groups, steps, statuses)
+    return Plan("grid", "paper", sweep, trials, groups, steps, statuses)

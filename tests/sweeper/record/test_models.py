@@ -10,14 +10,14 @@ import pytest
 
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cohort
-from sweeper.plan.plan import GridPlan
+from sweeper.plan.plan import Plan
 from sweeper.record.models import KeptModels, remove_displaced
 from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.models import trials_with_models
 from tests.sweeper.small_sweeps import TINY
 
-PLAN = GridPlan("tiny", "digits", TINY, trials=(), groups=(), steps=(), statuses={})
+PLAN = Plan("tiny", "digits", TINY)
 
 COHORT = Cohort("c0", (), 1)
 

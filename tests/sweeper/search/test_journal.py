@@ -13,8 +13,8 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweeper.cli.conclusion import finish
+from sweeper.plan.plan import Plan
 from sweeper.search.journal import PATH, DashboardJournal, begin_journal
-from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Metric, Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.rows import Columns
@@ -216,7 +216,7 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
     store.prepare("lost", COLUMNS)
     store.write("lost", "c", rows, COLUMNS)
     sweep = Sweep("about", {"digits": small_study.search})
-    plan = SearchPlan("lost", "digits", sweep, small_study.search, [ended])
+    plan = Plan("lost", "digits", sweep, study_runs=[ended])
     assert plan.trials_left == 0 and finish(plan, store, COLUMNS) == status
     out, err = capsys.readouterr()
     if status:
@@ -241,7 +241,7 @@ def test_chosen_trials_have_the_name_of_their_study_in_this_plan_and_not_of_the_
     store.write("again", "c", rows, columns)
     sweep = Sweep("about", {"digits": definition.search})
     ended = study_run(definition, recorded(trials, definition))
-    finish(SearchPlan("again", "digits", sweep, definition.search, [ended]), store, columns)
+    finish(Plan("again", "digits", sweep, study_runs=[ended]), store, columns)
     table = capsys.readouterr().out.splitlines()
     assert table[0].startswith("best auroc: 0.500 at x=") and table[0].endswith("(trial 3); chosen by val_auroc")
     assert not any("study all" in line for line in table)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeper.search.prepare import FACTS
+from sweeper.search.studies import FACTS
 from sweeper.storage.rows import Columns
 from trainables.catalog import METHODS
 from trainables.config import keys

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.search.search_plan import SearchPlan
+from sweeper.plan.plan import Plan
 from sweeper.search.study_run import StudyRun
-from sweeper.spec import Searches, Sweep
+from sweeper.spec import Sweep
 from tests.sweeper.search.toy_waves import recorded, study, study_run
 
 STUDY = study(trials=8, wave=4)
@@ -17,8 +17,8 @@ def continued(*statuses: str) -> StudyRun:
     return study_run(STUDY, {number: trial for result in results for number, trial in result.items()})
 
 
-def plan(*study_runs: StudyRun) -> SearchPlan:
-    return SearchPlan("search", "digits", Sweep("about", {"digits": STUDY.search}), STUDY.search, study_runs)
+def plan(*study_runs: StudyRun) -> Plan:
+    return Plan("search", "digits", Sweep("about", {"digits": STUDY.search}), study_runs=study_runs)
 
 
 def test_a_plan_knows_the_trials_of_the_waves_so_far_and_counts_all() -> None:
@@ -49,5 +49,5 @@ def test_trials_have_the_name_of_their_study_in_this_plan() -> None:
 def test_a_trial_is_identified_by_its_study_if_there_are_several_and_by_all_searched_keys() -> None:
     assert plan(continued()).identifying_columns == ("x", "width")
     other = replace(STUDY.search, space={"y": STUDY.search.space["x"]}, fixed={"method": "byol"})
-    several = replace(plan(continued(), continued()), space=Searches((STUDY.search, other)))
+    several = plan(continued(), study_run(replace(STUDY, search=other)))
     assert several.identifying_columns == ("study", "x", "width", "y")

@@ -6,9 +6,9 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sweeper.errors import SpecError
-from sweeper.search.validate import check, corners
+from sweeper.search.studies import check, corners
+from sweeper.spec import Halving, Population
 from sweeper.spec.metric import Metric
-from sweeper.spec.pruners import Halving, Population
 from sweeper.spec.space import SECONDS, Search, Study
 from trainables.training.checks import PreflightResult
 
@@ -33,7 +33,7 @@ def study(space: dict[str, BaseDistribution] | None = None, **options: Any) -> S
 def checked(definition: Study, *preflight_results: PreflightResult) -> None:
     """Check a study, each of whose corners has one of the preflight_results, in turn."""
     configs = corners(definition)
-    check(definition, configs, [preflight_results[index % len(preflight_results)] for index in range(len(configs))])
+    check([definition], [configs], [preflight_results[index % len(preflight_results)] for index in range(len(configs))])
 
 
 def test_corners_are_the_lowest_values_and_each_other_end_alone() -> None:

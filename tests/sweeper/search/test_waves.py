@@ -19,7 +19,7 @@ from sweeper.search.rungs import (
     CohortStopped,
 )
 from sweeper.search.study_run import RecordedTrial, StudyRun, WarmStart, result
-from sweeper.spec.pruners import Halving, Population
+from sweeper.spec import Halving, Population
 from tests.sweeper.search.toy_waves import (
     Rungs,
     asked_trials,

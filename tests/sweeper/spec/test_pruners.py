@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.spec.pruners import Halving, Population
+from sweeper.spec import Halving, Population
 
 
 def test_rungs_are_reports_before_the_last_epoch() -> None:

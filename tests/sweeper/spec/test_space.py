@@ -1,7 +1,7 @@
 """Grids and searches, and how the command line changes them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,20 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Metric
-from sweeper.spec.pruners import Halving, Population
-from sweeper.spec.space import Grid, Grids, Search, Searches, Value, bounds, within
+from sweeper.spec.pruners import Halving
+from sweeper.spec.space import (
+    Grid,
+    Part,
+    Population,
+    Search,
+    Value,
+    bounds,
+    change_space,
+    check_space,
+    parts_of,
+    studies_of,
+    within,
+)
 
 GRID = Grid(fixed={"method": "vje", "epochs": 5}, axes={"beta": (0.0, 1.0), "nu": (0.5, 3.0, math.inf)})
 
@@ -20,22 +32,36 @@ METHODS: Mapping[str, set[str]] = {
     "simclr": {"method", "seed", "lr", "tau"},
     "random": {"method", "seed", "lr"},
 }
-SEVERAL = Grids(
-    (
-        Grid({"method": "vje", "lr": 0.1}, {"beta": (0.0, 1.0), "seed": (0, 1)}),
-        Grid({"method": "vje", "lr": 0.2, "nu": 9.0}, {"seed": (0, 1)}),
-        Grid({"method": "simclr", "lr": 0.1, "tau": 0.5}, {"seed": (0, 1)}),
-        Grid({"method": "random", "lr": 0.1}, {"seed": (0, 1)}),
-    )
+SEVERAL = (
+    Grid({"method": "vje", "lr": 0.1}, {"beta": (0.0, 1.0), "seed": (0, 1)}),
+    Grid({"method": "vje", "lr": 0.2, "nu": 9.0}, {"seed": (0, 1)}),
+    Grid({"method": "simclr", "lr": 0.1, "tau": 0.5}, {"seed": (0, 1)}),
+    Grid({"method": "random", "lr": 0.1}, {"seed": (0, 1)}),
 )
 
 
-def changed(fixed: Mapping[str, Value] | None = None, axes: Mapping[str, tuple[Value, ...]] | None = None) -> Grids:
-    return SEVERAL.changed(fixed or {}, axes or {}, METHODS.__getitem__)
+def several(
+    parts: tuple[Part, ...],
+    fixed: Mapping[str, Value] | None,
+    axes: Mapping[str, tuple[Value, ...]] | None,
+    keys: Callable[[str], Collection[str]],
+) -> tuple[Any, ...]:
+    """The parts of a preset as the command line changes them."""
+    return parts_of(change_space(parts, fixed or {}, axes or {}, keys))
 
 
-def methods(grids: Grids) -> list[Value]:
-    return [grid.fixed["method"] for grid in grids.grids]
+def changed(
+    fixed: Mapping[str, Value] | None = None, axes: Mapping[str, tuple[Value, ...]] | None = None
+) -> tuple[Grid, ...]:
+    return several(SEVERAL, fixed, axes, METHODS.__getitem__)
+
+
+def combinations(parts: tuple[Part, ...]) -> list[dict[str, Value]]:
+    return [combination for part in parts for combination in part.combinations()]
+
+
+def methods(grids: tuple[Grid, ...]) -> list[Value]:
+    return [grid.fixed["method"] for grid in grids]
 
 
 def test_a_grid_is_the_product_of_its_axes_and_the_last_varies_fastest() -> None:
@@ -80,17 +106,10 @@ def test_a_key_cannot_be_set_and_varied() -> None:
         GRID.changed({"nu": 1.0}, {"nu": (1.0, 2.0)})
 
 
-def test_several_grids_come_one_after_the_other() -> None:
-    trials = list(SEVERAL.combinations())
-    assert trials == [trial for grid in SEVERAL.grids for trial in grid.combinations()] and len(trials) == 10
-
-
-def test_several_grids_are_of_one_method_each() -> None:
-    with pytest.raises(SpecError, match="there must be at least one grid, but there is none"):
-        Grids(())
-    for grid in (Grid({"lr": 0.1}, {}), Grid({}, {"method": ("vje", "simclr")})):
-        with pytest.raises(SpecError, match="each of several grids must fix its method"):
-            Grids((SEVERAL.grids[0], grid))
+@pytest.mark.parametrize("grid", [Grid({"lr": 0.1}, {}), Grid({}, {"method": ("vje", "simclr")})])
+def test_several_grids_are_of_one_method_each(grid: Grid) -> None:
+    with pytest.raises(SpecError, match="each of several grids or searches must fix its method"):
+        check_space((SEVERAL[0], grid), "paper")
 
 
 def test_a_grid_without_changes_stays_the_same() -> None:
@@ -99,35 +118,33 @@ def test_a_grid_without_changes_stays_the_same() -> None:
 
 def test_a_key_is_set_where_a_method_has_it() -> None:
     grids = changed({"nu": 3.0})
-    assert [grid.fixed.get("nu") for grid in grids.grids] == [3.0, 3.0, None, None]
+    assert [grid.fixed.get("nu") for grid in grids] == [3.0, 3.0, None, None]
     grids = changed({"tau": 0.2, "lr": 1.0})
-    assert [grid.fixed.get("tau") for grid in grids.grids] == [None, None, 0.2, None]
-    assert [grid.fixed["lr"] for grid in grids.grids] == [1.0] * 4
-    assert [grid.axes for grid in grids.grids] == [grid.axes for grid in SEVERAL.grids]
+    assert [grid.fixed.get("tau") for grid in grids] == [None, None, 0.2, None]
+    assert [grid.fixed["lr"] for grid in grids] == [1.0] * 4
+    assert [grid.axes for grid in grids] == [grid.axes for grid in SEVERAL]
 
 
 def test_a_key_is_varied_where_a_method_has_it() -> None:
     grids = changed({"seed": 7}, {"nu": (1.0, 2.0)})
-    assert [grid.axes for grid in grids.grids] == [
+    assert [grid.axes for grid in grids] == [
         {"beta": (0.0, 1.0), "nu": (1.0, 2.0)}, {"nu": (1.0, 2.0)}, {}, {},
     ]  # fmt: skip
-    assert [grid.fixed["seed"] for grid in grids.grids] == [7] * 4 and "nu" not in grids.grids[1].fixed
-    assert SEVERAL.grids[1].fixed["nu"] == 9.0
+    assert [grid.fixed["seed"] for grid in grids] == [7] * 4 and "nu" not in grids[1].fixed
+    assert SEVERAL[1].fixed["nu"] == 9.0
 
 
 def test_a_method_chooses_its_grids() -> None:
-    assert changed({"method": "vje"}).grids == SEVERAL.grids[:2]
-    assert changed({}, {"method": ("random", "simclr")}).grids == SEVERAL.grids[2:]
+    assert changed({"method": "vje"}) == SEVERAL[:2]
+    assert changed({}, {"method": ("random", "simclr")}) == SEVERAL[2:]
     chosen = changed({"method": "simclr", "tau": 0.2})
-    assert methods(chosen) == ["simclr"] and chosen.grids[0].fixed["tau"] == 0.2
-    assert all("method" not in grid.axes for grid in changed({}, {"method": ("vje", "random")}).grids)
+    assert methods(chosen) == ["simclr"] and chosen[0].fixed["tau"] == 0.2
+    assert all("method" not in grid.axes for grid in changed({}, {"method": ("vje", "random")}))
 
 
-SETS = Grids(
-    (
-        Grid({"method": "vje"}, {"dataset": ("cifar10", "cifar100"), "seed": (0, 1)}),
-        Grid({"method": "vje", "dataset": "stl10", "blur": 0.5}, {"seed": (0, 1)}),
-    )
+SETS = (
+    Grid({"method": "vje"}, {"dataset": ("cifar10", "cifar100"), "seed": (0, 1)}),
+    Grid({"method": "vje", "dataset": "stl10", "blur": 0.5}, {"seed": (0, 1)}),
 )
 
 
@@ -138,32 +155,30 @@ SETS = Grids(
 def test_a_data_set_chooses_among_grids_that_differ_in_it(datasets: tuple[str, ...], indices: tuple[int, ...]) -> None:
     """Otherwise CIFAR is trained again with the settings for STL-10, and both count as seeds of one cell."""
     keys = {"dataset", "seed", "lr"}
-    grids = SETS.changed({"lr": 0.5}, {"dataset": datasets}, lambda _: keys)
-    assert [grid.fixed.get("blur") for grid in grids.grids] == [
-        SETS.grids[index].fixed.get("blur") for index in indices
-    ]
-    assert {trial["dataset"] for trial in grids.combinations()} == set(datasets)
-    assert all(trial["lr"] == 0.5 for trial in grids.combinations())
+    grids = several(SETS, {"lr": 0.5}, {"dataset": datasets}, lambda _: keys)
+    assert [grid.fixed.get("blur") for grid in grids] == [SETS[index].fixed.get("blur") for index in indices]
+    assert {trial["dataset"] for trial in combinations(grids)} == set(datasets)
+    assert all(trial["lr"] == 0.5 for trial in combinations(grids))
     if len(datasets) == 1:
-        assert SETS.changed({"lr": 0.5, "dataset": datasets[0]}, {}, lambda _: keys) == grids
+        assert several(SETS, {"lr": 0.5, "dataset": datasets[0]}, {}, lambda _: keys) == grids
 
 
 def test_a_data_set_replaces_that_of_grids_that_have_it_in_common() -> None:
-    both = Grids(tuple(Grid({"method": method, "dataset": "cifar10"}, {}) for method in ("vje", "simclr")))
-    grids = both.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
-    assert [trial["dataset"] for trial in grids.combinations()] == ["svhn", "svhn"]
+    both = tuple(Grid({"method": method, "dataset": "cifar10"}, {}) for method in ("vje", "simclr"))
+    grids = several(both, {"dataset": "svhn"}, {}, lambda _: {"dataset"})
+    assert [trial["dataset"] for trial in combinations(grids)] == ["svhn", "svhn"]
     with pytest.raises(SpecError, match=r"^no dataset in this sweep 'svhn'; there are: cifar10, cifar100, stl10$"):
-        SETS.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
+        several(SETS, {"dataset": "svhn"}, {}, lambda _: {"dataset"})
 
 
 def test_a_pinned_value_stays() -> None:
-    grids = Grids((Grid({"method": "vje"}, {}), Grid({"method": "random", "lr": 0.0}, {}, pinned=frozenset({"lr"}))))
-    changed = grids.changed({"lr": 1.0, "seed": 3}, {}, METHODS.__getitem__)
-    assert [grid.fixed for grid in changed.grids] == [
+    grids = (Grid({"method": "vje"}, {}), Grid({"method": "random", "lr": 0.0}, {}, pinned=frozenset({"lr"})))
+    changed = several(grids, {"lr": 1.0, "seed": 3}, {}, METHODS.__getitem__)
+    assert [grid.fixed for grid in changed] == [
         {"method": "vje", "lr": 1.0, "seed": 3}, {"method": "random", "lr": 0.0, "seed": 3},
     ]  # fmt: skip
     with pytest.raises(SpecError, match=r"^lr stays as it is in trials of random, where another value has no meaning$"):
-        grids.changed({"lr": 1.0, "method": "random"}, {}, METHODS.__getitem__)
+        several(grids, {"lr": 1.0, "method": "random"}, {}, METHODS.__getitem__)
 
 
 @pytest.mark.parametrize(
@@ -270,18 +285,18 @@ def test_a_key_that_the_command_line_sets_is_no_longer_searched() -> None:
 
 def test_several_searches_are_changed_each_where_its_method_has_the_key() -> None:
     simclr = Search({"tau": FloatDistribution(0.1, 1.0)}, {"method": "simclr"}, 4, AUROC, wave=2)
-    both = Searches((search(), simclr))
-    changed = both.changed({"beta": 1.0}, {"seed": (0, 1)}, KEYS.__getitem__)
-    assert [set(search.space) for search in changed.searches] == [{"width"}, {"tau"}]
-    assert [study.name for study in changed.studies()] == ["vje+0", "vje+1", "simclr+0", "simclr+1"]
-    assert changed.count == 24
-    assert both.changed({}, {"method": ("simclr",)}, KEYS.__getitem__).searches == (simclr,)
+    both = (search(), simclr)
+    changed = several(both, {"beta": 1.0}, {"seed": (0, 1)}, KEYS.__getitem__)
+    assert [set(search.space) for search in changed] == [{"width"}, {"tau"}]
+    assert [study.name for study in studies_of(changed)] == ["vje+0", "vje+1", "simclr+0", "simclr+1"]
+    assert sum(part.count for part in changed) == 24
+    assert several(both, {}, {"method": ("simclr",)}, KEYS.__getitem__) == (simclr,)
 
 
 @pytest.mark.parametrize(
     ("searches", "message"),
     [
-        ((), "at least one search"),
+        ((), "at least one grid or search"),
         ((search(), search()), "a method of its own"),
         ((search(), replace(search(), metric=LOSS, fixed={"method": "simclr"})), "the same objectives"),
         ((search(fixed={}),), "must fix its method"),
@@ -289,7 +304,7 @@ def test_several_searches_are_changed_each_where_its_method_has_the_key() -> Non
 )
 def test_several_searches_that_do_not_go_together_are_refused(searches: tuple[Search, ...], message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        Searches(searches)
+        check_space(searches, "paper")
 
 
 def test_a_searched_value_that_is_null_in_a_row_is_the_default() -> None:

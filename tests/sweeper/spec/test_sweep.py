@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.spec import Grid, Grids, Metric, Sweep
+from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap, Table, Trajectory
 
 GRID = Grid(fixed={"method": "vje"}, axes={"beta": (0.0, 1.0)})
@@ -19,7 +19,7 @@ def sweep(**parts: Any) -> Sweep:
 
 
 def test_the_first_preset_is_the_default_and_others_go_by_name() -> None:
-    small = Grids((GRID, GRID))
+    small = (GRID, GRID)
     two_presets = sweep(presets={"paper": GRID, "digits": small})
     assert two_presets.preset(None) == ("paper", GRID) and two_presets.preset("digits") == ("digits", small)
     with pytest.raises(SpecError, match=r"no preset 'digit' \(did you mean 'digits'\?\); there are: paper, digits"):
@@ -101,6 +101,8 @@ def test_views_go_to_folders_of_their_kind() -> None:
 
 def test_a_preset_is_a_grid_or_a_search() -> None:
     with pytest.raises(
-        SpecError, match=r"^preset 'paper' must be a Grid, Grids, Search or Searches, but is of type dict$"
+        SpecError, match=r"^preset 'paper' must be a Grid, a Search or a tuple of them, but it is of type dict$"
     ):
         sweep(presets={"paper": {"beta": (0.0, 1.0)}})
+    with pytest.raises(SpecError, match=r"a tuple of them, but one of its parts is of type str$"):
+        sweep(presets={"paper": (GRID, "digits")})

@@ -47,7 +47,7 @@ def summary_of(store: Any) -> Summary:
 def test_a_card_says_how_far_the_latest_request_is_and_what_is_best(tmp_path: Path) -> None:
     store = fill(tmp_path)
     trials = [*load(NAME, store.files)["trial_id"], "a", "b"]
-    write_request(store.files, NAME, RequestRows("paper, <i>", "paper", "trial_id", trials))
+    write_request(store.files, NAME, RequestRows("paper, <i>", "paper", trials))
     publish.write(store.files, NAME)
     card = cards((tmp_path / "reports/index.html").read_bytes())[NAME]
     assert '<a href="grid.html">grid</a>' in card and "a grid of &lt;b&gt;three&lt;/b&gt; axes" in card
@@ -55,7 +55,7 @@ def test_a_card_says_how_far_the_latest_request_is_and_what_is_best(tmp_path: Pa
     assert re.search(r"<p>best auroc_joint so far: 0\.\d+ ± 0\.\d+ \(mean .* over 2 seeds\) at beta=", card)
     assert f"{COUNTED}; last result 2026-01-01 00:00 UTC" in card
     store.files.delete(request_path(NAME, "paper, <i>"))
-    write_request(store.files, NAME, RequestRows("all", "paper", "trial_id", trials[:18]))
+    write_request(store.files, NAME, RequestRows("all", "paper", trials[:18]))
     publish.write(store.files, NAME)
     assert "all: 18 of 18 trials" in (card := cards(list_of_sweeps(store.files))[NAME]) and "<progress" not in card
 

@@ -51,7 +51,7 @@ def write(
     write_views(store.files, "best", views_of(sweep, "paper"))
     store.write("best", "c", rows, COLUMNS)
     for request, trials in requests.items():
-        write_request(store.files, "best", RequestRows(request, "paper", "trial_id", trials))
+        write_request(store.files, "best", RequestRows(request, "paper", trials))
     publish.write(store.files, "best")
     return f"file://{folder}/reports/best.html"
 
@@ -60,7 +60,7 @@ def framed(page: Watched) -> list[str]:
     """The cells with a frame, as a screen reader has them."""
     page.tab.wait_for_selector("#heatmap path[role=button]")
     chart = "document.querySelector('#heatmap .chart').vega"
-    return page.tab.evaluate(f"() => {chart}.data('source_0').filter((cell) => cell.best).map((cell) => cell.words)")
+    return page.tab.evaluate(f"() => {chart}.data('cells').filter((cell) => cell.best).map((cell) => cell.words)")
 
 
 def test_the_frame_is_at_the_setting_of_the_sentence(chromium: Any, tmp_path: Path) -> None:

@@ -1,0 +1,357 @@
+"""Turn a request into a plan, and check all that can be checked before anything starts."""
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sweeper.plan import changes, cohorts
+from sweeper.plan.best_trials import missing_models
+from sweeper.plan.changes import DIGEST, Changes
+from sweeper.plan.cohorts import Group, Trial, content_hash, enumerate_trials
+from sweeper.plan.plan import Plan
+from sweeper.request import Request, SearchOptions, Text
+from sweeper.search import studies
+from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
+from sweeper.spec.pruners import Halving
+from sweeper.spec.space import Part, Study, bounds, change_space, parts_of, studies_of
+from sweeper.spec.user_code import search_folder
+from sweeper.storage.requests import RequestRows
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
+from trainables import config
+from trainables.catalog import import_method, known_methods
+from trainables.config import stream_key
+from trainables.data.datasets.class_folders import FOLDER, list_folder
+from trainables.data.errors import DataError
+from trainables.sections import TrialConfig
+from trainables.training import checks
+from trainables.training.checks import PreflightResult
+from trainables.training.metric_names import methods_by_metric
+from trainables.validation import nearest
+
+FIRST_RUNG_DIVISOR = 9
+"""First rung of a pruner requested with `--pruner` for a search that defines none: `epochs // FIRST_RUNG_DIVISOR`."""
+
+OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
+"""Numeric columns that every row has in addition to its metrics."""
+
+
+def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
+    """Return the plan of a request and the columns of its rows.
+
+    Raises SpecError or StoreError, with a message of one line, if it cannot run.
+    """
+    sweep = request.sweep or registry.find(request.name)
+    preset, preset_space = sweep.preset(request.preset)
+    try:
+        return _prepared(_asked(request, sweep.for_preset(preset), preset, preset_space), store)
+    except SpecError as error:
+        raise SpecError(explain_preset_keys(str(error), request, preset, preset_space)) from error.__cause__ or error
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request, and what it asks for."""
+
+    request: Request
+    name: str
+    """The sweep's name in the store."""
+    sweep: Sweep
+    """Reduced to the preset."""
+    preset: str
+    preset_space: Space
+    """The preset without the request's changes."""
+    space: Space
+    whole: Space
+    """The space of the request without its narrowing, of which `space` is a part."""
+    changed: Changes
+    note: str
+    """One line on the user's own images; empty without them."""
+
+    def of_trial(self) -> Callable[[Mapping[str, Value]], Mapping[str, Value]]:
+        """Return a function from the complete config of a grid's trial to the further columns of its row."""
+        changes_of = changes.trial_changes(self.request, self.preset_space, config.defaults)
+        return lambda trial_config: {"preset": self.preset, "changes": changes_of(trial_config)}
+
+    def of_study(self, study: Study) -> Mapping[str, Value]:
+        """The further columns of the rows of a study."""
+        changed = changes.study_changes(self.request, self.preset_space, study, config.defaults)
+        return {"preset": self.preset, "changes": changed}
+
+
+def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> _Asked:
+    _load_methods(preset_space, request)
+    own = with_own_images(request, preset_space)
+    request, preset_space, name = own.request, own.space, sweep.name or request.name
+    space = _changed(preset_space, request, own.classes)
+    if (request.warm_start or request.search != SearchOptions()) and not any(part.space for part in parts_of(space)):
+        raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
+    space = _with_options(space, request.search)
+    changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
+    whole = _without_narrowing(request, preset_space, changed, own.classes, space)
+    return _Asked(request, name, sweep, preset, preset_space, space, whole, changed, own.note)
+
+
+def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
+    trial_configs: list[TrialConfig] = []  # kept, because resolving all trials again would take as long again
+
+    def complete(combination: Mapping[str, Value]) -> Mapping[str, Value]:
+        trial_configs.append(config.resolve(combination))
+        return trial_configs[-1].flat()
+
+    combinations = (combination for part in parts_of(asked.space) for combination in part.combinations())
+    trials = enumerate_trials(combinations, complete, asked.of_trial())
+    own_studies = list(studies_of(asked.space))
+    corners = [studies.corners(study) for study in own_studies]
+    configs = [*trial_configs, *itertools.chain(*corners)]
+    try:
+        results = checks.check_trials(configs, asked.request.data_folder)
+    except (DataError, ValueError) as error:
+        raise SpecError(str(error)) from error
+    study_steps = studies.check(own_studies, corners, results[len(trials) :])
+    columns = Columns(
+        config.column_types(configs) | (studies.FACTS if own_studies else {}),
+        tuple(dict.fromkeys(metric for result in results for metric in result.metrics)),
+    )
+    if trials:
+        _check_shown(asked.sweep, asked.sweep.headline(asked.preset), columns.metrics, columns.hyperparameters)
+    groups, steps = _groups(trials, trial_configs, results)
+    of_trials = zip(trials, results[: len(trials)], strict=True)
+    unsized = dict.fromkeys(str(trial.config["dataset"]) for trial, result in of_trials if not result.size_known)
+
+    whole_trials = {trial.id: trial.config for trial in trials} if asked.whole == asked.space else _legal(asked.whole)
+    whole_studies = [studies.identity(study, asked.request) for study in studies_of(asked.whole)]
+    request_rows = RequestRows(asked.changed.name, asked.preset, list(whole_trials), whole_studies)
+    statuses = store.statuses(asked.name) if trials and not asked.request.fresh else {}
+    records = studies.StudyRecords(asked.request, store, asked.name, own_studies)
+    study_runs = [
+        records.study_run(study, own_corners[0].flat(), asked.of_study(study), least_steps)
+        for study, own_corners, least_steps in zip(own_studies, corners, study_steps, strict=True)
+    ]
+    study_of = {str(row["trial_id"]): row.get("study_id") for row in records.rows}
+    earlier = None
+    if any(
+        trial not in whole_trials and study_of.get(trial) not in whole_studies for trial in {**statuses, **study_of}
+    ):
+        facts = (*(trial.facts for trial in trials), *map(asked.of_study, own_studies))
+        searched = {*studies.FACTS, *(key for study in own_studies for key in study.search.space)}
+        earlier = changes.note_on_earlier_rows(
+            store,
+            asked.name,
+            request_rows,
+            asked.changed,
+            {str(fact["changes"]) for fact in facts},
+            (*whole_trials.values(), *(corner.flat() for corner in itertools.chain(*corners))),
+            searched if own_studies else (),
+        )
+    longer = changes.longer_trials(asked.preset_space, (trial.config for trial in trials), asked.changed)
+    plan = Plan(
+        *(asked.name, asked.preset, asked.sweep, trials, groups, steps),
+        {trial.id: statuses[trial.id] for trial in trials if trial.id in statuses},
+        study_runs,
+        space=asked.space,
+        changes=asked.changed,
+        whole=request_rows,
+        notes=(*filter(None, [asked.note, earlier, longer]), *checks.stacking_notes(configs, results)),
+        unsized=tuple(unsized),
+    )
+    return _without_unwritten_models(plan, store, asked.request), columns
+
+
+def _groups(
+    trials: Sequence[Trial], configs: Sequence[TrialConfig], results: Sequence[PreflightResult]
+) -> tuple[list[Group], list[int]]:
+    """Return the groups of trials that may share a cohort, and the training steps of one trial of each."""
+    checked = {trial.id: pair for trial, pair in zip(trials, zip(configs, results, strict=False), strict=True)}
+    fusible = {method: config.fusible_keys(method) for method in {trial_config.method for trial_config in configs}}
+
+    def shape(trial: Trial) -> Hashable:
+        ignored = fusible[str(trial.config["method"])]
+        steps = checked[trial.id][1].steps
+        return (steps, *(item for item in trial.config.items() if item[0] not in ignored))
+
+    groups = cohorts.group(trials, shape, lambda trial: stream_key(checked[trial.id][0]))
+    first = (checked[group[0][0].id] for group in groups)
+    return groups, [trial_config.training.epochs * result.steps for trial_config, result in first]
+
+
+def _without_unwritten_models(plan: Plan, store: Store, request: Request) -> Plan:
+    """The plan without the results of trials of grids whose model is to be kept but could not be written."""
+    missing = frozenset() if request.fresh else missing_models(store.files, plan, request.keep)
+    if not (missing := missing & plan.grid_statuses.keys()):
+        return plan
+    statuses = {trial: status for trial, status in plan.grid_statuses.items() if trial not in missing}
+    note = f"{len(missing)} trials have a row, but their model could not be written; they are trained again"
+    return replace(plan, grid_statuses=statuses, without_model=missing, notes=(*plan.notes, note))
+
+
+def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
+    """The preset's space with the changes of `--set` and `--axis`. `classes` are names that `normal_class` can have."""
+
+    def value_of(key: str, value: Value) -> Value:
+        return config.parse(key, value, classes) if isinstance(value, Text) else config.check(key, value, classes)
+
+    try:
+        fixed = {key: value_of(key, value) for key, value in request.fixed.items()}
+        axes = {key: tuple(value_of(key, value) for value in values) for key, values in request.axes.items()}
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    return change_space(space, fixed, axes, config.keys)
+
+
+def _without_narrowing(
+    request: Request, preset_space: Space, changed: Changes, classes: Sequence[str], own: Space
+) -> Space:
+    """The space of a request without its narrowing, of which its `own` space is a part."""
+    wider = changed.without_narrowing(request)
+    if (wider.fixed, wider.axes) == (request.fixed, request.axes):
+        return own
+    try:
+        return _with_options(_changed(preset_space, wider, classes), request.search)
+    except (SpecError, ValueError):  # what the request changes is legal in its part of the preset alone
+        return own
+
+
+def _legal(space: Space) -> dict[str, Mapping[str, Value]]:
+    """Id -> config of the trials of a space's grids, without those that are illegal."""
+    trials: dict[str, Mapping[str, Value]] = {}
+    for combination in (combination for part in parts_of(space) for combination in part.combinations()):
+        with contextlib.suppress(ValueError):
+            trial_config = config.resolve(combination).flat()
+            trials[content_hash(trial_config)] = trial_config
+    return trials
+
+
+def _load_methods(space: Space, request: Request) -> None:
+    """Import the methods of the user, whose keys the request may change. Raises SpecError for one that is none."""
+    values = [value for part in parts_of(space) for value in part.values("method")]
+    names = list(map(str, filter(None, [*values, request.fixed.get("method"), *request.axes.get("method", ())])))
+    if any(":" in name for name in names):
+        search_folder(Path.cwd())
+    try:
+        for name in names:
+            import_method(name)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+
+
+def _with_options(space: Space, options: SearchOptions) -> Space:
+    """The space with the command line's options of searches, such as `--sampler`."""
+    if isinstance(space, tuple):
+        return tuple(_part_with_options(part, options) for part in space)
+    return _part_with_options(space, options)
+
+
+def _part_with_options(part: Part, options: SearchOptions) -> Part:
+    if isinstance(part, Grid):
+        return part
+    values = {"trials": options.trials, "wave": options.wave, "sampler": options.sampler, "seed": options.seed}
+    changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if options.pruner == "none":
+        changes["pruner"] = None
+    elif options.pruner:
+        lowest = {key: bounds(distribution)[0] for key, distribution in part.space.items()}
+        epochs = config.resolve(lowest | dict(part.fixed)).training.epochs
+        pruner = part.pruner or Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
+        changes["pruner"] = replace(pruner, brackets=1 if options.pruner == "halving" else max(2, pruner.brackets))
+    return replace(part, **changes)
+
+
+def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:
+    """Raise SpecError if the trials do not report the headline or a heatmap's metric, or lack a heatmap's axis.
+
+    Other views may name metrics that only other trials report, for example of a method with a posterior. A selection
+    may name keys that only other methods have, whose trials a narrowed request leaves out.
+    """
+    for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
+        if metric.name not in metrics:
+            raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
+    known = methods_by_metric()
+    for name in (*sweep.axes_by_metric, *(metric for pair in sweep.correlations for metric in pair)):
+        if name not in (*metrics, *OF_EVERY_ROW) and name not in known:
+            raise SpecError(
+                f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
+            )
+    selectable = {*keys, *(key for method in known_methods() for key in config.keys(method))}
+    for heatmap in sweep.heatmaps:
+        selecting = {key for selection in heatmap.selections for key in selection.where}
+        for axis in heatmap.hyperparameters:
+            if axis not in (selectable if axis in selecting else keys):
+                raise SpecError(f"a heatmap of {heatmap.metric.name} needs the axis {axis}, which these trials lack")
+
+
+def explain_preset_keys(error: str, request: Request, preset: str, space: Space) -> str:
+    """Add ` (KEY is set by preset 'NAME')` to an error, for the keys it names that the preset alone sets.
+
+    Only the part before the first semicolon counts, because a list of choices may follow it.
+    """
+    head, semicolon, rest = error.partition("; ")
+    statement = re.sub(r"\(did you mean [^)]*\)", "", head)
+    words = {part for word in statement.split() if "/" not in word for part in re.findall(r"\w+", word)}  # no paths
+    keys = sorted((words & _preset_keys(space)) - {"method"} - set(request.fixed) - set(request.axes))
+    if not keys:
+        return error
+    verb = "are" if len(keys) > 1 else "is"
+    return f"{head} ({' and '.join(keys)} {verb} set by preset '{preset}'){semicolon}{rest}"
+
+
+def _preset_keys(space: Space) -> set[str]:
+    return {key for part in parts_of(space) for key in (*part.fixed, *part.axes, *part.space)}
+
+
+@dataclass(frozen=True)
+class OwnImages:
+    """A request and a preset's space that say which images they are about."""
+
+    request: Request
+    space: Space
+    classes: Sequence[str] = ()
+    """Names of the classes of the user's images; empty for a request without them."""
+    note: str = ""
+    """One line on the images; empty without them."""
+
+
+def with_own_images(request: Request, space: Space) -> OwnImages:
+    """Add the digest of the images in `--data` to what selects them: the request if it sets `dataset=folder`, else the
+    parts of the preset that do. Raises SpecError, with one line, if the folder cannot be used."""
+    requested = {request.fixed.get("dataset"), *request.axes.get("dataset", ())}
+    parts = [part for part in parts_of(space) if FOLDER in part.values("dataset")]
+    if FOLDER not in requested and (not parts or requested != {None}):
+        return OwnImages(request, space)
+    axes = [request.axes.get("dataset", ())] if FOLDER in requested else [part.values("dataset") for part in parts]
+    if any(len(values) > 1 for values in axes):
+        raise SpecError(f"dataset={FOLDER} must be set for all trials, but is one of several values of an axis")
+    try:
+        listing = list_folder(Path(request.data).resolve())
+    except DataError as error:
+        raise SpecError(str(error)) from error
+    names = ", ".join(f"{index} {name}" for index, name in enumerate(listing.classes))
+    note = (
+        f"dataset={FOLDER}: {sum(listing.train)} training and {sum(listing.test)} test images in {request.data}, "
+        f"classes {names}"
+    )
+    if listing.repeated:
+        note += (
+            f"; warning: {listing.repeated} of the test images are training images, too, so that metrics on "
+            "test images are better than on new ones"
+        )
+    digest = {DIGEST: listing.digest}
+    if FOLDER in requested:
+        request = replace(request, fixed={**digest, **request.fixed})
+    else:
+        space = _with(space, digest)
+    return OwnImages(request, space, listing.classes, note)
+
+
+def _with(space: Space, digest: dict[str, str]) -> Space:
+    """The space with the digest fixed in the parts on the user's images that have none of their own."""
+
+    def part_with(part: Part) -> Part:
+        of_folder = FOLDER in part.values("dataset") and not part.values(DIGEST)
+        return replace(part, fixed={**part.fixed, **digest}) if of_folder else part
+
+    return tuple(map(part_with, space)) if isinstance(space, tuple) else part_with(space)

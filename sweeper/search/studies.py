@@ -1,0 +1,158 @@
+"""Studies before anything starts: checked at the ends of their search space, and rebuilt from their rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sweeper.errors import SpecError
+from sweeper.plan.cohorts import content_hash
+from sweeper.plan.sources import Record
+from sweeper.request import Request
+from sweeper.spec.space import SECONDS, Population, Search, Study, Value, bounds
+from sweeper.storage.store import Store
+from trainables import config
+from trainables.sections import Training, TrialConfig
+from trainables.training.checks import PreflightResult
+
+if TYPE_CHECKING:
+    from sweeper.search.study_run import StudyRun
+
+FACTS: dict[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
+"""Columns that a search's rows have in addition to the hyperparameters."""
+
+
+class StudyRecords:
+    """The rows and the history of a sweep, from which its studies are rebuilt; none for a request that begins anew."""
+
+    def __init__(self, request: Request, store: Store, sweep: str, studies: Sequence[Study]) -> None:
+        """Nothing is read without `studies`."""
+        self._request, self._store, self._sweep = request, store, sweep
+        self.rows, history = store.records(sweep) if studies and not request.fresh else ([], [])
+        self._reports: dict[str, list[Record]] = {}
+        for report in history:
+            self._reports.setdefault(report[0], []).append(report)
+
+    def study_run(
+        self, study: Study, study_config: Mapping[str, Value], facts: Mapping[str, Value], steps: int
+    ) -> StudyRun:
+        """Return the study as its rows leave it. `study_config` is a config of its trials, `facts` are further columns
+        of its rows, and a trial makes `steps` at least."""
+        from sweeper.search.study_run import (  # here: it imports Optuna
+            RecordedTrial,
+            StudyRun,
+            WarmStart,
+            definition_path,
+            read_warm_start,
+            result,
+            warm_start_from_rows,
+        )
+
+        defaults, own = config.defaults(str(study.fixed["method"])), identity(study, self._request)
+        path, warm = definition_path(self._sweep, own), None
+        if not self._request.fresh:
+            warm = read_warm_start(self._store.files, path, study)
+        if warm is None and self._request.warm_start:
+            warm = warm_start_from_rows(self._store, self._request.warm_start, study, study_config, defaults)
+        recorded = {
+            row["number"]: RecordedTrial(
+                study.searched_values(row, defaults), result(study, row, self._reports.get(row["trial_id"], []))
+            )
+            for row in self.rows
+            if row.get("study_id") == own and row["number"] < study.search.trials
+        }
+        return StudyRun(study, own, warm or WarmStart(None), recorded, _complete, facts, steps)
+
+
+def identity(study: Study, request: Request) -> str:
+    """Return the id of a study: a hash of all that its proposals depend on."""
+    return content_hash([study.identity, request.warm_start])
+
+
+def _complete(params: Mapping[str, Value]) -> Mapping[str, Value]:
+    return config.resolve(params).flat()
+
+
+UNSEARCHABLE_KEYS = frozenset(
+    {"workers", "method", "dataset", "image_digest", "image_size", "image_channels", "normal_class", "held_out"}
+    | {"validation"}
+)
+"""Keys that must have the same value in all trials of a study."""
+
+
+def corners(study: Study) -> list[TrialConfig]:
+    """Configs of trials at the ends of the search space.
+
+    The first has every key at its lowest value or first choice. The others differ from it in one key, which has its
+    highest value or another choice. Raises SpecError if one of them is illegal.
+    """
+    extremes = {key: bounds(distribution) for key, distribution in study.search.space.items()}
+    lowest = {**study.fixed, **{key: values[0] for key, values in extremes.items()}}
+    others = [{**lowest, key: value} for key, values in extremes.items() for value in values[1:]]
+    try:
+        return [config.resolve(params) for params in (lowest, *others)]
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+
+
+def check(
+    studies: Sequence[Study], corners: Sequence[Sequence[TrialConfig]], preflight_results: Sequence[PreflightResult]
+) -> list[int]:
+    """Return the training steps of a trial of each study, the least where they differ. Raises SpecError if studies
+    cannot run. The results are those of all `corners`, in order."""
+    unread, steps = iter(preflight_results), []
+    for study, own_corners in zip(studies, corners, strict=True):
+        own_results = list(itertools.islice(unread, len(own_corners)))
+        _check_study(study, own_corners, own_results)
+        pairs = zip(own_corners, own_results, strict=True)
+        steps.append(min(corner.training.epochs * result.steps for corner, result in pairs))
+    if len({corner.training.processes for corner in itertools.chain(*corners)}) > 1:
+        raise SpecError("all trials of a search must have the same number of workers, but got several")
+    return steps
+
+
+def _check_study(study: Study, corners: Sequence[TrialConfig], preflight_results: Sequence[PreflightResult]) -> None:
+    """Raise SpecError if a corner does not report the study's objectives, or its trials cannot be compared."""
+    search, training = study.search, corners[0].training
+    for name in (metric.name for metric in search.objectives if metric.name != SECONDS):
+        for result in preflight_results:
+            if name not in result.metrics:
+                raise SpecError(f"these trials do not report {name}; they report: {', '.join(result.metrics)}")
+    for key in sorted(UNSEARCHABLE_KEYS & set(search.space)):
+        raise SpecError(f"{key} must be fixed or an axis in a search, but it is searched")
+    if search.pruner or search.population:
+        _check_comparable_during_training(search, preflight_results)
+    if search.pruner:
+        search.pruner.ladders(training.epochs, training.report_every)
+    if search.population:
+        _check_population(study, search.population, training)
+
+
+def _check_comparable_during_training(search: Search, preflight_results: Sequence[PreflightResult]) -> None:
+    """Raise SpecError if trials report at different epochs, or any of them reports the objective only at the end."""
+    for key in sorted({"epochs", "report_every"} & set(search.space)):
+        raise SpecError(f"{key} must be fixed in a search with a pruner or a population, but it is searched")
+    name = search.objectives[0].name
+    for result in preflight_results:
+        if name not in result.metrics_during_training:
+            raise SpecError(
+                f"a pruner or a population needs a metric that is reported during training, but {name} is reported "
+                f"only at the end; metrics reported during training: {', '.join(result.metrics_during_training)}"
+            )
+
+
+def _check_population(study: Study, population: Population, training: Training) -> None:
+    """Raise SpecError if the population cannot adapt a searched key, or its interval does not fit the reports."""
+    adaptable = config.adaptable_keys(str(study.fixed["method"]))
+    for key, distribution in study.search.space.items():
+        if key not in adaptable or hasattr(distribution, "choices"):
+            raise SpecError(
+                f"a population can only adapt numeric hyperparameters that keep tensor shapes, but {key} is searched; "
+                f"fix it with --set {key}=VALUE, or search only: {', '.join(sorted(adaptable))}"
+            )
+    if population.every % training.report_every or population.every >= training.epochs:
+        raise SpecError(
+            "the `every` of a population must be a multiple of report_every and less than epochs, but got "
+            f"every={population.every}, report_every={training.report_every}, epochs={training.epochs}"
+        )

@@ -166,7 +166,7 @@ def test_info_nce_is_equation_9_written_as_a_loop(views: tuple[Tensor, Tensor], 
 
 @pytest.mark.parametrize("tau", [0.01, 0.5, 100.0])
 def test_where_all_are_equal_it_guesses(tau: float) -> None:
-    same = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
+    same = torch.tensor([1.0, -2.0, 0.5, 3.0, -1.0], dtype=torch.float64)
     _close(nt_xent(same.expand(B, D), 2 * same.expand(B, D), tau), [math.log(2 * B - 1)] * 2 * B)
     _close(info_nce(same.expand(B, D), 2 * same.expand(B, D), same.expand(M, D), tau), [math.log(M + 1)] * B)
 
@@ -214,7 +214,7 @@ def test_sees_neither_length_nor_rotation(views: tuple[Tensor, Tensor], queue: T
 def test_permuting_images_permutes_losses_and_permuting_the_queue_does_nothing(
     views: tuple[Tensor, Tensor], queue: Tensor
 ) -> None:
-    (first, second), order = views, torch.tensor([3, 1, 4, 0, 2])
+    (first, second), order = views, torch.tensor([3, 1, 5, 0, 2, 4])
     moved = nt_xent(first[order], second[order], 0.3)
     _close(moved, nt_xent(first, second, 0.3)[torch.cat([order, order + B])])
     _close(nt_xent(second, first, 0.3), nt_xent(first, second, 0.3).roll(B))

@@ -270,18 +270,20 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
     for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
-    known = methods_by_metric()
     for name in (*sweep.axes_by_metric, *(metric for pair in sweep.correlations for metric in pair)):
-        if name not in (*metrics, *OF_EVERY_ROW) and name not in known:
+        if name not in (*metrics, *OF_EVERY_ROW) and name not in (known := methods_by_metric()):
             raise SpecError(
                 f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
             )
-    selectable = {*keys, *(key for method in known_methods() for key in config.keys(method))}
     for heatmap in sweep.heatmaps:
         selecting = {key for selection in heatmap.selections for key in selection.where}
         for axis in heatmap.hyperparameters:
-            if axis not in (selectable if axis in selecting else keys):
+            if axis not in keys and (axis not in selecting or not _of_any_method(axis)):
                 raise SpecError(f"a heatmap of {heatmap.metric.name} needs the axis {axis}, which these trials lack")
+
+
+def _of_any_method(key: str) -> bool:
+    return any(key in config.keys(method) for method in known_methods())
 
 
 def explain_preset_keys(error: str, request: Request, preset: str, space: Space) -> str:

@@ -48,7 +48,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
         ended = rows[rows["trial_id"].isin(plan.ids) & (rows["status"] != "failed")]
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
         text = publish.write(
-            *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.request),
+            *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.request_folder, plan.request),
             hyperparameters=list(columns.hyperparameters),
             so_far=plan.total > len(ended),
         )
@@ -77,8 +77,8 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
     print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
     searched = ("studies",) if plan.study_runs else ()
     for kind in (*plan.sweep.views, *searched, "sheets"):
-        if kind in searched or store.files.list(f"{kind}/{plan.views}"):
-            print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.views}')}")
+        if kind in searched or store.files.list(f"{kind}/{plan.request_folder}"):
+            print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.request_folder}')}")
     if page := write_page(plan, store.files, print):
         print(f"page: {store.files.display_uri_of(page)}")
     if models := set(trials_with_models(store.files, plan.name)).intersection(plan.ids):

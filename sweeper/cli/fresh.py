@@ -36,8 +36,8 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
             *(record_paths(store.files, plan) if plan.groups else ()),
             *(f"studies/{plan.name}/{study}.json" for study in studies),
             *(steps_path(plan.name, study) for study in studies),
-            *(f"studies/{plan.views}/{study_run.study.name}" for study_run in plan.study_runs),
-            *(f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "sheets")),
+            *(f"studies/{plan.request_folder}/{study_run.study.name}" for study_run in plan.study_runs),
+            *(f"{kind}/{plan.request_folder}" for kind in (*plan.sweep.views, "sheets")),
         ],
     )
 

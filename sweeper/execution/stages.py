@@ -125,7 +125,7 @@ def _of_studies(
         lambda trial: stream_key(resolve(trial.config)),
         wave_cut(request, slots.count, len(plan.study_runs), compiled_width),
         tell_rungs=rung_client.tell if rung_client else lambda event: None,
-        wave_ended=begin_journal(store.files, plan.views),
+        wave_ended=begin_journal(store.files, plan.request_folder),
         halved=recorded_halves(store.files, plan.name),
         record_halved=partial(record_halved, store.files, plan.name),
     )

@@ -20,7 +20,7 @@ from sweeper.storage.files import Files
 
 LOGGER = logging.getLogger(__name__)
 PATH = "studies/{}/journal.log"
-"""Path of the journal below the store. The placeholder is `Plan.views`."""
+"""Path of the journal below the store. The placeholder is `Plan.request_folder`."""
 
 
 def begin_journal(files: Files, views: str) -> Callable[[StudyRun], None]:
@@ -117,11 +117,12 @@ def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
 def write(plan: Plan, files: Files) -> str:
     """Write the views of every study, and the journal if there is none. Returns the text to print."""
     texts = []
-    copy = begin_journal(files, plan.views) if files.read(PATH.format(plan.views)) is None else lambda study_run: None
+    begun = files.read(PATH.format(plan.request_folder)) is not None
+    copy = (lambda study_run: None) if begun else begin_journal(files, plan.request_folder)
     for study_run in plan.study_runs:
         copy(study_run)
         name, study = study_run.study.name, study_run.engine.optuna_study
         title = f"{plan.name} ({plan.request})" + (f", study {name}" if len(plan.study_runs) > 1 else "")
-        folder, objectives = f"studies/{plan.views}/{name}", study_run.study.search.objectives
+        folder, objectives = f"studies/{plan.request_folder}/{name}", study_run.study.search.objectives
         texts.append(studies.write(files, folder, title, study, objectives, plan.sweep.contours))
     return "\n\n".join(texts)

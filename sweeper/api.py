@@ -58,7 +58,15 @@ def run(
     after it has stopped in order. The same call continues. Must be called in the main thread, which gets the signals.
     """
     try:
-        return _run(_request(sweep, name, preset, set, axis, store, data, options))
+        return _run(
+            _request(
+                sweep,
+                name,
+                set,
+                axis,
+                {**options, "preset": preset, "store": os.fspath(store), "data": os.fspath(data)},
+            )
+        )
     except (SpecError, ClusterError, StoreError) as error:
         raise error.with_traceback(None) from None  # its message says all, where it arose says nothing to a user
 
@@ -81,7 +89,16 @@ def plan(
     With `probe=True` it measures now. Raises the same errors as `run`.
     """
     try:
-        planned = plan_request(_request(sweep, name, preset, set, axis, store, data, options, plan=True))
+        planned = plan_request(
+            _request(
+                sweep,
+                name,
+                set,
+                axis,
+                {**options, "preset": preset, "store": os.fspath(store), "data": os.fspath(data)},
+                plan=True,
+            )
+        )
         outline = planned.outline()
         planned.print_damaged()
     except (SpecError, ClusterError, StoreError) as error:
@@ -102,11 +119,8 @@ def _run(request: Request) -> pd.DataFrame:
 def _request(
     sweep: str | Sweep,
     name: str | None,
-    preset: str | None,
     fixed: Mapping[str, Value] | None,
     axes: Axes | None,
-    store: Folder,
-    data: Folder,
     options: Mapping[str, Option],
     plan: bool = False,
 ) -> Request:
@@ -114,7 +128,7 @@ def _request(
     if isinstance(sweep, str) and name is not None:
         raise SpecError(f"a name is for a Sweep that is given as a value, but got name={name!r} and sweep={sweep!r}")
     definition = None if isinstance(sweep, str) else _named(sweep, name)
-    values = read_options({**options, "preset": preset, "store": os.fspath(store), "data": os.fspath(data)})
+    values = read_options(options)
     values |= {"name": definition.name if definition else sweep, "sweep": definition, "plan": plan, "json": plan}
     values["fixed"] = {key: _plain(value) for key, value in (fixed or {}).items()}
     values["axes"] = {key: _axis(key, of_axis) for key, of_axis in (axes or {}).items()}

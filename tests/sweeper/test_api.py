@@ -104,16 +104,16 @@ def test_python_and_the_command_line_make_the_same_request(tmp_path: Path) -> No
         f"--{option.replace('_', '-')}={value}" for option, value in options.items() if type(value) in (int, float)
     ]
     words += ["--keep=all", "--address=auto", "--track=mlflow=http://127.0.0.1:5000", "--preset=digits"]
-    made = api._request("anomaly_grid", None, "digits", {"lr": 0.1}, {"seed": [0, 1]}, tmp_path, "data", options)
+    made = api._request("anomaly_grid", None, {"lr": 0.1}, {"seed": [0, 1]}, {**options, "store": str(tmp_path)})
     typed = parse(["anomaly_grid", *words, "--set=lr=0.1", "--axis=seed=0,1"])
     assert replace(made, fixed={}, axes={}) == replace(typed, fixed={}, axes={})
     assert made.fixed == {"lr": 0.1, "normal_class": 3} and made.axes == {"seed": (0, 1)}
     assert typed.fixed == {"lr": "0.1", "normal_class": "3"} and typed.axes == {"seed": ("0", "1")}
 
 
-def test_values_stay_what_they_are(tmp_path: Path) -> None:
+def test_values_stay_what_they_are() -> None:
     fixed: dict[str, Any] = {"normalise": True, "nu": float("inf"), "normal_class": None, "lr": np.float32(0.5)}
-    made = api._request("anomaly_grid", None, None, fixed, {"beta": [0.5, 2], "method": ["a,b"]}, tmp_path, "data", {})
+    made = api._request("anomaly_grid", None, fixed, {"beta": [0.5, 2], "method": ["a,b"]}, {})
     assert made.fixed == {"normalise": True, "nu": float("inf"), "normal_class": None, "lr": 0.5}
     assert type(made.fixed["lr"]) is float and made.axes == {"beta": (0.5, 2), "method": ("a,b",)}
 

@@ -13,7 +13,7 @@ import ray._private.utils
 from sweeper.execution import ray_internals
 from sweeper.execution.ray_internals import UNUSED, lean_start, own_sigterm
 from sweeper.execution.signals import StopSignal
-from tests.import_reader import modules
+from tests.test_imports import modules
 
 CHILDREN = """
 import psutil

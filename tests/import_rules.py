@@ -1,0 +1,301 @@
+"""Who may import whom: a row a folder, and one for a module that has a rule of its own. `test_imports` keeps it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the modules of a folder import besides the standard library and each other."""
+
+    may: tuple[str, ...] = ()
+    """Libraries, and rows above."""
+    never: tuple[str, ...] = ()
+    """Libraries that are not imported with anything that is imported either."""
+    alone: bool = False
+    """Whether its modules may not import each other."""
+
+
+LAUNCHERS = ("ray", "pandas", "pyarrow", "optuna")
+"""What models are trained without."""
+LOOP = (
+    *("torch", "trainables.contract", "trainables.reports", "trainables.metrics", "trainables.catalog"),
+    *("trainables.sections", "trainables.config", "trainables.learners", "trainables.tasks"),
+)
+"""What a training loop imports."""
+
+TABLE: Mapping[str, Rule] = {
+    # Training: a config in, reports out
+    "trainables": Rule(alone=True),
+    "trainables.json_input": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.validation": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.cache": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.sections": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
+    "trainables.losses.linear_algebra": Rule(may=("torch",), never=("torch.distributed", *LAUNCHERS)),
+    "trainables.losses": Rule(
+        may=("torch", "trainables.losses.linear_algebra"),
+        never=("torch.distributed", *LAUNCHERS),
+        alone=True,
+    ),
+    "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
+    "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.data": Rule(may=("torch", "numpy", "PIL", "trainables.validation"), never=LAUNCHERS),
+    "trainables.data.datasets": Rule(
+        may=(
+            *("torch", "torchvision", "numpy", "sklearn", "PIL", "filelock", "trainables.validation"),
+            *("trainables.data.errors", "trainables.data.image_files"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.methods.projected": Rule(
+        may=("trainables.validation", "trainables.contract", "trainables.networks"),
+        never=LAUNCHERS,
+    ),
+    "trainables.methods.pairs.joint_mixture": Rule(
+        may=("torch", "trainables.contract", "trainables.losses"),
+        never=LAUNCHERS,
+    ),
+    "trainables.methods.variational.autoencoder": Rule(
+        may=("torch", "trainables.contract", "trainables.losses"),
+        never=LAUNCHERS,
+    ),
+    "trainables.methods": Rule(
+        may=(
+            *("torch", "numpy", "sklearn", "trainables.validation", "trainables.contract", "trainables.losses"),
+            *("trainables.networks", "trainables.methods.projected", "trainables.methods.pairs.joint_mixture"),
+            "trainables.methods.variational.autoencoder",
+        ),
+        never=LAUNCHERS,
+        alone=True,
+    ),
+    "trainables.learners": Rule(may=("torch", "trainables.contract", "trainables.reports"), never=LAUNCHERS),
+    "trainables.image_trial": Rule(
+        may=("torch", "trainables.validation", "trainables.sections", "trainables.networks", "trainables.data"),
+        never=LAUNCHERS,
+    ),
+    "trainables.metrics.meanings": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.metrics": Rule(
+        may=(
+            *("torch", "numpy", "scipy", "sklearn", "PIL", "torchmetrics", "trainables.validation"),
+            *("trainables.contract", "trainables.losses", "trainables.data", "trainables.learners"),
+            "trainables.image_trial",
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.tasks": Rule(
+        may=(
+            *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.networks"),
+            *("trainables.data", "trainables.metrics", "trainables.learners", "trainables.image_trial"),
+            *("trainables.sections", "trainables.json_input"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.catalog": Rule(
+        may=("trainables.contract", "trainables.validation", "trainables.methods", "trainables.tasks"),
+        never=LAUNCHERS,
+    ),
+    "trainables.config": Rule(
+        may=("trainables.validation", "trainables.sections", "trainables.catalog"),
+        never=LAUNCHERS,
+    ),
+    "trainables.training.model_metadata": Rule(
+        may=("trainables.json_input", "trainables.reports"),
+        never=("torch", *LAUNCHERS),
+    ),
+    "trainables.training.model_file": Rule(
+        may=(
+            *("torch", "safetensors", "trainables.contract", "trainables.reports", "trainables.catalog"),
+            *("trainables.sections", "trainables.config", "trainables.training.model_metadata"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.training.measurement": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.training": Rule(
+        may=(
+            *(*LOOP, "trainables.cache", "trainables.json_input", "trainables.validation"),
+            *("trainables.training.model_file", "trainables.training.measurement", "psutil"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.worker": Rule(
+        may=("threadpoolctl", *LOOP, "trainables.json_input", "trainables.training"),
+        never=LAUNCHERS,
+    ),
+    "trainables.worker.ray_train": Rule(
+        may=("ray", *LOOP, "trainables.training", "trainables.worker"),
+        never=("pandas", "pyarrow", "optuna"),
+    ),
+    "trainables.worker.tune_trainable": Rule(
+        may=("ray", *LOOP, "trainables.training", "trainables.validation", "trainables.worker"),
+        never=("optuna",),  # Tune itself uses pandas
+    ),
+    # The service: from a request to rows and pictures
+    "sweeper.masking": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.errors": Rule(may=("sweeper.masking",), never=("torch", *LAUNCHERS)),
+    "sweeper.names": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.version": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.spec": Rule(
+        may=(
+            *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
+            *("trainables.metrics.meanings", "trainables.validation"),
+        ),
+        never=("torch", "ray", "pandas", "pyarrow"),
+    ),
+    "sweeper.request": Rule(may=("sweeper.spec", "trainables.reports"), never=("torch", "ray", "pandas", "pyarrow")),
+    "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
+    "sweeper.storage": Rule(
+        may=(
+            *("pyarrow", "pandas", "tenacity", "psutil", "sweeper.errors", "sweeper.masking", "sweeper.names"),
+            *("trainables.json_input", "trainables.validation", "trainables.reports"),
+            "trainables.training.model_metadata",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.plan": Rule(
+        may=("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        never=("torch", "ray", "optuna", "pandas"),
+    ),
+    "sweeper.report": Rule(
+        may=(
+            *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
+            *("sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.cache"),
+            *("trainables.metrics.meanings", "trainables.json_input"),
+        ),
+        never=("torch", "ray", "optuna", "sweeper.report.studies"),
+    ),
+    "sweeper.report.studies": Rule(
+        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+        never=("torch", "ray"),
+    ),
+    "sweeper.report.study_charts": Rule(
+        may=("optuna", "matplotlib", "numpy", "sweeper.spec", "sweeper.report"),
+        never=("torch", "ray"),
+    ),
+    "sweeper.packing": Rule(
+        may=(
+            *("sweeper.request", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
+            *("sweeper.plan", "trainables.sections", "trainables.config", "trainables.json_input"),
+            "trainables.training.measurement",
+        ),
+        never=("ray", "optuna"),
+    ),
+    "sweeper.search.rungs": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
+    "sweeper.search.rung_server": Rule(
+        may=("trainables.reports", "sweeper.spec", "sweeper.search.rungs"),
+        never=("torch", *LAUNCHERS),
+    ),
+    "sweeper.search": Rule(
+        may=(
+            *("sweeper.request", "optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.sections"),
+            *("trainables.config", "trainables.training", "trainables.worker.messages"),
+        ),
+        never=("ray",),
+    ),
+    "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
+    "sweeper.plan.prepare": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.search.studies", "trainables.catalog", "trainables.config", "trainables.sections"),
+            *("trainables.data", "trainables.validation", "trainables.training"),
+        ),
+        never=("ray", "pandas"),
+    ),
+    "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
+    "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),
+    "sweeper.execution.ray_internals": Rule(
+        may=("ray", "sweeper.execution.signals"),
+        never=("torch", "pandas", "optuna"),
+    ),
+    "sweeper.execution.session": Rule(
+        may=(
+            *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing", "sweeper.execution.startup"),
+            *("sweeper.execution.ray_internals", "trainables.cache"),
+        ),
+        never=("torch", "pandas", "optuna"),
+    ),
+    "sweeper.execution": Rule(
+        may=(
+            *("sweeper.request", "ray", "torch", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
+            *("sweeper.plan", "sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
+            *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
+        ),
+    ),
+    "sweeper.record": Rule(
+        may=(
+            *("sweeper.request", "rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking"),
+            *("sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
+            *("trainables.worker.messages", "trainables.data.datasets"),
+        ),
+        never=("ray", "optuna"),
+    ),
+    "sweeper.cli": Rule(
+        may=(
+            *("sweeper.request", "rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.names", "sweeper.masking", "sweeper.version", "sweeper.report", "sweeper.packing"),
+            *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
+            *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
+            *("trainables.config", "trainables.training", "trainables.worker"),
+        ),
+        never=("ray",),
+    ),
+    "sweeper.run": Rule(
+        may=(
+            *("sweeper.request", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
+            *("sweeper.plan", "sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.view": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.execution.signals", "sweeper.execution.startup"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.compare": Rule(
+        may=(
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
+            *("sweeper.execution.signals", "sweeper.execution.startup"),
+        ),
+        never=("torch", "ray"),
+    ),
+    "sweeper.models": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
+            *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
+            "trainables.training",
+        ),
+        never=("ray", "optuna"),
+    ),
+    "sweeper.export": Rule(
+        may=(
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
+            *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
+            *("sweeper.report.figures", "trainables.metrics.meanings", "trainables.validation"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.api": Rule(
+        may=(
+            *("sweeper.request", "pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.console": Rule(may=("sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)),
+    "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
+    "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
+    "cluster": Rule(
+        may=(
+            *("sweeper.request", "ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec"),
+            *("sweeper.storage", "sweeper.execution", "sweeper.plan.prepare", "sweeper.cli", "sweeper.masking"),
+            "trainables.data.errors",
+        ),
+        never=("torch",),
+    ),
+}
+"""The longest name that fits a module counts."""

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.trainables.tasks.pairs.registered import registered
+from tests.trainables.tasks.pairs_methods import registered
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from tests.trainables.tasks.pairs.registered import PAIRS_METHODS
+from tests.trainables.tasks.pairs_methods import PAIRS_METHODS
 from trainables.catalog import METHODS, task_of
 from trainables.config import resolve
 from trainables.contract import Batch, Capability, ConditionalDensity, ImageMethod, Losses, Method, Noises

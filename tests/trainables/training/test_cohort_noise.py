@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.trainables.small import HERE
-from tests.trainables.tasks.pairs.methods import GaussianMLP
+from tests.trainables.tasks.pairs_methods import GaussianMLP
 from trainables.config import resolve
 from trainables.contract import Batch, Losses, Noise, Noises
 from trainables.training.cohort import Cohort

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.trainables.metrics.evaluated import EVERYTHING, eval_config
 from tests.trainables.small import HERE, IMAGE_METHODS, metrics_of
-from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
 from trainables.sections import TrialConfig
 from trainables.training.metric_names import may_be_undefined, methods_by_metric, metric_names
 from trainables.training.train import train

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tests.trainables.methods.method_configs import ALL, config_of
 from tests.trainables.small import HERE
-from tests.trainables.tasks.pairs.registered import registered
+from tests.trainables.tasks.pairs_methods import registered
 from trainables.config import keys
 from trainables.contract import ConditionalDensity, ImageMethod, PairsMethod
 from trainables.data.datasets.catalog import load

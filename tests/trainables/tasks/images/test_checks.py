@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.config import resolve
-from trainables.image_trial import PUBLISHED_SIZES
+from trainables.image_trial import PUBLISHED_SIZES, LatentDensity
 from trainables.sections import Value
 
 
@@ -117,3 +117,49 @@ def test_colours_of_image_files_are_jittered_after_the_crop() -> None:
     assert image_trial({"method": "vje", "jitter_first": True}).pixel_views.jitter_first
     message = _error(jitter_first=True, dataset="imagenet")
     assert message.startswith("image files are cropped while they are decoded, so jitter_first must be false for ")
+
+
+DECODED: dict[str, Value] = {"adhoc_epochs": 1}
+
+
+def test_a_trial_that_asks_for_no_density_has_no_keys_of_one() -> None:
+    """So the ids of earlier trials are what they were."""
+    assert not any(key.startswith("density") for key in image_trial({"method": "simclr"}).flat())
+    asking = image_trial({"method": "simclr", "density": "gmm", **DECODED}).flat()
+    assert {key for key in asking if key.startswith("density")} == set(vars(LatentDensity()))
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "message"),
+    [
+        ("simclr", {"density": "gmm"}, "density=gmm needs adhoc_epochs of at least 1"),
+        ("simclr", {"density": "own", **DECODED}, "simclr has no density for density; those that have them are: gmje"),
+        (
+            *("gmje_parametric", {"density": "own", **DECODED}),
+            "the density of gmje_parametric is of projections unless projector_width=0, but got projector_width=512",
+        ),
+        (
+            *("simclr", {"density": "gmm", "samples_per_class": 2, **DECODED}),
+            "samples are either of density or of each class, so samples_per_class must be 0",
+        ),
+        (
+            *("simclr", {"density": "gmm", "normal_class": 0, **DECODED}),
+            "density needs trials on all classes, but got density=gmm with a normal_class",
+        ),
+        (
+            *("simclr", {"density": "gmm", "dataset": "mnist", "decoder": "simvae_deconv", **DECODED}),
+            "height and width must be multiples of 16",
+        ),
+    ],
+)
+def test_a_density_that_cannot_be_sampled_or_decoded_is_refused(
+    method: str, values: dict[str, Value], message: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        resolve({"method": method, **values})
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
+
+
+def test_real_images_need_no_decoder() -> None:
+    asked = image_trial({"method": "pixels", "epochs": 0, "density": "images"}).latent_density
+    assert asked.evaluated and not asked.decoded and not asked.sampled

@@ -1,16 +1,32 @@
-"""Two methods of regression: a network trained by gradients, and a linear model fitted by EM, without gradients.
+"""Two methods of regression: a network trained by gradients, and a linear model fitted by EM, without gradients; and
+the catalog with them.
 
 Shapes: B examples, X inputs, F features.
 """
 
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Annotated
 
+import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ConditionalDensity, Losses, Noise, Noises, PairsMethod, PairStatistics, Shapes
+from trainables import catalog
+from trainables.contract import (
+    Batch,
+    ConditionalDensity,
+    Losses,
+    Method,
+    Noise,
+    Noises,
+    PairsMethod,
+    PairStatistics,
+    Shapes,
+)
 from trainables.validation import above, at_least, checked
 
 
@@ -125,3 +141,21 @@ class BayesianRegression(PairsMethod):
     def _features(self, x_BX: Tensor) -> Tensor:
         angles_BF = x_BX @ self.frequencies_XF / self.length_scale + self.phases_F
         return math.sqrt(2 / self.config.features) * angles_BF.cos()
+
+
+PAIRS_METHODS: Mapping[str, type[Method]] = {
+    "bayesian_regression": BayesianRegression,
+    "gaussian_mlp": GaussianMLP,
+}
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """Within it METHODS has these entries, too, in every module that has imported it."""
+    with pytest.MonkeyPatch.context() as patch:
+        entries = catalog.METHODS
+        extended = MappingProxyType({**entries, **PAIRS_METHODS})
+        for module in [sys.modules[module] for module in sys.modules if module.startswith("trainables.")]:
+            if vars(module).get("METHODS") is entries:
+                patch.setattr(module, "METHODS", extended)
+        yield

@@ -1,4 +1,4 @@
-"""Tiny data sets in place of the published ones, and the evaluation of untrained members on them.
+"""Small trials that are evaluated in several ways, of tiny data sets in place of the published ones or of the digits.
 
 Shapes: K members, N images, D dimensions; C channels, H by W pixels.
 """
@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 
 from tests.trainables.methods.method_configs import OVERRIDES
-from tests.trainables.small import HERE, image_trial
+from tests.trainables.small import HERE, image_trial, metrics_of
 from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.dataset import Attribute, Dataset
 from trainables.image_trial import ImageTrial
+from trainables.methods.variational.vje import VJE
 from trainables.metrics.evaluator import Floats
-from trainables.sections import Value
+from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 from trainables.training.stacks import build_models
+from trainables.training.train import train
 
 TRAIN, TEST = 12, 5
 """Images of each class."""
@@ -84,3 +86,42 @@ def pixels_of(images: object, dataset: Dataset) -> Tensor:
 def features(config: ImageTrial, images: object, dataset: Dataset) -> Tensor:
     """Representations `[N, D]` of images, which are normalised first."""
     return model_of(config)((pixels_of(images, dataset) - dataset.mean[0]) / dataset.std[0])
+
+
+# --- Trials on all classes of the digits ---
+
+SMALL: dict[str, dict[str, Value]] = {
+    "vje": {"bottleneck": 8}, "random": {"epochs": 0}, "simsiam": {"projector_width": 8, "predictor_width": 4},
+}  # fmt: skip
+EVERYTHING: dict[str, Value] = {"knn": 5, "probe_epochs": 3, "outliers": "inverted+noise"}
+
+
+def eval_config(method: str = "vje", /, **changes: Value) -> ImageTrial:
+    defaults: dict[str, Value] = {
+        "method": method, "width": 16, "features": 8, "batch_size": 60, "epochs": 2, "lr": 0.02, "rotation": 10.0,
+    }  # fmt: skip
+    return image_trial({**defaults, **SMALL.get(method, {}), **changes})
+
+
+def last_metrics(config: TrialConfig) -> dict[str, float]:
+    """The final metrics of a trial that are defined."""
+    metrics = metrics_of(list(train([config], HERE)), 0)[-1]
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
+def untrained(config: TrialConfig) -> VJE:
+    """The model of a trial on the digits as it is initialised, in evaluation mode."""
+    (model,) = build_models([config], {"views": (1, 8, 8)})
+    assert isinstance(model, VJE)
+    return model.eval()
+
+
+def prepared(images: object) -> Tensor:
+    """Digits as encoders take them."""
+    assert isinstance(images, Tensor)
+    return (images / 16 - 0.305470) / 0.376049
+
+
+def scores_of(model: VJE, images: object) -> dict[str, Tensor]:
+    """Anomaly scores of digits, of the posterior's mean."""
+    return model.score(prepared(images), {"posterior": torch.empty(0)})

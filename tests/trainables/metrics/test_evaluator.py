@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.image_files import write_imagenet
+from tests.trainables.metrics.evaluated import EVERYTHING, eval_config
 from tests.trainables.small import HERE, image_trial
-from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
 from tests.trainables.training.judged import without_seconds
 from trainables.data.datasets.catalog import load
 from trainables.image_trial import ImageTrial

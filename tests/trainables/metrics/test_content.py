@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from tests.trainables.tasks.images.evaluators.tiny import evaluated, features, tiny, trial
+from tests.trainables.metrics.evaluated import evaluated, features, tiny, trial
 from tests.trainables.training.judged import float64
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.splits import hold_out_validation

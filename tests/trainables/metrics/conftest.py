@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.trainables.tasks.images.evaluators.tiny import tiny
+from tests.trainables.metrics.evaluated import tiny
 from trainables.tasks.images import task
 
 

@@ -17,9 +17,8 @@ from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
 from sweeper.errors import StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.report import compare as compared
-from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, draw, pair, parse_sides, rows_of
+from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
 from sweeper.report.formatting import format_value
-from sweeper.report.style import png
 from sweeper.spec import SpecError
 from sweeper.spec.space import unknown
 
@@ -72,7 +71,7 @@ def _compare(first: Side, second: Side, options: argparse.Namespace) -> None:
         raise SpecError("the sides must share a metric, but no pair has a value of any on both sides")
     print("\n".join([*_about(pairs, (first, second), sides), "", compared.text(table), "", *_notes(table)]))
     try:
-        options.out.write_bytes(png(draw(pairs, table, (first.label, second.label))))
+        options.out.write_bytes(picture(pairs, table, (first.label, second.label)))
     except OSError as error:
         raise SpecError(f"--out {options.out} cannot be written: {error.strerror}") from error
     print(f"figure: {options.out}")

@@ -165,13 +165,13 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
-    "sweeper.report.studies": Rule(
-        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
-        never=("torch", "ray"),
+    "sweeper.report.optuna_log": Rule(may=("optuna",), never=("torch", "ray", "pandas")),
+    "sweeper.report.study_tables": Rule(
+        may=("optuna", "pandas", "numpy", "sweeper.spec"), never=("torch", "ray", "matplotlib")
     ),
-    "sweeper.report.study_charts": Rule(
-        may=("optuna", "matplotlib", "numpy", "sweeper.spec", "sweeper.report"),
-        never=("torch", "ray"),
+    "sweeper.report.studies": Rule(
+        may=("optuna", "scipy", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+        never=("torch", "ray", "matplotlib"),
     ),
     "sweeper.packing": Rule(
         may=(
@@ -189,7 +189,13 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.search": Rule(
         may=(
             *("sweeper.request", "optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.sections"),
+            *(
+                "sweeper.report.studies",
+                "sweeper.report.optuna_log",
+                "trainables.data.errors",
+                "trainables.tasks.task",
+                "trainables.sections",
+            ),
             *("trainables.config", "trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),

@@ -19,10 +19,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 from numpy.typing import NDArray
 
-from sweeper.report.curve_figure import OKABE_ITO
+from sweeper.report.charts import CATEGORIES
 from sweeper.report.formatting import DASH, format_value
-from sweeper.report.sheets import read_arrays
-from sweeper.report.style import INK, MUTED, PALE, png
+from sweeper.report.sheets import INK, MUTED, PALE, png, read_arrays
 from sweeper.storage.files import Files
 from sweeper.storage.layout import sheet_path, sheets_folder
 
@@ -38,8 +37,8 @@ BAND = 0.35
 """Opacity of the band of a component of weight 1."""
 DASHED = (0, (4, 3))
 COMPONENT = (
-    Line2D([], [], color=OKABE_ITO[0], linewidth=1.8, label="mean of a component"),
-    Patch(color=OKABE_ITO[0], alpha=BAND, linewidth=0, label="2 standard deviations (opacity: weight)"),
+    Line2D([], [], color=CATEGORIES[0], linewidth=1.8, label="mean of a component"),
+    Patch(color=CATEGORIES[0], alpha=BAND, linewidth=0, label="2 standard deviations (opacity: weight)"),
 )
 TRUE_BRANCH = Line2D([], [], color=INK, linewidth=0.9, linestyle=DASHED, label="truth")
 PAIR = Line2D([], [], color=MUTED, marker="o", markersize=3, linewidth=0, label="training pair")
@@ -64,7 +63,7 @@ class Density(NamedTuple):
     def colours(self) -> Sequence[str]:
         """A colour for each component."""
         count = self.means.shape[1]
-        return OKABE_ITO[:count] if count <= COLOURED else OKABE_ITO[:1] * count
+        return CATEGORIES[:count] if count <= COLOURED else CATEGORIES[:1] * count
 
 
 def write(files: Files, name: str, folder: str, rows: pd.DataFrame, by: Sequence[str], about: str = "") -> None:
@@ -116,7 +115,7 @@ def draw_parameters(densities: Mapping[str, Density], title: str) -> Figure:
     most = max(density.means.shape[1] for density in densities.values())
     components = [
         Line2D([], [], color=colour, linewidth=1.8, label=f"component {index + 1}")
-        for index, colour in enumerate(OKABE_ITO[:most])
+        for index, colour in enumerate(CATEGORIES[:most])
     ]
     figure, panels = _panels(len(densities), 3, title, [*components, TRUE_BRANCH])
     limits = _limits(densities.values())

@@ -72,6 +72,13 @@ def plain_text(name: str, value: object) -> str:
     return format_value(value)
 
 
+def distinct_texts(values: pd.Series, name: str, value_text: ValueText) -> list[str]:
+    """Return the texts of the distinct values, in their order. No two are equal: in a chart they would be one."""
+    distinct = list(values.drop_duplicates())
+    texts = [value_text(name, value) for value in distinct]
+    return texts if len(set(texts)) == len(texts) else [plain_text(name, value) for value in distinct]
+
+
 def text_with_class_names(files: Files, name: str, rows: pd.DataFrame) -> ValueText:
     """Return how views of these rows write values: with the names of classes if all rows have the same images."""
     digests = _digests(rows)

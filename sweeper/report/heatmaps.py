@@ -1,17 +1,25 @@
 """Heatmaps: the mean of a metric for each pair of values of two hyperparameters, as Parquet, picture and text."""
 
 import math
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 
 from sweeper.plan.best_settings import BestSetting, sentences
-from sweeper.report.formatting import DASH, ValueText, format_metric, format_significant, plain_text, text_table
-from sweeper.report.style import fitted_png
+from sweeper.report import charts
+from sweeper.report.formatting import (
+    DASH,
+    ValueText,
+    distinct_texts,
+    format_metric,
+    format_significant,
+    plain_text,
+    text_table,
+)
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Heatmap
 from sweeper.storage.files import Files
@@ -131,16 +139,6 @@ def cell_texts(cell: Mapping[Any, Any], digits: int) -> list[str]:
     return texts
 
 
-def ticks(scale: ColourScale, most: int) -> dict[float, str]:
-    """Return at most so many round values within the colours' range, and their texts."""
-    values = MaxNLocator(most, steps=(1, 2, 5, 10)).tick_values(scale.low, scale.high)
-    digits = max(0, -math.floor(math.log10(values[1] - values[0]) + 1e-9))
-    shown = [float(value) for value in values if scale.low <= value <= scale.high]
-    if digits > 6 or max(map(abs, shown), default=0.0) >= LARGE:
-        return {value: format_significant(value) for value in shown}
-    return {value: format_metric(round(value, digits) + 0.0, digits) for value in shown}
-
-
 def heading(cells: pd.DataFrame, metric: str, over: str) -> str:
     """Return e.g. `auroc_joint: mean ± standard deviation over up to 10 classes`."""
     counts = cells["count"][cells["count"] > 0]
@@ -163,6 +161,10 @@ def _number(value: float, digits: int) -> str:
     return format_significant(value) if LARGE <= abs(value) < math.inf else format_metric(value, digits)
 
 
+CELL = (82.0, 60.0)
+"""Smallest width and height of a cell in a picture."""
+CAPTION = 100
+"""Most characters of a line about the best setting."""
 MAX_BEST = 4
 """Most data sets whose best setting a caption names."""
 
@@ -200,11 +202,62 @@ def write(
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
     framed = positions(cells, rows, heatmap.axes, best)
     lines = sentences(best, MAX_BEST, so_far=so_far)
-    from sweeper.report.heatmap_figure import draw  # here: it takes its texts from this module
-
-    figure = draw(cells, heatmap, over=over, about=about, value_text=value_text, framed=framed, best=lines)
-    files.write(f"{path}.png", fitted_png(figure))
+    shown = values_of(cells, heatmap, over=over, about=about, value_text=value_text, framed=framed, best=lines)
+    files.write(f"{path}.png", charts.png(charts.HEATMAP, extent=shown["step"] * len(shown["column_order"]), **shown))
     return cells
+
+
+def values_of(
+    cells: pd.DataFrame,
+    heatmap: Heatmap,
+    *,
+    over: str = "trials",
+    about: str = "",
+    value_text: ValueText = plain_text,
+    framed: Collection[int] = (),
+    best: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the values of the chart of a heatmap (`charts.HEATMAP`). Bright is better, a cell without a value is grey.
+
+    `framed` are the positions of the cells with the best settings, and `best` the sentences about these. The range of
+    the colours takes the noise within the cells into account (see `colour_scale`), which a caption states.
+    """
+    metric, axes = heatmap.metric, heatmap.axes
+    if metric.percent:
+        cells = cells.assign(**{name: 100 * cells[name] for name in ("mean", "std", "published") if name in cells})
+    digits, scale = decimals_of(cells["mean"].to_numpy("float64")), colour_scale(cells, metric.bounds)
+    rows, columns = (distinct_texts(cells[axis], axis, value_text) for axis in axes)
+    data: list[dict[str, Any]] = []
+    for index, cell in enumerate(cells.to_dict("records")):
+        text, *below = cell_texts(cell, digits)
+        row, column = divmod(index, len(columns))
+        shade = cell["mean"] if np.isfinite(cell["mean"]) else None
+        own = {"index": index, "x": columns[column], "y": rows[row], "shade": shade, "best": index in framed}
+        data.append({**own, "text": text, "below": below, "words": "", "tip": ""})
+    widest = max(charts.text_width(line, 13) for cell in data for line in (cell["text"], *cell["below"]))
+    step = max(CELL[0], 0.9 * widest + 12, charts.text_width(axes[1], 12) / len(columns))
+    tall = max(CELL[1], charts.text_width(axes[0], 12) / len(rows))
+    lines = [line for sentence in best for line in textwrap.wrap(sentence, CAPTION, break_long_words=False)]
+    notes = [about, *(lines or ["no value yet"]), *noise_text(scale, cells).split("\n")]
+    return {
+        "description": f"Heatmap of {metric.label}: {axes[0]} by {axes[1]}",
+        "title": {"text": heading(cells, metric.label, over), "subtitle": [note for note in notes if note]},
+        "cells": data,
+        "chosen": -1,
+        "rows": axes[0],
+        "columns": axes[1],
+        "row_order": rows,
+        "column_order": columns,
+        "step": step,
+        "tall": tall,
+        "angle": charts.SLANT if max(charts.text_width(text, 11) for text in columns) > step else 0,
+        "range": [scale.low, scale.high],
+        "reverse": metric.better == "lower",
+        "legend": [metric.label, f"{metric.better} is better"],
+        "legend_side": "right",
+        "legend_length": max(100.0, tall * len(rows) - 40),
+        "padding": charts.PADDING,
+    }
 
 
 MIN_CELLS = 5

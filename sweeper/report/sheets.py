@@ -21,11 +21,19 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from sweeper.errors import DamagedError
+from sweeper.report.charts import COLOURS
 from sweeper.report.formatting import MINUS, format_significant
-from sweeper.report.style import INK, MUTED, PALE, png
 from sweeper.storage.files import Files
 from sweeper.storage.layout import sheet_path, sheets_folder
 
+INK, MUTED, PALE = (COLOURS["light"][name] for name in ("ink", "muted", "line"))
+"""Colours of text, of secondary text and axes, and of grid lines."""
+PAD = 0.25
+"""White space around a figure of Matplotlib, in inches."""
+DOTS, MOST_DOTS = 160.0, 16000
+"""Dots per inch, and most dots of a side, so that a figure stays within Agg's 65,536 pixels."""
+COMPRESSION = 3
+"""zlib's level. The default, 6, takes a third longer and saves a tenth of the bytes."""
 DENSITY, NO_DENSITY = "density", "none"
 """The hyperparameter that names the density of latents that a trial samples, and its value for none."""
 MAX_PIXELS, MAX_BYTES = 25_000_000, 64 << 20
@@ -304,3 +312,14 @@ def _read_map(files: Files, path: str) -> LatentMap | None:
         )
 
     return read_arrays(files, path, parse)
+
+
+def png(figure: Figure) -> bytes:
+    """Return the figure, and what stands out from it, as a PNG with `PAD` around it."""
+    picture = io.BytesIO()
+    dots = float(min(DOTS, MOST_DOTS / max(figure.get_size_inches())))
+    figure.set_dpi(dots)
+    box = figure.get_tightbbox().padded(PAD)  # what `bbox_inches="tight"` finds, after drawing the figure once more
+    settings = {"compress_level": COMPRESSION}
+    figure.savefig(picture, format="png", dpi=dots, facecolor="white", bbox_inches=box, pil_kwargs=settings)
+    return picture.getvalue()

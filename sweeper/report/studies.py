@@ -1,10 +1,7 @@
 """The figures and tables of an Optuna study, as files and as text for the terminal."""
 
-import contextlib
-import itertools
+import json
 import math
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,203 +9,28 @@ from typing import Any
 import numpy as np
 import optuna
 import pandas as pd
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-from optuna.trial import FrozenTrial, TrialState
 
+from sweeper.report import charts, study_charts
 from sweeper.report.formatting import format_value, text_table
+from sweeper.report.optuna_log import quiet
+from sweeper.report.study_tables import (
+    CUT,
+    DIVERGED,
+    MIN_TRIALS,
+    STATES,
+    complete_trials,
+    copy_for_figures,
+    importances,
+    is_log,
+    is_numeric,
+    parameter_names,
+    pareto_front,
+    trials_dataframe,
+    value_limits,
+    varied_parameters,
+)
 from sweeper.spec.metric import Metric
-from sweeper.spec.space import WARM, bounds
 from sweeper.storage.files import Files
-
-
-@contextlib.contextmanager
-def quiet(category: type[Warning] = optuna.exceptions.ExperimentalWarning) -> Iterator[None]:
-    """Context manager that silences Optuna's log below errors, and warnings of `category`."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", category)
-            yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)
-
-
-STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
-"""Optuna's state of a finished trial -> its name in tables."""
-DIVERGED = "diverged"
-"""State in tables of a trial whose row is `diverged`. In Optuna it is pruned or failed."""
-CUT = "cut"
-"""Optuna user attribute of a trial whose value `copy_for_figures` cut."""
-CUT_DISTANCE = 10.0
-"""Distance from the nearer quartile, in interquartile ranges, beyond which `copy_for_figures` cuts a value."""
-MIN_TRIALS = 20
-"""Minimum number of complete trials for importances and contours. With fewer they would be noise."""
-FOREST = {"n_trees": 32, "max_depth": 6, "seed": 0}
-"""Settings of the random forest for importances, which takes 0.2 s for 256 trials.
-
-More or deeper trees do not order the parameters better. PED-ANOVA, Optuna's default, takes 5 ms, but its order has
-little to do with the truth if TPE proposed the trials.
-"""
-
-
-def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.DataFrame:
-    """Return a data frame with one row per finished trial.
-
-    The columns are `number`, `trial_id`, `state` (complete, pruned, diverged or failed), `warm` (from a warm start),
-    `step` (of the last report), the parameters, the objectives, and for each objective `best_NAME`, the best value so
-    far of a complete trial. The objective of a pruned trial is its last report. Numeric parameters stay numbers;
-    choices of several types become text.
-    """
-    trials = study.get_trials(deepcopy=False, states=tuple(STATES))
-    columns: dict[str, pd.Series] = {
-        "number": pd.Series([trial.number for trial in trials], dtype="int64"),
-        "trial_id": pd.Series([trial.user_attrs.get("trial_id") for trial in trials], dtype="str"),
-        "state": pd.Series([_state(trial) for trial in trials], dtype="str"),
-        "warm": pd.Series([bool(trial.user_attrs.get(WARM)) for trial in trials], dtype="bool"),
-        "step": pd.Series([trial.last_step for trial in trials], dtype="Int64"),
-    }
-    columns |= {key: _narrowest_column([trial.params.get(key) for trial in trials]) for key in parameter_names(study)}
-    for index, metric in enumerate(objectives):
-        values = pd.Series([_values(trial, len(objectives))[index] for trial in trials], dtype="float64")
-        complete = values.where((columns["state"] == "complete") & np.isfinite(values))
-        best = metric.cost(metric.cost(complete).cummin())
-        columns |= {metric.name: values, f"best_{metric.name}": best.ffill()}
-    return pd.DataFrame(columns)
-
-
-def parameter_names(study: optuna.Study) -> list[str]:
-    """Return the names of all parameters in the order of their first appearance."""
-    return list(dict.fromkeys(key for trial in study.get_trials(deepcopy=False) for key in trial.params))
-
-
-def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Metric | None = None) -> optuna.Study:
-    """Return a copy of the study for figures, with all objectives or `only` one. Trials keep their numbers.
-
-    - Metrics with `percent` are in percent.
-    - A trial that is not complete, or has a value that is not finite, is failed in the copy.
-    - With `only`, values that are much worse than the others are cut (see `CUT_DISTANCE`) and have the attribute
-      `CUT`: otherwise a single bad trial would compress the scale of all others.
-    """
-    chosen = [index for index, metric in enumerate(objectives) if only in (None, metric)]
-    copy = optuna.create_study(directions=[objectives[index].ranking_direction for index in chosen])
-    trials = study.get_trials(deepcopy=False)
-    trial_values = [[_values(trial, len(objectives))[index] for index in chosen] for trial in trials]
-    usable = [
-        trial.state == TrialState.COMPLETE and all(map(math.isfinite, values))
-        for trial, values in zip(trials, trial_values, strict=True)
-    ]
-    low, high = _value_limits([values[0] for values, ok in zip(trial_values, usable, strict=True) if ok], only)
-    for trial, values, ok in zip(trials, trial_values, usable, strict=True):
-        cut = [min(max(value, low), high) for value in values]
-        shown = [
-            value * (100.0 if objectives[index].percent else 1.0) for value, index in zip(cut, chosen, strict=True)
-        ]
-        copy.add_trial(
-            optuna.trial.create_trial(
-                state=TrialState.COMPLETE if ok else TrialState.FAIL,
-                values=shown if ok else None,
-                params=trial.params if ok else {},
-                distributions=trial.distributions if ok else {},
-                user_attrs={WARM: bool(trial.user_attrs.get(WARM)), CUT: ok and cut != values},
-            )
-        )
-    return copy
-
-
-def importances(study: optuna.Study) -> dict[str, float]:
-    """Return parameter -> importance, its share of the objective's variance (fANOVA), in descending order.
-
-    The importances add up to 1. The result is empty with fewer than `MIN_TRIALS` complete trials, fewer than two varied
-    parameters, or an objective that is constant. Parameters with log distributions enter as logarithms. The result is
-    deterministic.
-    """
-    keys = varied_parameters(study)
-    trials = [trial for trial in complete_trials(study) if set(keys) <= set(trial.params)]
-    if len(trials) < MIN_TRIALS or len(keys) < 2 or len({trial.value for trial in trials}) < 2:
-        return {}
-    scales = {key: _scale([trial.distributions[key] for trial in trials]) for key in keys}
-    transformed = optuna.create_study()  # the same trials with linear distributions
-    for trial in trials:
-        values = {key: math.log(trial.params[key]) if scales[key][1] else trial.params[key] for key in keys}
-        space = {key: scales[key][0] for key in keys}
-        transformed.add_trial(optuna.trial.create_trial(value=trial.value, params=values, distributions=space))
-    evaluator = optuna.importance.FanovaImportanceEvaluator(**FOREST)
-    try:
-        shares = optuna.importance.get_param_importances(transformed, evaluator=evaluator, params=keys)
-    except RuntimeError:  # the forest finds no variance
-        return {}
-    return dict(sorted(((key, float(shares[key])) for key in keys), key=lambda item: -item[1]))
-
-
-def pareto_front(study: optuna.Study) -> list[int]:
-    """Return the numbers of the trials on the Pareto front; with one objective, that of the best trial."""
-    if not complete_trials(study):
-        return []
-    return [trial.number for trial in (study.best_trials if len(study.directions) > 1 else [study.best_trial])]
-
-
-def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-
-
-def varied_parameters(study: optuna.Study) -> list[str]:
-    """Return the sorted names of the parameters with at least two values in complete trials."""
-    pairs = {pair for trial in complete_trials(study) for pair in trial.params.items()}
-    return sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-
-
-def is_numeric(study: optuna.Study, key: str) -> bool:
-    """Return whether the parameter is a number from a range in all complete trials, as opposed to a choice."""
-    distributions = (trial.distributions.get(key) for trial in complete_trials(study))
-    return not any(isinstance(distribution, CategoricalDistribution) for distribution in distributions)
-
-
-def _value_limits(values: Sequence[float], metric: Metric | None) -> tuple[float, float]:
-    """Return the lowest and the highest value that a figure of the metric shows. Shares are not cut."""
-    if metric is None or metric.percent or not values:
-        return -math.inf, math.inf
-    lower_quartile, upper_quartile = (float(quartile) for quartile in np.quantile(values, [0.25, 0.75]))
-    distance = CUT_DISTANCE * (upper_quartile - lower_quartile) or math.inf
-    if metric.better == "lower":
-        return -math.inf, upper_quartile + distance
-    return lower_quartile - distance, math.inf
-
-
-def _scale(distributions: Sequence[Any]) -> tuple[BaseDistribution, bool]:
-    """Return one distribution that contains all of these, and whether it is that of the parameter's logarithm.
-
-    The distributions of a parameter can differ because trials of a warm start come from another search.
-    """
-    if any(isinstance(dist, CategoricalDistribution) for dist in distributions):
-        return CategoricalDistribution(list(dict.fromkeys(itertools.chain(*map(bounds, distributions))))), False
-    low, high = min(dist.low for dist in distributions), max(dist.high for dist in distributions)
-    logs = all(dist.log for dist in distributions)
-    return (FloatDistribution(math.log(low), math.log(high)), True) if logs else (FloatDistribution(low, high), False)
-
-
-def _values(trial: FrozenTrial, objectives: int) -> list[float]:
-    """Return the values of a trial's objectives. A pruned trial has its last report; missing values are NaN."""
-    if trial.state == TrialState.PRUNED and trial.last_step is not None:
-        return [trial.intermediate_values[trial.last_step]] * objectives
-    return list(trial.values) if trial.values else [math.nan] * objectives
-
-
-def _state(trial: FrozenTrial) -> str:
-    return DIVERGED if trial.user_attrs.get("status") == DIVERGED else STATES[trial.state]
-
-
-def _narrowest_column(values: Sequence[Any]) -> pd.Series:
-    """Return a column of the narrowest type that holds all values: bool, int, float or text."""
-    types = {type(value) for value in values if value is not None}
-    if types == {bool}:
-        return pd.Series(values, dtype="boolean" if None in values else "bool")
-    if types == {int}:
-        return pd.Series(values, dtype="Int64" if None in values else "int64")
-    if types <= {int, float}:
-        return pd.Series(values, dtype="float64")
-    return pd.Series([None if value is None else str(value) for value in values], dtype="str")
-
 
 PREFIXES = ("importance", "parallel", "history", "contour", "pareto")
 """Prefixes of the names of figures."""
@@ -218,8 +40,18 @@ MAX_FRONT_ROWS = 7
 """Maximum number of trials of a front in the text."""
 Importances = Mapping[str, Mapping[str, float]]
 """Objective -> parameter -> importance, descending."""
-NamedFigure = tuple[str, optuna.Study, Callable[[], Any]]
-"""Name of a figure, the study that it shows, and a function that draws it."""
+Drawing = tuple[charts.Chart, dict[str, Any]]
+"""A chart, and the values of its holes."""
+NamedFigure = tuple[str, str, Callable[[], Drawing]]
+"""Name of a figure, which trials it shows, and a function that returns it."""
+WIDTH, AXIS = 440, 95
+"""Width of a figure; the width of parallel coordinates is at least `AXIS` for each parameter."""
+CELLS = 56
+"""Cells of an interpolated objective on a side."""
+MANY_TRIALS = 100
+"""Number of trials above which markers on a contour plot and lines are thinner."""
+MAX_TICKS = 7
+"""Most ticks of a logarithmic axis."""
 
 
 def write(
@@ -237,20 +69,18 @@ def write(
     `contours` are pairs of parameters; if the study has none of the pairs, the two most important numeric parameters
     are drawn. A figure that cannot be drawn becomes a line of the text. Raises StoreError if writing fails.
     """
-    from sweeper.report import study_charts  # here: it takes its tables from this module
-
     trials = trials_dataframe(study, objectives)
     pictures: dict[str, bytes] = {}
     failures = []
-    with study_charts.drawing():
+    with quiet(Warning):
         shown = copy_for_figures(study, objectives)
         single = {metric: copy_for_figures(study, objectives, metric) for metric in objectives}
         shares = {metric.name: importances(one_objective) for metric, one_objective in single.items()}
-        for name, drawn, draw in _figures(shown, single, shares, contours):
-            cut_count = sum(bool(trial.user_attrs.get(CUT)) for trial in complete_trials(drawn))
-            cut = f"; {cut_count} worse than shown" if cut_count else ""
-            try:  # Optuna's figures are experimental, and a failure must not end the search
-                pictures[f"{name}.png"] = study_charts.png(draw(), title, drawn_from(drawn, trials) + cut)
+        for name, note, draw in _figures(trials, shown, single, shares, contours):
+            try:  # a failure must not end the search
+                chart, values = draw()
+                heading = {"text": title, "subtitle": note}
+                pictures[f"{name}.png"] = charts.png(chart, title=heading, padding=charts.PADDING, **values)
             except Exception as error:
                 failures.append(f"no {name}.png: {type(error).__name__}: {' '.join(str(error).split())[:100]}")
 
@@ -281,47 +111,248 @@ def count(trials: pd.DataFrame) -> str:
 
 
 def drawn_from(drawn: optuna.Study, trials: pd.DataFrame) -> str:
-    """Return which trials a figure shows, e.g. `40 complete trials; left out: 24 pruned`."""
-    number, states = len(complete_trials(drawn)), trials["state"].value_counts()
+    """Return which trials a figure shows, e.g. `40 complete trials; left out: 24 pruned; 1 worse than shown`."""
+    complete, states = complete_trials(drawn), trials["state"].value_counts()
     others = ", ".join(f"{states[state]} {state}" for state in STATE_ORDER[1:] if state in states)
-    return f"{number} complete trial{'s' if number != 1 else ''}" + (f"; left out: {others}" if others else "")
+    cut = sum(bool(trial.user_attrs.get(CUT)) for trial in complete)
+    parts = [
+        f"{len(complete)} complete trial{'s' if len(complete) != 1 else ''}",
+        f"left out: {others}" if others else "",
+    ]
+    return "; ".join(filter(None, (*parts, f"{cut} worse than shown" if cut else "")))
 
 
 def _figures(
-    study: optuna.Study, single: Mapping[Metric, optuna.Study], shares: Importances, contours: Sequence[tuple[str, str]]
+    trials: pd.DataFrame,
+    study: optuna.Study,
+    single: Mapping[Metric, optuna.Study],
+    shares: Importances,
+    contours: Sequence[tuple[str, str]],
 ) -> Iterator[NamedFigure]:
     """Yield each figure with enough trials. `study` has all objectives, and `single` has a study for each of them."""
-    from sweeper.report import study_charts  # here: it takes its tables from this module
-
     for metric, one_objective in single.items():
         suffix = f"_{metric.name}" if len(single) > 1 else ""
-        for name, draw in _figures_of_objective(one_objective, metric, shares[metric.name], contours):
-            yield f"{name}{suffix}", one_objective, draw
+        for name, draw in _figures_of_objective(trials, one_objective, metric, shares[metric.name], contours):
+            yield f"{name}{suffix}", count(trials) if name == "history" else drawn_from(one_objective, trials), draw
     if len(single) == 2 and len(complete_trials(study)) > 1:
-        yield "pareto", study, partial(study_charts.pareto, study, [metric.label for metric in single])
+        yield "pareto", drawn_from(study, trials), partial(front_values, study, [*single])
 
 
 def _figures_of_objective(
-    study: optuna.Study, metric: Metric, shares: Mapping[str, float], contours: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield the name of each figure of a study with one objective, and a function that draws it."""
-    from sweeper.report import study_charts  # here: it takes its tables from this module
-
-    label, keys, trials = metric.label, varied_parameters(study), complete_trials(study)
+    trials: pd.DataFrame,
+    study: optuna.Study,
+    metric: Metric,
+    shares: Mapping[str, float],
+    contours: Sequence[tuple[str, str]],
+) -> Iterator[tuple[str, Callable[[], Drawing]]]:
+    """Yield the name of each figure of a study with one objective, and a function that returns its chart."""
+    keys, complete = varied_parameters(study), complete_trials(study)
     if shares:
-        yield "importance", partial(study_charts.importance, study, shares, label)
-    if len(trials) < 2:
+        yield "importance", partial(importance_values, shares, metric)
+    if len(complete) < 2:
         return
-    yield "history", partial(study_charts.history, study, label)
+    yield "history", partial(history_values, trials, metric)
     if keys:
-        yield "parallel", partial(study_charts.parallel, study, keys, label)
-    if len(trials) >= MIN_TRIALS and len({trial.value for trial in trials}) > 1:
+        yield "parallel", partial(parallel_values, study, keys, metric)
+    if len(complete) >= MIN_TRIALS and len({trial.value for trial in complete}) > 1:
         pairs = [pair for pair in contours if set(pair) <= set(keys) and len(set(pair)) == 2]
         most_important = [key for key in shares if is_numeric(study, key)][:2]
         if not pairs and len(most_important) == 2:
             pairs = [(most_important[0], most_important[1])]
         for pair in pairs:
-            yield f"contour_{'_'.join(pair)}", partial(study_charts.contour, study, pair, label)
+            yield f"contour_{'_'.join(pair)}", partial(contour_values, study, pair, metric)
+
+
+def importance_values(shares: Mapping[str, float], metric: Metric) -> Drawing:
+    """A bar for each parameter's importance, with the most important one on top."""
+    return study_charts.IMPORTANCE, {
+        "description": f"Importance of each hyperparameter for {metric.name}",
+        "shares": [{"parameter": key, "share": share} for key, share in shares.items()],
+        "axis": f"importance: share of the variance of {metric.name}",
+        "most": 1.15 * max(shares.values()),
+        "width": WIDTH,
+    }
+
+
+def history_values(trials: pd.DataFrame, metric: Metric) -> Drawing:
+    """Each trial with a value as a point, and the best value so far of a complete one as steps."""
+    scale = 100.0 if metric.percent else 1.0
+    values, complete = trials[metric.name], trials["state"] == "complete"
+    low, high = value_limits(values[complete & np.isfinite(values)].tolist(), metric)
+    states = trials["state"].replace({"complete": "finished"}).where(~trials["warm"], "earlier")
+    shown = pd.DataFrame(
+        {
+            "number": trials["number"],
+            "value": scale * values.where(np.isfinite(values)).clip(low, high),
+            "best": scale * trials[f"best_{metric.name}"].clip(low, high),
+            "status": states,
+            "text": [_text(value, metric.percent) for value in values],
+        }
+    )
+    return study_charts.HISTORY, {
+        "description": f"{metric.label} of each trial of the study, and the best so far",
+        "trials": charts.records(shown),
+        "metric": _with_direction(metric),
+        "statuses": [state for state in study_charts.STATUS_COLOURS if state in set(states)],
+        "width": WIDTH,
+    }
+
+
+def parallel_values(study: optuna.Study, parameters: Sequence[str], metric: Metric) -> Drawing:
+    """An axis for each parameter and the objective, and a line for each complete trial. Dark is better, and on top."""
+    having = [trial for trial in complete_trials(study) if set(parameters) <= set(trial.params)]
+    complete = sorted(having, key=lambda trial: metric.cost(trial.value), reverse=True)
+    columns = {key: [trial.params[key] for trial in complete] for key in parameters}
+    logs = {key: is_log(study, key) for key in parameters}
+    columns[metric.label] = [trial.value for trial in complete]
+    axes = {name: _places(values, logs.get(name, False)) for name, values in columns.items()}
+    lines = [
+        {
+            "trial": trial.number, "order": order, "axis": name, "place": places[index], "objective": trial.value,
+            "text": _text(trial.value), "words": f"{name}={_text(columns[name][index])}",
+        }
+        for index, trial in enumerate(complete)
+        for order, (name, (places, _)) in enumerate(axes.items())
+    ]  # fmt: skip
+    weak, strong = charts.COLOURS["light"]["weak"], charts.COLOURS["light"]["strong"]
+    return study_charts.PARALLEL, {
+        "description": f"Parallel coordinates of {len(complete)} trials: each hyperparameter and {metric.label}",
+        "axes": list(axes),
+        "lines": lines,
+        "ends": [
+            {"axis": name, "place": place, "text": text} for name, (_, ends) in axes.items() for place, text in ends
+        ],
+        "metric": _with_direction(metric),
+        "shades": [strong, weak] if metric.better == "lower" else [weak, strong],
+        "thickness": 0.8 if len(complete) > MANY_TRIALS else 1.4,
+        "width": max(WIDTH, *(AXIS * len(axes), charts.text_width(max(axes, key=len), 11) * len(axes))),
+    }
+
+
+def contour_values(study: optuna.Study, pair: tuple[str, str], metric: Metric) -> Drawing:
+    """The objective over two parameters, interpolated between the trials. Bright is better."""
+    from scipy.interpolate import RBFInterpolator  # here: it takes long to import, and few commands draw
+
+    complete = [trial for trial in complete_trials(study) if set(pair) <= set(trial.params)]
+    names, values = sorted(pair), np.array([trial.value for trial in complete])
+    scales = [_Scale(study, name, [trial.params[name] for trial in complete]) for name in names]
+    places, same = np.unique(np.column_stack([scale.places for scale in scales]), axis=0, return_inverse=True)
+    means = np.bincount(same.ravel(), values) / np.bincount(same.ravel())  # of trials at one place
+    interpolated = RBFInterpolator(places, means, kernel="linear")
+    edges = np.linspace(-0.05, 1.05, CELLS + 1)
+    middles = (edges[1:] + edges[:-1]) / 2
+    grid = np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(-1, 2)
+    found = np.clip(interpolated(grid), values.min(), values.max())
+    (x, x2), (y, y2) = (
+        [scale.at(ends) for ends in (edges[:-1], edges[1:] + 0.1 * (edges[1] - edges[0]))] for scale in scales
+    )  # cells overlap a little, so that no gap shines through
+    cells = [
+        {"x": x[i], "x2": x2[i], "y": y[j], "y2": y2[j], "value": float(found[i * CELLS + j])}
+        for i in range(CELLS)
+        for j in range(CELLS)
+    ]
+    points = zip(*(scale.at(scale.places) for scale in scales), strict=True)
+    first, second = scales
+    return study_charts.CONTOUR, {
+        "description": f"{metric.label} over {names[0]} and {names[1]}",
+        "grid": cells,
+        "trials": [{"x": across, "y": up} for across, up in points],
+        "first": names[0], "first_scale": first.kind, "first_axis": first.axis,
+        "first_range": [float(end) for end in first.at(np.array([-0.05, 1.05]))],
+        "second": names[1], "second_scale": second.kind, "second_axis": second.axis,
+        "second_range": [float(end) for end in second.at(np.array([-0.05, 1.05]))],
+        "metric": _with_direction(metric),
+        "reverse": metric.better == "lower",
+        "size": 36 if len(complete) <= MANY_TRIALS else 14,
+    }  # fmt: skip
+
+
+def front_values(study: optuna.Study, metrics: Sequence[Metric]) -> Drawing:
+    """The two objectives of each complete trial, and the Pareto front."""
+    front = set(pareto_front(study))
+    first, second = metrics
+    return study_charts.FRONT, {
+        "description": f"{first.name} against {second.name}",
+        "trials": [
+            {
+                "x": trial.values[0], "y": trial.values[1], "front": trial.number in front, "trial": trial.number,
+                "first": _text(trial.values[0]), "second": _text(trial.values[1]),
+            }
+            for trial in complete_trials(study)
+        ],
+        "first": _with_direction(first),
+        "second": _with_direction(second),
+        "width": WIDTH,
+    }  # fmt: skip
+
+
+class _Scale:
+    """One axis of a contour plot: the places in [0, 1] of the trials, and values at other places."""
+
+    def __init__(self, study: optuna.Study, name: str, values: Sequence[Any]) -> None:
+        numeric = is_numeric(study, name)
+        self.choices = [] if numeric else _choices(values)
+        numbers = np.array(values if numeric else [self.choices.index(value) for value in values], dtype="float64")
+        self._log = numeric and is_log(study, name)
+        turned = np.log(numbers) if self._log else numbers
+        self._low, self._span = float(turned.min()), float(np.ptp(turned)) or 1.0
+        self.places = (turned - self._low) / self._span
+
+    @property
+    def kind(self) -> str:
+        return "log" if self._log else "linear"
+
+    @property
+    def axis(self) -> dict[str, Any]:
+        """What the axis of the chart writes."""
+        plain: dict[str, Any] = {"grid": False, "tickCount": 6}
+        if self.choices:
+            labels = json.dumps([_text(choice) for choice in self.choices])
+            return {**plain, "values": [*range(len(self.choices))], "labelExpr": f"{labels}[datum.value]"}
+        if self._log:
+            ends = self.at(np.array([0.0, 1.0]))
+            return {**plain, "values": log_ticks(float(ends[0]), float(ends[1])), "format": "~g"}
+        return plain
+
+    def at(self, places: np.ndarray) -> list[float]:
+        turned = self._low + places * self._span
+        return [float(value) for value in (np.exp(turned) if self._log else turned)]
+
+
+def _choices(values: Sequence[Any]) -> list[Any]:
+    """Return the distinct values in order: numbers, texts, None."""
+    return sorted(set(values), key=lambda value: (value is None, isinstance(value, str), 0 if value is None else value))
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return three to seven round numbers between two positive ones, or fewer if `high / low` is below about 1.5."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    numbers: list[float] = []
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 6, 8)):
+        candidates = [step * 10.0**decade for decade in decades for step in steps]
+        numbers = [number for number in candidates if low <= number <= high]
+        if len(numbers) >= 3:
+            break
+    return numbers[:: math.ceil(len(numbers) / MAX_TICKS)] if numbers else [low, high]
+
+
+def _places(values: Sequence[Any], log: bool) -> tuple[list[float], list[tuple[float, str]]]:
+    """Return the place of each value on an axis, in [0, 1], and the texts at its ends and middle or at its choices."""
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        choices = _choices(values)
+        at = {choice: index / (len(choices) - 1) if len(choices) > 1 else 0.5 for index, choice in enumerate(choices)}
+        return [at[value] for value in values], [(place, _text(choice)) for choice, place in at.items()]
+    turn, back = (math.log, math.exp) if log else (float, float)
+    low, high = turn(min(values)), turn(max(values))
+    if low == high:
+        return [0.5 for _ in values], [(0.5, _text(values[0]))]
+    ends = [(place, f"{back(low + place * (high - low)):.3g}".replace("e-0", "e-")) for place in (0.0, 0.5, 1.0)]
+    return [(turn(value) - low) / (high - low) for value in values], ends
+
+
+def _with_direction(metric: Metric) -> str:
+    """Return e.g. `auroc, higher is better`."""
+    return f"{metric.label}, {metric.better} is better"
 
 
 def _best_lines(

@@ -1,14 +1,29 @@
 """Trajectories: mean and standard deviation of metrics over the epochs by hyperparameter, as Parquet and a figure."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from sweeper.report.curve_figure import draw
-from sweeper.report.formatting import DASH, ValueText, plain_text
-from sweeper.report.style import png
+from sweeper.report import charts
+from sweeper.report.formatting import DASH, ValueText, distinct_texts, plain_text
+from sweeper.spec.metric import Metric
 from sweeper.spec.views import Trajectory
 from sweeper.storage.files import Files
+
+HEIGHT, LABEL_HEIGHT = 260, 15
+"""Height of a panel, and of the name of a line at its end."""
+MAX_BANDS = 3
+"""Maximum number of lines whose standard deviation is drawn as a band. With more, overlapping bands could not be told
+apart, so each line has a bar beside the panel instead: its standard deviation at the last epoch."""
+BAR_SPACING, MAX_BARS_WIDTH = 9.0, 110.0
+"""Distance between two such bars, and maximum width of all bars together."""
+MAX_END_LABELS, MAX_END_LABEL_WIDTH = 8, 210.0
+"""Most lines that are named at their ends, and widest name; otherwise there is a legend."""
+MAX_RANGE_RATIO = 2.5
+"""Panels share their vertical axis if the range of all metrics is at most this times that of the narrowest metric."""
 
 
 def average(
@@ -55,10 +70,158 @@ def write(
     points = average(history, rows, trajectory, value_text)
     path = f"trajectories/{folder}/{trajectory.name}"
     files.write(f"{path}.parquet", points.to_parquet(index=False))
-    files.write(f"{path}.png", png(draw(points, trajectory, about, value_text)))
+    shown = panels(points, trajectory, value_text)
+    drawn = [
+        charts.fill(charts.TRAJECTORY, {**charts.COLOURS["light"], **panel, "points": charts.records(panel["points"])})
+        for panel in (*({**panel, "legend": None} for panel in shown[:-1]), shown[-1])
+    ]
+    title = {"text": trajectory.name, "subtitle": list(filter(None, (about, caption(points, trajectory))))}
+    extent = sum(panel["width"] for panel in shown)
+    files.write(
+        f"{path}.png", charts.png(charts.ABREAST, extent=extent, title=title, panels=drawn, padding=charts.PADDING)
+    )
     return points
+
+
+def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText = plain_text) -> list[dict[str, Any]]:
+    """Return the values of `charts.TRAJECTORY` for each metric, with a data frame of `points`.
+
+    `points` are those of `average`. Panels of metrics in percent share their vertical axis if their ranges are similar.
+    """
+    key, values = trajectory.key, points[trajectory.key].drop_duplicates()
+    names = dict(zip(values, distinct_texts(values, key, value_text), strict=True))
+    longest = max((charts.text_width(name, 11) for name in names.values()), default=0.0)
+    labelled = len(names) <= MAX_END_LABELS and longest <= MAX_END_LABEL_WIDTH
+    single = points["epoch"].nunique() == 1
+    banded, barred = len(names) <= MAX_BANDS and not single, len(names) > MAX_BANDS and not single
+    bars = min(MAX_BARS_WIDTH, BAR_SPACING * (len(names) + 1)) if barred and points["std"].notna().any() else 0.0
+    shown = [
+        _points_of(metric, points, key, names, banded=banded, bars=bars, single=single) for metric in trajectory.metrics
+    ]
+    ranges = [_range(own, metric) for own, metric in zip(shown, trajectory.metrics, strict=True)]
+    if all(metric.percent for metric in trajectory.metrics) and _are_similar(ranges):
+        ranges = [(min(low for low, _ in ranges), max(high for _, high in ranges))] * len(ranges)
+    found = []
+    for metric, own, (least, most) in zip(trajectory.metrics, shown, ranges, strict=True):
+        own["low"], own["high"] = own["low"].clip(least, most), own["high"].clip(least, most)
+        if labelled and len(own):
+            ends = own[own["is_end"]].sort_values("mean", kind="stable")
+            gap = LABEL_HEIGHT / HEIGHT * (most - least)
+            own["label"] = pd.Series(spread(ends["mean"].tolist(), gap, least, most), ends.index)
+        low, high = (float(own["x"].min()), float(own["x"].max())) if len(own) else (0.0, 1.0)
+        margin = 0.7 - (high - low) / 2 if single else 0.03 * (high - low) or 0.7
+        found.append(
+            {
+                "description": f"{metric.label} over the epochs by {key}",
+                "metric": metric.label,
+                "better": (f"{metric.better} is better" if metric.direction else "") if len(own) else "no value yet",
+                "key": key,
+                "lines": list(names.values()),
+                "points": own.drop(columns="is_end"),
+                "least": least,
+                "most": most,
+                "epochs": [low - margin, high + margin],
+                "ticks": [int(own["epoch"].iloc[0])] if own["epoch"].nunique() == 1 else None,
+                "gutter": bars + 14,
+                "legend": None if labelled else {"orient": "right", "offset": bars + 18, "symbolOpacity": 1},
+                "width": 420,
+                "height": HEIGHT,
+            }
+        )
+    return found
+
+
+def caption(points: pd.DataFrame, trajectory: Trajectory) -> str:
+    """Return what the lines average over, and what shows their standard deviation."""
+    counts = points["count"][points["count"] > 0]
+    if not counts.max() > 1:
+        return f"by {trajectory.key}"
+    most = f"{'up to ' if counts.min() < counts.max() else ''}{counts.max()} trials"
+    barred = points[trajectory.key].nunique(dropna=False) > MAX_BANDS and points["epoch"].nunique() > 1
+    return (
+        f"by {trajectory.key}, mean of {most}{'; bars:' if barred else ''} ± standard deviation{' at the end' * barred}"
+    )
+
+
+def _points_of(
+    metric: Metric, points: pd.DataFrame, key: str, names: Mapping[Any, str], *, banded: bool, bars: float, single: bool
+) -> pd.DataFrame:
+    """Return the finite points of a metric in the unit of its label, line by line."""
+    own = points[(points["metric"] == metric.name) & np.isfinite(points["mean"])].reset_index(drop=True)
+    scale = 100.0 if metric.percent else 1.0
+    order = own[key].map({value: index for index, value in enumerate(names)})
+    order = order.fillna(next((index for index, value in enumerate(names) if pd.isna(value)), 0)).astype("int64")
+    mean, std = scale * own["mean"], scale * own["std"]
+    last = own.groupby(order)["epoch"].transform("max")
+    position = own.groupby(order).cumcount(ascending=False)
+    step = (own.groupby(order)["epoch"].transform("size") // 16).clip(lower=1)
+    is_end = own["epoch"] == last
+    alone = own.groupby(order)["epoch"].transform("size") == 1
+    return pd.DataFrame(
+        {
+            "line": [list(names.values())[index] for index in order],
+            "epoch": own["epoch"],
+            "x": own["epoch"] + (0.8 * ((order + 0.5) / len(names) - 0.5) if single else 0.0),
+            "mean": mean,
+            "low": mean - std,
+            "high": mean + std,
+            "count": own["count"],
+            "marked": position % step == 0,
+            "band": banded & ~alone & std.notna(),
+            "single": alone & std.notna(),
+            "bar": (8 + bars * (order + 0.5) / len(names)).where(is_end & ~alone & std.notna() & (bars > 0)),
+            "label": pd.Series(np.nan, own.index),
+            "is_end": is_end,
+        }
+    )
+
+
+def _range(own: pd.DataFrame, metric: Metric) -> tuple[float, float]:
+    """Return the vertical range that shows the points and their drawn standard deviations."""
+    if own.empty:
+        return 0.0, 1.0
+    drawn = own[own["band"] | own["single"] | own["bar"].notna()]
+    values = pd.concat([own["mean"], drawn["low"], drawn["high"]])
+    low, high = float(values.min()), float(values.max())
+    margin = 0.04 * (high - low) or abs(high) * 0.05 or 1.0
+    low, high = low - margin, high + margin
+    if metric.percent and own["mean"].min() >= 0.0 and own["mean"].max() <= 100.0:
+        return max(low, -1.0), min(high, 101.0)
+    return low, high
+
+
+def _are_similar(ranges: Sequence[tuple[float, float]]) -> bool:
+    narrowest = min(high - low for low, high in ranges)
+    return narrowest * MAX_RANGE_RATIO >= max(high for _, high in ranges) - min(low for low, _ in ranges)
 
 
 def _joined(values: pd.DataFrame, value_text: ValueText) -> list[str]:
     columns = [map(partial(value_text, str(name)), values[name]) for name in values]
     return [", ".join(text for text in texts if text != DASH) for texts in zip(*columns, strict=True)]
+
+
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move ascending positions so that neighbours are at least `gap` apart, within [low, high] if they fit.
+
+    The sum of the squared moves is minimal: this is isotonic regression of `positions[i] - i * gap`.
+    """
+    if not positions:
+        return []
+    offsets = gap * np.arange(len(positions))
+    fitted = isotonic_regression(np.asarray(positions) - offsets)
+    return list(np.maximum(low, np.minimum(high - offsets[-1], fitted)) + offsets)
+
+
+def isotonic_regression(values: Iterable[float]) -> list[float]:
+    """Return the ascending sequence with the least sum of squared distances from the values.
+
+    Pool adjacent violators: values that descend are replaced by their mean. Libraries have it, too, but take half a
+    second to import.
+    """
+    pools: list[tuple[float, int]] = []  # sum and number of the values that share a mean
+    for value in values:
+        pools.append((float(value), 1))
+        while len(pools) > 1 and pools[-2][0] * pools[-1][1] > pools[-1][0] * pools[-2][1]:
+            (last, last_count), (total, count) = pools.pop(), pools.pop()
+            pools.append((total + last, count + last_count))
+    return [total / count for total, count in pools for _ in range(count)]

@@ -15,7 +15,7 @@ import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeper.report.studies import quiet
+from sweeper.report.optuna_log import quiet
 from sweeper.search.samplers import NEEDS_VALUES, RECORDS_PROPOSALS, NumberedSampler
 from sweeper.spec.space import WARM, Study, Value
 

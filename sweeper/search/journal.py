@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial
 
 from sweeper.plan.plan import Plan
 from sweeper.report import studies
-from sweeper.report.studies import quiet
+from sweeper.report.optuna_log import quiet
 from sweeper.search.study_run import StudyRun
 from sweeper.storage.files import Files
 

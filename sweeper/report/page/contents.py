@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.report.figures import PresetViews, made, read_views
-from sweeper.report.formatting import format_significant, read_class_names
+from sweeper.report.formatting import ValueText, format_significant, read_class_names, text_with_class_names
 from sweeper.report.heatmaps import colour_scale, pivot
 from sweeper.report.page import embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
@@ -174,7 +174,8 @@ def _requests(
         if index < MAX_REQUESTS:
             views = shown.get(request.preset)
             comparable = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
-            record |= _findings_of(views, comparable, snapshot.history, failures.append)
+            value_text = text_with_class_names(files, name, comparable)
+            record |= _findings_of(views, comparable, snapshot.history, value_text, failures.append)
             best = made(failures.append, "best settings", partial(_best, views, request, comparable, snapshot))
             record["best"] = best or {}
         found.append(record)
@@ -225,14 +226,18 @@ def _ranges(positions: Iterable[int]) -> list[list[int]]:
 
 
 def _findings_of(
-    shown: PresetViews | None, rows: pd.DataFrame, history: pd.DataFrame, say: Callable[[str], object]
+    shown: PresetViews | None,
+    rows: pd.DataFrame,
+    history: pd.DataFrame,
+    value_text: ValueText,
+    say: Callable[[str], object],
 ) -> dict[str, Any]:
     """Return the tables and trajectories of one request. `say` gets a sentence about each that cannot be made."""
     if shown is None:
         return {"tables": [], "trajectories": []}
     tables = [made(say, f"table {view.name}", partial(findings.table, shown, view, rows)) for view in shown.tables]
     trajectories = [
-        made(say, f"trajectory {view.name}", partial(findings.trajectory, shown, view, rows, history))
+        made(say, f"trajectory {view.name}", partial(findings.trajectory, shown, view, rows, history, value_text))
         for view in shown.trajectories
     ]
     return {

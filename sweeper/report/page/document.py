@@ -22,6 +22,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from sweeper.report import charts, study_charts
 from sweeper.report.page.contents import Contents
 from sweeper.storage import local_disk
 from trainables.cache import OpenFolderError, cache_folder, check_closed, make_closed
@@ -58,7 +59,7 @@ def page_data(contents: Contents, known: PageData | None = None) -> PageData:
 
 def document(data: PageData, *, live: bool = False) -> bytes:
     """Return the HTML file. With `live` it asks the server that it comes from for newer data, and no other."""
-    library, script, style = compressed_library(), _joined(SCRIPTS), _asset("page.css")
+    library, script, style = compressed_library(), _joined(SCRIPTS), _style()
     hashes = " ".join(_hash(text) for text in (script.encode(), gzip.decompress(library)))
     policy = f"default-src 'none'; script-src {hashes}; style-src {_hash(style.encode())}; img-src data:"
     policy += f"; connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
@@ -68,6 +69,7 @@ def document(data: PageData, *, live: bool = False) -> bytes:
         style=style,
         script=script,
         library=base64.b64encode(library).decode(),
+        charts=_charts(),
         live="live" if live else "",
         report=data.report,
         curves=data.curves,
@@ -78,9 +80,26 @@ def document(data: PageData, *, live: bool = False) -> bytes:
 
 def static_document(template: str, **texts: Any) -> bytes:
     """Return an HTML file without scripts. `texts` are HTML already."""
-    style = _asset("page.css")
+    style = _style()
     policy = f"default-src 'none'; style-src {_hash(style.encode())}; base-uri 'none'; form-action 'none'"
     return Template(_asset(template)).substitute(policy=html.escape(policy), style=style, **texts).encode()
+
+
+@functools.cache
+def _charts() -> str:
+    """The descriptions of the charts and their colours as JSON, in which nothing ends a script."""
+    plain = {"charts": {**charts.CHARTS, **study_charts.CHARTS}, "colours": charts.COLOURS}
+    return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
+
+
+@functools.cache
+def _style() -> str:
+    """The style of the page, with the colours of the charts as variables."""
+    light, dark = (
+        ":root {" + "".join(f" --{name}: {colour};" for name, colour in charts.COLOURS[scheme].items()) + " }"
+        for scheme in ("light", "dark")
+    )
+    return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n{_asset('page.css')}"
 
 
 def _compressed(content: bytes) -> str:

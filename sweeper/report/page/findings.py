@@ -12,7 +12,7 @@ import pandas as pd
 from sweeper.plan.best_settings import Settings, sentences
 from sweeper.report import tables, trajectories
 from sweeper.report.figures import PresetViews, made
-from sweeper.report.formatting import json_values
+from sweeper.report.formatting import ValueText, json_values
 from sweeper.report.selections import labelled, narrowed
 from sweeper.spec import Grid, Metric, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
@@ -83,11 +83,15 @@ def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any]
     }
 
 
-def trajectory(shown: PresetViews, view: Trajectory, rows: pd.DataFrame, history: pd.DataFrame) -> dict[str, Any]:
-    """Return a trajectory of a preset: mean, standard deviation and number of trials over the epochs."""
-    points = trajectories.average(history, _rows(shown, rows, view.by, view.selections), view)
-    columns = {str(name): json_values(points[name]) for name in points}
-    return {"name": view.name, "key": view.key, "metrics": _metrics(view.metrics), "points": columns}
+def trajectory(
+    shown: PresetViews, view: Trajectory, rows: pd.DataFrame, history: pd.DataFrame, value_text: ValueText
+) -> dict[str, Any]:
+    """Return a trajectory of a preset: its caption, and for each metric the values of its chart, points by column."""
+    points = trajectories.average(history, _rows(shown, rows, view.by, view.selections), view, value_text)
+    panels = trajectories.panels(points, view, value_text) if len(points) else []
+    for panel in panels:
+        panel["points"] = {str(name): json_values(values) for name, values in panel["points"].items()}
+    return {"name": view.name, "caption": trajectories.caption(points, view), "panels": panels}
 
 
 def best(shown: PresetViews, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:

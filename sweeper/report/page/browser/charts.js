@@ -1,4 +1,4 @@
-/* Charts by Vega-Lite. Its expressions are interpreted, not compiled, so that the page needs no `unsafe-eval`. */
+/* Charts by Vega-Lite, as they are described in Python. Its expressions are interpreted, not compiled, so that the page needs no `unsafe-eval`. */
 
 let libraryLoaded = null;
 
@@ -8,23 +8,18 @@ async function loadLibrary() {
   document.head.append(script);
 }
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const { charts: CHARTS, colours: COLOURS } = JSON.parse(embedded("charts"));
 
-function theme() {
-  const text = { labelColor: colour("ink"), titleColor: colour("ink"), labelFontSize: 11, titleFontSize: 12 };
-  return {
-    background: "transparent",
-    font: "system-ui, sans-serif",
-    view: { stroke: null },
-    axis: { ...text, gridColor: colour("line"), domainColor: colour("muted"), tickColor: colour("muted"), labelLimit: 140 },
-    legend: { ...text, labelLimit: 220 },
-    title: { color: colour("ink"), anchor: "start", fontSize: 12 },
-    text: { color: colour("ink") },
-    range: {
-      category: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6fd1", "#b8860b", "#3f9fd8", "#7f7f7f"],
-    },
-  };
+/* A chart of `charts.py` with its holes filled: `{"hole": name}` is the value of that name. */
+function filled(part, values) {
+  if (Array.isArray(part)) return part.map((inner) => filled(inner, values));
+  if (part === null || typeof part !== "object") return part;
+  if (!("hole" in part)) return Object.fromEntries(Object.entries(part).map(([name, inner]) => [name, filled(inner, values)]));
+  if (values[part.hole] === undefined) throw new Error(`a chart lacks its ${part.hole}`);
+  return values[part.hole];
 }
+
+const scheme = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
 const tip = el("div", { class: "tip", hidden: true });
 
@@ -48,15 +43,17 @@ function withoutSeparators(value) {
   return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, withoutSeparators(part)]));
 }
 
-/* Draw `spec` into `element`. Returns Vega's view, or null if another drawing of the same element has begun since. */
-async function chart(element, spec, { many = false } = {}) {
+/* Draw the chart `name` with these values into `element`. Returns Vega's view, or null if another drawing of the same
+   element has begun since. */
+async function chart(element, name, values, { many = false } = {}) {
   const turn = (Number(element.dataset.turn) || 0) + 1;
   element.dataset.turn = turn;
   libraryLoaded ??= loadLibrary();
   await libraryLoaded;
   if (Number(element.dataset.turn) !== turn) return null;
   element.vega?.finalize();
-  const result = await vegaEmbed(element, { $schema: "https://vega.github.io/schema/vega-lite/v6.json", ...withoutSeparators(spec), config: theme() }, {
+  const description = filled(CHARTS[name], { ...COLOURS[scheme()], title: null, padding: 5, ...values });
+  const result = await vegaEmbed(element, withoutSeparators(description), {
     actions: false,
     ast: true,
     defaultStyle: false,

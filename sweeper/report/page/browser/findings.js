@@ -44,39 +44,20 @@ function paperTable({ name, caption, rows, columns, metrics, cells }, write) {
   return el("div", {}, el("h3", {}, name.replaceAll("_", " ")), plainTable(caption, [...rows, ...heads], body, name));
 }
 
-function trajectory(box, { key, metrics, points }, metric, write) {
-  const indices = points.metric.map((name, index) => [name, index]).filter(([name]) => name === metric.name).map(([, index]) => index);
-  const scale = metric.percent ? 100 : 1;
-  const at = (name, index) => (typeof points[name][index] === "number" ? scale * points[name][index] : null);
-  const data = indices.map((index) => ({
-    line: write(key, NUMBERS[points[key][index]] ?? points[key][index]),
-    epoch: points.epoch[index],
-    mean: at("mean", index),
-    text: formatMetric(points.mean[index], metric.percent),
-    low: at("std", index) === null ? null : at("mean", index) - at("std", index),
-    high: at("std", index) === null ? null : at("mean", index) + at("std", index),
-    count: points.count[index],
-  }));
-  const label = metric.percent ? `${metric.name} (%)` : metric.name;
-  const y = { type: "quantitative", title: label, scale: { zero: false } };
-  const lines = [...new Set(data.map((point) => point.line))];
-  return chart(box, {
-    description: `${label} over the epochs by ${key}`,
-    width: widthFor(box, 240, 760),
-    height: 260,
-    data: { values: data },
-    encoding: {
-      x: { field: "epoch", type: "quantitative", title: "epoch", scale: { nice: false } },
-      color: { field: "line", type: "nominal", title: key, sort: lines, scale: lines.length > 8 ? { scheme: "tableau20" } : {}, legend: { symbolType: "stroke", symbolOpacity: 1, symbolStrokeWidth: 3, titleLimit: 220, orient: box.clientWidth < 560 ? "bottom" : "right", columns: box.clientWidth < 560 ? 2 : 1 } },
-    },
-    layer: [
-      { mark: { type: "area", opacity: 0.15, aria: false }, encoding: { y: { ...y, field: "low" }, y2: { field: "high" } } },
-      {
-        mark: { type: "line", point: { size: 20 }, aria: false },
-        encoding: { y: { ...y, field: "mean" }, tooltip: [{ field: "line", title: key }, { field: "epoch" }, { field: "text", title: "mean" }, { field: "count", title: "trials" }] },
-      },
-    ],
-  });
+/* The rows of a table that is given by column. */
+const rowsOf = (columns) => {
+  const names = Object.keys(columns);
+  return columns[names[0]].map((_, index) => Object.fromEntries(names.map((name) => [name, columns[name][index]])));
+};
+
+/* A metric over the epochs. Beside the panel are bars and the names of lines, or a legend, which is below where it is narrow. */
+function trajectory(box, panel) {
+  const isNarrow = box.clientWidth < 560;
+  const beside = panel.legend ? panel.legend.offset : panel.gutter;
+  const longest = 6.6 * Math.max(0, ...panel.lines.map((line) => line.length));
+  const legend = panel.legend && { ...panel.legend, ...(isNarrow ? { orient: "bottom", columns: 2, offset: 10 } : {}) };
+  const width = widthFor(box, 60 + beside + (panel.legend && isNarrow ? 0 : longest + 20), panel.width);
+  return chart(box, "trajectory", { ...panel, points: rowsOf(panel.points), legend, width });
 }
 
 class Findings {
@@ -94,7 +75,7 @@ class Findings {
     this.write = report.writer(this.trials);
     this.shared = report.pictures.filter((picture) => picture.trial === null);
     this.tables.element.hidden = !request.tables.length;
-    this.trajectories.element.hidden = !request.trajectories.some((view) => view.points.epoch.length);
+    this.trajectories.element.hidden = !request.trajectories.some((view) => view.panels.length);
     this.sheets.element.hidden = !this.shared.length;
     this.training.element.hidden = !report.unfinished.length;
     this.runs.element.hidden = !this.trials.length;
@@ -114,9 +95,13 @@ class Findings {
   }
 
   renderTrajectories(body) {
-    const boxes = this.request.trajectories.flatMap((view) => this.inUnit(view.metrics).map((metric) => [chartBox(), view, metric]));
-    body.replaceChildren(...boxes.map(([box]) => box));
-    return Promise.all(boxes.map(([box, view, metric]) => trajectory(box, view, metric, this.write)));
+    const shown = this.request.trajectories.filter((view) => view.panels.length);
+    const boxes = shown.flatMap((view) => view.panels.map((panel) => [chartBox(), panel]));
+    const parts = shown.map((view) => el("div", {},
+      el("h3", {}, view.name.replaceAll("_", " ")), el("p", { class: "quiet" }, view.caption),
+      el("div", { class: "abreast" }, boxes.filter(([, panel]) => view.panels.includes(panel)).map(([box]) => box))));
+    body.replaceChildren(...parts);
+    return Promise.all(boxes.map(([box, panel]) => trajectory(box, panel)));
   }
 
   renderSheets(body) {

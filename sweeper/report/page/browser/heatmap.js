@@ -225,73 +225,47 @@ class Heatmap {
 
   async chart(metric, grid, frames, range) {
     const across = grid.columnValues.length;
-    const step = Math.max(30, Math.min(76, (this.section.body.clientWidth - 110) / across));
-    const tall = step > 55 ? 46 : 34;
-    const span = range.high - range.low || 1;
+    const wide = this.section.body.clientWidth;
+    const step = Math.max(30, Math.min(82, (wide - 150) / across));
+    const tall = step > 55 ? 50 : 34;
     const scale = metric.percent ? 100 : 1;
-    const flipped = metric.direction === "minimize";
     const [xLabel, yLabel] = [this.labels(this.columns, grid.columnValues), this.labels(this.rows, grid.rowValues)];
-    const data = grid.cells.map((cell, index) => {
-      const place = (cell.mean - range.low) / span;
+    const [columnOrder, rowOrder] = [grid.columnValues.map(xLabel), grid.rowValues.map(yLabel)];
+    const cells = grid.cells.map((cell, index) => {
       const published = this.published(cell);
-      const spread = step > 55 && Number.isFinite(cell.std) ? `± ${formatMetric(cell.std, metric.percent, 2)}` : "";
+      const below = [
+        ...(Number.isFinite(cell.std) ? [`± ${formatMetric(cell.std, metric.percent, 2)}`] : []),
+        ...(published === null ? [] : [`paper ${formatMetric(published, metric.percent, 3)}`]),
+      ];
       return {
         index,
-        x: xLabel(cell.column),
-        y: yLabel(cell.row),
+        x: columnOrder[index % across],
+        y: rowOrder[Math.floor(index / across)],
         mean: Number.isFinite(cell.mean) ? cell.mean : null,
         shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
         text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
-        below: published === null ? spread : `paper ${formatMetric(published, metric.percent, 3)}`,
-        dark: Number.isFinite(cell.mean) && (flipped ? 1 - place : place) < 0.62,
+        below: step > 55 ? below : [],
         best: frames.has(index),
         words: this.words(cell, metric).join(", "),
         tip: this.words(cell, metric).join("\n"),
       };
     });
-    const below = step > 55 && data.some((cell) => cell.below);
-    const ink = { condition: [{ test: "datum.mean === null", value: colour("muted") }, { test: "datum.dark", value: "#ffffff" }], value: "#1b1b1f" };
-    const gap = { type: "band", paddingInner: 0.06, paddingOuter: 0.03 };
-    const axis = { labelAngle: 0, domain: false, ticks: false, labelOverlap: true };
-    const text = (field, size, dy) => ({
-      mark: { type: "text", fontSize: size, dy, aria: false, tooltip: { content: "data" } },
-      encoding: { text: { field }, color: ink, tooltip: { field: "tip" } },
-    });
-    const chosen = this.index(grid);
-    const view = await chart(this.box, {
+    const view = await chart(this.box, "heatmap", {
       description: `Heatmap of ${metric.label}: ${this.rows} by ${this.columns}`,
-      width: { step },
-      height: { step: tall },
-      data: { values: data },
-      params: [{ name: "chosen", value: chosen }],
-      encoding: {
-        x: { field: "x", type: "nominal", title: this.columns, sort: grid.columnValues.map(xLabel), axis: { ...axis, orient: "bottom" }, scale: gap },
-        y: { field: "y", type: "nominal", title: this.rows, sort: grid.rowValues.map(yLabel), axis, scale: gap },
-      },
-      layer: [
-        {
-          name: "cells",
-          mark: { type: "rect", cursor: "pointer", strokeJoin: "round", invalid: "show" },
-          encoding: {
-            color: {
-              condition: { test: "datum.mean === null", value: colour("empty") },
-              field: "shade",
-              type: "quantitative",
-              scale: { scheme: "viridis", domain: [scale * range.low, scale * range.high], reverse: flipped, clamp: true },
-              legend: this.section.body.clientWidth > 700 ? { title: metric.label, gradientLength: Math.min(200, tall * grid.rowValues.length) } : null,
-            },
-            stroke: {
-              condition: [{ test: "datum.index === chosen", value: colour("ink") }, { test: "datum.best", value: colour("best") }],
-              value: null,
-            },
-            strokeWidth: { value: 3.5 },
-            description: { field: "words" },
-            tooltip: { field: "tip" },
-          },
-        },
-        text("text", step > 45 ? 12 : 10, below ? { expr: "datum.below ? -6 : 0" } : 0),
-        ...(below ? [text("below", 9.5, 9)] : []),
-      ],
+      cells,
+      chosen: this.index(grid),
+      rows: this.rows,
+      columns: this.columns,
+      row_order: rowOrder,
+      column_order: columnOrder,
+      step,
+      tall,
+      angle: Math.max(...columnOrder.map((text) => 6.4 * text.length)) > step ? -25 : 0,
+      range: [scale * range.low, scale * range.high],
+      reverse: metric.direction === "minimize",
+      legend: metric.direction ? [metric.label, `${metric.direction === "minimize" ? "lower" : "higher"} is better`] : metric.label,
+      legend_side: wide > 600 ? "right" : "bottom",
+      legend_length: Math.min(wide - 60, Math.max(80, tall * grid.rowValues.length - 40)),
     });
     if (view) this.listen(view, grid, metric, across);
   }

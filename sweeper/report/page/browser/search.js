@@ -2,6 +2,7 @@
 
 const MOST_LINES = 400;
 const BEST_TRIALS = 10;
+const STATUSES = ["finished", "pruned", "diverged", "failed"];
 
 class Search {
   constructor(onTrial) {
@@ -91,63 +92,42 @@ class Search {
       if (finite && status === "finished" && (reached === null || (objective.direction === "minimize" ? value < reached : value > reached))) reached = value;
       return { number: this.report.value("number", trial), value: finite ? scale * value : null, text: formatMetric(value, column.percent), best: reached === null ? null : scale * reached, status };
     });
-    const y = { type: "quantitative", title: column.label, scale: { zero: false, padding: 6 } };
-    const isNarrow = box.clientWidth < 480;
-    return chart(box, {
+    return chart(box, "history", {
       description: `${column.label} of each trial of the study, and the best so far`,
-      width: widthFor(box, isNarrow ? 70 : 170, 560),
-      height: 240,
-      data: { values: data },
-      encoding: { x: { field: "number", type: "quantitative", title: "trial", axis: { tickMinStep: 1 }, scale: { padding: 6, nice: false, zero: false } } },
-      layer: [
-        { mark: { type: "line", interpolate: "step-after", color: colour("best"), strokeWidth: 2, aria: false }, encoding: { y: { ...y, field: "best" } } },
-        {
-          mark: { type: "point", filled: true, size: 34, opacity: 1, aria: false },
-          encoding: {
-            y: { ...y, field: "value" },
-            color: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"], range: ["#0072b2", "#9a9ea8", "#b8860b", "#d55e00"] }, legend: { orient: isNarrow ? "bottom" : "right" } },
-            shape: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"] } },
-            tooltip: [{ field: "number", title: "trial" }, { field: "text", title: column.label }, { field: "status" }],
-          },
-        },
-      ],
+      width: widthFor(box, 70, 560),
+      trials: data,
+      metric: column.label,
+      statuses: STATUSES.filter((status) => data.some((point) => point.status === status)),
     }, { many: data.length > 1000 });
   }
 
   importance(box, shares, objective) {
     const indices = shares.objective.map((name, index) => [name, index]).filter(([name]) => name === objective.name);
-    const data = indices.map(([, index]) => ({ parameter: shares.parameter[index], share: shares.share[index] }));
-    return chart(box, {
+    return chart(box, "importance", {
       description: `Importance of each hyperparameter for ${objective.name}`,
       width: widthFor(box, 150, 420),
-      height: { step: 26 },
-      data: { values: data },
-      encoding: {
-        x: { field: "share", type: "quantitative", title: `share of the variance of ${objective.name}`, axis: { format: "%", tickCount: 4 } },
-        y: { field: "parameter", type: "nominal", title: null, sort: null },
-      },
-      layer: [
-        { mark: { type: "bar", color: colour("accent") } },
-        { mark: { type: "text", align: "left", dx: 4, color: colour("ink"), aria: false }, encoding: { text: { field: "share", format: ".0%" } } },
-      ],
+      shares: indices.map(([, index]) => ({ parameter: shares.parameter[index], share: shares.share[index] })),
+      most: 1.15 * Math.max(0, ...indices.map(([, index]) => shares.share[index])),
+      axis: `share of the variance of ${objective.name}`,
     });
   }
 
   front(box, complete) {
-    const [first, second] = this.view.objectives.map((known) => this.report.columns.get(known.name));
+    const objectives = this.view.objectives;
+    const [first, second] = objectives.map((known) => this.report.columns.get(known.name));
     const scaled = (column, trial) => (column.percent ? 100 * column.at(trial) : column.at(trial));
     const text = (column, trial) => formatMetric(column.at(trial), column.percent);
-    const data = complete.map((trial) => ({
-      x: scaled(first, trial), y: scaled(second, trial), first: text(first, trial), second: text(second, trial), trial: this.report.value("trial_id", trial),
-    }));
-    const axis = (column) => ({ type: "quantitative", title: column.label, scale: { zero: false } });
-    return chart(box, {
+    const costs = complete.map((trial) => [first, second].map((column, index) => (objectives[index].direction === "minimize" ? 1 : -1) * column.at(trial)));
+    const isBeaten = ([a, b]) => costs.some(([other, another]) => other <= a && another <= b && (other < a || another < b));
+    return chart(box, "front", {
       description: `${first.name} against ${second.name}`,
       width: widthFor(box, 90, 480),
-      height: 240,
-      data: { values: data },
-      mark: { type: "point", filled: true, color: colour("accent"), aria: false },
-      encoding: { x: { ...axis(first), field: "x" }, y: { ...axis(second), field: "y" }, tooltip: [{ field: "trial" }, { field: "first", title: first.label }, { field: "second", title: second.label }] },
+      trials: complete.map((trial, index) => ({
+        x: scaled(first, trial), y: scaled(second, trial), first: text(first, trial), second: text(second, trial),
+        trial: this.report.value("trial_id", trial), front: !isBeaten(costs[index]),
+      })),
+      first: first.label,
+      second: second.label,
     });
   }
 
@@ -165,27 +145,18 @@ class Search {
       words: `${axis.name}=${formatCell(axis.column, axis.column.at(trial))}`,
     }))).filter((point) => point.place !== null);
     const ends = axes.flatMap((axis) => axis.ticks.map(([place, text]) => ({ axis: axis.name, place, text })));
-    const x = { field: "axis", type: "nominal", sort: axes.map((axis) => axis.name), title: null, axis: { labelAngle: 0, orient: "bottom", domain: false, ticks: false, grid: true, labelPadding: 20, labelOverlap: false } };
-    const y = { field: "place", type: "quantitative", axis: null, scale: { domain: [0, 1] } };
-    return chart(box, {
+    const cut = shown.length < ranked.length ? `the ${MOST_LINES / 2} best and the ${MOST_LINES / 2} worst of ${ranked.length} trials` : null;
+    const { weak, strong } = COLOURS[scheme()];
+    return chart(box, "parallel", {
       description: `Parallel coordinates of ${plural(shown.length, "trial")}: each hyperparameter and ${column.label}`,
-      title: shown.length < ranked.length ? `the ${MOST_LINES / 2} best and the ${MOST_LINES / 2} worst of ${ranked.length} trials` : undefined,
+      title: cut,
       width: Math.max(widthFor(box, 150, 1000), 90 * axes.length),
-      height: 260,
-      encoding: { x, y },
-      layer: [
-        {
-          data: { name: "lines", values: data },
-          mark: { type: "line", strokeWidth: shown.length > 100 ? 0.8 : 1.4, opacity: 0.75, aria: false, point: { size: 40, opacity: 0 } }, // only points have a tooltip
-          encoding: {
-            detail: { field: "trial" },
-            color: { field: "objective", type: "quantitative", title: column.label, scale: { range: objective.direction === "minimize" ? [colour("strong"), colour("weak")] : [colour("weak"), colour("strong")], zero: false } },
-            order: { field: "order", type: "quantitative" },
-            tooltip: [{ field: "words", title: "at" }, { field: "text", title: column.label }],
-          },
-        },
-        { data: { values: ends }, mark: { type: "text", fontSize: 10, dx: 4, dy: { expr: "datum.place === 1 ? -8 : datum.place === 0 ? 9 : 0" }, align: "left", aria: false, fontWeight: 600 }, encoding: { text: { field: "text" } } },
-      ],
+      axes: axes.map((axis) => axis.name),
+      lines: data,
+      ends,
+      metric: column.label,
+      shades: objective.direction === "minimize" ? [strong, weak] : [weak, strong],
+      thickness: shown.length > 100 ? 0.8 : 1.4,
     });
   }
 }
@@ -204,5 +175,6 @@ function axisScale(name, column, trials, log) {
   const span = turned(high) - turned(low);
   const place = (value) => (span ? (turned(value) - turned(low)) / span : 0.5);
   const show = (value) => formatMetric(value, column.percent, 3);
-  return { name, column, place: (trial) => (column.at(trial) === null ? null : place(column.at(trial))), ticks: low === high ? [[0.5, show(low)]] : [[0, show(low)], [1, show(high)]] };
+  const middle = log && low > 0 ? Math.sqrt(low * high) : (low + high) / 2;
+  return { name, column, place: (trial) => (column.at(trial) === null ? null : place(column.at(trial))), ticks: low === high ? [[0.5, show(low)]] : [[0, show(low)], [0.5, show(middle)], [1, show(high)]] };
 }

@@ -28,8 +28,8 @@ class TrialDetails {
     this.report = report;
     const same = group && this.group && group.title === this.group.title;
     this.group = group;
-    this.element.hidden = !group;
-    if (!group) return;
+    this.element.hidden = !group?.trials.length;
+    if (this.element.hidden) return;
     const before = same ? group.trials.find((trial) => report.value("trial_id", trial) === this.id) : undefined;
     this.select(before ?? group.trials[0]);
     if (!same) this.metric = report.series.has(group.metric) ? group.metric : [...report.series.keys()][0];
@@ -145,22 +145,11 @@ function drawCurves(box, lines, { label, percent = false }) {
     box.replaceChildren(el("p", { class: "quiet" }, "There is no curve of this metric."));
     return Promise.resolve(null);
   }
-  const single = data.every((point) => point.epoch === data[0].epoch);
-  return chart(box, {
+  return chart(box, "curves", {
     description: `${label} over the epochs of ${plural(lines.length, "trial")}`,
     width: widthFor(box, 70, 640),
-    height: 220,
-    data: { values: data.map((point) => ({ ...point, value: Number.isFinite(point.value) ? scale * point.value : null })) },
-    mark: { type: "line", point: single || { size: 18 }, strokeCap: "round", aria: false },
-    encoding: {
-      x: { field: "epoch", type: "quantitative", title: "epoch", axis: { tickMinStep: 1, format: "d" } },
-      y: { field: "value", type: "quantitative", title: label, scale: { zero: false } },
-      detail: { field: "line" },
-      color: { condition: { test: "datum.main", value: colour("best") }, value: colour("accent") },
-      opacity: { condition: { test: "datum.main", value: 1 }, value: lines.length > 12 ? 0.25 : 0.5 },
-      strokeWidth: { condition: { test: "datum.main", value: 2.5 }, value: 1.2 },
-      order: { field: "epoch" },
-      tooltip: [{ field: "name", title: "trial" }, { field: "epoch" }, { field: "text", title: label }],
-    },
+    points: data.map((point) => ({ ...point, value: Number.isFinite(point.value) ? scale * point.value : null })),
+    metric: label,
+    opacity: lines.length > 12 ? 0.25 : 0.5,
   });
 }

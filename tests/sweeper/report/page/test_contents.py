@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,19 +8,21 @@ import pandas as pd
 import pytest
 
 from sweeper.plan.best_settings import Settings, best_settings, sentences
-from sweeper.report.figures import read_views
+from sweeper.report.figures import read_views, views_of
+from sweeper.report.formatting import json_values
 from sweeper.report.page import contents as contents_module
 from sweeper.report.page import findings
 from sweeper.report.page.contents import Contents, collect
-from sweeper.report.page.findings import in_order
+from sweeper.report.page.findings import declared_metrics, encode, in_order
 from sweeper.report.page.publish import sweep_names
 from sweeper.spec import Grid, Metric
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
 from sweeper.storage.load import take_snapshot
 from sweeper.storage.requests import RequestRows, write_request
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page import stored_search
-from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, add_sheets, fill
+from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, SWEEP, add_sheets, fill
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,8 @@ def test_tables_have_the_papers_figures(contents: Contents) -> None:
 
 def test_trajectories_and_heatmaps(contents: Contents) -> None:
     (view,) = contents.report["requests"][0]["trajectories"]
-    assert view["points"]["epoch"] == [1, 2, 3] * 3 and view["points"]["count"] == [6] * 6 + [5] * 3
+    points = view["panels"][0]["points"]
+    assert points["epoch"] == [1, 2, 3] * 3 and points["count"] == [6] * 6 + [5] * 3
     assert contents.report["views"]["paper"]["heatmaps"][0]["published"] == [[1.0, 0.5, 0.75]]
 
 
@@ -247,3 +251,50 @@ def test_what_is_best_is_the_same_without_the_columns_that_tell_no_settings_apar
             assert best["text"] == sentences(whole, findings.MAX_BEST)
         assert said
     assert "trial_id" in read and not read & {"method", "flip", "seconds", "host", "cohort"}
+
+
+VIEWS = [views_of(SWEEP, "paper")]
+FEW_COLUMNS = Columns({"width": int, "nu": float, "flip": bool}, ("knn_z", "loss"))
+
+
+def test_values_keep_every_digit_and_their_type() -> None:
+    assert json_values(pd.Series([0.1 + 0.2, 1e-300, math.nan, math.inf, -math.inf])) == [
+        0.30000000000000004, 1e-300, None, "inf", "-inf",
+    ]  # fmt: skip
+    widths = json_values(pd.Series([64.0, math.nan]), int)
+    assert widths == [64, None] and isinstance(widths[0], int)
+    assert json_values(pd.Series([True, None, "a"], dtype=object)) == [True, None, "a"]
+    assert json_values(pd.Series(pd.to_datetime(["2026-01-02T03:04:05Z", None]))) == ["2026-01-02T03:04:05+00:00", None]
+
+
+def test_equal_values_are_stored_once() -> None:
+    rows = pd.DataFrame({"width": [64, 64], "nu": [1.0, 2.0]})
+    width, nu = encode(rows, FEW_COLUMNS, ())
+    assert width == {"name": "width", "kind": "hyperparameter", "constant": 64}
+    assert nu["values"] == [1.0, 2.0]
+    assert encode(rows[:0], FEW_COLUMNS, ())[0]["values"] == []
+
+
+def test_metrics_have_direction_unit_and_bounds() -> None:
+    rows = pd.DataFrame({"knn_z": [0.5], "loss": [1.0], "status": ["finished"]})
+    knn, loss, status = encode(rows, FEW_COLUMNS, VIEWS)
+    assert (knn["direction"], knn["percent"], knn["bounds"]) == ("maximize", True, [0.0, 1.0])
+    assert (loss["direction"], loss["percent"], loss["bounds"]) == ("minimize", False, None)
+    assert status["kind"] == "run"
+
+
+def test_a_metric_is_shown_alike_on_validation_and_on_test_images() -> None:
+    rows = pd.DataFrame({"val_knn_z": [0.5]})
+    (column,) = encode(rows, Columns({}, ("val_knn_z",)), VIEWS)
+    assert column["percent"] and column["direction"] == "maximize"
+
+
+def test_the_first_view_of_a_metric_decides() -> None:
+    assert set(declared_metrics(VIEWS)) == {"auroc_joint", "knn_z", "loss"}
+    assert declared_metrics(()) == {}
+
+
+def test_metrics_of_a_family_have_one_unit() -> None:
+    rows = pd.DataFrame({"knn_mu": [0.5]})
+    (column,) = encode(rows, Columns({}, ("knn_mu",)), VIEWS)
+    assert column["percent"], "as knn_z, which a view shows in percent"

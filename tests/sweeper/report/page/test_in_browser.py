@@ -61,10 +61,10 @@ def wait_for_cell(page: Watched, words: str) -> None:
     page.tab.wait_for_function(says, arg=words)
 
 
-def drawn(page: Watched, section: str, field: str) -> list[Any]:
+def drawn(page: Watched, section: str, field: str, data: str = "cells") -> list[Any]:
     """Values of a field in the data of a section's first chart."""
     chart = f"document.querySelector('#{section} .chart').vega"
-    return page.tab.evaluate(f"() => {chart}.data('source_0').map((datum) => datum.{field})")
+    return page.tab.evaluate(f"() => {chart}.data('{data}').map((datum) => datum.{field})")
 
 
 def numbers(page: Watched, selector: str) -> list[float]:
@@ -142,7 +142,7 @@ def test_curves_of_a_metric_in_percent_are_in_percent(page: Watched, rows: pd.Da
     page.tab.get_by_label("learning curve of").last.select_option("knn_z")
     page.tab.wait_for_function("() => document.querySelector('#trials .chart svg')?.textContent.includes('knn_z (%)')")
     inside = rows[(rows["beta"] == 0.5) & (rows["nu"] == 3.0)]
-    assert sorted(drawn(page, "trials", "value")) == pytest.approx(sorted(100 * inside["knn_z"]))
+    assert sorted(drawn(page, "trials", "value", "points")) == pytest.approx(sorted(100 * inside["knn_z"]))
 
 
 def test_all_trials_sorted_and_filtered(page: Watched, rows: pd.DataFrame) -> None:
@@ -210,7 +210,7 @@ def test_tables_trajectories_sheets_and_runs(page: Watched, rows: pd.DataFrame) 
     means = rows.groupby("beta")["knn_z"].mean().tolist()
     assert numbers(page, "#tables td.number") == pytest.approx(means, abs=1e-15)
     assert "paper 93 (" in page.tab.inner_text("#tables tbody tr:last-child")
-    points = drawn(page, "trajectories", "count")
+    points = drawn(page, "trajectories", "count", "source_0")
     assert points == [24] * 6 + [23] * 3
     assert page.tab.locator("#sheets img").count() == 1
     assert page.tab.locator("#training svg").count() == 1

@@ -60,7 +60,7 @@ def framed(page: Watched) -> list[str]:
     """The cells with a frame, as a screen reader has them."""
     page.tab.wait_for_selector("#heatmap path[role=button]")
     chart = "document.querySelector('#heatmap .chart').vega"
-    return page.tab.evaluate(f"() => {chart}.data('source_0').filter((cell) => cell.best).map((cell) => cell.words)")
+    return page.tab.evaluate(f"() => {chart}.data('cells').filter((cell) => cell.best).map((cell) => cell.words)")
 
 
 def test_the_frame_is_at_the_setting_of_the_sentence(chromium: Any, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def complete(store: Store) -> pd.DataFrame:
     return rows[rows["status"] == "finished"].sort_values("val_knn_z", ascending=False)
 
 
-def chart(page: Watched, heading: str, field: str, data: str = "source_0") -> list[Any]:
+def chart(page: Watched, heading: str, field: str, data: str) -> list[Any]:
     box = page.tab.locator(f"#search h3:has-text('{heading}') + .chart")
     return box.evaluate(f"(box) => box.vega.data('{data}').map((datum) => datum.{field})")
 
@@ -61,11 +61,11 @@ def best(page: Watched) -> list[str]:
 def test_history_importance_and_best_trials_of_a_study(page: Watched, complete: pd.DataFrame) -> None:
     first = complete[complete["study"] == "normal_class=0"]
     assert best(page) == first["trial_id"].tolist()[:10]
-    reached = chart(page, "History", "best")
+    reached = chart(page, "History", "best", "trials")
     assert len(reached) == 30 and reached[-1] == pytest.approx(100 * first["val_knn_z"].max())
     assert reached == sorted(reached)
     assert "n = 23 complete trials" in page.tab.inner_text("#search h3:has-text('Importance')")
-    assert chart(page, "Importance", "share") == [0.75, 0.25]
+    assert chart(page, "Importance", "share", "shares") == [0.75, 0.25]
 
 
 def test_another_study(page: Watched, complete: pd.DataFrame) -> None:
@@ -116,7 +116,7 @@ def test_numbers_at_the_pointer_are_short_and_in_percent(chromium: Any, tmp_path
         page.tab.locator("#search").scroll_into_view_if_needed()
         texts = [
             tip(page, "History", "g.layer_1_marks path"),
-            tip(page, "Objectives against", "g.mark-symbol.marks path"),
+            tip(page, "Objectives against", "g.layer_1_marks path"),
             tip(page, "Parallel", "g.mark-symbol.role-mark path"),
         ]
         for text in texts:

@@ -1,20 +1,73 @@
 import math
 import warnings
 from pathlib import Path
+from typing import Any
 
-import matplotlib
+import numpy as np
 import optuna
 import pandas as pd
 import pytest
-from matplotlib import pyplot
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from sweeper.report import study_charts as study_figures
-from sweeper.report.studies import MIN_TRIALS, copy_for_figures, importances, write
+from sweeper.report import charts, studies
+from sweeper.report.studies import contour_values, history_values, log_ticks, parallel_values, write
+from sweeper.report.study_tables import MIN_TRIALS, copy_for_figures, importances, pareto_front, trials_dataframe
 from sweeper.spec.metric import Metric
 from sweeper.storage.files import Files
-from tests.sweeper.report.studies.examples import KNN, NLL, SECONDS, SPACE, STATES, random_study, study_of
+
+KNN, NLL, SECONDS = Metric("knn", "maximize", percent=True), Metric("nll", "minimize"), Metric("seconds", "minimize")
+SPACE: dict[str, BaseDistribution] = {
+    "lr": FloatDistribution(1e-5, 1e-1, log=True),
+    "beta": FloatDistribution(0.0, 1.0),
+    "width": IntDistribution(32, 512, log=True),
+    "act": CategoricalDistribution(["relu", "gelu"]),
+    "nu": CategoricalDistribution([None, 1.0, math.inf]),
+}
+STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+
+
+def accuracy(params: dict[str, Any]) -> float:
+    return 0.9 - 0.05 * (math.log10(params["lr"]) + 2.5) ** 2 - 0.2 * params["beta"]
+
+
+def random_study(
+    count: int, *objectives: Metric, space: dict[str, BaseDistribution] = SPACE, warm: int = 0
+) -> optuna.Study:
+    """Return a study of `count` trials, the first `warm` of them from a warm start.
+
+    Every fifth trial fails. With one objective, another fifth is pruned after the second report.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        directions=[metric.ranking_direction for metric in objectives], sampler=optuna.samplers.RandomSampler(seed=3)
+    )
+    for number in range(count):
+        trial = study.ask(space)
+        trial.set_user_attr("trial_id", f"t{number}")
+        if number < warm:
+            trial.set_user_attr("warm", True)
+        value = accuracy({"lr": 1e-3, "beta": 0.5, **trial.params})
+        values = {"knn": value, "nll": -math.log(value), "seconds": 1 + trial.params.get("width", 50) / 100}
+        if number % 5 == 3:
+            study.tell(trial, state=TrialState.FAIL)
+        elif number % 5 == 4 and len(objectives) == 1:
+            trial.report(0.3, 2)
+            trial.report(0.4, 6)
+            study.tell(trial, state=TrialState.PRUNED)
+        else:
+            study.tell(trial, [values[metric.name] for metric in objectives])
+    return study
+
+
+def study_of(values: list[float], space: dict[str, BaseDistribution], state: str = "complete") -> optuna.Study:
+    """Return a study to be maximized, whose trials have these values and this state."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    for value in values:
+        trial = study.ask(space)
+        study.tell(trial, value if state == "complete" else None, state=STATES[state])
+    return study
 
 
 def pictures(folder: Path) -> set[str]:
@@ -124,15 +177,18 @@ def test_few_complete_trials_have_neither_importance_nor_contours_and_a_line_say
 def test_pictures_say_how_many_trials_they_show_and_which_they_leave_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    captions: set[str] = set()
+    captions: list[str] = []
 
-    def png(figure: object, title: str, text: str) -> bytes:
-        captions.add(text)
+    def png(chart: charts.Chart, *, title: dict[str, str], **values: object) -> bytes:
+        captions.append(title["subtitle"])
         return b""
 
-    monkeypatch.setattr(study_figures, "png", png)
+    monkeypatch.setattr(charts, "png", png)
     write(Files(tmp_path), "f", "s", random_study(35, KNN), [KNN])
-    assert captions == {"21 complete trials; left out: 7 pruned, 7 failed"}
+    assert set(captions) == {
+        "21 complete trials; left out: 7 pruned, 7 failed",
+        "35 trials: 21 complete, 7 pruned, 7 failed",  # the history shows them all
+    }
 
 
 def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
@@ -199,23 +255,111 @@ def test_a_picture_that_cannot_be_drawn_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        pyplot.figure()
         raise ValueError("no\nway")
 
-    monkeypatch.setattr(study_figures, "history", broken)
+    monkeypatch.setattr(studies, "history_values", broken)
     summary = write(Files(tmp_path), "f", "s", random_study(35, NLL), [NLL])
     assert summary.splitlines()[-1] == "no history.png: ValueError: no way"
-    assert {"parallel.png", "importance.png"} < pictures(tmp_path / "f") and not pyplot.get_fignums()
+    assert {"parallel.png", "importance.png"} < pictures(tmp_path / "f")
 
 
-def test_no_figure_stays_open_and_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    mine, before, level = pyplot.figure(), dict(matplotlib.rcParams), optuna.logging.get_verbosity()
+def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    level = optuna.logging.get_verbosity()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         write(Files(tmp_path), "f", "s", random_study(10, KNN, SECONDS, space=TWO), [KNN, SECONDS])
-    assert pyplot.get_fignums() == [mine.number] and optuna.logging.get_verbosity() == level
-    assert {key: value for key, value in matplotlib.rcParams.items() if key != "backend"} == {
-        key: value for key, value in before.items() if key != "backend"
+    assert optuna.logging.get_verbosity() == level and capfd.readouterr() == ("", "")
+
+
+def test_the_history_has_every_trial_and_the_best_so_far_of_complete_ones() -> None:
+    trials = trials_dataframe(random_study(20, KNN, warm=2), [KNN])
+    _, values = history_values(trials, KNN)
+    shown = pd.DataFrame(values["trials"])
+    assert shown["value"].tolist() == pytest.approx((100 * trials["knn"]).tolist(), nan_ok=True)
+    assert shown["best"].tolist() == pytest.approx((100 * trials["best_knn"]).tolist(), nan_ok=True)
+    assert shown["status"][:2].tolist() == ["earlier", "earlier"] and values["metric"] == "knn (%), higher is better"
+    assert values["statuses"] == ["finished", "earlier", "pruned", "failed"]
+
+
+def test_parallel_coordinates_place_each_trial_and_have_the_best_on_top() -> None:
+    study = copy_for_figures(random_study(35, NLL), [NLL], NLL)
+    _, values = parallel_values(study, ["act", "beta", "lr"], NLL)
+    lines = pd.DataFrame(values["lines"])
+    complete = [trial for trial in study.trials if trial.values]
+    assert values["axes"] == ["act", "beta", "lr", "nll"] and len(lines) == 4 * len(complete)
+    assert lines["objective"].is_monotonic_decreasing, "the lowest is drawn last"
+    assert values["shades"][0] == "#08306b", "the lowest is dark"
+    places = lines[lines["axis"] == "lr"].set_index("trial")["place"]
+    logs = {trial.number: math.log(trial.params["lr"]) for trial in complete}
+    low, high = min(logs.values()), max(logs.values())
+    for number, value in logs.items():
+        assert places[number] == pytest.approx((value - low) / (high - low))
+    assert set(lines[lines["axis"] == "act"]["place"]) == {0.0, 1.0}
+
+
+def test_a_contour_agrees_with_the_trials_and_stays_within_them() -> None:
+    study = copy_for_figures(random_study(60, KNN), [KNN], KNN)
+    _, values = contour_values(study, ("lr", "beta"), KNN)
+    grid = pd.DataFrame(values["grid"])
+    objectives = [trial.values[0] for trial in study.trials if trial.values]
+    assert grid["value"].between(min(objectives) - 1e-9, max(objectives) + 1e-9).all()
+    best = grid.loc[grid["value"].idxmax()]
+    assert best["x"] < 0.35 and 1e-4 < best["y"] < 1e-1, "a small beta, and an lr of about 3e-3"
+    assert (values["first"], values["first_scale"], values["second"], values["second_scale"]) == (
+        "beta", "linear", "lr", "log",
+    )  # fmt: skip
+    _, choices = contour_values(study, ("act", "nu"), KNN)
+    assert choices["first_axis"]["labelExpr"] == '["gelu", "relu"][datum.value]'
+
+
+@pytest.mark.parametrize("exponents", [(-5, -1), (-5.5, -4.9), (0, 0.1), (-1, 6)])
+def test_ticks_of_a_logarithmic_axis_are_few_and_within(exponents: tuple[float, float]) -> None:
+    low, high = (10.0**exponent for exponent in exponents)
+    ticks = log_ticks(low, high)
+    assert 1 <= len(ticks) <= 7 and all(low <= tick <= high for tick in ticks)
+
+
+def test_choices_of_several_types_become_text_and_gaps_keep_whole_numbers() -> None:
+    study = study_of(
+        [0.1] * 12, {"a": CategoricalDistribution([1, "two", None]), "b": CategoricalDistribution([1, None])}
+    )
+    table = trials_dataframe(study, [KNN])
+    assert set(table["a"].dropna()) == {"1", "two"} and table["b"].dtype == "Int64"
+    assert table["a"].isna().any() and table["b"].isna().any()
+
+
+@pytest.mark.parametrize("objectives", [(NLL,), (KNN, SECONDS), (KNN, NLL, SECONDS)])
+def test_no_trial_is_better_in_all_than_one_on_the_front(objectives: tuple[Metric, ...]) -> None:
+    study = random_study(30, *objectives)
+    signs = np.array([1 if metric.direction == "maximize" else -1 for metric in objectives])
+    values = {
+        trial.number: signs * np.array(trial.values) for trial in study.trials if trial.state == TrialState.COMPLETE
     }
-    assert capfd.readouterr() == ("", "")
-    pyplot.close(mine)
+    expected = [
+        number
+        for number, mine in values.items()
+        if not any((other >= mine).all() and (other > mine).any() for other in values.values())
+    ]
+    assert pareto_front(copy_for_figures(study, objectives)) == expected
+
+
+def test_importances_are_shares_of_the_variance_where_a_log_parameter_is_taken_by_its_logarithm() -> None:
+    """A step in the middle of the decades of lr has variance 1/4, and a uniform beta has 1/12.
+
+    On a linear scale lr would almost always be above the step, and beta would have nine tenths of the variance.
+    """
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    for _ in range(200):
+        trial = study.ask({"lr": SPACE["lr"], "beta": SPACE["beta"], "act": SPACE["act"]})
+        study.tell(trial, (trial.params["lr"] < 1e-3) + trial.params["beta"])
+    shares = importances(study)
+    assert list(shares) == ["lr", "beta", "act"] and sum(shares.values()) == pytest.approx(1.0)
+    assert shares["lr"] == pytest.approx(0.75, abs=0.07) and shares["act"] < 0.02
+
+
+def test_trials_of_another_range_are_weighed_with_the_others() -> None:
+    study = random_study(35, NLL)
+    other = {**SPACE, "lr": FloatDistribution(1e-6, 1e-2, log=True)}
+    params = {"lr": 1e-6, "beta": 0.5, "width": 64, "act": "gelu", "nu": None}
+    study.add_trial(optuna.trial.create_trial(value=9.0, params=params, distributions=other))
+    assert set(importances(study)) == set(SPACE)

@@ -15,7 +15,7 @@ from sweeper.spec.space import unknown
 from sweeper.spec.user_code import search_folder
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files
-from sweeper.storage.layout import MODEL_SUFFIX, model_path
+from sweeper.storage.layout import MODEL_SUFFIX, model_path, sweeps_in
 from sweeper.storage.rows import rows_of
 from sweeper.storage.store import StoreReader
 from trainables.reports import ModelError
@@ -204,7 +204,7 @@ def _trained_again(
 
 def _sweeps(files: Files, sweep: str | None = None) -> list[str]:
     """The sweeps in the store, or the one that was asked for."""
-    names = [name.removeprefix("sweep=") for kind in KINDS for name in files.list(kind) if name.startswith("sweep=")]
+    names = [name for kind in KINDS for name in sweeps_in(files.list(kind))]
     if sweep is not None and sweep not in names:
         raise SpecError(unknown("sweep", sweep, sorted(set(names))))
     return list(dict.fromkeys(names)) if sweep is None else [sweep]

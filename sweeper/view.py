@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sweeper.execution.signals import StopSignal, exit_at_signals
+from sweeper.storage.layout import TRIALS
 
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until the server starts
@@ -273,7 +274,7 @@ def _existing(store: str) -> Files:
     folder = files.local_folder
     if folder is not None and not folder.is_dir():
         raise StoreError(f"store {files.display_uri}: there is no such folder")
-    files.list("trials")
+    files.list(TRIALS)
     return files
 
 

@@ -15,7 +15,7 @@ from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_page
 from sweeper.request import Keep
 from sweeper.storage.checkpoints import remove_orphans
-from sweeper.storage.layout import history_folder, models_folder, trials_folder
+from sweeper.storage.layout import figures_folder, history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
 from sweeper.storage.models import forget_written, trials_with_models
 from sweeper.storage.parquet_files import quarantining
@@ -35,7 +35,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
     """Write figures and tables from all rows of the request and print a summary. Returns the exit status. `keep`: which
     trained models the run keeps."""
     store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
-    if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
+    if len(store.files.list(trials_folder(plan.name))) > COMPACT_ABOVE:
         store.compact(plan.name)
     remove_orphans(store, plan.name)
 
@@ -73,12 +73,13 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
         print(f"figures and tables show all {len(of_request)} trials of '{plan.request}' that have a row")
     for line in _first_divergence(plan, rows):
         print(line)
-    print(f"rows: {store.files.display_uri_of(f'trials/sweep={plan.name}')}")
+    print(f"rows: {store.files.display_uri_of(trials_folder(plan.name))}")
     print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
     searched = ("studies",) if plan.study_runs else ()
     for kind in (*plan.sweep.views, *searched, "sheets"):
-        if kind in searched or store.files.list(f"{kind}/{plan.request_folder}"):
-            print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.request_folder}')}")
+        folder = figures_folder(kind, plan.request_folder)
+        if kind in searched or store.files.list(folder):
+            print(f"{kind}: {store.files.display_uri_of(folder)}")
     if page := write_page(plan, store.files, print):
         print(f"page: {store.files.display_uri_of(page)}")
     if models := set(trials_with_models(store.files, plan.name)).intersection(plan.ids):

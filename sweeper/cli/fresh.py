@@ -14,6 +14,7 @@ from sweeper.spec import SpecError, registry
 from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.files import Files
+from sweeper.storage.layout import figure_path, figures_folder, study_path, trials_folder
 from sweeper.storage.lease import Drivers
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, check_writable
@@ -34,10 +35,10 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
         studies,
         [
             *(record_paths(store.files, plan) if plan.groups else ()),
-            *(f"studies/{plan.name}/{study}.json" for study in studies),
+            *(study_path(plan.name, study) for study in studies),
             *(steps_path(plan.name, study) for study in studies),
-            *(f"studies/{plan.request_folder}/{study_run.study.name}" for study_run in plan.study_runs),
-            *(f"{kind}/{plan.request_folder}" for kind in (*plan.sweep.views, "sheets")),
+            *(figure_path("studies", plan.request_folder, study_run.study.name) for study_run in plan.study_runs),
+            *(figures_folder(kind, plan.request_folder) for kind in (*plan.sweep.views, "sheets")),
         ],
     )
 
@@ -65,7 +66,7 @@ def restore(what: Restoration) -> int:
     check_writable(store.files)
     refuse_others(Drivers(store.files, name), "--restore needs the sweep for itself", "try again when it has ended")
     back = replaced.restore(store.files, name, what.time)
-    print(f"brought back: {back.text}, into {store.files.display_uri_of(f'trials/sweep={name}')}")
+    print(f"brought back: {back.text}, into {store.files.display_uri_of(trials_folder(name))}")
     return EXIT_OK
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from sweeper.errors import ClusterError
 from sweeper.plan.cohorts import content_hash
 from sweeper.storage.files import Files, read_record
+from sweeper.storage.layout import devices_path
 from trainables.json_input import Amount, Count, PositiveCount
 from trainables.training.measurement import CompiledProbe, DeviceMemory, Probe
 
@@ -255,4 +256,4 @@ def write_devices(files: Files, address: str | None, devices: Sequence[DeviceInf
 
 
 def _path(address: str | None) -> str:
-    return f"probes/devices/{content_hash(socket.gethostname() if is_local(address) else address)}.json"
+    return devices_path(content_hash(socket.gethostname() if is_local(address) else address))

@@ -19,6 +19,7 @@ from sweeper.packing.workloads import Workload, candidate_cuts
 from sweeper.plan.cohorts import Cut, Group, Trial, parts
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
+from sweeper.storage.layout import cut_path
 from sweeper.version import code_version
 from trainables.json_input import PositiveCount
 from trainables.training.measurement import CompiledProbe, Measurement
@@ -165,7 +166,7 @@ def record_steps(files: Files, sweep: str, study: str, steps: StudySteps) -> Non
 
 def steps_path(sweep: str, study: str) -> str:
     """Path of the record of a study's steps."""
-    return f"cuts/sweep={sweep}/{study}.json"
+    return cut_path(sweep, study)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from sweeper.plan.cohorts import Cut, Group, Trial
 from sweeper.plan.plan import Plan
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
+from sweeper.storage.layout import cut_path, halved_folder
 from sweeper.storage.store import Store
 from trainables.json_input import PositiveCount
 
@@ -146,11 +147,11 @@ def record_halved(files: Files, name: str, cohort: str) -> None:
 
 
 def _path(plan: Plan) -> str:
-    return f"cuts/sweep={plan.name}/{plan.grid_id}.json"
+    return cut_path(plan.name, plan.grid_id)
 
 
 def _halved(name: str) -> str:
-    return f"cuts/sweep={name}/halved"
+    return halved_folder(name)
 
 
 def _describe_cut(cut: Cut) -> str:

@@ -13,6 +13,7 @@ from sweeper.packing.cluster import MEMORY_MARGIN, DeviceInfo, Measure, ProbeReq
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group, content_hash
 from sweeper.storage.files import Files, read_record
+from sweeper.storage.layout import profile_path
 from trainables.json_input import Count, PositiveAmount, PositiveCount
 from trainables.training.measurement import STEPS, CompiledProbe, Measurement, stack_widths
 
@@ -86,7 +87,7 @@ class ProfileStore:
         self._files.write(self._path(shape, device, threads), json.dumps(content, indent=1).encode())
 
     def _path(self, shape: str, device: str, threads: int) -> str:
-        return f"probes/{content_hash([shape, device, threads, self._version])}.json"
+        return profile_path(content_hash([shape, device, threads, self._version]))
 
 
 @dataclass(frozen=True)

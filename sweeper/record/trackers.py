@@ -28,6 +28,7 @@ from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row, reported_metrics
 from sweeper.request import TrackRequest
 from sweeper.spec import Value
+from sweeper.storage.layout import tensorboard_folder
 from sweeper.storage.load import load_reports, load_trials
 from sweeper.storage.rows import plain_value
 from sweeper.storage.store import Store
@@ -134,7 +135,7 @@ def _tensorboard(target: str | None, sweep: str, store: Store) -> Callable[[], T
     def connect() -> Tracker:
         from sweeper.record.tensorboard import TensorBoard
 
-        return TensorBoard(folder / sweep if target else folder / "tensorboard" / sweep)
+        return TensorBoard(folder / sweep if target else folder / tensorboard_folder(sweep))
 
     return connect
 

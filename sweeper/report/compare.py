@@ -15,6 +15,7 @@ from sweeper.report.formatting import DASH, MINUS, format_significant, text_tabl
 from sweeper.spec import SpecError
 from sweeper.spec.metric import BETTER, Metric
 from sweeper.spec.space import unknown
+from sweeper.storage.layout import TRIALS, sweeps_in
 from sweeper.storage.requests import read_request, request_name
 from sweeper.storage.rows import columns_of, plain_value
 from sweeper.storage.store import StoreReader
@@ -107,7 +108,7 @@ def rows_of(side: Side) -> SideRows:
     reader = StoreReader(side.store)
     table = reader.rows(side.name)
     if table is None:
-        names = [name.removeprefix("sweep=") for name in reader.files.list("trials") if name.startswith("sweep=")]
+        names = sweeps_in(reader.files.list(TRIALS))
         store = f"store {reader.files.display_uri}"
         raise SpecError(f"{store}: {unknown('sweep', side.name, names)}" if names else f"{store} has no rows")
     columns, rows = columns_of(table.schema), table.to_pandas()

@@ -23,7 +23,7 @@ from sweeper.report.charts import CATEGORIES
 from sweeper.report.formatting import DASH, format_value
 from sweeper.report.sheets import INK, MUTED, PALE, png, read_arrays
 from sweeper.storage.files import Files
-from sweeper.storage.layout import sheet_path, sheets_folder
+from sweeper.storage.layout import figure_path, sheet_path, sheets_folder
 
 FILE = "density.npz"
 """Name of a trial's sheet with its density."""
@@ -89,7 +89,7 @@ def write(files: Files, name: str, folder: str, rows: pd.DataFrame, by: Sequence
             if drawn:
                 seeds = ", ".join(map(str, dict.fromkeys(shown["seed"])))
                 title = f"{about or name}: {dataset}, seed {seeds}"
-                files.write(f"sheets/{folder}/{dataset}-{kind}.png", png(draw(drawn, title)))
+                files.write(figure_path("sheets", folder, f"{dataset}-{kind}.png"), png(draw(drawn, title)))
 
 
 def draw_densities(densities: Mapping[str, Density], title: str) -> Figure:

@@ -23,6 +23,7 @@ from sweeper.report.formatting import (
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Heatmap
 from sweeper.storage.files import Files
+from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value
 
 
@@ -198,7 +199,7 @@ def write(
             cells["published"] /= 100.0
     if (criterion := selection_metric(rows, heatmap.metric.name)) != heatmap.metric.name:
         cells["validation"] = pivot(rows, criterion, heatmap.axes)["mean"]
-    path = f"heatmaps/{folder}/{heatmap.metric.name}"
+    path = figure_path("heatmaps", folder, heatmap.metric.name)
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
     framed = positions(cells, rows, heatmap.axes, best)
     lines = sentences(best, MAX_BEST, so_far=so_far)

@@ -16,7 +16,7 @@ from sweeper.report.selections import labelled, narrowed
 from sweeper.spec import Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.files import Files
-from sweeper.storage.layout import SUFFIX
+from sweeper.storage.layout import SUFFIX, figure_path, history_folder
 from sweeper.storage.load import load_history
 
 MAX_BEST = 20
@@ -122,7 +122,7 @@ class _Figures:
         rows = labelled(self.rows, first.selections)
         best = _best(self.sweep, rows, first.metric, (*self.keys, *first.axes), first.axes)
         table = heatmaps.breakdown(rows, best, first.axes, self.sweep.breakdown)
-        self.files.write(f"heatmaps/{self.folder}/breakdown.parquet", table.to_parquet(index=False))
+        self.files.write(figure_path("heatmaps", self.folder, "breakdown.parquet"), table.to_parquet(index=False))
         scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
         chosen = f", {best[0].chosen}" if best else ""
         title = f"{first.metric.label} by {self.sweep.breakdown} at the best setting{chosen}"
@@ -134,7 +134,7 @@ class _Figures:
             return None
         first = self.sweep.heatmaps[0]
         table = heatmaps.correlations(labelled(self.rows, first.selections), self.sweep.correlations, first.axes)
-        self.files.write(f"heatmaps/{self.folder}/correlations.parquet", table.to_parquet(index=False))
+        self.files.write(figure_path("heatmaps", self.folder, "correlations.parquet"), table.to_parquet(index=False))
         known = table.dropna(subset="r")
         if known.empty:
             return None
@@ -206,7 +206,7 @@ def _needed(sweep: Sweep) -> list[str]:
 
 def _history(files: Files, name: str) -> pd.DataFrame:
     """Return the history of the sweep, which is empty if no cohort has reported yet."""
-    if any(file.endswith(SUFFIX) for file in files.list(f"history/sweep={name}")):
+    if any(file.endswith(SUFFIX) for file in files.list(history_folder(name))):
         return load_history(name, files)
     return pd.DataFrame({"trial_id": [], "epoch": [], "metric": [], "value": []})
 

@@ -24,7 +24,7 @@ from sweeper.errors import DamagedError
 from sweeper.report.charts import COLOURS
 from sweeper.report.formatting import MINUS, format_significant
 from sweeper.storage.files import Files
-from sweeper.storage.layout import sheet_path, sheets_folder
+from sweeper.storage.layout import figure_path, sheet_path, sheets_folder
 
 INK, MUTED, PALE = (COLOURS["light"][name] for name in ("ink", "muted", "line"))
 """Colours of text, of secondary text and axes, and of grid lines."""
@@ -54,7 +54,7 @@ def write_sheets(files: Files, name: str, folder: str, rows: pd.DataFrame) -> No
             paths = {title: sheet_path(name, trial, f"{kind}.png") for title, trial in trials.items()}
             sheets = {title: sheet for title, path in paths.items() if (sheet := _read_sheet(files, path))}
             if sheets:
-                files.write(f"sheets/{folder}/{dataset}-{kind}.png", _png(compose(sheets)))
+                files.write(figure_path("sheets", folder, f"{dataset}-{kind}.png"), _png(compose(sheets)))
 
 
 def first_trials(files: Files, name: str, rows: pd.DataFrame) -> dict[str, dict[str, str]]:
@@ -219,7 +219,9 @@ def write_latent_maps(files: Files, name: str, folder: str, rows: pd.DataFrame, 
         maps = {title: latent_map for title, path in paths.items() if (latent_map := _read_map(files, path))}
         if maps:
             metrics = {title: rows[rows["trial_id"] == trials[title]].iloc[0] for title in maps}
-            files.write(f"sheets/{folder}/{dataset}-tsne.png", png(draw_latent_maps(maps, metrics, about)))
+            files.write(
+                figure_path("sheets", folder, f"{dataset}-tsne.png"), png(draw_latent_maps(maps, metrics, about))
+            )
 
 
 def draw_latent_maps(maps: Mapping[str, LatentMap], metrics: Mapping[str, pd.Series], about: str = "") -> Figure:

@@ -24,6 +24,7 @@ from sweeper.report.formatting import (
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
 from sweeper.storage.files import Files
+from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value
 
 Columns = dict[str, list[str]]
@@ -87,8 +88,8 @@ def write(
 ) -> None:
     """Write what `average` returned as `tables/FOLDER/NAME.parquet` and `.md`. `value_text` is how the Markdown writes
     values of hyperparameters, `over` what a cell is the mean over."""
-    files.write(f"tables/{folder}/{table.name}.parquet", cells.to_parquet(index=False))
-    files.write(f"tables/{folder}/{table.name}.md", markdown(cells, table, over, value_text).encode())
+    files.write(figure_path("tables", folder, f"{table.name}.parquet"), cells.to_parquet(index=False))
+    files.write(figure_path("tables", folder, f"{table.name}.md"), markdown(cells, table, over, value_text).encode())
 
 
 def has_trials(cells: pd.DataFrame) -> bool:

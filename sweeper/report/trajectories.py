@@ -12,6 +12,7 @@ from sweeper.report.formatting import DASH, ValueText, distinct_texts, plain_tex
 from sweeper.spec.metric import Metric
 from sweeper.spec.views import Trajectory
 from sweeper.storage.files import Files
+from sweeper.storage.layout import figure_path
 
 HEIGHT, LABEL_HEIGHT = 260, 15
 """Height of a panel, and of the name of a line at its end."""
@@ -68,7 +69,7 @@ def write(
 ) -> pd.DataFrame:
     """Write `trajectories/FOLDER/NAME.parquet` and `.png`, with `about` below the title. Returns the averages."""
     points = average(history, rows, trajectory, value_text)
-    path = f"trajectories/{folder}/{trajectory.name}"
+    path = figure_path("trajectories", folder, trajectory.name)
     files.write(f"{path}.parquet", points.to_parquet(index=False))
     shown = panels(points, trajectory, value_text)
     drawn = [

@@ -17,17 +17,16 @@ from sweeper.report import studies
 from sweeper.report.optuna_log import quiet
 from sweeper.search.study_run import StudyRun
 from sweeper.storage.files import Files
+from sweeper.storage.layout import figure_path, journal_path
 
 LOGGER = logging.getLogger(__name__)
-PATH = "studies/{}/journal.log"
-"""Path of the journal below the store. The placeholder is `Plan.request_folder`."""
 
 
 def begin_journal(files: Files, views: str) -> Callable[[StudyRun], None]:
     """Begin a new journal if the store is a local folder. Returns a function that copies a study's results to it."""
     if files.local_folder is None:
         return lambda study_run: None
-    journal = DashboardJournal(files.local_folder / PATH.format(views))
+    journal = DashboardJournal(files.local_folder / journal_path(views))
     journal.begin()
 
     def copy(study_run: StudyRun) -> None:
@@ -117,12 +116,12 @@ def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
 def write(plan: Plan, files: Files) -> str:
     """Write the views of every study, and the journal if there is none. Returns the text to print."""
     texts = []
-    begun = files.read(PATH.format(plan.request_folder)) is not None
+    begun = files.read(journal_path(plan.request_folder)) is not None
     copy = (lambda study_run: None) if begun else begin_journal(files, plan.request_folder)
     for study_run in plan.study_runs:
         copy(study_run)
         name, study = study_run.study.name, study_run.engine.optuna_study
         title = f"{plan.name} ({plan.request})" + (f", study {name}" if len(plan.study_runs) > 1 else "")
-        folder, objectives = f"studies/{plan.request_folder}/{name}", study_run.study.search.objectives
+        folder, objectives = figure_path("studies", plan.request_folder, name), study_run.study.search.objectives
         texts.append(studies.write(files, folder, title, study, objectives, plan.sweep.contours))
     return "\n\n".join(texts)

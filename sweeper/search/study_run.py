@@ -15,6 +15,7 @@ from sweeper.plan.sources import Record
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.spec.space import Study, Value, within
 from sweeper.storage.files import Files, read_record
+from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
 
 MATCHED_KEYS = ("method", "dataset", "image_digest", "normal_class", "held_out", "outliers", "validation")
@@ -46,7 +47,7 @@ class _WarmStartRecord:
 
 def definition_path(sweep: str, identity: str) -> str:
     """Return the path in the store of a study's definition and warm start."""
-    return f"studies/{sweep}/{identity}.json"
+    return study_path(sweep, identity)
 
 
 def read_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:

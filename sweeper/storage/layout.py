@@ -158,6 +158,11 @@ def figures_folder(kind: str, request_folder: str) -> str:
     return f"{kind}/{request_folder}"
 
 
+def figure_path(kind: str, request_folder: str, name: str) -> str:
+    """The path of one of a request's figures, or of a folder of them. `name` includes the suffix."""
+    return f"{figures_folder(kind, request_folder)}/{name}"
+
+
 def study_path(sweep: str, study: str) -> str:
     """The path of the definition of a study, by the study's id."""
     return f"studies/{check_name(sweep)}/{check_name(study)}.json"

@@ -25,7 +25,7 @@ from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
 from sweeper.spec.views import Heatmap
 from sweeper.storage.files import Files, read_record
-from sweeper.storage.layout import summary_path, trial_names_path
+from sweeper.storage.layout import figures_folder, summary_path, trial_names_path
 from sweeper.storage.load import Snapshot, take_snapshot
 from sweeper.storage.requests import list_requests, request_name
 from sweeper.storage.rows import STATUSES
@@ -182,7 +182,7 @@ def _requests(
     notes += [f"{failure}." for failure in dict.fromkeys(failures)]
     if known[MAX_REQUESTS:]:
         lacks = f"it lacks the tables and best settings of {len(known) - MAX_REQUESTS} of {len(known)} requests"
-        place = files.display_uri_of(f"tables/{name}")
+        place = files.display_uri_of(figures_folder("tables", name))
         notes.append(f"To keep this page small, {lacks}, those with the oldest results; the tables are in {place}.")
     return found, notes
 
@@ -264,7 +264,7 @@ def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets
     """Return sentences about what the page lacks."""
     notes = [f"Damaged and left out: {path}: {reason}." for path, reason in snapshot.damaged.items()]
     if sheets_left_out:
-        place = files.display_uri_of(f"sheets/{name}")
+        place = files.display_uri_of(figures_folder("sheets", name))
         notes.append(f"To keep this page small, it lacks {sheets_left_out} of the sheets in {place}.")
     return [*notes, *([curves_note] if curves_note else [])]
 

@@ -18,6 +18,7 @@ from sweeper.spec import Grid, Metric, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Selection
 from sweeper.storage.files import Files
+from sweeper.storage.layout import figure_path, figures_folder
 from sweeper.storage.rows import Columns
 from trainables.metrics.meanings import family_of
 
@@ -148,7 +149,7 @@ def importances(files: Files, name: str) -> tuple[list[dict[str, Any]], list[str
             lambda reason: notes.append(f"{reason}."), f"study {study} of {folder}", partial(_importances, files, path)
         )
         for folder, study in studies[:MAX_STUDIES]
-        for path in [f"studies/{name}/{folder}/{study}"]
+        for path in [figure_path("studies", name, f"{folder}/{study}")]
     ]
     found = [
         {"request": folder, "study": study, **importances}
@@ -157,7 +158,7 @@ def importances(files: Files, name: str) -> tuple[list[dict[str, Any]], list[str
     ]
     if not studies[MAX_STUDIES:]:
         return found, notes
-    place = files.display_uri_of(f"studies/{name}")
+    place = files.display_uri_of(figures_folder("studies", name))
     lacks = f"it lacks the importances of {len(studies) - MAX_STUDIES} of {len(studies)} studies, which are in {place}"
     return found, [*notes, f"To keep this page small, {lacks}."]
 
@@ -211,8 +212,8 @@ def _metrics(metrics: Sequence[Metric]) -> list[Mapping[str, Any]]:
 
 def _studies(files: Files, name: str) -> list[tuple[str, str]]:
     """Return the folder of each request of a search with the name of each of its studies; journals lie beside them."""
-    folders = files.list(f"studies/{name}")
-    entries = [(folder, entry) for folder in folders for entry in files.list(f"studies/{name}/{folder}")]
+    folders = files.list(figures_folder("studies", name))
+    entries = [(folder, entry) for folder in folders for entry in files.list(figure_path("studies", name, folder))]
     return [(folder, entry) for folder, entry in entries if not entry.startswith(JOURNAL)]
 
 

@@ -18,7 +18,7 @@ from sweeper.report.figures import read_views
 from sweeper.report.page.contents import Summary, Thumbnail, collect, read_summary, write_summary
 from sweeper.report.page.document import document, page_data, static_document
 from sweeper.storage.files import Files
-from sweeper.storage.layout import INDEX, report_path
+from sweeper.storage.layout import HISTORIES, INDEX, REPORTS, TRIALS, report_path, sweeps_in
 from sweeper.storage.rows import STATUSES
 from sweeper.storage.store import StoreReader
 
@@ -48,7 +48,7 @@ def write(files: Files, name: str) -> str:
             files.write(path, page)
             _written[address] = number
             write_summary(files, name, contents.summary)
-            files.write(INDEX, list_of_sweeps(files, files.list("reports")))
+            files.write(INDEX, list_of_sweeps(files, files.list(REPORTS)))
     finally:
         _writing.release()
     return path
@@ -79,9 +79,8 @@ def list_of_sweeps(files: Files, pages: Collection[str] | None = None) -> bytes:
 
 def sweep_names(files: Files) -> list[str]:
     """Return the names of the sweeps of which the store has rows or history."""
-    entries = {entry for kind in ("trials", "history") for entry in files.list(kind)}
-    names = sorted(entry.removeprefix("sweep=") for entry in entries if entry.startswith("sweep="))
-    return [name for name in names if is_name(name)]
+    names = {name for kind in (TRIALS, HISTORIES) for name in sweeps_in(files.list(kind))}
+    return sorted(filter(is_name, names))
 
 
 def _summary(files: Files, name: str) -> tuple[Summary, str]:

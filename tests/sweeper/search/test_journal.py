@@ -14,9 +14,10 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweeper.cli.conclusion import finish
 from sweeper.plan.plan import Plan
-from sweeper.search.journal import PATH, DashboardJournal, begin_journal
+from sweeper.search.journal import DashboardJournal, begin_journal
 from sweeper.spec import Metric, Sweep
 from sweeper.storage.files import Files
+from sweeper.storage.layout import journal_path
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.search.toy_waves import recorded, study, study_run
@@ -183,7 +184,7 @@ def test_nothing_is_printed_on_the_terminal(tmp_path: Path, capfd: pytest.Captur
 
 
 def test_a_journal_has_the_studies_of_a_local_store(tmp_path: Path) -> None:
-    files, path = Files(tmp_path), tmp_path / PATH.format("search/digits")
+    files, path = Files(tmp_path), tmp_path / journal_path("search/digits")
     copy = begin_journal(files, "search/digits")
     copy(study_run(study(trials=8, wave=8)))
     assert optuna.get_all_study_names(JournalStorage(JournalFileBackend(str(path)))) == ["all"]

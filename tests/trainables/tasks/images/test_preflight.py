@@ -45,9 +45,9 @@ def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pyt
     def absent(root: Path) -> Dataset:
         raise DataError(f"gone from {root}")
 
-    monkeypatch.setitem(DATASETS, "absent", replace(DATASETS["digits"], load=absent))
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], load=absent))
     with pytest.raises(DataError, match="gone from"):
-        check_trials([_config(), _config(dataset="absent")], tmp_path)
+        check_trials([_config(), _config(dataset="mnist")], tmp_path)
 
 
 def test_each_data_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

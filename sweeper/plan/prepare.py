@@ -34,7 +34,7 @@ from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
 FIRST_RUNG_DIVISOR = 9
-"""First rung of a pruner requested with `--pruner` for a search that defines none: `epochs // FIRST_RUNG_DIVISOR`."""
+"""First rung of a pruner requested with `--pruner`, for a search without a halving: `epochs // FIRST_RUNG_DIVISOR`."""
 
 OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
 """Numeric columns that every row has in addition to its metrics."""
@@ -256,7 +256,8 @@ def _part_with_options(part: Part, options: SearchOptions) -> Part:
     elif options.pruner:
         lowest = {key: bounds(distribution)[0] for key, distribution in part.space.items()}
         epochs = config.resolve(lowest | dict(part.fixed)).training.epochs
-        pruner = part.pruner or Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
+        default = Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
+        pruner = part.pruner if isinstance(part.pruner, Halving) else default
         changes["pruner"] = replace(pruner, brackets=1 if options.pruner == "halving" else max(2, pruner.brackets))
     return replace(part, **changes)
 

@@ -1,6 +1,7 @@
 """A preset of a grid and a search: planned, run, continued, reported and set aside as one."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from sweeper.cli.arguments import parse
 from sweeper.plan.best_trials import rankings_of
 from sweeper.plan.prepare import prepare
 from sweeper.run import main
-from sweeper.spec import Grid, Halving, Heatmap, Metric, Search, Sweep, Value, registry
+from sweeper.spec import Grid, Halving, Heatmap, Metric, Pruner, Search, Sweep, Value, registry
 from sweeper.storage.load import load
 from sweeper.storage.models import trials_with_models
 from sweeper.storage.requests import read_request
@@ -112,3 +113,28 @@ def test_an_option_of_searches_changes_the_search_alone(tmp_path: Path) -> None:
     assert [trial.id for trial in plan.grid_trials] == [trial.id for trial in whole.grid_trials]
     (study,), (asked,) = whole.study_runs, plan.study_runs
     assert (study.study.search.sampler, asked.study.search.sampler) == ("tpe", "random") and study.id != asked.id
+
+
+class Median(Pruner):
+    """A pruner of a user's own: the better half goes on at each report."""
+
+    def keep(self, epoch: int, values: Sequence[float]) -> int:
+        return (len(values) + 1) // 2
+
+
+def test_a_pruner_of_ones_own_prunes_and_its_study_is_rebuilt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = replace(MIXED, name="mixed", presets={"digits": replace(SEARCH, pruner=Median())}, heatmaps=())
+    monkeypatch.setattr(registry, "find", lambda name: own)
+    assert main(command(tmp_path, "--plan")) == 0
+    assert "tpe, Median()" in capsys.readouterr().out
+    with without_ray(tmp_path):
+        assert main(command(tmp_path)) == 0
+    rows = load("mixed", str(tmp_path))
+    pruned = rows[rows["status"] == "pruned"]
+    assert len(rows) == 6 and (pruned["epochs_run"] == 1).all() and 1 <= len(pruned) < 6
+    assert pruned["error"].str.contains("was not among the best").all()
+    capsys.readouterr()
+    assert main(command(tmp_path, "--plan")) == 0
+    assert "0 to run" in capsys.readouterr().out

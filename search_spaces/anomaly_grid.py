@@ -1,6 +1,7 @@
 """One-class anomaly detection with VJE over beta x nu x class (vje.md 3.1: Fig. 4, Tables 3 and 4)."""
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, ONE_CLASS_DIGITS_LONG
 from sweeper.spec import Assumption, Grid, Heatmap, Metric, Sweep
 
@@ -42,4 +43,5 @@ SWEEP = Sweep(
     over="classes",
     breakdown="normal_class",
     correlations=(("auroc_joint", "posterior_entropy"), ("auroc_joint", "posterior_variance")),
+    claims=claimed.ANOMALY_GRID,
 )

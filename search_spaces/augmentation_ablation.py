@@ -5,6 +5,7 @@ the digits have smaller crops only. The smallest area of a crop, `crop_scale`, n
 """
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import KNN, METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
@@ -51,4 +52,5 @@ SWEEP = Sweep(
     },
     heatmaps=tuple(Heatmap(metric, "method", "crop_scale") for metric in (PROBE_MLP, KNN)),
     over="seeds",
+    claims=claimed.AUGMENTATION_ABLATION,
 )

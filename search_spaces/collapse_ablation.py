@@ -6,6 +6,7 @@ differ, they become one point, a few dimensions or two clusters. `trace` is 0 wh
 """
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, NORM, PROBE, PROBE_5, RANK, SEEDS, TRACE, VOLUME, Keys
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
@@ -112,4 +113,5 @@ SWEEP = Sweep(
         for state, name in enumerate(STATES)
     ),
     over="seeds",
+    claims=claimed.COLLAPSE_ABLATION,
 )

@@ -1,6 +1,7 @@
 """Linear classification on ImageNet, with each trial trained on several GPUs (vje.md 3.5: Table 1)."""
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import MOCO_V2_VIEWS, SEEDS, VJE_DIGITS
 from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
 
@@ -47,4 +48,5 @@ SWEEP = Sweep(
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, Assumption("how many GPUs share a batch", ("workers",)))},
     tables=(Table("accuracy", ("method",), (TOP_1, TOP_5), published={"paper": TABLE_1}),),
+    claims=claimed.IMAGENET_LINEAR,
 )

@@ -7,6 +7,7 @@ but an epoch is a pass over all images, so that more views mean more steps.
 """
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import SEEDS
 from search_spaces._simvae_protocols import GMM, KNN, OWN, OWN_DIGITS, PROBE_LINEAR, PROBE_MLP
@@ -69,4 +70,5 @@ SWEEP = Sweep(
         *(Heatmap(metric, "views", "batch_size", presets=OF_BATCHES) for metric in METRICS),
     ),
     over="seeds",
+    claims=claimed.J_ABLATION,
 )

@@ -6,6 +6,7 @@ is the paper's `lambda = 1/(2P)`.
 """
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, PROBE, PROBE_5, RANK, SEEDS, Keys
 from sweeper.spec import Grid, Heatmap, Selection, Sweep, Table, Trajectory, Value
@@ -39,4 +40,5 @@ SWEEP = Sweep(
     tables=(Table("balance", ("form", "entropy_weight"), (COSINE, RANK, PROBE, PROBE_5), selections=SELECTIONS),),
     trajectories=(Trajectory("balance", (COSINE, RANK), by=("form",), selections=SELECTIONS),),
     over="seeds",
+    claims=claimed.LAMBDA_ABLATION,
 )

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_gmje as claimed
 from search_spaces._protocols import SEEDS, Keys
 from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
 
@@ -148,4 +149,5 @@ SWEEP = Sweep(
             note=ceilings(32, 10),
         ),
     ),
+    claims=claimed.LATENT_GENERATION,
 )

@@ -1,6 +1,7 @@
 """Ablation of the terms of VJE's loss (vje.md 3.3: Tables 6 and 7)."""
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import KNN, KNN_MU, PROBE, SEEDS, SETS, VJE_DIGITS, ablation, accuracies
 from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
 
@@ -44,4 +45,5 @@ SWEEP = Sweep(
         Table("variance", ("terms",), VARIANCE, columns="dataset", published={"paper": VARIANCES}),
     ),
     trajectories=(Trajectory("knn", (KNN, KNN_MU), by=("terms",)), Trajectory("variance", VARIANCE, by=("terms",))),
+    claims=claimed.LOSS_ABLATION,
 )

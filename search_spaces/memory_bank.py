@@ -6,6 +6,7 @@ effective sample size does not see that many particles are copies: the share of 
 """
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import GEOMETRY, KNN, PROBE, PROBE_5, SEEDS, Keys
 from sweeper.spec import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
@@ -63,4 +64,5 @@ SWEEP = Sweep(
         Trajectory("training", (LOSS, PROBE, *BANK), by=NEGATIVES),
         Trajectory("accuracy", (PROBE, PROBE_5, KNN), by=NEGATIVES),
     ),
+    claims=claimed.MEMORY_BANK,
 )

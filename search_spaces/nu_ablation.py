@@ -3,6 +3,7 @@
 import math
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import KNN, KNN_MU, PROBE, PROBE_MU, SEEDS, VJE_DIGITS, ablation, accuracies
 from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
 
@@ -30,4 +31,5 @@ SWEEP = Sweep(
         Table("posterior", ("nu",), (KNN_MU, PROBE_MU, Metric("var_mean"), Metric("var_cv")), columns="dataset"),
     ),
     trajectories=(Trajectory("knn", (KNN, KNN_MU), by=("nu",)),),
+    claims=claimed.NU_ABLATION,
 )

@@ -1,6 +1,7 @@
 """Out-of-distribution detection: all classes of the training set are normal, other images are outliers (vje.md 3.6)."""
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import SEEDS, SMALL_IMAGES, VJE_DIGITS, Keys
 from sweeper.spec import Assumption, Direction, Grid, Metric, Sweep, Table
 
@@ -43,4 +44,5 @@ SWEEP = Sweep(
     paper=assumed.VJE,
     assumptions={"paper": (ASSUMED, assumed.SEED, assumed.REPORTS, assumed.PROBE)},
     tables=(*_tables("paper", FAR), *_tables("digits", NEAR)),
+    claims=claimed.OOD_DETECTION,
 )

@@ -10,6 +10,7 @@ weight 2 pi, and the VAE takes one sample of the prior in place of the closed-fo
 from collections.abc import Mapping, Sequence
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._simvae_protocols import ARI, GMM, KNN, METHODS, NMI, PROBE_LINEAR, PROBE_MLP
 from sweeper.spec import Assumption, Metric, Sweep, Table
@@ -101,4 +102,5 @@ SWEEP = Sweep(
             columns="dataset",
         ),
     ),
+    claims=claimed.SIMVAE_CONTENT,
 )

@@ -8,6 +8,7 @@ pixels of each class, which needs no network, it is 2.19 ± 0.20, with a `sample
 """
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import AUTOENCODERS, DATASETS, OWN, OWN_DIGITS, method_grids, published
@@ -64,4 +65,5 @@ SWEEP = Sweep(
         ),
         Table("generation_digits", ("method",), (MSE, FRECHET, ACCURACY, DIVERSITY), presets=("digits",)),
     ),
+    claims=claimed.SIMVAE_GENERATION,
 )

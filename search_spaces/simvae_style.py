@@ -6,6 +6,7 @@ of a class. Chance is 20 %. Augmentation changes the style, so a method that onl
 """
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
@@ -84,4 +85,5 @@ SWEEP = Sweep(
         Table("ink_and_slant", ("method",), (PROBE_MLP, _style("ink"), _style("slant")), presets=("digits",)),
         Table("hue", ("method",), (PROBE_MLP, _style("hue")), presets=("digits_tint",)),
     ),
+    claims=claimed.SIMVAE_STYLE,
 )

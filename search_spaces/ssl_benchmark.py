@@ -10,6 +10,7 @@ are those that the batch gives them from equal ones, because the bank is drawn a
 from collections.abc import Mapping
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK, SEEDS, Keys
 from sweeper.spec import Assumption, Grid, Sweep, Table, Trajectory
@@ -116,4 +117,5 @@ SWEEP = Sweep(
         Table("embeddings", METHOD, GEOMETRY),
     ),
     trajectories=(Trajectory("embeddings", (KNN, RANK, COSINE), by=METHOD),),
+    claims=claimed.SSL_BENCHMARK,
 )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_vje as claimed
 from search_spaces import _protocols as protocols
 from search_spaces._protocols import KNN, KNN_MU, METHODS, METHODS_DIGITS, PROBE, PROBE_MU, SEEDS, SMALL_IMAGES, Keys
 from sweeper.spec import Assumption, Grid, Metric, Sweep, Table, Trajectory
@@ -46,4 +47,5 @@ SWEEP = Sweep(
         Table("weighted_knn", METHOD_AND_WIDTH, (*WEIGHTED_KNN, Metric("var_mean"), Metric("var_cv"))),
     ),
     trajectories=(Trajectory("knn", (KNN, KNN_MU), by=METHOD_AND_WIDTH),),
+    claims=claimed.SSL_CIFAR10,
 )

@@ -7,6 +7,7 @@ beta-VAE with `beta=1` is the VAE here.
 """
 
 from search_spaces import _assumptions as assumed
+from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import KNN, OWN, OWN_DIGITS, PROBE_MLP, method_grids
@@ -58,4 +59,5 @@ SWEEP = Sweep(
         ),
     ),
     over="seeds",
+    claims=claimed.VARIANCE_ABLATION,
 )

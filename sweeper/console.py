@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, Command] = {
     "describe": Command("sweeper.run", "describe a method and its keys, a data set, a metric or a sweep"),
     "restore": Command("sweeper.run", "bring back the rows that a run with --fresh set aside"),
     "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
+    "claims": Command("sweeper.claims", "judge the claims of the papers by the rows of a store"),
     "export": Command("sweeper.export", "write a trained model to a file"),
     "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
     "submit": Command("cluster.submit", "run a sweep on a Ray cluster, as a job"),

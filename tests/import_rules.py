@@ -269,6 +269,13 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray"),
     ),
+    "sweeper.claims": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.execution.signals", "sweeper.execution.startup"),
+        ),
+        never=("torch", "ray"),
+    ),
     "sweeper.models": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),

@@ -1,6 +1,7 @@
 """The names that a file in `search_spaces/` uses to define its `SWEEP`: grids or searches, and views of their rows."""
 
 from sweeper.errors import SpecError
+from sweeper.spec.claim import Claim, Condition, Side
 from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.pruners import Halving, Pruner
 from sweeper.spec.space import Grid, Population, Search, Space, Value
@@ -8,6 +9,6 @@ from sweeper.spec.sweep import Assumption, Sweep
 from sweeper.spec.views import Heatmap, Selection, Table, Trajectory
 
 __all__ = [
-    "Assumption", "Direction", "Grid", "Halving", "Heatmap", "Metric", "Population", "Pruner", "Search", "Selection",
-    "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
+    "Assumption", "Claim", "Condition", "Direction", "Grid", "Halving", "Heatmap", "Metric", "Population", "Pruner",
+    "Search", "Selection", "Side", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
 ]  # fmt: skip

@@ -8,12 +8,15 @@ from typing import TypeVar
 
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
+from sweeper.spec.claim import Claim
 from sweeper.spec.metric import Metric
 from sweeper.spec.space import Grid, Part, Space, check_space, parts_of
 from sweeper.spec.views import Heatmap, Table, Trajectory
 from trainables.validation import unknown
 
 V = TypeVar("V", Heatmap, Table)
+PAGES = {"index": "the list of all sweeps", "claims": "that of all claims"}
+"""Name that no sweep can have -> the page of this name."""
 REPLICATES = ("seed", "normal_class", "held_out")
 """Hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over them."""
 
@@ -54,16 +57,18 @@ class Sweep:
     assumptions: Mapping[str, tuple[Assumption, ...]] = field(default_factory=dict)
     """Preset with settings of the paper, or of its authors' code -> those of its settings that are not. All of another
     preset is ours. A preset that the sweep does not have is ignored, so that a variant can have others."""
+    claims: tuple[Claim, ...] = ()
+    """What papers claim of its rows, which judge it. Claims of one preset have different names."""
     name: str = ""
-    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but not `index`. By default that of the file that
-    defines it."""
+    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but neither `index` nor `claims`. By
+    default that of the file that defines it."""
 
     def __post_init__(self) -> None:
         if self.name and not is_name(self.name):
             raise SpecError(f"the name of a sweep {LAW}, but got {self.name!r}")
-        if self.name.lower() == "index":
+        if (page := PAGES.get(self.name.lower())) is not None:
             raise SpecError(
-                "the name of a sweep must not be 'index', whose page is the list of all sweeps, but got "
+                f"the name of a sweep must not be {self.name.lower()!r}, whose page is {page}, but got "
                 f"{self.name!r}; write Sweep(name=...) or rename the file"
             )
         for name, space in self.presets.items():
@@ -88,6 +93,20 @@ class Sweep:
             drawn = [heatmap.metric.name for heatmap in _of_preset(self.heatmaps, preset)]
             if len(set(drawn)) < len(drawn):
                 raise SpecError(f"a preset has one heatmap of a metric, but {preset} has those of {', '.join(drawn)}")
+            self._check_claims(preset)
+
+    def _check_claims(self, preset: str) -> None:
+        """Raise SpecError for two claims of one name, and for what no trial of the preset has."""
+        names = [claim.name for claim in self.claims_of(preset)]
+        for name in names:
+            if names.count(name) > 1:
+                raise SpecError(f"claims of a preset must have different names, but {preset} has {name} twice")
+        for claim in self.claims_of(preset):
+            claim.check(preset, self.parts(preset), self.axes_by_metric)
+
+    def claims_of(self, preset: str) -> tuple[Claim, ...]:
+        """Return the claims that rows of the preset can judge."""
+        return tuple(claim for claim in self.claims if not claim.presets or preset in claim.presets)
 
     def parts(self, preset: str) -> tuple[Part, ...]:
         """Return the grids and searches of a preset."""

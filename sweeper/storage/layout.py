@@ -24,13 +24,18 @@ TRIALS, HISTORIES, REPORTS = "trials", "history", "reports"
 FIGURES = ("heatmaps", "tables", "trajectories", "studies", "sheets")
 """Folders of the kinds of figures, in which each request has a folder."""
 FOLDERS = frozenset(
-    (TRIALS, HISTORIES, REPORTS, *FIGURES, "models", "checkpoints", "requests", "tensorboard", "probes", "cuts")
+    (
+        *(TRIALS, HISTORIES, REPORTS, *FIGURES, "models", "checkpoints", "requests", "claims", "tensorboard"),
+        *("probes", "cuts"),
+    )
 ) | {ARCHIVES, LEASES, DAMAGED}
 """The folders of a store."""
 _SWEEP = "sweep="
 """Prefix of a sweep's folder of rows, by which readers of Parquet know the column `sweep`."""
 INDEX = f"{REPORTS}/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""
+CLAIMS_PAGE = f"{REPORTS}/claims.html"
+"""The path of the page of all claims, so no sweep is named `claims`."""
 
 
 def check_name(name: str) -> str:
@@ -76,6 +81,11 @@ def requests_folder(sweep: str) -> str:
 def request_path(sweep: str, request: str) -> str:
     """The path of the list of the trials of a request."""
     return f"{requests_folder(sweep)}/{file_name(request)}{SUFFIX}"
+
+
+def claims_path(sweep: str, request: str) -> str:
+    """The path of the verdicts on the claims of a sweep by the rows of a request."""
+    return f"claims/{_SWEEP}{check_name(sweep)}/{file_name(request)}{SUFFIX}"
 
 
 def sheets_folder(sweep: str) -> str:

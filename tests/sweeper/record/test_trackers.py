@@ -1,14 +1,34 @@
-"""What a sweep tells is passed on to a tracker, which may fail, hang or be slow."""
+"""What a sweep tells is passed on to a tracker, which may fail, hang or be slow; what `--track` may say."""
 
+import importlib.util
 import threading
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+import sweeper.run as run
+from sweeper.errors import SpecError
 from sweeper.record import trackers
 from sweeper.record.trackers import Recorded, Reports, Row, TrackedTrial, Tracker, Tracking, end_of
-from tests.sweeper.record.tracked import FIRST, SECOND, row_of
+from sweeper.request import TrackRequest
+from sweeper.storage.files import Files
+from sweeper.storage.store import Store
+from tests.fake_executor import without_ray
+from tests.sweeper.cli.refusals import command_line_of
+from tests.sweeper.small_sweeps import rows, small_grid
+
+FIRST = TrackedTrial("a" * 16, "beta=0.5, nu=inf", "digits", {"beta": 0.5, "nu": float("inf"), "normal_class": None})
+SECOND = TrackedTrial("b" * 16, "beta=1.0, nu=1.0", "digits", {"beta": 1.0, "nu": 1.0, "normal_class": 3})
+
+
+def row_of(trial: TrackedTrial, day: int = 1, **more: object) -> dict[str, object]:
+    """The row of a trial that has ended on a day of January."""
+    facts = {"status": "finished", "error": None, "host": "here", "epochs_run": 2, "seconds": 1.5}
+    ended = {"ended": datetime(2026, 1, day, 12, 0, 0, 1, tzinfo=UTC)}
+    return {"trial_id": trial.id, **trial.hyperparameters, **facts, **ended, "auroc": 0.75, **more}
 
 
 class Memory(Tracker):
@@ -203,3 +223,62 @@ def test_a_fresh_sweep_begins_its_runs_anew(said: list[str]) -> None:
         with Tracking("memory", lambda: memory, said.append, anew=anew) as tracking:
             report_both(tracking)
     assert sorted(memory.replaced) == [FIRST.id, SECOND.id] and sorted(points(memory)) == sorted(WHOLE)
+
+
+# ---- Sweeps of the command line, in this process
+
+
+def test_a_tracker_that_fails_changes_no_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect() -> Tracker:
+        raise ConnectionError("the server is gone")
+
+    with without_ray(tmp_path):
+        assert run.main(small_grid(tmp_path / "plain")) == 0
+        monkeypatch.setitem(trackers._CONNECT, "mlflow", lambda *_: connect)
+        assert run.main([*small_grid(tmp_path / "tracked"), "--track", "mlflow"]) == 0
+    assert capsys.readouterr().out.count("the server is gone") == 1
+    assert rows(tmp_path / "tracked", "anomaly_grid").equals(rows(tmp_path / "plain", "anomaly_grid"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "law"),
+    [
+        (
+            ["tensorboad"],
+            "no tracker 'tensorboad' (did you mean 'tensorboard'?); there are: tensorboard, mlflow, wandb",
+        ),
+        (["tensorboard="], "--track tensorboard= must name a target, but got ''"),
+        (["tensorboard", "tensorboard=x"], "--track must be given once per tracker, but got tensorboard twice"),
+        (["mlflow"], "--track mlflow needs a server: --track mlflow=http://HOST:PORT, or set MLFLOW_TRACKING_URI"),
+        (["wandb"], "--track wandb needs a key"),
+    ],
+)
+def test_wrong_requests_are_refused(
+    arguments: list[str],
+    law: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_API_KEY", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    command_line = command_line_of(tmp_path, capsys, monkeypatch)
+    assert law in command_line.refuse(*(word for text in arguments for word in ("--track", text))).error
+
+
+def test_a_missing_package_is_refused_with_how_to_install_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    refused = command_line_of(tmp_path, capsys, monkeypatch).refuse("--track", "mlflow=http://127.0.0.1:5000")
+    law = "--track mlflow needs the package mlflow, which is not installed; the extra track-mlflow has it: pip install "
+    assert refused.error.startswith(f"{law}'mlflow-skinny>=") or refused.error == f"{law}mlflow", "not installed"
+
+
+def test_a_store_that_is_no_folder_needs_one_for_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Files, "local_folder", None)
+    with pytest.raises(SpecError, match="the store is none: --track tensorboard=DIR"):
+        trackers.connections([TrackRequest("tensorboard")], "anomaly_grid", Store(tmp_path))

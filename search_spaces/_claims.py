@@ -1,0 +1,41 @@
+"""What claims of several sweeps share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sweeper.spec import Claim, Side
+from sweeper.spec.claim import Where
+
+PAPER, DIGITS = ("paper",), ("digits",)
+"""Presets."""
+
+
+def best(metric: str, where: Where, along: str = "method") -> Side:
+    """The largest mean along a key."""
+    return Side(metric, where, "largest", along)
+
+
+def least(metric: str, where: Where, along: str = "method") -> Side:
+    """The smallest mean along a key."""
+    return Side(metric, where, "smallest", along)
+
+
+def also_by(
+    claims: Sequence[Claim], metrics: Mapping[str, str], preset: str = "digits", of: str = "paper"
+) -> tuple[Claim, ...]:
+    """Return the claims for the preset `of`, and for another preset by other metrics. Their names are the same."""
+
+    def side(side: Side) -> Side:
+        return replace(side, metric=metrics.get(side.metric, side.metric))
+
+    others = (
+        replace(
+            claim,
+            left=side(claim.left),
+            right=side(claim.right) if isinstance(claim.right, Side) else claim.right,
+            presets=(preset,),
+            published="",
+        )
+        for claim in claims
+    )
+    return (*(replace(claim, presets=(of,)) for claim in claims), *others)

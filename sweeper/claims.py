@@ -1,0 +1,149 @@
+"""`python -m sweeper.claims [NAME]`: what the rows of a store say of the claims of the papers."""
+
+import argparse
+import math
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from sweeper.execution.signals import exit_at_signals
+
+if __name__ == "__main__":
+    exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
+
+from sweeper.cli.parser import EXIT_OK, EXIT_WRONG, Parser
+from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.execution.startup import end_process
+from sweeper.report import claims
+from sweeper.report.claims import Judged
+from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
+from sweeper.spec import Sweep, registry
+from sweeper.spec.space import unknown
+from sweeper.storage.files import Files
+from sweeper.storage.layout import claims_path
+from sweeper.storage.requests import request_name
+
+ABOUT = (
+    "Judge the claims of the papers by the rows of a store: a claim holds or is refuted where the 95 % interval of the "
+    "difference of its sides is on one side of its margin, and is undecided where it is on both. The verdicts are "
+    "written to STORE/claims/sweep=NAME/PRESET.parquet."
+)
+VERDICTS = ("holds", "refuted", "undecided", "not run")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
+    try:
+        parser = Parser(prog="python -m sweeper.claims", description=ABOUT)
+        add = parser.add_argument
+        name_help = "a sweep: a name, a file or a module, as in sweeper.run (default: every sweep that ships)"
+        add("name", nargs="?", metavar="NAME", help=name_help)
+        add("--preset", help="judge by the rows of this preset (default: of every preset that has rows)")
+        changes_help = (
+            "judge by the rows of a request that changed the preset, e.g. epochs=5, as a row's `changes` says"
+        )
+        add("--changes", default="", metavar="TEXT", help=changes_help)
+        add("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
+        add("--holm", action="store_true", help="correct the verdicts for the number of claims, by Holm's procedure")
+        options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+        _judge(options)
+        return EXIT_OK
+    except (SpecError, StoreError) as error:
+        print(error_line(error), file=sys.stderr)
+        return EXIT_WRONG
+
+
+def _judge(options: argparse.Namespace) -> None:
+    files = Files(options.store)
+    sweeps = _sweeps(options.name, options.preset)
+    judged = claims.with_holm(
+        [
+            each
+            for sweep in sweeps
+            for preset in ([options.preset] if options.preset else sweep.presets)
+            if preset in sweep.presets
+            for each in claims.judge(files, sweep, preset, options.changes)
+        ]
+    )
+    shown = claims.corrected(judged) if options.holm else judged
+    texts = []
+    for sweep in sweeps:
+        for preset in sweep.presets:
+            own = [each for each in shown if (each.sweep, each.preset) == (sweep.name, preset)]
+            if not own:
+                continue
+            request = request_name(preset, options.changes)
+            data = claims.table(own).to_parquet(index=False)
+            files.write(claims_path(sweep.name, request), data)
+            texts.append(f"{sweep.name} ({request})\n{_text(own)}")
+    print("\n\n".join([*texts, _summary(shown, options.holm)]))
+
+
+def _sweeps(name: str | None, preset: str | None) -> list[Sweep]:
+    """The sweeps to judge. Raises SpecError if none has a claim, or the preset."""
+    found = [registry.find(name)] if name else [registry.find(each) for each in registry.names()]
+    if name and preset:
+        found[0].preset(preset)
+    presets = dict.fromkeys(each for sweep in found for each in sweep.presets)
+    if preset and preset not in presets:
+        raise SpecError(unknown("preset", preset, list(presets)))
+    with_claims = [sweep for sweep in found if sweep.claims]
+    if not with_claims:
+        raise SpecError(f"sweep {name} must have claims to be judged, but has none")
+    return with_claims
+
+
+def _text(judged: Sequence[Judged]) -> str:
+    """Return a line for each claim; or a single one if none of their rows is there."""
+    commands = dict.fromkeys(each.command for each in judged if each.command)
+    if all(each.verdict == "not run" for each in judged):
+        return f"{len(judged)} claims not run: {'; '.join(commands)}"
+    columns = {
+        "claim": [each.claim.name for each in judged],
+        "verdict": [each.verdict for each in judged],
+        "difference": [signed(each.difference) for each in judged],
+        "95 % interval": [interval(each) for each in judged],
+        "n": [str(each.n) if each.n else DASH for each in judged],
+        "paper": [each.claim.published or DASH for each in judged],
+        "claimed": [
+            f"{each.claim.sentence} ({each.claim.place}){f'; {each.reason}' if each.reason else ''}" for each in judged
+        ],
+    }
+    lines = [text_table(columns, right=["difference", "n"]), *(f"not run: {command}" for command in commands)]
+    return "\n".join(lines)
+
+
+def signed(value: float) -> str:
+    """Return text such as `+0.012`; an en dash for NaN."""
+    if math.isnan(value):
+        return DASH
+    return f"{MINUS if value < 0 else '+'}{format_significant(abs(value))}"
+
+
+def interval(judged: Judged) -> str:
+    return DASH if math.isnan(judged.low) else f"{signed(judged.low)} to {signed(judged.high)}"
+
+
+def _summary(judged: Sequence[Judged], holm: bool) -> str:
+    """Return how many claims have each verdict, and how many verdicts may be wrong by chance."""
+    counts = Counter(each.verdict for each in judged)
+    rows = Counter(claims.by_row(judged).values()) if len({each.preset for each in judged}) == 1 else Counter()
+    text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    lines = [f"{len(judged)} claims: {text}"]
+    if rows:
+        lines.append(
+            f"{rows.total()} rows of the ledger: {', '.join(f'{count} {kind}' for kind, count in rows.items())}"
+        )
+    tested = sum(not math.isnan(each.low) for each in judged)
+    if holm:
+        lines.append(f"corrected for {tested} claims (Holm): any verdict is wrong by chance with a probability of 5 %")
+    elif tested:
+        most = claims.wrong_by_chance(judged)
+        lines.append(
+            f"each of {tested} intervals misses with 5 %: at most {most:.1f} verdicts are wrong by chance (--holm)"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    end_process(main())

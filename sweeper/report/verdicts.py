@@ -1,0 +1,261 @@
+"""The rule by which a claim is judged: an interval of the difference of its sides, and its place at the margin.
+
+A sample has a row for each replicate (a seed, a class, a data set) and a column for each value of the key along which a
+side is taken. Every interval is at a confidence level of `1 - alpha`:
+
+- Means, and deviations along a key that is no replicate, differ by Student's t over the replicates, paired where both
+  sides have them, else by Welch's t.
+- The largest or smallest of several means and their range are extremes of differences of means, so that their bounds
+  are extremes of those by t. Where the bound could profit from a choice among k differences, each of these has
+  `alpha / k` (Bonferroni); where it cannot, `alpha` (an intersection-union test). A jackknife does not do: two equal
+  methods have no stable larger one.
+- argmax: all values whose mean no other exceeds by t, at `alpha / (k - 1)`; the interval reaches from the least to the
+  greatest of these (Hsu's multiple comparisons with the best).
+- A correlation with a key is that of the mean over the replicates. Its interval is by t of each replicate's covariance
+  with the key, in units of the correlation. It is exact about 0, also where nothing depends on the key.
+- A correlation of two metrics is that of the means of cells. Its interval leaves out one replicate at a time
+  (jackknife) on Fisher's scale. Noise within the cells makes it smaller than that of the true means.
+- A deviation along a replicate takes the values as a sample: chi-squared.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+Verdict = Literal["holds", "refuted", "undecided", "not run"]
+LEVEL = 0.95
+"""Confidence level of an interval."""
+ALPHA = 1 - LEVEL
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number that was estimated from replicates."""
+
+    value: float
+    n: int
+    """Replicates, or pairs of them."""
+    bounds: Callable[[float], Bounds] | None
+    """Total probability of an error, alpha -> the bounds of the interval; None for fewer than two replicates."""
+
+    def minus(self, number: float) -> "Estimate":
+        """Return the estimate less a number that is known."""
+        inner = self.bounds
+        if inner is None:
+            return replace(self, value=self.value - number)
+
+        def bounds(alpha: float) -> Bounds:
+            low, high = inner(alpha)
+            return low - number, high - number
+
+        return replace(self, value=self.value - number, bounds=bounds)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """A number as the largest over the second dimension of the smallest over the third one of means over the first."""
+
+    values: np.ndarray
+    """[replicates, largest of, smallest of]."""
+
+    @property
+    def negated(self) -> "Extremes":
+        return Extremes(-self.values.transpose(0, 2, 1))
+
+
+def mean(values: np.ndarray) -> Extremes:
+    """The mean of a sample [replicates]."""
+    return Extremes(values[:, None, None])
+
+
+def largest(values: np.ndarray) -> Extremes:
+    """The largest mean of the columns of a sample [replicates, columns]."""
+    return Extremes(values[:, :, None])
+
+
+def smallest(values: np.ndarray) -> Extremes:
+    return Extremes(values[:, None, :])
+
+
+def value_range(values: np.ndarray) -> Extremes:
+    """The largest less the smallest mean: the largest difference of two columns."""
+    pairs = list(permutations(range(values.shape[1]), 2))
+    return Extremes(np.stack([values[:, first] - values[:, second] for first, second in pairs], axis=1)[:, :, None])
+
+
+def difference(left: Extremes, right: Extremes | None, paired: bool = True) -> Estimate:
+    """Return the left side less the right one, or the left one alone. Paired samples have the same replicates."""
+    if right is None:
+        means, errors, freedom = _means(left.values)
+        n = len(left.values)
+    elif paired:
+        first, second = left.values, right.negated.values
+        n, rows, columns = len(first), first.shape[1] * second.shape[1], first.shape[2] * second.shape[2]
+        both = (first[:, :, None, :, None] + second[:, None, :, None, :]).reshape(n, rows, columns)
+        means, errors, freedom = _means(both)
+    else:
+        parts = [_means(values) for values in (left.values, right.negated.values)]
+        (m1, e1, f1), (m2, e2, f2) = parts
+        means, variances = _outer(m1, m2), _outer(e1**2, e2**2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            freedom = np.where(variances > 0, variances**2 / _outer(e1**4 / f1, e2**4 / f2), min(f1, f2))
+        errors, n = np.sqrt(variances), min(len(left.values), len(right.values))
+    value = float(means.min(1).max()) if n else math.nan
+    if n < 2:
+        return Estimate(value, n, None)
+
+    def bounds(alpha: float) -> Bounds:
+        over, under = means.shape
+        margins = [stats.t.ppf(1 - alpha / (2 * count), freedom) * errors for count in (over, under)]
+        return float((means - margins[0]).min(1).max()), float((means + margins[1]).max(0).min())
+
+    return Estimate(value, n, bounds)
+
+
+def argmax(values: np.ndarray, at: Sequence[float] | np.ndarray) -> Estimate:
+    """Return the value of the key, one of `at`, whose column of a sample [replicates, columns] has the largest mean."""
+    n, count = values.shape
+    best = float(at[int(values.mean(0).argmax())]) if n else math.nan
+    if n < 2:
+        return Estimate(best, n, None)
+    pairs = list(permutations(range(count), 2))
+    means, errors, _ = _means(np.stack([values[:, other] - values[:, own] for own, other in pairs], axis=1))
+
+    def bounds(alpha: float) -> Bounds:
+        reached = means - stats.t.ppf(1 - alpha / max(count - 1, 1), n - 1) * errors
+        worse = {own for (own, _), least in zip(pairs, reached, strict=True) if least > 0}
+        left = [float(at[index]) for index in range(count) if index not in worse] or [best]
+        return min(left), max(left)
+
+    return Estimate(best, n, bounds)
+
+
+def correlation(values: np.ndarray, at: np.ndarray) -> Estimate:
+    """Return the correlation of the mean of a sample [replicates, columns] with the key's values `at` [columns]."""
+    centred = at - at.mean()
+    centred = centred / np.linalg.norm(centred)
+    total = float(np.linalg.norm(values.mean(0) - values.mean()))
+    shares = (values - values.mean(1, keepdims=True)) @ centred / (total or 1.0)
+    inner = difference(mean(shares), None)
+
+    def bounds(alpha: float) -> Bounds:
+        assert inner.bounds
+        low, high = inner.bounds(alpha)
+        return max(low, -1.0), min(high, 1.0)
+
+    return replace(inner, bounds=inner.bounds and bounds)
+
+
+def correlation_of_metrics(values: np.ndarray, others: np.ndarray) -> Estimate:
+    """Return the correlation over columns of the means of two samples [replicates, columns]."""
+
+    def of_rows(rows: np.ndarray) -> float:
+        pair = values[rows].mean(0), others[rows].mean(0)
+        if min(map(np.ptp, pair)) == 0:
+            return 0.0
+        return float(np.arctanh(np.clip(np.corrcoef(*pair)[0, 1], -1 + 1e-9, 1 - 1e-9)))
+
+    n = len(values)
+    centre, without = of_rows(np.arange(n)), [of_rows(np.delete(np.arange(n), index)) for index in range(n * (n > 1))]
+    error = math.sqrt((n - 1) * np.var(without)) if n > 1 else math.nan
+
+    def bounds(alpha: float) -> Bounds:
+        half = stats.t.ppf(1 - alpha / 2, n - 1) * error
+        return math.tanh(centre - half), math.tanh(centre + half)
+
+    return Estimate(math.tanh(centre), n, bounds if n > 1 else None)
+
+
+def deviation(values: np.ndarray) -> Estimate:
+    """Return the standard deviation of a sample [replicates] as that of a normal distribution."""
+    n = len(values)
+    if n < 2:
+        return Estimate(math.nan, n, None)
+    squares = float(((values - values.mean()) ** 2).sum())
+
+    def bounds(alpha: float) -> Bounds:
+        high, low = stats.chi2.ppf((alpha / 2, 1 - alpha / 2), n - 1)
+        return math.sqrt(squares / low), math.sqrt(squares / high) if high > 0 else math.inf
+
+    return Estimate(math.sqrt(squares / (n - 1)), n, bounds)
+
+
+def verdict(estimate: Estimate, relation: str, margin: float = 0.0, alpha: float = ALPHA) -> Verdict:
+    """Judge `left > right + margin`, `left < right - margin` or `left ~ right` (within the margin) by the difference
+    left - right: by the side of the margin on which its interval at the level `1 - alpha` is."""
+    if estimate.bounds is None:
+        return "undecided"
+    low, high = estimate.bounds(alpha)
+    if not (math.isfinite(low) or math.isfinite(high)):
+        return "undecided"
+    if relation == "<":
+        low, high = -high, -low
+    if relation == "~":
+        inside, outside = -margin <= low and high <= margin, low > margin or high < -margin
+    else:
+        inside, outside = low > margin, high < margin
+    return "holds" if inside else "refuted" if outside else "undecided"
+
+
+def p_value(estimate: Estimate, relation: str, margin: float = 0.0) -> float:
+    """Return the smallest alpha at which the claim is decided, to three digits: 1 if it never is."""
+    if estimate.bounds is None:
+        return 1.0
+    if verdict(estimate, relation, margin, SMALLEST) != "undecided":
+        return SMALLEST
+    if verdict(estimate, relation, margin, LARGEST) == "undecided":
+        return 1.0
+    undecided, decided = SMALLEST, LARGEST
+    while decided / undecided > 1.001:
+        middle = math.sqrt(undecided * decided)
+        if verdict(estimate, relation, margin, middle) == "undecided":
+            undecided = middle
+        else:
+            decided = middle
+    return decided
+
+
+SMALLEST, LARGEST = 1e-12, 1 - 1e-9
+"""The least and the greatest alpha that are tried."""
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values that are adjusted for their number (Holm): those of at most alpha are together wrong with a
+    probability of at most alpha."""
+    order, adjusted, least = sorted(range(len(p_values)), key=lambda index: p_values[index]), [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        least = max(least, min(1.0, (len(order) - rank) * p_values[index]))
+        adjusted[index] = least
+    return adjusted
+
+
+def together(verdicts: Sequence[Verdict]) -> str:
+    """Return the verdict over a claim of several parts: that of all, or `partly` if some hold and others are refuted.
+    One that cannot be judged yet leaves the claim open, unless a part is refuted."""
+    kinds = set(verdicts)
+    if len(kinds) == 1:
+        return verdicts[0]
+    if "refuted" in kinds:
+        return "partly" if "holds" in kinds else "refuted"
+    return "not run" if "not run" in kinds else "undecided"
+
+
+def _means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
+    """Means over the first dimension, their standard errors and the degrees of freedom."""
+    n = len(values)
+    if n < 1:
+        return np.full(values.shape[1:], math.nan), np.full(values.shape[1:], math.nan), 0.0
+    errors = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1:], math.nan)
+    return values.mean(axis=0), errors, float(n - 1)
+
+
+def _outer(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Sums of all pairs of elements of two [largest of, smallest of]."""
+    (a, b), (c, d) = first.shape, second.shape
+    return (first[:, None, :, None] + second[None, :, None, :]).reshape(a * c, b * d)

@@ -1,0 +1,226 @@
+"""What a paper claims of a sweep's rows: one side compared with another or with a number, so that rows can judge it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from sweeper.errors import SpecError
+from sweeper.spec.space import Grid, Search, Value
+from trainables.metrics.meanings import FAMILIES, family_of
+from trainables.validation import unknown
+
+Take = Literal["mean", "correlation", "range", "deviation", "largest", "smallest", "argmax", "argmin"]
+Relation = Literal[">", "<", "~"]
+EPOCH = "epoch"
+"""Key of a side that reads the history: the epochs of the reports."""
+WITH_NUMBER: tuple[Take, ...] = ("correlation", "argmax", "argmin")
+"""What is compared with a number alone."""
+SHORT: Mapping[str, str] = {
+    "correlation": "r", "deviation": "std", "largest": "max", "smallest": "min",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on the value of a key other than equality: `Condition("!=", "simvae")`, `Condition(">", 500)`."""
+
+    sign: Literal["!=", ">", "<"]
+    value: Value
+
+    def __post_init__(self) -> None:
+        if self.sign not in ("!=", ">", "<"):
+            raise SpecError(f"the sign of a condition must be '!=', '>' or '<', but is {self.sign!r}")
+        if self.sign != "!=" and not _is_number(self.value):
+            raise SpecError(f"a condition with {self.sign} needs a number, but got {self.value!r}")
+
+
+Where = Mapping[str, Value | tuple[Value, ...] | Condition]
+"""Key -> its value, one of several values, or a condition."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A number of the rows of a sweep: what is taken of a metric over selected rows, along a key or as their mean.
+
+    Example: `Side("probe_z", {"method": ("simclr", "byol")}, "largest", "method")` is the probe of the better method.
+    """
+
+    metric: str
+    """The column. A side that selects or goes along epochs reads the history of the metric instead."""
+    where: Where = field(default_factory=dict)
+    """The rows. What is said of the data set is left out in a preset that has one alone."""
+    take: Take = "mean"
+    """What is taken over the rows. All but the mean goes along a key."""
+    along: str = ""
+    """A hyperparameter, `epoch`, several hyperparameters joined by `+`, or for a correlation another metric, over the
+    combinations of the hyperparameters that vary."""
+    sweep: str = ""
+    """The sweep of the rows, if it is not that of the claim: its preset of the same name."""
+
+    def __post_init__(self) -> None:
+        if self.take not in get_args(Take):
+            raise SpecError(unknown("statistic of a side", str(self.take), get_args(Take)))
+        if (self.take == "mean") == bool(self.along):
+            needs = "goes along no key" if self.take == "mean" else "needs a key along which it is taken"
+            raise SpecError(f"the {self.take} of {self.metric} {needs}, but got along={self.along!r}")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The hyperparameters along which it is taken; none for a mean, or where it goes along epochs or a metric."""
+        return () if self.along == EPOCH or self.of_metric else tuple(filter(None, self.along.split("+")))
+
+    @property
+    def of_metric(self) -> bool:
+        """Whether it is the correlation of two metrics."""
+        return self.take == "correlation" and self.along != EPOCH and family_of(self.along) is not None
+
+    @property
+    def from_history(self) -> bool:
+        return self.along == EPOCH or EPOCH in self.where
+
+    @property
+    def text(self) -> str:
+        """For example `max[method] probe_z{method=simclr/byol}`."""
+        taken = "" if self.take == "mean" else f"{SHORT.get(self.take, self.take)}[{self.along}] "
+        where = ", ".join(_condition_text(key, wanted) for key, wanted in self.where.items())
+        return f"{f'{self.sweep}: ' if self.sweep else ''}{taken}{self.metric}{f'{{{where}}}' if where else ''}"
+
+    def wanted(self, parts: Sequence[Grid | Search]) -> Where:
+        """Return the conditions on the rows of a preset: those of `where`, without that on its only data set."""
+        datasets = {value for part in parts for value in part.values("dataset")}
+        return {key: wanted for key, wanted in self.where.items() if key != "dataset" or len(datasets) > 1}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement about rows that they confirm or refute: `left > right + margin`, `left < right - margin`, or
+    `left ~ right`, which is within `margin` of it."""
+
+    name: str
+    """Its name in the ledger, e.g. `VJE-12`; with a letter, e.g. `VJE-12b`, if it is one of several parts of a row."""
+    sentence: str
+    """What is claimed, in our words."""
+    place: str
+    """Where the paper says so, e.g. `Table 2`."""
+    left: Side
+    relation: Relation
+    right: Side | float
+    margin: float = 0.0
+    """By how much a side has to be larger, negative if it may be smaller by so much; for `~` the tolerance."""
+    presets: tuple[str, ...] = ()
+    """The presets whose rows can judge it; empty means all. One that the sweep does not have is ignored, so that a
+    variant can have others."""
+    published: str = ""
+    """The paper's figures."""
+    paper: str = ""
+    """The paper that claims it, if it is not the sweep's."""
+
+    def __post_init__(self) -> None:
+        if self.relation not in get_args(Relation):
+            raise SpecError(f"the relation of claim {self.name} must be '>', '<' or '~', but is {self.relation!r}")
+        if not self.name or not self.sentence:
+            raise SpecError("a claim must have a name and a sentence, but lacks one")
+        if self.relation == "~" and not self.margin >= 0:
+            raise SpecError(f"`tolerance >= 0` must hold, but claim {self.name} has {self.margin}")
+        for side in self.sides:
+            if side.take in WITH_NUMBER and len(self.sides) > 1:
+                raise SpecError(f"a {side.take} is compared with a number, but claim {self.name} has two sides")
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return (self.left, self.right) if isinstance(self.right, Side) else (self.left,)
+
+    @property
+    def row(self) -> str:
+        """Its row in the ledger: the name without the letter of a part."""
+        return self.name[:-1] if self.name[-1:].islower() and self.name[-2:-1].isdigit() else self.name
+
+    @property
+    def text(self) -> str:
+        """For example `probe_z{method=vje} > probe_z{method=simclr} + 0.01`."""
+        right = self.right.text if isinstance(self.right, Side) else f"{self.right:g}"
+        added = self.margin if self.relation == ">" else -self.margin
+        sign = "±" if self.relation == "~" else "+" if added > 0 else "-"
+        margin = f" {sign} {abs(self.margin):g}" if self.margin or self.relation == "~" else ""
+        return f"{self.left.text} {self.relation} {right}{margin}"
+
+    def check(self, preset: str, parts: Sequence[Grid | Search], metrics: Collection[str]) -> None:
+        """Raise SpecError for a metric that is neither known nor in `metrics`, those that the sweep shows, and for a
+        key or value that no trial of the preset has, as far as its parts say: what they leave at its default, or
+        search, can have any value."""
+        for side in self.sides:
+            names = [side.metric, *([side.along] if side.of_metric else [])]
+            for name in names:
+                if family_of(name) is None and name not in metrics:
+                    raise SpecError(f"claim {self.name}: {unknown('metric', name, [*FAMILIES, *metrics])}")
+            if not side.sweep:
+                self._check_rows(side, preset, parts)
+
+    def _check_rows(self, side: Side, preset: str, parts: Sequence[Grid | Search]) -> None:
+        sets = dict.fromkeys(key for part in parts for key in _keys(part))
+        where = f"claim {self.name}, preset {preset}"
+        wanted = {key: value for key, value in side.wanted(parts).items() if key != EPOCH}
+        for key in (*wanted, *side.keys):
+            if key not in sets:
+                raise SpecError(f"{where}: {unknown('key', key, list(sets))}")
+        for key, condition in wanted.items():
+            for value in condition if isinstance(condition, tuple) else (condition,):
+                if not any(may_meet(part, {key: value}, parts) for part in parts):
+                    values = dict.fromkeys(str(each) for part in parts for each in part.values(key))
+                    raise SpecError(
+                        f"{where}: no trial has {_condition_text(key, value)}; {key} is: {', '.join(values)}"
+                    )
+        if not any(may_meet(part, wanted, parts) for part in parts):
+            raise SpecError(f"{where}: no trial has all of {Side(side.metric, wanted).text.partition('{')[2][:-1]}")
+
+
+def meets(value: Any, wanted: Value | tuple[Value, ...] | Condition) -> bool:
+    """Whether a value of a trial meets a condition. Null equals None alone."""
+    if isinstance(wanted, tuple):
+        return any(meets(value, each) for each in wanted)
+    if not isinstance(wanted, Condition):
+        return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+    if wanted.sign == "!=":
+        return not meets(value, wanted.value)
+    return _is_number(value) and (value > wanted.value if wanted.sign == ">" else value < wanted.value)
+
+
+def may_meet(part: Grid | Search, where: Where, parts: Sequence[Grid | Search]) -> bool:
+    """Whether trials of a part, one of `parts`, may meet all conditions. A key that the part does not set may have any
+    value if another part of the same method sets it, or if it is searched; else it is null."""
+    methods = set(part.values("method"))
+    own = {key for other in parts if other is part or methods & set(other.values("method")) for key in _keys(other)}
+    return all(
+        any(meets(value, wanted) for value in part.values(key) or (None,)) or (key in own and not part.values(key))
+        for key, wanted in where.items()
+        if key != EPOCH
+    )
+
+
+def values_along(parts: Sequence[Grid | Search], side: Side) -> list[Value]:
+    """Return the values that a preset's trials of a side have of the key along which it is taken, as far as its parts
+    say; empty for several keys, epochs and metrics."""
+    if len(side.keys) != 1:
+        return []
+    (key,), where = side.keys, side.wanted(parts)
+    values = [value for part in parts if may_meet(part, where, parts) for value in part.values(key)]
+    return [value for value in dict.fromkeys(values) if key not in where or meets(value, where[key])]
+
+
+def _keys(part: Grid | Search) -> tuple[str, ...]:
+    return (*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ()))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _condition_text(key: str, wanted: Value | tuple[Value, ...] | Condition) -> str:
+    if isinstance(wanted, Condition):
+        return f"{key}{wanted.sign}{_value_text(wanted.value)}"
+    values = wanted if isinstance(wanted, tuple) else (wanted,)
+    return f"{key}={'/'.join(map(_value_text, values))}"
+
+
+def _value_text(value: Value) -> str:
+    return f"{value:g}" if _is_number(value) else str(value).lower() if isinstance(value, bool) else str(value)

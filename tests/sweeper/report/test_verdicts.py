@@ -1,0 +1,210 @@
+"""The rule of verdicts: against scipy's own intervals and hand-worked ones, and by simulation of known truths."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from sweeper.report import verdicts
+from sweeper.report.verdicts import (
+    ALPHA,
+    Estimate,
+    argmax,
+    correlation,
+    correlation_of_metrics,
+    deviation,
+    difference,
+    holm,
+    largest,
+    mean,
+    p_value,
+    smallest,
+    together,
+    value_range,
+    verdict,
+)
+
+RNG = np.random.default_rng(0)
+A, B = RNG.normal(size=8), RNG.normal(0.4, size=8)
+
+
+def interval(estimate: Estimate, alpha: float = ALPHA) -> tuple[float, float]:
+    assert estimate.bounds
+    return estimate.bounds(alpha)
+
+
+def test_a_paired_difference_is_student_s() -> None:
+    estimate, expected = difference(mean(A), mean(B)), stats.ttest_rel(A, B)
+    assert interval(estimate) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert estimate.value == pytest.approx(A.mean() - B.mean()) and estimate.n == 8
+    assert p_value(estimate, "<") == pytest.approx(expected.pvalue, rel=2e-3)
+
+
+def test_an_unpaired_difference_is_welch_s() -> None:
+    estimate, expected = (
+        difference(mean(A), mean(3 * B[:5]), paired=False),
+        stats.ttest_ind(A, 3 * B[:5], equal_var=False),
+    )
+    assert interval(estimate) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+
+
+def test_a_mean_is_compared_with_a_number() -> None:
+    low, high = interval(difference(mean(A), None).minus(0.1))
+    assert (low, high) == pytest.approx(tuple(stats.ttest_1samp(A - 0.1, 0).confidence_interval(0.95)))
+
+
+def test_three_seeds_need_more_than_two_standard_errors() -> None:
+    values = np.array([1.0, 2.0, 3.0])
+    low, high = interval(difference(mean(values), None))
+    assert (high - low) / 2 == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
+
+
+def test_a_correlation_of_metrics_is_the_jackknife_on_fisher_s_scale() -> None:
+    """Worked by hand: pseudo-values of three replicates."""
+    first, second = RNG.normal(size=(3, 6)), RNG.normal(size=(3, 6))
+    second += first
+
+    def z(rows: list[int]) -> float:
+        return float(np.arctanh(stats.pearsonr(first[rows].mean(0), second[rows].mean(0))[0]))
+
+    without = [z([1, 2]), z([0, 2]), z([0, 1])]
+    pseudo = [3 * z([0, 1, 2]) - 2 * each for each in without]
+    half = stats.t.ppf(0.975, 2) * stats.sem(pseudo)
+    expected = math.tanh(z([0, 1, 2]) - half), math.tanh(z([0, 1, 2]) + half)
+    assert interval(correlation_of_metrics(first, second)) == pytest.approx(expected)
+
+
+def test_a_correlation_is_that_of_the_mean() -> None:
+    values, at = RNG.normal(size=(4, 5)), np.array([1.0, 3.0, 7.0, 20.0, 50.0])
+    assert correlation(values, at).value == pytest.approx(stats.pearsonr(values.mean(0), at)[0])
+
+
+def test_a_deviation_is_by_chi_squared() -> None:
+    low, high = interval(deviation(A))
+    squares = 7 * A.var(ddof=1)
+    assert stats.chi2.sf(squares / low**2, 7) == pytest.approx(0.025)
+    assert stats.chi2.cdf(squares / high**2, 7) == pytest.approx(0.025)
+
+
+def test_extremes_of_one_value_are_means() -> None:
+    """The largest of one method is its mean."""
+    expected = interval(difference(mean(A), mean(B)))
+    for take in (largest, smallest):
+        assert interval(difference(take(A[:, None]), take(B[:, None]))) == pytest.approx(expected)
+
+
+def test_one_replicate_has_no_interval_and_no_verdict() -> None:
+    one = np.array([0.5])
+    for estimate in (difference(mean(one), mean(one)), argmax(one[:, None], [1.0]), deviation(one)):
+        assert estimate.bounds is None
+        assert verdict(estimate, ">") == "undecided" and p_value(estimate, ">") == 1.0
+
+
+@given(arrays(float, (4, 3), elements=st.floats(-5, 5)), st.permutations(range(4)), st.floats(0.5, 20))
+def test_order_and_scale_of_the_rows_do_not_matter(values: np.ndarray, order: list[int], scale: float) -> None:
+    for take in (largest, smallest, value_range):
+        plain, mixed = (difference(take(each), None) for each in (values, scale * values[order]))
+        assert interval(mixed) == pytest.approx(tuple(scale * end for end in interval(plain)), abs=1e-6)
+    assert argmax(values, [1, 2, 3]).n == 4
+
+
+@pytest.mark.parametrize(
+    ("relation", "margin", "bounds", "expected"),
+    [
+        (">", 0.0, (0.1, 0.2), "holds"),
+        (">", 0.15, (0.1, 0.2), "undecided"),
+        (">", 0.3, (0.1, 0.2), "refuted"),
+        ("<", 0.0, (0.1, 0.2), "refuted"),
+        ("<", 0.1, (-0.3, -0.2), "holds"),
+        ("~", 0.3, (-0.1, 0.2), "holds"),
+        ("~", 0.1, (0.2, 0.3), "refuted"),
+        ("~", 0.1, (0.0, 0.3), "undecided"),
+    ],
+)
+def test_the_side_of_the_margin_decides(
+    relation: str, margin: float, bounds: tuple[float, float], expected: str
+) -> None:
+    assert verdict(Estimate(sum(bounds) / 2, 3, lambda alpha: bounds), relation, margin) == expected
+
+
+def test_holm_s_correction() -> None:
+    assert holm([0.04, 0.001, 0.03]) == pytest.approx([0.06, 0.003, 0.06])
+    assert holm([]) == []
+
+
+def test_the_verdict_over_parts() -> None:
+    assert together(["holds", "holds"]) == "holds"
+    assert together(["holds", "refuted"]) == "partly"
+    assert together(["undecided", "refuted"]) == "refuted"
+    assert together(["holds", "not run"]) == "not run"
+
+
+Draw = Callable[[np.random.Generator, int], Estimate]
+FAR = np.array([0.0, 0.0, 9.0])
+AT = np.array([1.0, 3.0, 7.0, 20.0, 50.0])
+
+
+def _noise(rng: np.random.Generator, n: int, columns: int) -> np.ndarray:
+    """Replicates with an effect of their own, which all columns share."""
+    return rng.normal(size=(n, columns)) + rng.normal(size=(n, 1))
+
+
+def _metrics(rng: np.random.Generator, n: int) -> Estimate:
+    """Two metrics over 20 cells whose true means do not correlate."""
+    cells = stats.zscore(rng.normal(size=(2, 20)), axis=1)
+    cells[1] -= cells[0] * (cells[0] @ cells[1]) / 20
+    return correlation_of_metrics(*(each + rng.normal(size=(n, 20)) for each in cells))
+
+
+TRUTHS: dict[str, tuple[Draw, str, float]] = {
+    "mean at the margin": (lambda rng, n: difference(mean(_noise(rng, n, 1)[:, 0] + 1), None), ">", 1.0),
+    "mean at the tolerance": (lambda rng, n: difference(mean(rng.normal(size=n) + 1), None), "~", 1.0),
+    "unpaired means": (
+        lambda rng, n: difference(mean(rng.normal(size=n)), mean(3 * rng.normal(size=n)), paired=False), ">", 0.0,
+    ),
+    "largest of three equal": (
+        lambda rng, n: (lambda x: difference(mean(x[:, 0]), largest(x[:, 1:])))(_noise(rng, n, 4)), ">", 0.0,
+    ),
+    "largest of three, one far below": (
+        lambda rng, n: (lambda x: difference(mean(x[:, 0]), largest(x[:, 1:] - FAR)))(_noise(rng, n, 4)), ">", 0.0,
+    ),
+    "smallest against largest": (
+        lambda rng, n: (lambda x: difference(smallest(x[:, :3]), largest(x[:, 3:])))(_noise(rng, n, 6)), ">", 0.0,
+    ),
+    "range of five equal": (lambda rng, n: difference(value_range(_noise(rng, n, 5)), None), "<", 0.0),
+    "range at the margin": (
+        lambda rng, n: difference(value_range(_noise(rng, n, 5) + np.arange(5)), None).minus(4.0), "<", 0.0,
+    ),
+    "argmax of five equal": (lambda rng, n: argmax(_noise(rng, n, 5), AT).minus(7.0), "~", 0.5),
+    "correlation of nothing": (lambda rng, n: correlation(_noise(rng, n, 5), AT), "<", 0.0),
+    "correlation of metrics": (_metrics, ">", 0.0),
+    "deviation at the margin": (lambda rng, n: deviation(rng.normal(size=n)).minus(1.0), "<", 0.0),
+}  # fmt: skip
+"""Name -> a draw of a difference whose truth is the margin itself, so that every verdict is wrong."""
+
+
+def wrong_share(name: str, n: int, runs: int, seed: int = 0) -> float:
+    """Share of the draws that get a verdict, all of which are wrong."""
+    draw, relation, margin = TRUTHS[name]
+    rng = np.random.default_rng(seed)
+    return sum(verdict(draw(rng, n), relation, margin) != "undecided" for _ in range(runs)) / runs
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("name", TRUTHS)
+def test_wrong_verdicts_are_rarer_than_their_level(name: str, n: int) -> None:
+    """Three standard errors of 400 draws above 5 % are 8.3 %; the truth lies on the margin, the worst there is."""
+    assert wrong_share(name, n, 400) <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / 400)
+
+
+def test_a_clear_difference_gets_its_verdict() -> None:
+    rng = np.random.default_rng(1)
+    for take in (mean, lambda x: largest(np.stack([x, x - 1], axis=1))):
+        found = [verdict(difference(take(rng.normal(3, 1, size=10)), None), ">") for _ in range(50)]
+        assert found.count("holds") > 45
+    assert verdicts.verdict(argmax(rng.normal(size=(10, 3)) * 0.1 + [0, 1, 0], [1, 2, 3]).minus(2), "~", 0.5) == "holds"

@@ -1,0 +1,83 @@
+"""Claims: what is refused when a sweep is loaded, and how they read."""
+
+from typing import Any
+
+import pytest
+
+from sweeper.errors import SpecError
+from sweeper.spec import Claim, Condition, Grid, Metric, Side, Sweep, Table
+from sweeper.spec.claim import meets
+
+SPACE = (
+    Grid({"method": "vje", "dataset": "digits", "beta": 1.0}, {"nu": (0.5, 20.0), "seed": (0, 1, 2)}),
+    Grid({"method": "simclr", "dataset": "digits"}, {"tau": (0.1, 0.5), "seed": (0, 1, 2)}),
+)
+
+
+def sweep(*claims: Claim) -> Sweep:
+    table = Table("accuracy", ("method",), (Metric("knn_z", "maximize"),))
+    return Sweep("about", {"digits": SPACE}, tables=(table,), claims=claims, name="mine")
+
+
+def claim(left: Side, relation: Any = ">", right: Side | float = 0.0, **parts: Any) -> Claim:
+    return Claim(parts.pop("name", "X-01"), "it is so", "Table 1", left, relation, right, **parts)
+
+
+@pytest.mark.parametrize(
+    ("side", "error"),
+    [
+        (Side("knm_z"), r"claim X-01: no metric 'knm_z' \(did you mean 'knn"),
+        (
+            Side("knn_z", {"bta": 1.0}),
+            r"claim X-01, preset digits: no key 'bta' \(did you mean 'beta'\?\); there are: ",
+        ),
+        (Side("knn_z", {}, "range", "width"), "preset digits: no key 'width'"),
+        (Side("knn_z", {"nu": 3.0}), r"no trial has nu=3; nu is: 0.5, 20.0"),
+        (Side("knn_z", {"method": ("vje", "byol")}), r"no trial has method=byol; method is: vje, simclr"),
+        (Side("knn_z", {"nu": Condition(">", 20)}), "no trial has nu>20"),
+    ],
+)
+def test_what_no_trial_has_is_refused_by_name(side: Side, error: str) -> None:
+    with pytest.raises(SpecError, match=error):
+        sweep(claim(side))
+
+
+def test_names_differ_within_a_preset() -> None:
+    with pytest.raises(SpecError, match="must have different names, but digits has X-01 twice"):
+        sweep(claim(Side("knn_z")), claim(Side("probe_z")))
+    assert sweep(claim(Side("knn_z")), claim(Side("knn_z"), presets=("paper",))).claims_of("digits")
+
+
+def test_a_condition_on_the_only_data_set_is_left_out() -> None:
+    """So that one claim is judged by the paper's preset, which has several, and by a smaller one."""
+    side = Side("knn_z", {"dataset": "cifar10", "method": "vje"})
+    assert sweep(claim(side)).claims and side.wanted(SPACE) == {"method": "vje"}
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: claim(Side("knn_z"), "="), "the relation of claim X-01 must be"),
+        (lambda: claim(Side("knn_z"), "~", 1.0, margin=-1), "`tolerance >= 0` must hold"),
+        (lambda: claim(Side("knn_z", {}, "argmax", "nu"), ">", Side("knn_z")), "a argmax is compared with a number"),
+        (lambda: Side("knn_z", {}, "range"), "the range of knn_z needs a key"),
+        (lambda: Side("knn_z", along="nu"), "the mean of knn_z goes along no key"),
+        (lambda: Side("knn_z", {}, "median", "nu"), "no statistic of a side 'median'"),  # type: ignore[arg-type]
+        (lambda: Condition(">", "vje"), "a condition with > needs a number"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Any, error: str) -> None:
+    with pytest.raises(SpecError, match=error):
+        make()
+
+
+def test_conditions() -> None:
+    assert meets(1, 1.0) and not meets(True, 1) and meets(None, None) and not meets(None, Condition(">", 0))
+    assert meets("b", Condition("!=", "a")) and meets(3, (1, 3)) and not meets(2, (1, 3))
+
+
+def test_a_claim_reads_as_in_the_ledger() -> None:
+    left, right = Side("probe_z", {"method": "vje"}), Side("probe_z", {"method": ("a", "b")}, "largest", "method")
+    assert claim(left, ">", right, margin=0.1).text == "probe_z{method=vje} > max[method] probe_z{method=a/b} + 0.1"
+    assert claim(left, "~", 0.5, margin=0.01).text == "probe_z{method=vje} ~ 0.5 ± 0.01"
+    assert claim(left, name="VJE-12b").row == "VJE-12" == claim(left, name="VJE-12").row

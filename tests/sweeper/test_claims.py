@@ -1,0 +1,62 @@
+"""`python -m sweeper.claims`: verdicts of the rows of a store."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sweeper import claims
+from sweeper.report.claims import by_row, judge
+from sweeper.spec import Claim, Condition, Side, Sweep, registry
+from sweeper.storage.files import Files
+from tests.sweeper.small_sweeps import TINY
+
+AUROC = "auroc_joint"
+CLAIMS = (
+    Claim("X-01", "finite", "1", Side(AUROC, {"beta": 0.5}), ">", -1.0),
+    Claim("X-02", "below", "1", Side(AUROC, {"beta": 0.5}), ">", 1000.0),
+    Claim("X-03a", "one seed", "1", Side(AUROC, {"beta": 0.5, "seed": 0}), ">", 0.0),
+    Claim("X-03b", "equal to itself", "1", Side(AUROC), "~", Side(AUROC), 0.1),
+    Claim("X-04", "better beta", "1", Side(AUROC, {}, "argmax", "beta"), "~", 1.0, 9.0),
+    Claim("X-05", "loss over epochs", "1", Side("loss", {"epoch": Condition(">", 0)}), ">", -1e9),
+)
+OURS = Sweep(TINY.about, TINY.presets, tables=TINY.tables, name="tiny", claims=CLAIMS)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run in this process, of four trials."""
+    from sweeper import api
+
+    folder = tmp_path_factory.mktemp("claims")
+    api.run(OURS, preset="digits", store=folder, debug=True)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_real_run_gives_verdicts(store: Path) -> None:
+    judged = {each.claim.name: each for each in judge(Files(store), OURS, "digits")}
+    verdicts = {name: each.verdict for name, each in judged.items()}
+    assert verdicts["X-01"] == "holds" and verdicts["X-02"] == "refuted" and verdicts["X-03b"] == "holds"
+    assert verdicts["X-03a"] == "undecided" and judged["X-03a"].reason == "one replicate: no interval"
+    assert judged["X-03a"].n == 1 and judged["X-03a"].low != judged["X-03a"].low  # NaN, not zero
+    assert verdicts["X-04"] == "holds" and verdicts["X-05"] == "holds" and judged["X-01"].n == 2
+    assert by_row([*judged.values()])["X-03"] == "undecided"
+
+
+def test_a_store_without_rows_says_what_to_run(tmp_path: Path) -> None:
+    for each in judge(Files(tmp_path), OURS, "digits"):
+        assert (each.verdict, each.reason) == ("not run", "no rows")
+        assert each.command == "python -m sweeper.run tiny --preset digits"
+
+
+def test_the_command_writes_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "find", lambda name: OURS)
+    assert claims.main(["tiny", "--store", str(tmp_path), "--holm"]) == 0
+    assert "6 claims not run: python -m sweeper.run tiny --preset digits" in capsys.readouterr().out
+    table = pd.read_parquet(tmp_path / "claims" / "sweep=tiny")
+    assert list(table["verdict"]) == ["not run"] * 6 and table["low"].isna().all()
+    assert claims.main(["tiny", "--preset", "other", "--store", str(tmp_path)]) == 2
+    assert "no preset 'other'" in capsys.readouterr().err

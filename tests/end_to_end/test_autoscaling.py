@@ -7,9 +7,8 @@ import pytest
 
 from sweeper.execution.session import LOOPBACK
 from tests.cluster.files import FOLDER
-from tests.cluster.ports import listening, tells_metrics
 from tests.end_to_end.heads import head, wait_until
-from tests.end_to_end.sweeps import Sweeps, resume, rows
+from tests.end_to_end.sweeps import Sweeps, listening, resume, rows, tells_metrics
 
 pytestmark = pytest.mark.slow
 

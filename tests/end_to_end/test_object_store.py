@@ -17,8 +17,7 @@ from sweeper.run import main
 from sweeper.storage import load
 from sweeper.storage.files import Files
 from sweeper.storage.store import check_free_space, check_writable
-from tests.cluster.ports import listening, tells_metrics
-from tests.end_to_end.sweeps import Sweeps, resume
+from tests.end_to_end.sweeps import Sweeps, listening, resume, tells_metrics
 
 SMALL = [
     *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=40"),

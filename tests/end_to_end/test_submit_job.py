@@ -10,10 +10,9 @@ import psutil
 import pytest
 
 from sweeper.execution.session import LOOPBACK
-from tests.cluster.ports import listening, tells_metrics
 from tests.end_to_end import heads
 from tests.end_to_end.heads import ROOT, Head, Submission, wait_until
-from tests.end_to_end.sweeps import row_files
+from tests.end_to_end.sweeps import listening, row_files, tells_metrics
 
 pytestmark = pytest.mark.slow
 

@@ -226,7 +226,9 @@ class Heatmap {
   async chart(metric, grid, frames, range) {
     const across = grid.columnValues.length;
     const wide = this.section.body.clientWidth;
-    const step = Math.max(30, Math.min(82, (wide - 150) / across));
+    const title = metric.direction ? [metric.label, `${metric.direction === "minimize" ? "lower" : "higher"} is better`] : [metric.label];
+    const legendWidth = wide > 600 ? 20 + 6.6 * Math.max(...title.map((line) => line.length)) : 0; // about
+    const step = Math.max(30, Math.min(82, (wide - 75 - legendWidth) / across));
     const tall = step > 55 ? 50 : 34;
     const scale = metric.percent ? 100 : 1;
     const [xLabel, yLabel] = [this.labels(this.columns, grid.columnValues), this.labels(this.rows, grid.rowValues)];
@@ -263,7 +265,7 @@ class Heatmap {
       angle: Math.max(...columnOrder.map((text) => 6.4 * text.length)) > step ? -25 : 0,
       range: [scale * range.low, scale * range.high],
       reverse: metric.direction === "minimize",
-      legend: metric.direction ? [metric.label, `${metric.direction === "minimize" ? "lower" : "higher"} is better`] : metric.label,
+      legend: title,
       legend_side: wide > 600 ? "right" : "bottom",
       legend_length: Math.min(wide - 60, Math.max(80, tall * grid.rowValues.length - 40)),
     });

@@ -48,7 +48,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
         ended = rows[rows["trial_id"].isin(plan.ids) & (rows["status"] != "failed")]
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
         text = publish.write(
-            *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.request),
+            *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.request_folder, plan.request),
             hyperparameters=list(columns.hyperparameters),
             so_far=plan.total > len(ended),
         )
@@ -77,7 +77,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
     print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
     searched = ("studies",) if plan.study_runs else ()
     for kind in (*plan.sweep.views, *searched, "sheets"):
-        folder = figures_folder(kind, plan.views)
+        folder = figures_folder(kind, plan.request_folder)
         if kind in searched or store.files.list(folder):
             print(f"{kind}: {store.files.display_uri_of(folder)}")
     if page := write_page(plan, store.files, print):

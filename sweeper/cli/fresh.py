@@ -37,8 +37,8 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
             *(record_paths(store.files, plan) if plan.groups else ()),
             *(study_path(plan.name, study) for study in studies),
             *(steps_path(plan.name, study) for study in studies),
-            *(figure_path("studies", plan.views, study_run.study.name) for study_run in plan.study_runs),
-            *(figures_folder(kind, plan.views) for kind in (*plan.sweep.views, "sheets")),
+            *(figure_path("studies", plan.request_folder, study_run.study.name) for study_run in plan.study_runs),
+            *(figures_folder(kind, plan.request_folder) for kind in (*plan.sweep.views, "sheets")),
         ],
     )
 

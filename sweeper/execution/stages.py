@@ -26,7 +26,7 @@ from sweeper.search.journal import begin_journal
 from sweeper.search.rung_server import Rule, RungClient, RungServer, Service
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
-from sweeper.spec.pruners import Halving
+from sweeper.spec.pruners import Pruner
 from sweeper.spec.space import Study, Value, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader
@@ -125,7 +125,7 @@ def _of_studies(
         lambda trial: stream_key(resolve(trial.config)),
         wave_cut(request, slots.count, len(plan.study_runs), compiled_width),
         tell_rungs=rung_client.tell if rung_client else lambda event: None,
-        wave_ended=begin_journal(store.files, plan.views),
+        wave_ended=begin_journal(store.files, plan.request_folder),
         halved=recorded_halves(store.files, plan.name),
         record_halved=partial(record_halved, store.files, plan.name),
     )
@@ -175,7 +175,7 @@ def _rules(study_runs: Sequence[StudyRun]) -> dict[str, Rule]:
         search, training = study_run.study.search, resolve(study_run.trials[0].config).training
         if search.pruner:
             metric, ladders = search.objectives[0], search.pruner.ladders(training.epochs, training.report_every)
-            rules[study_run.id] = Rule(metric.name, metric.ranking_direction, search.pruner.factor, ladders)
+            rules[study_run.id] = Rule(metric.name, metric.ranking_direction, search.pruner, ladders)
     return rules
 
 
@@ -196,18 +196,18 @@ def study_work(study_run: StudyRun) -> StudyWork:
         shapes(study_run.study),
         {min(search.wave, search.trials - first) for first in range(0, search.trials, search.wave)},
         study_run.steps * left * share,
-        search.pruner.factor if search.pruner else 1,
+        search.pruner.reduction if search.pruner else 1,
         search.population is not None,
         bool(results),
     )
 
 
-def least_share(pruner: Halving, epochs: int, report_every: int) -> float:
-    """Return the share of their epochs that trials train on average if at each rung only the best `1 / factor` remain.
+def least_share(pruner: Pruner, epochs: int, report_every: int) -> float:
+    """Return the share of their epochs that trials train on average if at each rung only one of `reduction` remains.
     They train more if trials reach a rung before others, or in further brackets."""
     rungs = [0, *pruner.ladders(epochs, report_every)[0], epochs]
     return sum(
-        (end - start) / pruner.factor**rung for rung, (start, end) in enumerate(itertools.pairwise(rungs))
+        (end - start) / pruner.reduction**rung for rung, (start, end) in enumerate(itertools.pairwise(rungs))
     ) / epochs  # fmt: skip
 
 

@@ -151,4 +151,4 @@ def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
     """The plan's trials whose model is to be kept but could not be written, by a run with this `--keep`."""
     if keep == "none" or not (unwritten := unwritten_models(files, plan.name).intersection(plan.ids)):
         return frozenset()
-    return unwritten if keep == "all" else unwritten & read_best(files, plan.views)
+    return unwritten if keep == "all" else unwritten & read_best(files, plan.request_folder)

@@ -103,8 +103,8 @@ class Plan:
         return self.whole or RequestRows(self.request, self.preset, self.ids)
 
     @property
-    def views(self) -> str:
-        """Path of this request's views below the folder of each kind of view, e.g. `anomaly_grid/digits, epochs=5`."""
+    def request_folder(self) -> str:
+        """Path of this request's folder below that of each kind of view, e.g. `anomaly_grid/digits, epochs=5`."""
         return f"{self.name}/{file_name(self.request)}"
 
     @property

@@ -34,7 +34,7 @@ from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
 FIRST_RUNG_DIVISOR = 9
-"""First rung of a pruner requested with `--pruner` for a search that defines none: `epochs // FIRST_RUNG_DIVISOR`."""
+"""First rung of a pruner requested with `--pruner`, for a search without a halving: `epochs // FIRST_RUNG_DIVISOR`."""
 
 OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
 """Numeric columns that every row has in addition to its metrics."""
@@ -256,7 +256,8 @@ def _part_with_options(part: Part, options: SearchOptions) -> Part:
     elif options.pruner:
         lowest = {key: bounds(distribution)[0] for key, distribution in part.space.items()}
         epochs = config.resolve(lowest | dict(part.fixed)).training.epochs
-        pruner = part.pruner or Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
+        default = Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
+        pruner = part.pruner if isinstance(part.pruner, Halving) else default
         changes["pruner"] = replace(pruner, brackets=1 if options.pruner == "halving" else max(2, pruner.brackets))
     return replace(part, **changes)
 
@@ -270,18 +271,20 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
     for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
-    known = methods_by_metric()
     for name in (*sweep.axes_by_metric, *(metric for pair in sweep.correlations for metric in pair)):
-        if name not in (*metrics, *OF_EVERY_ROW) and name not in known:
+        if name not in (*metrics, *OF_EVERY_ROW) and name not in (known := methods_by_metric()):
             raise SpecError(
                 f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
             )
-    selectable = {*keys, *(key for method in known_methods() for key in config.keys(method))}
     for heatmap in sweep.heatmaps:
         selecting = {key for selection in heatmap.selections for key in selection.where}
         for axis in heatmap.hyperparameters:
-            if axis not in (selectable if axis in selecting else keys):
+            if axis not in keys and (axis not in selecting or not _of_any_method(axis)):
                 raise SpecError(f"a heatmap of {heatmap.metric.name} needs the axis {axis}, which these trials lack")
+
+
+def _of_any_method(key: str) -> bool:
+    return any(key in config.keys(method) for method in known_methods())
 
 
 def explain_preset_keys(error: str, request: Request, preset: str, space: Space) -> str:

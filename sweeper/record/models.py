@@ -47,16 +47,17 @@ class KeptModels(CohortListener):
         best = self._best.ids
         self._displaced = before - best
         if (listed := before | best) != self._listed:
-            write_best(self._files, self._plan.views, listed)
+            write_best(self._files, self._plan.request_folder, listed)
             self._listed = listed
         worse = {str(row["trial_id"]) for row in rows} - best
         if worse:
-            delete_models(self._files, self._plan.name, sorted(worse - best_of_others(self._files, self._plan.views)))
+            kept = best_of_others(self._files, self._plan.request_folder)
+            delete_models(self._files, self._plan.name, sorted(worse - kept))
 
     def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
         """Delete the models that were best before."""
         if self._displaced:
-            stale = self._displaced - best_of_others(self._files, self._plan.views)
+            stale = self._displaced - best_of_others(self._files, self._plan.request_folder)
             delete_displaced(self._files, self._plan.name, sorted(stale))
             self._displaced = frozenset()
 
@@ -65,10 +66,10 @@ def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]
     """Delete the models of the request's trials that have a row and are not best, as far as runs with `--keep best`
     wrote them: a driver that was killed may have left some. `rows` are those of the request."""
     best = final_best(plan, rows)
-    write_best(files, plan.views, best)
+    write_best(files, plan.request_folder, best)
     stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best
     if stale:
-        delete_displaced(files, plan.name, sorted(stale - best_of_others(files, plan.views)))
+        delete_displaced(files, plan.name, sorted(stale - best_of_others(files, plan.request_folder)))
 
 
 def ranked_columns(plan: Plan) -> tuple[str, ...]:

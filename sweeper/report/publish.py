@@ -45,8 +45,9 @@ def write(
     figure or table that cannot be made of its data is a line that is logged.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
-    `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.views`), and its own `label`
-    in the figures (`Plan.request`). `hyperparameters` are the columns that are some, beside those that views show.
+    `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.request_folder`), and its
+    own `label` in the figures (`Plan.request`). `hyperparameters` are the columns that are some, beside those that
+    views show.
     `so_far`: whether trials are still to come.
     """
     keys = [name for name in dict.fromkeys((*hyperparameters, *_shown_keys(sweep))) if name in rows]

@@ -116,11 +116,12 @@ def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
 def write(plan: Plan, files: Files) -> str:
     """Write the views of every study, and the journal if there is none. Returns the text to print."""
     texts = []
-    copy = begin_journal(files, plan.views) if files.read(journal_path(plan.views)) is None else lambda study_run: None
+    begun = files.read(journal_path(plan.request_folder)) is not None
+    copy = (lambda study_run: None) if begun else begin_journal(files, plan.request_folder)
     for study_run in plan.study_runs:
         copy(study_run)
         name, study = study_run.study.name, study_run.engine.optuna_study
         title = f"{plan.name} ({plan.request})" + (f", study {name}" if len(plan.study_runs) > 1 else "")
-        folder, objectives = figure_path("studies", plan.views, name), study_run.study.search.objectives
+        folder, objectives = figure_path("studies", plan.request_folder, name), study_run.study.search.objectives
         texts.append(studies.write(files, folder, title, study, objectives, plan.sweep.contours))
     return "\n\n".join(texts)

@@ -28,9 +28,9 @@ from sweeper.search.rungs import (
     RungEvent,
     Rungs,
     Values,
-    assign_brackets,
 )
 from sweeper.spec.metric import Direction
+from sweeper.spec.pruners import Pruner
 from trainables.reports import Judge, Report, Stopped, Verdict
 
 ANNOUNCEMENT_TIMEOUT = 60.0
@@ -46,8 +46,7 @@ class Rule:
     metric: str
     """Name of the metric by which members are compared."""
     direction: Direction
-    factor: int
-    """At each rung the best `1 / factor` of a bracket's members go on."""
+    pruner: Pruner
     ladders: tuple[tuple[int, ...], ...]
     """Epochs of the rungs of each bracket."""
 
@@ -58,7 +57,7 @@ class Rule:
 
     def brackets(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Return the bracket of each trial, from its number in the study."""
-        return assign_brackets(numbers, len(self.ladders), self.factor, len(self.ladders[0]))
+        return self.pruner.brackets_of(numbers, len(self.ladders[0]))
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class RungServer:
     ) -> None:
         """`rules` maps a study's id to its rule. For the other arguments see `ANNOUNCEMENT_TIMEOUT` and `ABSENCE`."""
         self._rules, self._announcement_timeout, self._absence = rules, announcement_timeout, absence
-        self._rungs = {study: Rungs(rule.direction, rule.factor, rule.ladders) for study, rule in rules.items()}
+        self._rungs = {study: Rungs(rule.direction, rule.pruner, rule.ladders) for study, rule in rules.items()}
         self._cohorts: dict[str, _Cohort] = {}
         """Announced cohorts and parts of them, by id."""
         self._at: dict[tuple[str, Position], list[str]] = {}

@@ -10,13 +10,13 @@ judged as the whole would have been.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sweeper.spec.metric import Direction
+from sweeper.spec.pruners import Pruner
 
 Position = tuple[int, ...]
 
@@ -92,8 +92,6 @@ RungEvent = (
 
 Values = Mapping[int, float | None]
 """Index of a member in its cohort -> its value at an epoch; None or not finite if it has no value there."""
-GOLDEN = 0x9E3779B97F4A7C15
-"""2 ** 64 times the fractional part of the golden ratio. Its multiples modulo 2 ** 64 are spread evenly."""
 
 
 @dataclass
@@ -128,11 +126,11 @@ class Rungs:
     `announce`, `post` and `end` may be repeated, as a retried cohort does: the first call counts, for each member.
     """
 
-    def __init__(self, direction: Direction, factor: int, ladders: Sequence[Sequence[int]]) -> None:
-        """`ladders` has the epochs of the rungs of each bracket. At a rung the best `1 / factor` of the bracket's
+    def __init__(self, direction: Direction, pruner: Pruner, ladders: Sequence[Sequence[int]]) -> None:
+        """`ladders` has the epochs of the rungs of each bracket. At a rung the pruner says how many of the bracket's
         members go on."""
         self._sign = -1 if direction == "maximize" else 1
-        self._factor = factor
+        self._pruner = pruner
         self._ladders = tuple(frozenset(ladder) for ladder in ladders)
         self._positions: dict[Position, _CohortState] = {}
 
@@ -202,9 +200,9 @@ class Rungs:
     def verdict(self, position: Position, epoch: int, members: Collection[int] | None = None) -> dict[int, str]:
         """Return those of the members that are pruned at an epoch: index -> reason, in one line.
 
-        Of n values in a bracket, those of this cohort and of lower positions, the best `max(1, n // factor)` go on; of
-        equal values the one posted at the lower position, or of the lower index. A member without a value is pruned. If
-        no member of the bracket has a value, the cohort's first member of the bracket goes on.
+        Of n values in a bracket, those of this cohort and of lower positions, the best `max(1, Pruner.keep)` go
+        on; of equal values the one posted at the lower position, or of the lower index. A member without a value is
+        pruned. If no member of the bracket has a value, the cohort's first member of the bracket goes on.
 
         Raises ValueError before `ready`.
         """
@@ -229,7 +227,8 @@ class Rungs:
             for index, value in other.values.get(epoch, {}).items()
             if value is not None and other.brackets[index] == bracket
         )
-        best = ranked[: max(1, len(ranked) // self._factor)]
+        kept = self._pruner.keep(epoch, [self._sign * cost for cost, _, _ in ranked]) if ranked else 0
+        best = ranked[: max(1, kept)]
         cohort = self._positions[position]
         values = sorted(cohort.values.get(epoch, {}).items())
         members = {index: value for index, value in values if cohort.brackets[index] == bracket}
@@ -256,26 +255,6 @@ class Rungs:
             known = ", ".join(map(str, self._positions)) or "none"
             raise ValueError(f"no cohort is announced at position {position}; positions are: {known}")
         return self._positions[position]
-
-
-def assign_brackets(numbers: Sequence[int], brackets: int, factor: int, rungs: int | None = None) -> tuple[int, ...]:
-    """Return the bracket of each trial, from its number in the study alone.
-
-    All brackets train for about equally many epochs in total.
-
-    Bracket b has s = `rungs` - b rungs, the first at `factor ** -s` of all epochs; `rungs` defaults to the number of
-    brackets. A trial of the bracket trains on average for `factor ** -s * (1 + s * (1 - 1 / factor))` of all epochs,
-    and brackets get trials in inverse proportion to that. Hyperband (Li et al. 2018, algorithm 1) has `s + 1` in place
-    of the parenthesis, because it trains each rung from the first epoch; here members continue. Any range of numbers is
-    assigned in these proportions: the fractional part of number times golden ratio falls into the bracket's part of
-    [0, 1).
-    """
-    deepest = brackets if rungs is None else rungs
-    if not 1 <= brackets <= deepest:
-        raise ValueError(f"`1 <= brackets <= rungs` must hold, but got brackets={brackets}, rungs={deepest}")
-    shares = [factor**s / (1 + s * (1 - 1 / factor)) for s in range(deepest, deepest - brackets, -1)]
-    bounds = [bound / sum(shares) for bound in itertools.accumulate(shares)][:-1]
-    return tuple(bisect.bisect_right(bounds, number * GOLDEN % 2**64 / 2**64) for number in numbers)
 
 
 def _finite(value: float | None) -> float | None:

@@ -6,12 +6,12 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Metric
-from sweeper.spec.pruners import Halving
+from sweeper.spec.pruners import Pruner
 from trainables.validation import unknown
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Search:
     wave: int = 32
     """Number of trials that are proposed at once, before the result of any of them is known."""
     sampler: Sampler = "tpe"
-    pruner: Halving | None = None
+    pruner: Pruner | None = None
     population: Population | None = None
     axes: Axes = field(default_factory=dict)
     """Each combination of their values is a study of its own."""
@@ -183,6 +183,11 @@ class Search:
         numeric = [key for key, distribution in self.space.items() if not hasattr(distribution, "choices")]
         if self.sampler == "cmaes" and (len(numeric) < len(self.space) or len(numeric) < 2):
             raise SpecError("cmaes needs a space of at least two numbers and no categories; choose another sampler")
+        if self.pruner and (unknown_fields := vars(self.pruner).keys() - {part.name for part in fields(self.pruner)}):
+            raise SpecError(
+                f"the parameters of a pruner must be fields of a frozen dataclass, but {type(self.pruner).__name__} "
+                f"sets {', '.join(sorted(unknown_fields))}"
+            )
         if self.population and self.pruner:
             raise SpecError("a search has either a pruner or a population, but got both")
         if self.population and self.sampler not in ("random", "qmc"):

@@ -32,7 +32,7 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from sweeper.execution import session as cluster
-from sweeper.spec import registry
+from sweeper.spec import Halving, registry
 from sweeper.spec.space import Search, Study
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
 
         definition = _study()
         fixed, metric, pruner = dict(definition.fixed), definition.search.objectives[0], definition.search.pruner
-        assert pruner
+        assert isinstance(pruner, Halving)
 
         class Trial(tune.Trainable):
             def setup(self, config: dict[str, Any]) -> None:

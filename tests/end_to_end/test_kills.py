@@ -141,8 +141,8 @@ def kill_process_of_ray(name: str, sweep: Sweep) -> None:
     sweep.clean_up()
 
 
-def kill_driver(sweep: Sweep, ready: Callable[[], bool] = lambda: True) -> None:
-    trainers = suspended_once(sweep, ready)
+def kill_driver(sweep: Sweep) -> None:
+    trainers = suspended_once(sweep, lambda: True)
     sweep.kill()
     resume(trainers)
     assert sweep.outcome().err == "" and survivors(sweep, ignored=IDLE) == []
@@ -169,14 +169,15 @@ def test_a_sweep_that_is_stopped_and_killed_again_and_again(sweeps: Sweeps, tmp_
 def test_a_search_whose_driver_was_killed_ends_as_an_undisturbed_one(
     sweeps: Sweeps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The study is rebuilt from the rows, and proposes the same trials. Only the search that is killed needs Ray."""
+    """The study is rebuilt from the rows, and proposes the same trials. None of them needs Ray: a sweep that is killed
+    with it is above."""
     killed, undisturbed, scratch = (tmp_path / name for name in ("killed", "undisturbed", "scratch"))
     scratch.mkdir()
     with without_ray(scratch):
         assert run.main([SEARCH, "--preset", "digits", "--store", str(undisturbed), *SMALL_SEARCH]) == 0
-    kill_driver(
-        sweeps.start(killed, *SMALL_SEARCH, name=SEARCH, cores=1), ready=lambda: bool(row_files(killed, SEARCH))
-    )
+    driver = sweeps.start(killed, *SMALL_SEARCH, "--debug", name=SEARCH, cores=1)
+    driver.wait_until(lambda: row_files(killed, SEARCH), "a cohort")
+    driver.kill()
     row_count = len(rows(killed, SEARCH))
     assert 0 < row_count < 8
     with without_ray(scratch):

@@ -86,7 +86,11 @@ def free_cores() -> Iterator[None]:
         time.sleep(0.1)
 
 
-def test_an_actor_trains_one_cohort_after_the_other_and_its_events_keep_their_order(training: RayBackend) -> None:
+def test_an_actor_trains_one_cohort_after_the_other_and_one_that_waits_for_devices_holds_none_back(
+    training: RayBackend,
+) -> None:
+    """The events of each cohort keep their order."""
+    start(training, GPU, "waits")
     start(training, CORE, *(f"c{index}" for index in range(6)))
     events = until(training, ended(6))
     processes = {event.message for event in events if isinstance(event, Told)}
@@ -94,31 +98,21 @@ def test_an_actor_trains_one_cohort_after_the_other_and_its_events_keep_their_or
         own = [event for event in events if event.cohort == f"c{index}"]
         assert [type(event) for event in own] == [Started, Told, Ended] and own[-1] == Ended(f"c{index}")
     assert 1 <= len(processes) < 6 and os.getpid() not in processes
-
-
-@pytest.mark.parametrize(
-    ("name", "failure"),
-    [
-        ("killed", Failure("error", "its worker process has died")),
-        ("raises", Failure("error", "ValueError: out of luck")),
-        ("large", Failure("memory", "OutOfMemory: it may use 1 MiB, but needed more")),
-    ],
-)
-def test_the_cause_of_a_failure_is_told_after_the_messages_before_it(
-    name: str, failure: Failure, training: RayBackend
-) -> None:
-    start(training, CORE, name, "next")
-    events = until(training, ended(2))
-    own = [event for event in events if event.cohort == name]
-    assert [type(event) for event in own] == [Started, Told, Ended] and own[-1] == Ended(name, failure)
-    assert Ended("next") in events, "the others are not affected"
-
-
-def test_a_cohort_that_waits_for_devices_holds_no_other_back(training: RayBackend) -> None:
-    start(training, GPU, "waits")
-    start(training, CORE, "a", "b", "c")
-    events = until(training, ended(3))
     assert "waits" not in {event.cohort for event in events}
+
+
+def test_the_cause_of_a_failure_is_told_after_the_messages_before_it(training: RayBackend) -> None:
+    failures = {
+        "killed": Failure("error", "its worker process has died"),
+        "raises": Failure("error", "ValueError: out of luck"),
+        "large": Failure("memory", "OutOfMemory: it may use 1 MiB, but needed more"),
+        "next": None,
+    }
+    start(training, CORE, *failures)
+    events = until(training, ended(4))
+    for name, failure in failures.items():
+        own = [event for event in events if event.cohort == name]
+        assert [type(event) for event in own] == [Started, Told, Ended] and own[-1] == Ended(name, failure)
 
 
 def test_actors_give_their_cores_up_to_tasks_with_other_resources(training: RayBackend) -> None:

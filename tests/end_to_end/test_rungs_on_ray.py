@@ -23,11 +23,12 @@ from sweeper.search.rungs import (
     CohortStopped,
     Position,
 )
+from sweeper.spec.pruners import Halving
 from trainables.reports import Member, Report, Stopped, Verdict
 
 pytestmark = pytest.mark.slow
 
-RULE = Rule("auroc", "maximize", 2, ((2,),))
+RULE = Rule("auroc", "maximize", Halving(2, 2), ((2,),))
 Status = Literal["running", "diverged", "pruned"]
 
 
@@ -175,7 +176,7 @@ def test_the_server_has_room_for_more_calls_than_ray_gives_by_default(workers: l
 
 
 def test_cohorts_are_judged_in_their_order_whichever_asks_first(workers: list[Any]) -> None:
-    client = client_of({"up": RULE, "down": Rule("auroc", "minimize", 2, ((2,),))})
+    client = client_of({"up": RULE, "down": Rule("auroc", "minimize", Halving(2, 2), ((2,),))})
     for study in ("up", "down"):
         client.tell(CohortAnnounced(study, (0,), f"{study} low", [0, 1]))
         client.tell(CohortAnnounced(study, (1,), f"{study} high", [2, 3, 4]))

@@ -121,15 +121,7 @@ def test_images_are_decoded_for_reconstructions_and_samples(values: dict[str, An
 
 
 REFUSED: Mapping[Any, list[tuple[dict[str, Any], str]]] = {
-    Data: [
-        *(
-            ({"validation": share}, f"`0 <= validation <= 0.5` must hold, but got validation={share}")
-            for share in (-0.1, 0.51, 1.0)
-        ),
-    ],
-    Batches: [
-        ({"batch_unit": "pixels"}, "no batch_unit 'pixels'; there are: images, views"),
-    ],
+    Data: [({"validation": 0.51}, "`0 <= validation <= 0.5` must hold, but got validation=0.51")],
     Layers: [
         ({"hidden": "5+"}, "hidden must be positive widths joined by +, such as 500+2000, but got hidden=5+"),
         (
@@ -143,25 +135,8 @@ REFUSED: Mapping[Any, list[tuple[dict[str, Any], str]]] = {
             "simvae_deconv_authors, strided_deconv",
         ),
     ],
-    Evaluation: [
-        ({"knn": -1}, "`knn >= 0` must hold, but got knn=-1"),
-        ({"knn": 2.0}, "knn must be a whole number, but got knn=2.0"),
-        ({"knn_temperature": 0.0}, "`knn_temperature > 0` must hold, but got knn_temperature=0.0"),
-        ({"probe_epochs": -1}, "`probe_epochs >= 0` must hold, but got probe_epochs=-1"),
-        ({"probe_lr": 0.0}, "`probe_lr > 0` must hold, but got probe_lr=0.0"),
-        ({"probe_batch_size": 0}, "`probe_batch_size >= 1` must hold, but got probe_batch_size=0"),
-        ({"probe_standardize": 1}, "probe_standardize must be true or false, but got probe_standardize=1"),
-    ],
+    Evaluation: [({"knn": 2.0}, "knn must be a whole number, but got knn=2.0")],
     ContentEvaluation: [
-        ({"content_probe_epochs": -1}, "`content_probe_epochs >= 0` must hold, but got content_probe_epochs=-1"),
-        ({"content_probe_lr": 0.0}, "`content_probe_lr > 0` must hold, but got content_probe_lr=0.0"),
-        (
-            {"content_probe_batch_size": 0},
-            "`content_probe_batch_size >= 1` must hold, but got content_probe_batch_size=0",
-        ),
-        ({"content_probe_width": -1}, "`content_probe_width >= 0` must hold, but got content_probe_width=-1"),
-        ({"content_knn": 1.0}, "content_knn must be a whole number, but got content_knn=1.0"),
-        ({"gmm_n_init": -1}, "`gmm_n_init >= 0` must hold, but got gmm_n_init=-1"),
         ({"styles": "ink"}, "styles needs content_probe_epochs of at least 1, but got styles=ink"),
         (
             {"styles": "ink+hue+ink", "content_probe_epochs": 1},
@@ -169,39 +144,20 @@ REFUSED: Mapping[Any, list[tuple[dict[str, Any], str]]] = {
         ),
     ],
     Generation: [
-        ({"reconstructions": 1}, "reconstructions must be true or false, but got reconstructions=1"),
-        ({"samples_per_class": -1}, "`samples_per_class >= 0` must hold, but got samples_per_class=-1"),
-        ({"adhoc_epochs": -1}, "`adhoc_epochs >= 0` must hold, but got adhoc_epochs=-1"),
-        ({"adhoc_lr": 0.0}, "`adhoc_lr > 0` must hold, but got adhoc_lr=0.0"),
-        ({"adhoc_patience": 0}, "`adhoc_patience >= 1` must hold, but got adhoc_patience=0"),
         ({"fid_weights": "x.pth"}, "fid_weights needs samples_per_class of at least 1, but got samples_per_class=0"),
         ({"sheets": True}, "sheets needs reconstructions, or samples_per_class of at least 1, but there are neither"),
     ],
+    LatentDensity: [
+        ({"density_samples": 24}, "density_samples must be a multiple of 16, but got density_samples=24"),
+    ],
 }
-"""Section -> values out of range, and the error that they get."""
+"""Section -> values that it refuses, and the error that they get; a property tests the bounds of single fields."""
 
 
 @pytest.mark.parametrize(
     ("section", "values", "message"), [(section, *case) for section, cases in REFUSED.items() for case in cases]
 )
-def test_values_out_of_range_are_refused(section: Any, values: dict[str, Any], message: str) -> None:
+def test_values_that_do_not_fit_are_refused(section: Any, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:
         section(**values)
     assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"density": "gmmm"}, "no density 'gmmm' (did you mean 'gmm'?); there are: none, gaussian, gmm, own, "),
-        ({"density_components": 0}, "`density_components >= 1` must hold, but got density_components=0"),
-        ({"density_samples": 24}, "density_samples must be a multiple of 16, but got density_samples=24"),
-        ({"density_samples": 0}, "`density_samples >= 16` must hold"),
-        ({"density_confidence": 0.5}, "`0.5 < density_confidence < 1` must hold, but got density_confidence=0.5"),
-        ({"density_pictures": 1}, "density_pictures must be true or false"),
-    ],
-)
-def test_densities_out_of_range_are_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        LatentDensity(**values)
-    assert str(error.value).startswith(message)

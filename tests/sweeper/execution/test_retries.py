@@ -1,10 +1,12 @@
 """A cohort that fails is tried again, made smaller, or given up; whatever happens, every trial ends once."""
 
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sweeper.execution.retries import LOSSES, Attempt, Cause, RetryQueue
 from sweeper.plan.cohorts import Cohort, Cut, cut, halved, lineage
@@ -64,19 +66,6 @@ def test_a_trial_that_cannot_train_takes_no_other_with_it(cause: Cause, poisoned
     all_trials = Counter(names(whole(8)) + names(whole(3)))
     assert Counter(finished) + Counter(failed) == all_trials and set(failed) == set(poisoned)
     assert begun <= 2 * (2 + 2 * len(poisoned) * (3 + 2))
-
-
-def test_parts_of_a_cohort_have_no_retries_until_a_trial_stands_alone() -> None:
-    """The whole and the single trial have all their attempts, each part between them has one."""
-    attempts = RetryQueue(CohortQueue([whole(8)]), 3)
-    begun = Counter[int]()
-
-    def cause(cohort: Cohort) -> Cause | None:
-        begun[len(cohort.trials)] += 1
-        return "error" if "0.3" in names(cohort) else None
-
-    assert run_all(attempts, cause)[1] == ["0.3"]
-    assert begun == {8: 4, 4: 2, 2: 2, 1: 1 + 4}
 
 
 def test_a_lost_machine_costs_no_retry() -> None:
@@ -174,14 +163,6 @@ def test_a_cohort_that_others_may_wait_for_goes_on_before_them() -> None:
     assert [next_attempt(attempts).cohort for _ in range(4)] == [*parts, second, third]
 
 
-def test_nothing_has_ended_while_something_runs() -> None:
-    attempts = RetryQueue(CohortQueue([whole(1)]), 0)
-    cohort = next_attempt(attempts).cohort.id
-    assert attempts.next() is None and not attempts.ended and attempts.runs(cohort)
-    attempts.reported(cohort, 3, True)
-    assert attempts.ended and not attempts.runs(cohort)
-
-
 def test_the_next_run_begins_with_the_halves_of_this_one() -> None:
     recorded: list[str] = []
     first = whole(8)
@@ -204,13 +185,74 @@ def test_halves_leave_out_trials_that_have_a_result() -> None:
     assert [part.id for part in halved([whole(4)], [whole(4).id])][1] == decision.parts[0].id
 
 
-def test_whatever_happens_every_trial_ends_once() -> None:
-    rng = random.Random(5)
-    causes: list[Cause | None] = [None, None, "error", "machine", "memory", "hung"]
-    for _ in range(200):
-        sizes = [rng.randint(1, 9) for _ in range(rng.randint(1, 4))]
+class Retries(RuleBasedStateMachine):
+    """Several cohorts run at once, report, end and fail in any order; every trial ends once."""
+
+    @initialize(
+        sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4), cut_to=st.integers(1, 9), retries=st.integers(0, 3)
+    )
+    def begin(self, sizes: list[int], cut_to: int, retries: int) -> None:
         groups = [[members(*sizes)[stream]] for stream in range(len(sizes))]
-        cohorts = cut(groups, [Cut(rng.randint(1, 9), rng.randint(1, 9))] * len(sizes))
-        attempts = RetryQueue(CohortQueue(cohorts), rng.randint(0, 3))
-        finished, failed, _ = run_all(attempts, lambda cohort: rng.choice(causes))
-        assert sorted(finished + failed) == sorted(trial.id for cohort in cohorts for trial in cohort.trials)
+        cohorts = cut(groups, [Cut(cut_to, cut_to)] * len(sizes))
+        self.trials = sorted(name for cohort in cohorts for name in names(cohort))
+        self.attempts, self.retries = RetryQueue(CohortQueue(cohorts), retries), retries
+        self.running: dict[str, Attempt] = {}
+        self.failures, self.losses, self.reached = Counter[str](), Counter[str](), dict[str, int]()
+        """Of each cohort since it reached a further epoch, and the last epoch that it has reported."""
+        self.parts: set[str] = set()
+        self.ended: list[str] = []
+
+    @rule()
+    def start(self) -> None:
+        if attempt := self.attempts.next():
+            assert attempt.cohort.id not in self.running
+            self.running[attempt.cohort.id] = attempt
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), epoch=st.integers(0, 5), done=st.booleans())
+    def report(self, data: st.DataObject, epoch: int, done: bool) -> None:
+        cohort = data.draw(st.sampled_from(sorted(self.running)))
+        self.attempts.reported(cohort, epoch, done)
+        if epoch > self.reached.get(cohort, -1):
+            self.reached[cohort] = epoch
+            del self.failures[cohort], self.losses[cohort]
+        if done:
+            self.ended += names(self.running.pop(cohort).cohort)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), cause=st.sampled_from(["error", "machine", "memory", "hung"]))
+    def lose(self, data: st.DataObject, cause: Cause) -> None:
+        cohort = data.draw(st.sampled_from(sorted(self.running)))
+        attempt = self.running.pop(cohort)
+        decision = self.attempts.lost(cohort, cause)
+        several, permanent = len(attempt.cohort.trials) > 1, cause in ("memory", "hung")
+        if cause == "machine":
+            self.losses[cohort] += 1
+        else:
+            self.failures[cohort] += 1
+        allowed = min(1, self.retries) if permanent else self.retries
+        allowed = 0 if several and (permanent or cohort in self.parts) else allowed
+        again = self.losses[cohort] <= LOSSES if cause == "machine" else self.failures[cohort] <= allowed
+        assert decision.kind == ("again" if again else "smaller" if several else "failed")
+        if decision.kind == "smaller":
+            assert sorted(name for part in decision.parts for name in names(part)) == sorted(names(attempt.cohort))
+            self.parts |= {part.id for part in decision.parts}
+        if decision.kind == "failed":
+            self.ended += names(attempt.cohort)
+
+    @invariant()
+    def what_runs_is_known(self) -> None:
+        assert all(map(self.attempts.runs, self.running))
+        assert not self.attempts.ended or not self.running
+
+    def teardown(self) -> None:
+        while not self.attempts.ended:
+            self.start()
+            cohort = next(iter(self.running))
+            self.attempts.reported(cohort, 9, True)
+            self.ended += names(self.running.pop(cohort).cohort)
+        assert sorted(self.ended) == self.trials
+
+
+TestRetries = Retries.TestCase
+TestRetries.settings = settings(max_examples=60, stateful_step_count=40)

@@ -123,7 +123,7 @@ def test_values_are_written_as_the_command_line_takes_them(value: Value, text: s
 def test_a_narrower_request_has_the_name_and_the_rows_of_the_wider(tmp_path: Path, wide: str, narrow: str) -> None:
     wider, narrower = plan(tmp_path, wide), plan(tmp_path, narrow)
     assert narrower.request_rows == wider.request_rows and narrower.total < wider.total
-    assert narrower.request == wider.request and narrower.views == wider.views
+    assert narrower.request == wider.request and narrower.request_folder == wider.request_folder
     if wider.request_rows.trials:
         assert list(wider.request_rows.trials) == list(wider.ids) and set(narrower.ids) < set(wider.ids)
 

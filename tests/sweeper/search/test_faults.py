@@ -74,7 +74,7 @@ class SimulatedSearch:
     def __init__(self, definition: Any, seed: int, slots: int, size: int, faults: Faults, saved: Saved, life: int):
         self.curves, self.faults, self.saved, self.slots = seed, faults, saved, slots
         self.definition, self.rng = definition, random.Random(f"{seed} {life}")
-        self.rule = Rule("auroc", "maximize", 2, definition.search.pruner.ladders(EPOCHS, 1))
+        self.rule = Rule("auroc", "maximize", definition.search.pruner, definition.search.pruner.ladders(EPOCHS, 1))
         self.server, self.turns = (
             RungServer({"s0": self.rule}, announcement_timeout=1000, absence=5.0),
             itertools.count(),

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from sweeper.search.rungs import Rungs, assign_brackets
+from sweeper.search.rungs import Rungs
 from sweeper.spec.metric import Direction
+from sweeper.spec.pruners import Halving, assign_brackets
 
 
 def test_the_best_share_continues_and_the_others_get_a_reason() -> None:
-    rungs = Rungs("maximize", 3, [(6,)])
+    rungs = Rungs("maximize", Halving(1, 3), [(6,)])
     rungs.announce((0,), [0] * 12)
     rungs.announce((1,), [0] * 4)
     rungs.post((0,), 6, {index: 0.90 + 0.001 * index for index in range(12)})
@@ -25,7 +26,7 @@ def test_the_best_share_continues_and_the_others_get_a_reason() -> None:
 
 
 def test_the_first_of_equals_continues() -> None:
-    rungs = Rungs("minimize", 2, [(1,)])
+    rungs = Rungs("minimize", Halving(1, 2), [(1,)])
     for index in range(2):
         rungs.announce((index,), [0, 0])
         rungs.post((index,), 1, {0: 0.5, 1: 0.5})
@@ -36,21 +37,21 @@ def test_the_first_of_equals_continues() -> None:
 
 
 def test_if_no_member_has_a_value_one_of_a_cohort_continues() -> None:
-    rungs = Rungs("maximize", 2, [(1,)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1,)])
     rungs.announce((0,), [0, 0])
     rungs.post((0,), 1, {0: math.nan, 1: None})
     assert rungs.verdict((0,), 1) == {1: "no value at epoch 1, where nobody had one and the first went on"}
 
 
 def test_an_infinite_value_counts_as_missing() -> None:
-    rungs = Rungs("maximize", 2, [(1,)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1,)])
     rungs.announce((0,), [0, 0])
     rungs.post((0,), 1, {0: math.inf, 1: -3.0})
     assert set(rungs.verdict((0,), 1)) == {0}
 
 
 def test_of_values_posted_twice_the_first_count() -> None:
-    rungs = Rungs("maximize", 2, [(1,)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1,)])
     rungs.announce((0,), [0, 0])
     rungs.post((0,), 1, {0: 1.0, 1: 2.0})
     rungs.post((0,), 1, {0: 5.0, 1: 0.0})
@@ -58,7 +59,7 @@ def test_of_values_posted_twice_the_first_count() -> None:
 
 
 def test_a_verdict_never_changes() -> None:
-    rungs = Rungs("maximize", 2, [(1, 2)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1, 2)])
     for index, values in enumerate(({0: 1.0, 1: 2.0}, {0: 0.1}, {0: 1.5, 1: 1.6, 2: 1.7})):
         rungs.announce((index,), [0] * len(values))
         rungs.post((index,), 1, values)
@@ -73,7 +74,7 @@ def test_a_verdict_never_changes() -> None:
 
 
 def test_an_earlier_cohort_is_waited_for_until_it_reports_or_ends() -> None:
-    rungs = Rungs("maximize", 2, [(1, 2), (2,)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1, 2), (2,)])
     for index, brackets in enumerate(([0], [0], [1], [0])):
         rungs.announce((index,), brackets)
     rungs.post((3,), 1, {0: 1.0})
@@ -89,7 +90,7 @@ def test_an_earlier_cohort_is_waited_for_until_it_reports_or_ends() -> None:
 
 
 def test_a_cohort_whose_members_were_all_pruned_is_not_waited_for() -> None:
-    rungs = Rungs("maximize", 2, [(1, 2)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1, 2)])
     for index, value in enumerate((2.0, 1.0, 3.0)):
         rungs.announce((index,), [0])
         rungs.post((index,), 1, {0: value})
@@ -101,7 +102,7 @@ def test_a_cohort_whose_members_were_all_pruned_is_not_waited_for() -> None:
 
 
 def test_an_epoch_that_is_no_rung_of_a_members_bracket_prunes_nothing() -> None:
-    rungs = Rungs("maximize", 2, [(1, 2), (2,)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1, 2), (2,)])
     rungs.announce((0,), [0, 1, 0, 1])
     values = {index: float(index) for index in range(4)}
     for epoch, pruned in ((1, {0}), (2, {1}), (3, set())):
@@ -110,7 +111,7 @@ def test_an_epoch_that_is_no_rung_of_a_members_bracket_prunes_nothing() -> None:
 
 
 def test_values_posted_after_the_end_do_not_count() -> None:
-    rungs = Rungs("maximize", 2, [(1,)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1,)])
     rungs.announce((0,), [0])
     rungs.announce((1,), [0])
     rungs.end((0,))
@@ -120,7 +121,7 @@ def test_values_posted_after_the_end_do_not_count() -> None:
 
 
 def test_invalid_calls_are_refused() -> None:
-    rungs = Rungs("maximize", 2, [(1,)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1,)])
     rungs.announce((3,), [0, 0])
     rungs.announce((3,), [0, 0])
     with pytest.raises(ValueError, match=r"position \(3,\) is announced again with others"):
@@ -143,7 +144,7 @@ def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() ->
         true = [rng.gauss(0, 1) for _ in range(54)]
         curves = [{epoch: value + rng.gauss(0, 0.3) / math.sqrt(epoch) for epoch in range(1, 28)} for value in true]
         cohorts = [curves[begin : begin + 6] for begin in range(0, 54, 6)]
-        rungs = Rungs("maximize", 3, [(1, 3, 9)])
+        rungs = Rungs("maximize", Halving(1, 3), [(1, 3, 9)])
         survivors = []
         for number, cohort in enumerate(cohorts):
             rungs.announce((number,), [0] * 6)
@@ -202,7 +203,7 @@ def test_more_brackets_than_rungs_are_refused() -> None:
 
 
 def test_parts_of_a_cohort_wait_for_each_other_and_are_judged_as_the_whole() -> None:
-    whole, split = (Rungs("maximize", 2, [(1, 2)]) for _ in range(2))
+    whole, split = (Rungs("maximize", Halving(1, 2), [(1, 2)]) for _ in range(2))
     for rungs in (whole, split):
         for index, values in enumerate(({0: 1.0, 1: 5.0, 2: 2.0, 3: 4.0}, {0: 3.0, 1: 4.5})):
             rungs.announce((index,), [0] * len(values))
@@ -220,7 +221,7 @@ def test_parts_of_a_cohort_wait_for_each_other_and_are_judged_as_the_whole() -> 
 
 def test_a_verdict_of_a_later_epoch_does_not_hide_a_member_from_an_earlier_rung() -> None:
     """A cohort that continues from a checkpoint may be judged before its earlier reports are known."""
-    rungs = Rungs("maximize", 2, [(1, 2)])
+    rungs = Rungs("maximize", Halving(1, 2), [(1, 2)])
     for index in range(3):
         rungs.announce((index,), [0])
     rungs.post((0,), 2, {0: 9.0})
@@ -349,7 +350,7 @@ def at_once(study: Sequence[SimulatedCohort], direction: Direction, factor: int,
 
     Raises AssertionError if all wait for each other.
     """
-    rng, rungs = random.Random(seed), Rungs(direction, factor, LADDERS)
+    rng, rungs = random.Random(seed), Rungs(direction, Halving(1, factor), LADDERS)
     started: list[Running] = []
     idle = 0
     while len(started) < len(study) or not all(cohort.ended for cohort in started):
@@ -378,7 +379,7 @@ def test_restored_cohorts_count_as_if_they_had_just_run(seed: int) -> None:
     study = random_study(seed)
     expected = one_after_the_other(study, "maximize", 3)
     for running in range(len(study)):
-        rungs = Rungs("maximize", 3, LADDERS)
+        rungs = Rungs("maximize", Halving(1, 3), LADDERS)
         for number in range(running):
             pruned_at = {index: epoch for (at, epoch), pruned in expected.items() if at == number for index in pruned}
             simulated = study[number]

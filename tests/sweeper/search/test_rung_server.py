@@ -17,9 +17,10 @@ from sweeper.search.rungs import (
     CohortStarted,
     CohortStopped,
 )
+from sweeper.spec.pruners import Halving
 from tests.sweeper.search.fast_clock import play
 
-RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
+RULE = Rule("auroc", "maximize", Halving(1, 2, brackets=2), ((1, 3), (3,)))
 NUMBERS = {bracket: [number for number in range(99) if RULE.brackets([number]) == (bracket,)] for bracket in (0, 1)}
 """Bracket -> numbers of trials that are assigned to it."""
 
@@ -250,4 +251,4 @@ def test_a_cohort_that_was_never_announced_is_refused_in_one_line() -> None:
 def test_a_rule_assigns_brackets_by_its_ladders() -> None:
     assert RULE.epochs == {1, 3}
     assert set(RULE.brackets(range(100))) == {0, 1}
-    assert Rule("auroc", "maximize", 3, ((2, 6),)).brackets(range(5)) == (0,) * 5
+    assert Rule("auroc", "maximize", Halving(2), ((2, 6),)).brackets(range(5)) == (0,) * 5

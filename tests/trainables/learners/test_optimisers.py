@@ -1,7 +1,4 @@
-"""The stacked optimisers, against torch's own on each member alone.
-
-Shapes: K members.
-"""
+"""The stacked optimisers, against torch's own on each member alone, and their schedules. Shapes: K members."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,6 +11,7 @@ from torch import Tensor
 
 from trainables.learners.optimisers import StackedAdam, StackedSGD
 from trainables.learners.stack import MakeOptimiser
+from trainables.sections import SCHEDULES, Optimiser, constant, cosine
 
 K, STEPS = 3, 20
 SHAPES = ((4, 3), (5,), ())
@@ -162,3 +160,31 @@ def test_adams_first_step_is_its_rate_whatever_the_scale_of_the_gradient() -> No
     parameters = [torch.zeros(2, 2)]
     StackedAdam(parameters, (0.1, 0.3), (0.0, 0.0), 1e-8).step([torch.tensor([[1e-3, -5.0], [2.0, -1e2]])], 0.5)
     torch.testing.assert_close(parameters[0], torch.tensor([[-0.05, 0.05], [-0.15, 0.15]]))
+
+
+def test_half_cosine_is_that_of_torch() -> None:
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    reference = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=50)
+    for step in range(50):
+        assert cosine(step, 50) == pytest.approx(reference.get_last_lr()[0], abs=1e-12)
+        optimiser.step()
+        reference.step()
+
+
+def test_values_without_warmup() -> None:
+    actual = [cosine(step, 4) for step in range(5)]
+    assert actual == pytest.approx([1, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125), 0])
+    assert [constant(step, 4) for step in range(5)] == [1.0] * 5
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_warmup_rises_linearly_to_the_peak_then_the_schedule_takes_over(name: str) -> None:
+    schedule = SCHEDULES[name]
+    assert [schedule(step, 14, 10) for step in range(11)] == pytest.approx([step / 10 for step in range(11)])
+    assert [schedule(10 + step, 14, 10) for step in range(5)] == pytest.approx([schedule(step, 4) for step in range(5)])
+
+
+def test_a_trial_can_ask_for_every_schedule_and_no_other() -> None:
+    assert [Optimiser(lr_schedule=name).lr_schedule for name in SCHEDULES] == list(SCHEDULES)
+    with pytest.raises(ValueError, match=rf"no lr_schedule 'linear'; there are: {', '.join(SCHEDULES)}$"):
+        Optimiser(lr_schedule="linear")

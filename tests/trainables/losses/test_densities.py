@@ -1,4 +1,7 @@
-"""Against scipy and the closed forms of VJE (section 1 of its specification), in float64."""
+"""Divergences, entropies and likelihoods of images against scipy, torch, sampling and VJE's closed forms.
+
+In float64 unless said. Shapes: B images, J views of each, C channels, H by W pixels.
+"""
 
 import math
 from collections.abc import Callable
@@ -12,7 +15,18 @@ from scipy import stats
 from torch import Tensor
 
 from tests.trainables.losses.samples import B, D, Inputs, close
-from trainables.losses.densities import directional_nll, radial_nll, unit
+from trainables.losses.densities import (
+    bernoulli_reconstruction,
+    directional_nll,
+    gaussian_entropy,
+    gaussian_kl,
+    gaussian_reconstruction,
+    logvar_entropy,
+    logvar_kl,
+    logvar_kl_between,
+    radial_nll,
+    unit,
+)
 
 INF = math.inf
 NUS = (0.25, 1.0, 3.7, 20.0, INF)
@@ -182,3 +196,184 @@ def test_nu_of_a_member_broadcasts_over_samples(zsv: Inputs) -> None:
     for k in (0, 1):
         close(directional_nll(z, s_SBD, var, nu)[k], directional_nll(z, s_SBD[k], var, nu), rtol=1e-14)
         close(radial_nll(z, s_SBD, nu)[k], radial_nll(z, s_SBD[k], nu), rtol=1e-14)
+
+
+def test_kl_equals_torch_distributions_and_is_zero_at_the_prior(zsv: Inputs) -> None:
+    mu, _, var = zsv
+    posterior = torch.distributions.Normal(mu, var.sqrt())
+    prior = torch.distributions.Normal(torch.zeros_like(mu), torch.ones_like(mu))
+    close(gaussian_kl(mu, var), torch.distributions.kl_divergence(posterior, prior).sum(-1))
+    assert torch.equal(gaussian_kl(torch.zeros_like(mu), torch.ones_like(mu)), torch.zeros(B, dtype=torch.float64))
+    assert (gaussian_kl(mu, var) > 0).all()
+
+
+def test_kl_and_entropy_equal_their_monte_carlo_means(zsv: Inputs) -> None:
+    mu, _, var = (value[0].numpy() for value in zsv)
+    mean, deviation = mu / 4, np.sqrt(var)
+    draws = np.random.default_rng(0).normal(mean, deviation, (200_000, D))
+    log_q = stats.norm.logpdf(draws, mean, deviation).sum(1)
+    log_p = stats.norm.logpdf(draws).sum(1)
+    for values, actual in (
+        (log_q - log_p, gaussian_kl(torch.tensor(mean)[None], torch.tensor(var)[None])),
+        (-log_q, gaussian_entropy(torch.tensor(var)[None])),
+    ):
+        assert abs(float(actual) - values.mean()) < 4 * values.std() / math.sqrt(len(values))
+
+
+def test_entropy_equals_scipy(zsv: Inputs) -> None:
+    mu, _, var = zsv
+    expected = [stats.multivariate_normal(mu_D, np.diag(var_D)).entropy() for mu_D, var_D in zip(mu, var, strict=True)]
+    close(gaussian_entropy(var), expected)
+
+
+def test_gaussian_gradients_equal_finite_differences(zsv: Inputs) -> None:
+    mu, _, var = (value.clone().requires_grad_() for value in zsv)
+    assert torch.autograd.gradcheck(gaussian_kl, (mu, var))
+    assert torch.autograd.gradcheck(gaussian_entropy, (var,))
+
+
+def test_gaussian_functions_return_one_value_a_sample_and_leave_inputs(zsv: Inputs) -> None:
+    mu, _, var = zsv
+    before = mu.clone(), var.clone()
+    assert gaussian_kl(mu, var).shape == gaussian_entropy(var).shape == (B,)
+    assert torch.equal(mu, before[0]) and torch.equal(var, before[1])
+
+
+def test_reference_values() -> None:
+    """Section 11 of SimVAE's specification."""
+    assert logvar_entropy(torch.tensor([[0.0, -2.0]])).item() == pytest.approx(1.837877, abs=1e-6)
+    mu, logvar = torch.tensor([[0.5]]), torch.tensor([[math.log(0.25)]])
+    assert logvar_kl(mu, logvar).item() == pytest.approx(0.443147, abs=1e-6)
+
+
+def test_entropy_equals_scipy_of_log_variances(zsv: Inputs) -> None:
+    _, _, var = zsv
+    expected = [stats.multivariate_normal(np.zeros(D), np.diag(var_D)).entropy() for var_D in var.numpy()]
+    close(logvar_entropy(var.log()), expected)
+
+
+def test_divergences_equal_torch_distributions(zsv: Inputs) -> None:
+    mu, prior_mu, var = zsv
+    prior_var = var.roll(1, 0)
+    posterior, prior = (torch.distributions.Normal(*pair) for pair in ((mu, var.sqrt()), (prior_mu, prior_var.sqrt())))
+    standard = torch.distributions.Normal(torch.zeros(D).double(), torch.ones(D).double())
+    expected = torch.distributions.kl_divergence(posterior, standard).sum(-1)
+    close(logvar_kl(mu, var.log()), expected)
+    expected = torch.distributions.kl_divergence(posterior, prior).sum(-1)
+    close(logvar_kl_between(mu, var.log(), prior_mu, prior_var.log()), expected)
+
+
+def test_divergence_is_zero_for_equals_alone_and_has_a_direction(zsv: Inputs) -> None:
+    mu, other_mu, var = zsv
+    logvar = var.log()
+    assert torch.equal(logvar_kl_between(mu, logvar, mu, logvar), torch.zeros(B, dtype=torch.float64))
+    forward, reverse = (
+        logvar_kl_between(mu, logvar, other_mu, -logvar),
+        logvar_kl_between(other_mu, -logvar, mu, logvar),
+    )
+    assert (forward > 0.1).all() and (reverse > 0.1).all() and ((forward - reverse).abs() > 0.1).all()
+    zeros = torch.zeros_like(mu)
+    assert torch.equal(logvar_kl(zeros, zeros), torch.zeros(B, dtype=torch.float64))
+
+
+def test_small_divergences_are_not_lost_in_float32() -> None:
+    """`logvar^2 / 4` near the prior: 2.5e-9 here, where `exp(logvar) - 1 - logvar` rounds to multiples of 6e-8."""
+    logvar = torch.tensor([[1e-4], [-1e-4]])
+    expected = logvar.double().square().sum(-1).float() / 4
+    torch.testing.assert_close(logvar_kl(torch.zeros(2, 1), logvar), expected, rtol=2e-3, atol=0)
+    actual = logvar_kl_between(torch.ones(2, 1), 0 * logvar, torch.ones(2, 1), -logvar)
+    torch.testing.assert_close(actual, expected, rtol=2e-3, atol=0)
+
+
+def test_gradients_equal_finite_differences_of_log_variances(zsv: Inputs) -> None:
+    mu, other_mu, var = (value.clone().requires_grad_() for value in zsv)
+    logvar, other_logvar = (value.detach().requires_grad_() for value in (var.log(), -var.log() / 2))
+    assert torch.autograd.gradcheck(logvar_entropy, (logvar,))
+    assert torch.autograd.gradcheck(logvar_kl, (mu, logvar))
+    assert torch.autograd.gradcheck(logvar_kl_between, (mu, logvar, other_mu, other_logvar))
+
+
+def test_leading_dimensions_are_kept_and_members_stack(zsv: Inputs) -> None:
+    mu, other_mu, var = zsv
+    logvar, before = var.log(), mu.clone()
+    pairs = torch.stack([mu, other_mu]), torch.stack([logvar, 2 * logvar])
+    assert logvar_entropy(pairs[1]).shape == logvar_kl(*pairs).shape == (2, B)
+    fused = torch.vmap(logvar_kl_between, (0, 0, None, None))(*pairs, other_mu, logvar)
+    for value, pair_mu, pair_logvar in zip(fused, *pairs, strict=True):
+        close(value, logvar_kl_between(pair_mu, pair_logvar, other_mu, logvar))
+    assert torch.equal(mu, before)
+
+
+J, SHAPE = 2, (3, 2, 4)
+GENERATOR = torch.Generator().manual_seed(0)
+IMAGES = torch.rand(B, J, *SHAPE, dtype=torch.float64, generator=GENERATOR)
+LOGITS = 3 * torch.randn(B, J, *SHAPE, dtype=torch.float64, generator=GENERATOR)
+
+Loss = Callable[[Tensor, Tensor, float | Tensor], Tensor]
+both_losses = pytest.mark.parametrize("loss", [gaussian_reconstruction, bernoulli_reconstruction])
+
+
+@pytest.mark.parametrize("sigma2", [0.01005, 0.02, 1.0])
+def test_gaussian_is_a_density_of_the_pixels(sigma2: float) -> None:
+    mean = LOGITS.sigmoid()
+    log_density = stats.norm.logpdf(IMAGES.numpy(), mean.numpy(), math.sqrt(sigma2)).sum((-3, -2, -1))
+    constant = math.prod(SHAPE) / 2 * math.log(2 * math.pi * sigma2)
+    close(gaussian_reconstruction(IMAGES, mean, sigma2) + constant, -log_density, rtol=1e-9)
+
+
+@pytest.mark.parametrize("divisor", [0.01005, 1.0])
+def test_bernoulli_is_the_mass_of_binary_pixels(divisor: float) -> None:
+    binary = (IMAGES > 0.5).double()
+    log_mass = stats.bernoulli.logpmf(binary.numpy(), LOGITS.sigmoid().numpy()).sum((-3, -2, -1))
+    close(bernoulli_reconstruction(binary, LOGITS, divisor), -log_mass / divisor, rtol=1e-9)
+
+
+def test_grey_pixels_mix_the_two_outcomes() -> None:
+    """Cross-entropy is linear in the pixel."""
+    white, black = (bernoulli_reconstruction(torch.full_like(IMAGES, value), LOGITS, 1.0) for value in (1.0, 0.0))
+    close(bernoulli_reconstruction(torch.full_like(IMAGES, 0.3), LOGITS, 1.0), 0.3 * white + 0.7 * black)
+
+
+def test_both_are_least_at_the_images_themselves() -> None:
+    inside = IMAGES.clamp(0.1, 0.9)
+    logits = inside.logit().requires_grad_()
+    for value in (
+        gaussian_reconstruction(inside, logits.sigmoid(), 0.02),
+        bernoulli_reconstruction(inside, logits, 0.01005),
+    ):
+        (slope,) = torch.autograd.grad(value.sum(), logits)
+        assert slope.abs().max() < 1e-11
+    assert torch.equal(gaussian_reconstruction(inside, inside, 0.02), torch.zeros(B, J, dtype=torch.float64))
+
+
+def test_certain_logits_stay_finite_in_float32() -> None:
+    """A saturated sigmoid has no logarithm in float32, but its logit has a loss."""
+    logits = torch.tensor([200.0, -200.0, 1e4, -1e4]).reshape(4, 1, 1, 1).requires_grad_()
+    wrong = (logits < 0).float()
+    loss = bernoulli_reconstruction(wrong, logits, 1.0)
+    close(loss, [200.0, 200.0, 1e4, 1e4])
+    (slope,) = torch.autograd.grad(loss.sum(), logits)
+    close(slope.flatten(), [1.0, -1.0, 1.0, -1.0])
+
+
+@both_losses
+def test_one_value_an_image(loss: Loss) -> None:
+    """And per view, where there are views."""
+    before = IMAGES.clone()
+    by_view = loss(IMAGES, LOGITS, 0.3)
+    assert by_view.shape == (B, J) and torch.equal(IMAGES, before)
+    close(loss(IMAGES[:, 0], LOGITS[:, 0], 0.3), by_view[:, 0])
+
+
+@both_losses
+def test_gradients_equal_finite_differences_of_images(loss: Loss) -> None:
+    inputs = LOGITS.clone().requires_grad_(), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(partial(loss, IMAGES), inputs)
+
+
+@both_losses
+def test_members_of_a_stack_have_their_own_variance(loss: Loss) -> None:
+    variances = torch.tensor([0.25, 1.0, 2.0])
+    fused = torch.vmap(loss, (None, None, 0))(IMAGES, LOGITS, variances)
+    for value, variance in zip(fused, variances.tolist(), strict=True):
+        close(value, loss(IMAGES, LOGITS, variance))

@@ -8,8 +8,7 @@ import torch
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from tests.trainables.losses.normals import covariance, normal
-from tests.trainables.losses.samples import close
+from tests.trainables.losses.samples import close, covariance, normal
 from trainables.losses.linear_algebra import (
     cholesky,
     log_det,

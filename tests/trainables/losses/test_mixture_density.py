@@ -14,8 +14,7 @@ from scipy import integrate, stats
 from scipy.special import logsumexp
 from torch import Tensor
 
-from tests.trainables.losses.normals import normal
-from tests.trainables.losses.samples import close
+from tests.trainables.losses.samples import close, normal
 from trainables.losses.linear_algebra import cholesky
 from trainables.losses.mixtures import floored_softplus, mixture_density_nll
 from trainables.losses.moments import averaged_moment, entropy, gaussian_nll, second_moment

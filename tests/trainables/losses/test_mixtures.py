@@ -12,8 +12,7 @@ from scipy import stats
 from scipy.special import logsumexp
 from torch import Tensor
 
-from tests.trainables.losses.normals import covariance, normal, unit_normal
-from tests.trainables.losses.samples import close
+from tests.trainables.losses.samples import close, covariance, normal, unit_normal
 from trainables.losses.linear_algebra import cholesky, log_det
 from trainables.losses.mixtures import (
     component_exponents,

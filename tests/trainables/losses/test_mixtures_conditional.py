@@ -9,8 +9,7 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from tests.trainables.losses.normals import covariance, normal
-from tests.trainables.losses.samples import close
+from tests.trainables.losses.samples import close, covariance, normal
 from trainables.losses.mixtures import ConditionalMixture, conditional, marginal
 
 B, M, C, T, K = 4, 3, 3, 2, 2

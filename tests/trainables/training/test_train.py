@@ -1,18 +1,24 @@
-"""The training loop: which reports are made when, and members that diverge."""
+"""The training loop: which reports are made when, with which pictures, and members that diverge or fail alone."""
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
+from tests.trainables.methods import method_configs
 from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics_of, three
 from tests.trainables.training.judged import assert_near, without_seconds
+from trainables.config import resolve
 from trainables.contract import Losses
 from trainables.methods.variational.vje import VJE
-from trainables.sections import TrialConfig
+from trainables.reports import Report, Verdict
+from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train
@@ -243,3 +249,99 @@ def test_learning_rate_follows_the_schedule_step_by_step(monkeypatch: pytest.Mon
     monkeypatch.setattr(Cohort, "step", step)
     list(train([config_of(warmup_epochs=2)], HERE))
     assert rates == pytest.approx([0, 0.25, 0.5, 0.75, 1, 0.933013, 0.75, 0.5, 0.25, 0.066987], abs=1e-6)
+
+
+PNG = b"\x89PNG"
+
+
+def members(**changes: Value) -> list[TrialConfig]:
+    """Three VAEs with two seeds."""
+    given: dict[str, Value] = {
+        "method": "vae", "encoder": "relu_mlp", "hidden": "16", "decoder_hidden": "16", "features": 4,
+        "batch_size": 512, "epochs": 2, "report_every": 1, "reconstructions": True, "sheets": True,
+    }  # fmt: skip
+    return [resolve({**given, "seed": seed, "lr": lr, **changes}) for seed, lr in ((0, 0.01), (1, 0.01), (0, 0.05))]
+
+
+@cache
+def whole() -> tuple[list[Report], list[bytes]]:
+    """The reports of a training, and all its checkpoints."""
+    saved: list[bytes] = []
+    return list(train(members(), HERE, save=saved.append, save_every=0.0)), saved
+
+
+def pictures_of(report: Report) -> list[dict[str, bytes]]:
+    return [dict(member.pictures) for member in report.members]
+
+
+def test_each_member_of_the_last_report_has_pictures_of_its_own() -> None:
+    *earlier, last = whole()[0]
+    assert [pictures_of(report) for report in earlier] == [[{}, {}, {}]]
+    sheets = [pictures["reconstructions.png"] for pictures in pictures_of(last)]
+    assert len(set(sheets)) == 3 and all(Image.open(io.BytesIO(sheet)).format == "PNG" for sheet in sheets)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_member_has_the_same_pictures_whatever_is_stacked_with_it(width: int) -> None:
+    """Grey levels may differ by the rounding of another stack."""
+    (*_, last), (*_, expected) = train(members(), HERE, width=width), whole()[0]
+    for pictures, others in zip(pictures_of(last), pictures_of(expected), strict=True):
+        own, other = (Image.open(io.BytesIO(sheets["reconstructions.png"])) for sheets in (pictures, others))
+        assert own.size == other.size
+        assert max(abs(a - b) for a, b in zip(own.tobytes(), other.tobytes(), strict=True)) <= 1
+
+
+def test_no_checkpoint_has_pictures_and_a_resume_makes_them_again() -> None:
+    reports, saved = whole()
+    assert len(saved) > 2 and not any(PNG in checkpoint for checkpoint in saved)
+    for checkpoint in (saved[0], saved[-1]):
+        again = list(train(members(), HERE, resume=checkpoint))
+        assert without_seconds(again) == without_seconds(reports) and again[-1].members[0].pictures
+
+
+def test_members_that_were_not_trained_have_pictures() -> None:
+    (report,) = train(members(epochs=0), HERE)
+    assert all(pictures.keys() == {"reconstructions.png"} for pictures in pictures_of(report))
+
+
+def test_neither_a_pruned_member_nor_one_that_diverged_has_pictures_and_the_others_keep_their_own() -> None:
+    configs = [*members(), *members(lr=1e30)[:1]]
+    *_, last = train(configs, HERE, judge=lambda report: Verdict(pruned={0: "bad luck"}))
+    assert [member.status for member in last.members] == ["pruned", "finished", "finished", "diverged"]
+    assert [bool(pictures) for pictures in pictures_of(last)] == [False, True, True, False]
+    assert pictures_of(last)[1:3] == pictures_of(whole()[0][-1])[1:]
+
+
+def test_trials_that_ask_for_none_have_none() -> None:
+    *_, last = train(members(sheets=False), HERE)
+    assert pictures_of(last) == [{}, {}, {}]
+
+
+NO_JITTER = 1e-30
+"""Lost in float32. The moment of 60 images in more than 60 dimensions is then singular."""
+SINGULAR: Mapping[str, Mapping[str, Value]] = {
+    "gje": {"projection": 64},
+    "hsic": {"projection": 128},
+    "gmje_mdn": {"projection": 128},
+    "gpje": {"random_features": 128},
+}
+"""Method with a fusible jitter -> what makes its matrix singular."""
+
+
+@pytest.mark.parametrize("method", SINGULAR)
+@pytest.mark.parametrize("width", [None, 2])
+def test_a_matrix_that_is_not_positive_definite_fails_its_own_member(method: str, width: int | None) -> None:
+    """The others of its stack train as they do without it; with `width=2` it is in the first of two stacks."""
+
+    def reports(*epsilons: float) -> list:
+        configs = [
+            method_configs.config_of(method, epochs=2, epsilon=epsilon, **SINGULAR[method]) for epsilon in epsilons
+        ]
+        return list(train(configs, HERE, width=width))
+
+    spoilt, clean = reports(0.1, NO_JITTER, 0.3), reports(0.1, 0.3)
+    bad = spoilt[-1].members[1]
+    assert (bad.status, bad.error) == ("diverged", "loss was not finite in epoch 1")
+    for member, alone in ((0, 0), (2, 1)):
+        assert spoilt[-1].members[member].status == "finished"
+        assert_near(spoilt, clean, member, alone)

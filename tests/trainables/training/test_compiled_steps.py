@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.trainables.training.compilation.steps import task_of
+from tests.trainables.training.steps import task_of
 from trainables.config import resolve
 from trainables.reports import Stopped
 from trainables.training import compiled_steps as module

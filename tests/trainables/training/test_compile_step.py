@@ -1,7 +1,12 @@
-"""The whole way: traced, compiled by a process of its own, loaded, trained, stopped and resumed."""
+"""The whole way: traced, compiled by a process of its own, loaded, trained, stopped and resumed.
 
+A step is compiled from nothing that two trials may differ in without another code, and from all else.
+"""
+
+import importlib.util
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +17,13 @@ from torch import Tensor
 from torch._inductor.exc import InductorError
 
 from tests.trainables.small import HERE, metrics_of, state_of
-from tests.trainables.training.compilation.steps import task_of
+from tests.trainables.training.steps import task_of
 from trainables.config import resolve_sent
 from trainables.contract import Batch, Losses
 from trainables.methods.pairs.jepa_pairs import JEPAPairs
 from trainables.methods.variational.vje import VJE
 from trainables.sections import Value
-from trainables.training.compile_step import OPERATIONS, RECORD, build, file_hash
+from trainables.training.compile_step import OPERATIONS, RECORD, StepTask, build, file_hash, is_unchanged, loaded_code
 from trainables.training.compiled_steps import LibraryFolder, StepCompiler
 from trainables.training.train import train
 
@@ -134,3 +139,43 @@ def test_a_step_at_which_pytorch_fails_is_compiled_again_with_fewer_fusions(
     assert tried[0].keys() < tried[1].keys() and tried[1]["max_fusion_size"] == 3
     assert json.loads((tmp_path / "step.record").read_text()).get("error") == error
     assert (tmp_path / "step.so").exists() == (error is None)
+
+
+DIGEST = task_of().digest([])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"seed": 7}, {"lr": 0.3}, {"weight_decay": 0.1}, {"beta": 4.0}, {"epochs": 9}, {"normal_class": 5}],
+    ids=str,
+)
+def test_trials_that_differ_in_values_of_tensors_or_in_their_evaluation_share_a_step(changes: dict[str, Value]) -> None:
+    assert task_of(**changes).digest([]) == DIGEST
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"width": 24}, {"batch_size": 30}, {"momentum": 0.5}, {"optimiser": "adam"}, {"precision": "bfloat16"}],
+    ids=str,
+)
+def test_another_code_or_shape_is_another_step(changes: dict[str, Value]) -> None:
+    assert task_of(**changes).digest([]) != DIGEST
+
+
+def test_the_environment_counts() -> None:
+    assert task_of().digest(["torch 2.11"]) != task_of().digest(["torch 2.15"])
+
+
+def test_a_process_that_compiles_gets_the_whole_task() -> None:
+    task = task_of(optimiser="adam")
+    copy = StepTask.of_json(task.json())
+    assert copy == task and copy.trial().optimiser.optimiser == "adam"
+
+
+def test_the_code_of_a_step_includes_the_program_that_compiles_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.find_spec("trainables.training.compile_step")
+    assert spec and spec.origin
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    code = loaded_code()
+    assert code[spec.name] == file_hash(spec.origin) and is_unchanged(code)
+    assert not is_unchanged({**code, spec.name: "another"})

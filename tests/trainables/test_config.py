@@ -1,16 +1,32 @@
-"""Flat names and values to a complete configuration and back; errors state the law, the offender and the choices."""
+"""Flat names and values to a complete configuration and back, sections, and the documentation of keys.
+
+Errors state the law, the offender and the choices.
+"""
 
 import dataclasses
 import math
+from dataclasses import dataclass, fields
 
 import pytest
 
 from tests.trainables.small import IMAGE_METHODS, image_trial
+from trainables import config
 from trainables.catalog import METHODS
-from trainables.config import fusible_keys, keys, parse, resolve, sections
+from trainables.config import (
+    column_types,
+    defaults,
+    describe_keys,
+    field_docs,
+    fusible_keys,
+    keys,
+    parse,
+    resolve,
+    sections,
+)
 from trainables.image_trial import ImageTrial
 from trainables.networks.encoders import ENCODERS
-from trainables.sections import Value
+from trainables.sections import GradientTraining, Optimiser, Training, TrialConfig, Value
+from trainables.validation import added
 
 
 def _resolve(**values: Value) -> ImageTrial:
@@ -191,3 +207,160 @@ def test_equal_sections_are_one_object_but_1_and_true_are_different_values() -> 
     assert "got width=True" in _error(width=True) and "got width=1.0" in _error(width=1.0)
     for zero in (-0.0, 0.0):  # the two are one trial
         assert math.copysign(1.0, float(str(_resolve(weight_decay=zero).flat()["weight_decay"]))) == 1.0
+
+
+OPTIMISER = {"optimiser", "lr_schedule", "adam_epsilon"}
+OTHER: dict[str, dict[str, Value]] = {
+    **{"layers": {"hidden": "7"}, "pixel_views": {"binarise": True}, "batches": {"batch_unit": "views"}},
+    **{"content": {"content_knn": 2}, "generation": {"adhoc_epochs": 3}, "optimiser": {"lr_schedule": "constant"}},
+    **{"embeddings": {"few_labels": 5}, "folder": {"dataset": "folder", "image_size": 16}},
+    **{"latent_density": {"density_steps": 3}},
+}
+"""Optional section -> a key of it with a value that is not the default, and what that needs."""
+
+
+def _trial(**values: Value) -> dict[str, Value]:
+    return resolve({"method": "vje", **values}).flat()
+
+
+def test_an_adam_trial_has_the_keys_of_the_optimiser_and_an_sgd_trial_has_none() -> None:
+    sgd, adam = _trial(optimiser="sgd"), _trial(optimiser="adam")
+    assert sgd == _trial() and not OPTIMISER & set(sgd)
+    assert adam == {**sgd, "optimiser": "adam", "lr_schedule": "cosine", "adam_epsilon": 1e-8}
+
+
+@pytest.mark.parametrize("section", sorted(resolve({"method": "vje"}).optional))
+def test_a_changed_key_brings_all_of_its_section(section: str) -> None:
+    plain, changed = _trial(), _trial(**OTHER[section])
+    names = {field.name for field in dataclasses.fields(sections("vje")[section])}
+    assert set(changed) - set(plain) == names and changed.items() >= {**plain, **OTHER[section]}.items()
+    assert changed == {**{key: value for key, value in defaults("vje").items() if key in changed}, **OTHER[section]}
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, *OTHER.values(), {key: value for part in OTHER.values() for key, value in part.items()}]
+)
+def test_flat_and_resolve_are_inverse(changes: dict[str, Value]) -> None:
+    config = resolve({"method": "vje", **changes})
+    assert resolve(config.flat()) == config and resolve(config.flat()).flat() == config.flat()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_section_has_a_name_and_its_keys_a_default(method: str) -> None:
+    config = resolve({"method": method, "epochs": 0})
+    assert config.optional & set(sections(method)) <= set(OTHER) and {"training", "options"} <= set(sections(method))
+    assert set(defaults(method)) == set(keys(method))
+
+
+def test_columns_are_the_keys_of_the_trials_alone() -> None:
+    """So a sweep whose trials all use SGD has no columns of optimisers."""
+    plain, adam = resolve({"method": "vje"}), resolve({"method": "vje", "optimiser": "adam"})
+    assert list(column_types([plain])) == list(plain.flat()) and column_types([]) == {}
+    both = column_types([plain, adam])
+    assert set(both) == set(plain.flat()) | OPTIMISER and both == column_types([adam, plain])
+    assert (both["optimiser"], both["adam_epsilon"], both["normal_class"]) == (str, float, int)
+
+
+def test_a_key_that_was_added_later_is_part_of_a_trial_only_beside_its_default() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Later:
+        width: int = 3
+        steps: int = added(0)
+
+    trials = [TrialConfig(method="vje", training=Training(), options=Later(steps=steps)).flat() for steps in (0, 2)]
+    assert "steps" not in trials[0] and trials[1] == {**trials[0], "steps": 2} and trials[0]["width"] == 3
+
+
+def test_zero_epochs_allow_no_warm_up() -> None:
+    assert GradientTraining(epochs=0).warmup_epochs == 0
+    with pytest.raises(ValueError, match=r"^`warmup_epochs < epochs` must hold, but got warmup_epochs=1, epochs=0$"):
+        GradientTraining(epochs=0, warmup_epochs=1)
+    assert GradientTraining(epochs=2, warmup_epochs=1).epochs == 2
+
+
+@pytest.mark.parametrize(("batch_size", "workers"), [(64, 1), (2, 1), (64, 32), (6, 3)])
+def test_a_batch_is_split_into_equal_parts(batch_size: int, workers: int) -> None:
+    assert GradientTraining(batch_size=batch_size, workers=workers).workers == workers
+
+
+@pytest.mark.parametrize(("batch_size", "workers"), [(64, 3), (64, 64), (4, 8), (6, 4)])
+def test_a_batch_that_cannot_be_split_is_refused(batch_size: int, workers: int) -> None:
+    with pytest.raises(ValueError) as error:
+        GradientTraining(batch_size=batch_size, workers=workers)
+    assert str(error.value) == (
+        f"batch_size must be a multiple of workers, at least 2 for each, but got batch_size={batch_size}, "
+        f"workers={workers}"
+    )
+
+
+@pytest.mark.parametrize("workers", [0, -2, 1.0, True])
+def test_workers_must_be_a_positive_integer(workers: int) -> None:
+    with pytest.raises(ValueError, match=r"workers must be a whole number|`workers >= 1` must hold"):
+        GradientTraining(workers=workers)
+
+
+def test_a_training_without_gradients_has_one_process() -> None:
+    assert Training().processes == 1 and GradientTraining(batch_size=6, workers=3).processes == 3
+    assert (
+        not {"lr", "batch_size", "workers"} & set(vars(Training()))
+        and vars(Training()).items() <= vars(GradientTraining()).items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("optimiser", "adan", "no optimiser 'adan' (did you mean 'adam'?); there are: sgd, adam"),
+        ("lr_schedule", "linear", "no lr_schedule 'linear'; there are: cosine, constant"),
+        ("adam_epsilon", 0.0, "`adam_epsilon > 0` must hold, but got adam_epsilon=0.0"),
+    ],
+)
+def test_an_optimiser_out_of_range_is_refused(field: str, value: float, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Optimiser(**{field: value})  # type: ignore[arg-type]
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_key_is_there_with_its_default_and_a_docstring(method: str) -> None:
+    keys = {key.name: key for key in describe_keys(method)}
+    assert {"method": method, **{name: key.default for name, key in keys.items()}} == config.defaults(method)
+    assert set(keys) | {"method"} == set(config.keys(method)) and len(keys) == len(describe_keys(method))
+    assert not [key.name for key in keys.values() if not key.doc]
+    assert {key.name for key in keys.values() if key.fusible} == config.fusible_keys(method) & set(keys)
+
+
+def test_ranges_are_those_that_are_checked() -> None:
+    laws = {key.name: key.law for key in describe_keys("vje")}
+    assert (laws["nu"], laws["beta"], laws["bottleneck"]) == ("nu > 0", "beta >= 0", "bottleneck >= 1")
+    assert (laws["flip"], laws["crop_scale"]) == ("0 <= flip <= 1", "0 < crop_scale <= 1")
+    assert laws["momentum"] == "momentum >= 0, momentum < 1"
+    assert laws["precision"] == "one of float32, bfloat16" and laws["terms"] == laws["small_stem"] == ""
+
+
+@dataclass(frozen=True)
+class Example:
+    rate: float = 0.5
+    """Of two
+    lines."""
+    count: int = 2
+    kind: str = "a"
+    """One of two kinds."""
+
+
+def test_docstrings_of_fields_are_one_line_and_may_be_absent() -> None:
+    assert field_docs(Example) == {"rate": "Of two lines.", "count": "", "kind": "One of two kinds."}
+    assert list(field_docs(Example)) == [field.name for field in fields(Example)]
+
+
+@dataclass(frozen=True)
+class Longer(Example):
+    count: int = 3
+    """How many."""
+    share: float = 0.5
+    """Of the whole."""
+
+
+def test_docstrings_of_inherited_fields_are_those_of_the_section_that_has_them() -> None:
+    docs = {"rate": "Of two lines.", "count": "How many.", "kind": "One of two kinds.", "share": "Of the whole."}
+    assert field_docs(Longer) == docs and list(field_docs(Longer)) == [field.name for field in fields(Longer)]

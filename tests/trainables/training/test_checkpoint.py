@@ -1,0 +1,439 @@
+"""Training resumes from a checkpoint exactly, and never from a wrong one.
+
+A part of a cohort continues as it would have within the whole. A checkpoint with a valid digest but odd content is
+ignored: training starts from the beginning and says so in one line.
+"""
+
+import contextlib
+import io
+import os
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.small import HERE, at_ends, config_of, content_of, state_of, three
+from tests.trainables.traced import TracingCompiler
+from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
+from trainables.learners.data_parallel import Peers
+from trainables.reports import CheckpointError, Report, Stopped
+from trainables.sections import TrialConfig
+from trainables.training.checkpoint import pack, read_progress, slice_checkpoint, unpack, with_digest
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
+
+
+@cache
+def _run(width: int | None) -> tuple[list[Report], list[bytes]]:
+    """Reports and checkpoints of five epochs: reports after epochs 2, 4 and 5, checkpoints after all but the last."""
+    saved: list[bytes] = []
+    return list(train(three(), HERE, width=width, save=at_ends(saved), save_every=0.0)), saved
+
+
+@pytest.mark.parametrize("width", [None, 1, 2])
+def test_saving_changes_nothing(width: int | None) -> None:
+    assert without_seconds(list(train(three(), HERE, width=width))) == without_seconds(_run(width)[0])
+
+
+@pytest.mark.parametrize("width", [None, 1, 2])
+@pytest.mark.parametrize("epoch", [1, 2, 3, 4])
+def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) -> None:
+    reports, saved = _run(width)
+    assert len(saved) == 4
+    resaved: list[bytes] = []
+    resumed = train(three(), HERE, width=width, resume=saved[epoch - 1], save=at_ends(resaved), save_every=0.0)
+    actual = list(resumed)
+    assert without_seconds(actual) == without_seconds(reports)
+    before = [report for report in reports if report.epoch <= epoch]
+    assert actual[: len(before)] == before  # replayed, seconds included
+    assert [state_of(checkpoint) for checkpoint in resaved] == [state_of(checkpoint) for checkpoint in saved[epoch:]]
+
+
+def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list to which each epoch that is trained from now on is appended."""
+    epochs: list[int] = []
+    real = Cohort.epoch
+
+    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
+        epochs.append(number)
+        return real(self, number, *begun)
+
+    monkeypatch.setattr(Cohort, "epoch", epoch)
+    return epochs
+
+
+def test_a_resumed_run_repeats_no_finished_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, saved = _run(None)
+    epochs = _epochs_trained(monkeypatch)
+    list(train(three(), HERE, resume=saved[2]))
+    assert epochs == [3, 4]
+
+
+def test_seconds_continue_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, saved = _run(None)
+    before = content_of(saved[2])["standing"]["seconds"]
+    later = [report.seconds for report in train(three(), HERE, resume=saved[2]) if report.epoch > 3]
+    assert 0 < before < later[0] < later[1]
+
+
+def test_checkpoints_keep_their_interval() -> None:
+    saved: list[bytes] = []
+    list(train([config_of()], HERE, save=at_ends(saved), save_every=3600.0))
+    assert saved == []
+
+
+class _Bomb:
+    """Creates a folder when it is unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.target),)
+
+
+def _flipped(share: float) -> Callable[[bytes], bytes]:
+    """Flip one bit at this share of the length. torch itself reads most such files without complaint."""
+
+    def damage(data: bytes) -> bytes:
+        position = int(share * len(data))
+        return data[:position] + bytes([data[position] ^ 16]) + data[position + 1 :]
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1],
+        lambda data: data + b"more",
+        lambda data: b"",
+        lambda data: b"no checkpoint",
+        *(_flipped(share) for share in (0.0, 0.01, 0.1, 0.3, 0.5, 0.8, 0.99)),
+    ],
+)
+def test_a_damaged_checkpoint_is_ignored(damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    reports, saved = _run(None)
+    epochs = _epochs_trained(monkeypatch)
+    assert without_seconds(list(train(three(), HERE, resume=damage(saved[2])))) == without_seconds(reports)
+    assert epochs == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("configs", "width"),
+    [
+        ([config_of(beta=9.0), *three()[1:]], None),
+        (three()[::-1], None),
+        (three()[:2], None),
+        (three(epochs=6), None),
+        (three(), 2),
+    ],
+)
+def test_a_checkpoint_of_another_cohort_is_ignored(configs: list[TrialConfig], width: int | None) -> None:
+    _, saved = _run(None)
+    fresh = without_seconds(list(train(configs, HERE, width=width)))
+    assert without_seconds(list(train(configs, HERE, width=width, resume=saved[2]))) == fresh
+
+
+@pytest.mark.parametrize("content", [["list"], {}, {"format": 0}, {"format": 1}])
+def test_a_foreign_checkpoint_is_ignored(content: Any) -> None:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    reports, _ = _run(None)
+    assert without_seconds(list(train(three(), HERE, resume=with_digest(buffer.getvalue())))) == without_seconds(
+        reports
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("write", [torch.save, pickle.dump])
+def test_a_malicious_checkpoint_is_not_executed(write: Callable[[Any, io.BytesIO], None], tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    write({"format": 1, "identity": _Bomb(tmp_path / "executed")}, buffer)
+    list(train([config_of(epochs=1)], HERE, resume=with_digest(buffer.getvalue())))
+    assert not (tmp_path / "executed").exists()
+    pickle.loads(pickle.dumps(_Bomb(tmp_path / "executed")))
+    assert (tmp_path / "executed").exists()  # the bomb was live
+
+
+PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})
+"""Of six, after these epochs."""
+
+
+@cache
+def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
+    """Reports and all checkpoints of six members over four epochs, two of which are pruned."""
+    saved: list[bytes] = []
+    return list(train(six(), HERE, width=width, judge=PRUNED, save=saved.append, save_every=0.0)), saved
+
+
+def _restricted(report: Report, members: Sequence[int]) -> Report:
+    return Report(report.epoch, tuple(report.members[index] for index in members), report.seconds, report.done)
+
+
+@pytest.mark.parametrize(
+    ("width", "new_width", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))]
+)
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_cut_checkpoint_continues_like_the_whole_cohort(
+    width: int | None, new_width: int | None, members: Sequence[int], step: int
+) -> None:
+    """Equal up to rounding, from the end of an epoch and from within one, after members have ended."""
+    reports, saved = _whole(width)
+    standings = [content_of(checkpoint)["standing"] for checkpoint in saved]
+    checkpoint_index = next(
+        i for i, standing in enumerate(standings) if standing["epoch"] >= 1 and bool(standing["step"]) == bool(step)
+    )
+    configs = [six()[index] for index in members]
+    cut = slice_checkpoint(saved[checkpoint_index], six(), width, configs, new_width)
+    assert cut
+    judge = pruning({2: {members.index(4): "lower"}} if 4 in members else {})
+    resumed = list(train(configs, HERE, width=new_width, judge=judge, resume=cut))
+    assert [report.epoch for report in resumed] == [report.epoch for report in reports]
+    for index, member in enumerate(members):
+        assert_near(resumed, reports, index, member)
+        assert [report.members[index].status for report in resumed] == [
+            report.members[member].status for report in reports
+        ]
+
+
+@pytest.mark.parametrize(("whole_compiled", "compiled"), [(False, True), (True, False), (True, True)])
+def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compiled: bool, compiled: bool) -> None:
+    """Members that are left over are stacks of their own where steps are compiled, and one narrower stack else."""
+    saved: list[bytes] = []
+    list(
+        train(six(), HERE, width=4, compiler=_compiler(whole_compiled), save=saved.append, save_every=0.0, judge=PRUNED)
+    )
+    configs, reports = six()[1:], _whole(4)[0]
+    cut = slice_checkpoint(
+        saved[len(saved) // 2], six(), 4, configs, 2, whole_compiled=whole_compiled, compiled=compiled
+    )
+    assert cut
+    judge = pruning({1: {}, 2: {3: "lower"}})
+    lines: list[str] = []
+    resumed = list(
+        train(configs, HERE, width=2, compiler=_compiler(compiled), judge=judge, resume=cut, notify=lines.append)
+    )
+    assert not lines
+    for index in range(5):
+        assert_near(resumed, reports, index, index + 1)
+
+
+def _compiler(compiled: bool) -> TracingCompiler | None:
+    return TracingCompiler() if compiled else None
+
+
+def test_a_checkpoint_of_eager_steps_is_another_one() -> None:
+    """To the last bit a cohort continues only with the steps with which it began."""
+    _, saved = _whole(4)
+    assert unpack(saved[0], six(), 4)
+    assert unpack(saved[0], six(), 4, compiled=True) is None
+
+
+def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
+    reports, saved = _whole(1)
+    members = (1, 0, 5)  # in an order of their own
+    configs = [six()[index] for index in members]
+    judge = pruning({1: {1: "low"}})
+    for data in saved:
+        cut = slice_checkpoint(data, six(), 1, configs, 1)
+        assert cut
+        actual = list(train(configs, HERE, width=1, judge=judge, resume=cut))
+        assert without_seconds(actual) == without_seconds([_restricted(report, members) for report in reports])
+
+
+def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:
+    """Weights, buffers, momenta, rates, sums, and seconds."""
+    _, saved = _whole(4)
+    standing, state = unpack(saved[-1], six(), 4) or pytest.fail("no checkpoint")
+    assert standing.running == (1, 2, 3, 5) and standing.step
+    cut = slice_checkpoint(saved[-1], six(), 4, six()[2:], 2)
+    now, parted = unpack(cut or b"", six()[2:], 2) or pytest.fail("no checkpoint")
+    assert now.running == (0, 1, 3) and [len(stack["rates"]["lr"]) for stack in parted] == [2, 1]
+    before, after = tensors_of(state, standing.running), tensors_of(parted, (2, 3, 5))
+    for index in (2, 3, 5):
+        assert all(torch.equal(before[index][name], tensor) for name, tensor in after[index].items())
+    assert now.sums["loss"].tolist() == standing.sums["loss"][1:].tolist()
+    assert now.shares == standing.shares[2:] and sum(now.shares) == now.seconds < standing.seconds
+    assert (now.epoch, now.step, now.ended) == (standing.epoch, standing.step, standing.ended[2:])
+
+
+def test_members_that_have_all_ended_get_a_last_report() -> None:
+    _, saved = _whole(None)
+    configs = [six()[4], six()[0]]
+    cut = slice_checkpoint(saved[-1], six(), None, configs, None)
+    reports = list(train(configs, HERE, resume=cut))
+    assert [(report.epoch, report.done) for report in reports] == [(1, False), (2, True)]
+    assert [member.status for member in reports[-1].members] == ["pruned", "pruned"]
+    assert [member.epochs_run for member in reports[-1].members] == [2, 1]
+
+
+def test_a_checkpoint_that_lacks_a_member_cannot_be_cut() -> None:
+    _, saved = _whole(None)
+    stranger = six(features=9)[:1]
+    assert slice_checkpoint(saved[0], six(), None, [*six()[:2], *stranger], None) is None
+    assert slice_checkpoint(saved[0], six(), 3, six()[:2], None) is None
+    assert slice_checkpoint(saved[0][:-1], six(), None, six()[:2], None) is None
+    assert slice_checkpoint(saved[0], six()[:5], None, six()[:2], None) is None
+
+
+ODD: tuple[Any, ...] = (
+    *(None, -1, 3, 0.5, float("nan"), 10**30, True, "", "x", b"x", [], {}, (), [[[]]], {"epoch": 1}, (None,) * 3),
+    *(torch.tensor(1.0), torch.ones(3), torch.ones(2, 2, dtype=torch.int64), torch.ones(0)),
+)
+
+
+@cache
+def _saved() -> bytes:
+    """The last checkpoint within an epoch, which has reports, sums and tensors of all kinds."""
+    saved: list[bytes] = []
+    list(train(three(), HERE, save=saved.append, save_every=0.0))
+    return next(data for data in reversed(saved) if content_of(data)["standing"]["step"])
+
+
+def _bytes_of(content: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return with_digest(buffer.getvalue())
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, part_of_it in items:
+        yield from _paths(part_of_it, (*path, key))
+
+
+def _with(value: Any, path: tuple[Any, ...], change: Any) -> Any:
+    """A copy of `value` in which the value at `path` is replaced by `change(value)`."""
+    if not path:
+        return change(value)
+    key, *rest = path
+    inner = _with(value[key], tuple(rest), change)
+    if isinstance(value, dict):
+        return value | {key: inner}
+    return type(value)(inner if index == key else part_of_it for index, part_of_it in enumerate(value))
+
+
+def _begin(data: bytes) -> list[str]:
+    """Train one step from this checkpoint and return the lines that were said about it."""
+    notices: list[str] = []
+    with contextlib.suppress(Stopped):
+        list(train(three(), HERE, resume=data, stop=lambda: True, notify=notices.append))
+    assert all("\n" not in line for line in notices)
+    return notices
+
+
+def test_a_sound_checkpoint_causes_no_notice() -> None:
+    assert _begin(_saved()) == []
+    assert unpack(_saved(), three()[:2], None, pytest.fail) is None, "one of other configs is no damage"
+
+
+def test_any_odd_value_in_any_field_raises_only_checkpoint_errors() -> None:
+    """A sample of the fields and odd values: loading either works or raises CheckpointError with a one-line message."""
+    content, cohort = content_of(_saved()), Cohort(three(), HERE, torch.device("cpu"), None)
+    tried = [(path, odd, "standing") for path in _paths(content["standing"]) for odd in ODD]
+    tried += [(path, odd, "state") for path in _paths(content["state"]) for odd in ODD[::4]]
+    refused, tried = 0, tried[::7]
+    for path, odd, part_of_it in tried:
+        changed = _with(content[part_of_it], path, lambda _, odd=odd: odd)
+        try:
+            if part_of_it == "standing":
+                read_progress(changed, 3, 5)
+            else:
+                cohort.load_state(changed)
+        except CheckpointError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert len(tried) > 400 and refused > 0.7 * len(tried), "some values fit: a metric may be any number"
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20].replace("\n", ""))
+def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> None:
+    content = content_of(_saved())
+    for sealed_content in (odd, {**content, "format": odd}, {**content, "identity": odd}):
+        notices: list[str] = []
+        assert unpack(_bytes_of(sealed_content), three(), None, notices.append) is None
+        assert len(notices) <= 1 and "\n" not in "".join(notices)
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [
+        ((), lambda content: list(content), "it must hold a dict, but holds list"),
+        ((), lambda content: {"format": content["format"]}, "its content is of another kind (KeyError)"),
+        (("format",), lambda _: 4, "it must have format 5, but has 4"),
+        (("standing",), lambda _: None, "its standing must be Progress, but is of type NoneType"),
+        (("standing", "epoch"), str, "its standing.epoch must be int, but is of type str"),
+        (("standing", "epoch"), lambda _: 99, "its standing must have 0 <= epoch <= 5"),
+        (("standing", "step"), lambda _: 0, "its standing must have sums where step > 0"),
+        (("standing", "step"), lambda _: 1000, "steps, but it has made 1000"),
+        (("standing", "sums"), lambda sums: {"other": sums["loss"]}, "its sums must be of loss, "),
+        (("standing", "sums", "loss"), lambda loss: loss[:1], "a sum of losses for each member"),
+        (("standing", "shares"), lambda shares: shares[:1], "its standing must have 3 members"),
+        (("standing", "reports"), lambda reports: reports[::-1], "reports in the order of their epochs"),
+        (("standing", "reports", 0, "members", 0, "status"), lambda _: "fine", "status must be "),
+        (("standing", "ended"), lambda _: (1, 2, 3), "its standing.ended must be Member"),
+        (("state",), lambda _: None, "its state must be of 1 stacks"),
+        (("state", 0), lambda _: {}, "a stack must have parameters, buffers, velocity, rates"),
+        (("state", 0, "buffers"), lambda buffers: {**buffers, "more": torch.ones(3)}, "the names of its buffers"),
+        (("state", 0, "rates", "lr"), lambda lr: lr[:1], "rates lr must be torch.float64 of shape [3]"),
+        (("state", 0, "rates", "lr"), lambda lr: lr.float(), "rates lr must be torch.float64 of shape [3]"),
+    ],
+)
+def test_the_notice_says_what_is_wrong(path: tuple[Any, ...], change: Any, message: str) -> None:
+    (notice,) = _begin(_bytes_of(_with(content_of(_saved()), path, change)))
+    assert message in notice and notice.startswith("its checkpoint cannot be used: ")
+
+
+@pytest.mark.parametrize("path", [("standing", "sums"), ("state",)])
+def test_training_starts_again_from_the_beginning(path: tuple[Any, ...]) -> None:
+    """Both for faults that the first step shows, after the reports were repeated, and for faults found earlier."""
+    notices: list[str] = []
+    odd = _with(content_of(_saved()), path, lambda _: {"other": torch.ones(3)})
+    reports = without_seconds(list(train(three(), HERE, resume=_bytes_of(odd), notify=notices.append)))
+    fresh = without_seconds(list(train(three(), HERE)))
+    assert len(notices) == 1 and reports[-len(fresh) :] == fresh
+
+
+def test_an_odd_checkpoint_cannot_be_cut_into_parts() -> None:
+    for path in [("state",), ("state", 0), ("state", 0, "parameters"), ("standing",), ("standing", "reports")]:
+        notices: list[str] = []
+        odd = _bytes_of(_with(content_of(_saved()), path, lambda _: torch.ones(2)))
+        assert slice_checkpoint(odd, three(), None, three()[:1], None, notices.append) is None
+        assert len(notices) == 1 and notices[0].startswith("its checkpoint cannot be used: ")
+
+
+def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If one peer cannot use its copy of the checkpoint, the others ignore theirs, too."""
+    wishes: list[int] = []
+
+    def agree(self: Peers, wish: int) -> int:
+        wishes.append(wish)
+        return max(wish, len(wishes) == 1)  # in the first agreement another peer could not use its copy
+
+    monkeypatch.setattr(Peers, "maximum", agree)
+    monkeypatch.setattr(Peers, "average", lambda self, tensors: None)
+    monkeypatch.setattr(Peers, "gather", lambda self, part_KB, count: part_KB)
+    monkeypatch.setattr(Peers, "slice_of", lambda self, count: slice(0, count))
+    notices: list[str] = []
+    configs = [config_of(batch_size=60, workers=2)]
+    saved: list[bytes] = []
+    list(train(configs, HERE, save=saved.append, save_every=0.0))
+    reports: list[Report] = list(train(configs, HERE, resume=saved[-1], peers=Peers(0, 2), notify=notices.append))
+    assert notices == ["its checkpoint cannot be used: another of its processes could not read it"]
+    assert [report.epoch for report in reports] == [2, 4, 5] and wishes[0] == 0
+
+
+def test_a_checkpoint_is_read_as_it_was_packed() -> None:
+    unpacked = unpack(_saved(), three(), None)
+    assert unpacked
+    assert content_of(pack(three(), None, *unpacked))["standing"].keys() == content_of(_saved())["standing"].keys()
+    again = unpack(pack(three(), None, *unpacked), three(), None)
+    assert again and again[0].reports == unpacked[0].reports

@@ -112,12 +112,12 @@ def _commands() -> list[list[str]]:
 @pytest.mark.slow
 def test_its_commands_run(example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (describe, method), (plan, *planned), (start, *started), (submit, *submitted) = _commands()
-    assert (describe, plan, start, submit) == ("describe", "run", "run", "submit")
+    assert (describe, plan, start, submit) == ("describe", "plan", "run", "submit")
     assert run.main(["--describe", method]) == 0
     described = capsys.readouterr().out
     assert "The representation of a noisy view" in described and "* sigma=0.3  (sigma >= 0)" in described
     store = tmp_path / "store"
-    assert run.main([*planned, "--store", str(store)]) == 0
+    assert run.main([*planned, "--plan", "--store", str(store)]) == 0
     out, err = capsys.readouterr()
     assert "trials     27: 0 finished" in out and err == ""  # no note: it can be stacked
     with without_ray(tmp_path):

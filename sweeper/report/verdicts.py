@@ -138,6 +138,8 @@ def argmax(values: np.ndarray, at: Sequence[float] | np.ndarray) -> Estimate:
 
 def correlation(values: np.ndarray, at: np.ndarray) -> Estimate:
     """Return the correlation of the mean of a sample [replicates, columns] with the key's values `at` [columns]."""
+    if np.ptp(at) == 0:
+        return Estimate(math.nan, len(values), None)
     centred = at - at.mean()
     centred = centred / np.linalg.norm(centred)
     total = float(np.linalg.norm(values.mean(0) - values.mean()))
@@ -247,12 +249,13 @@ def together(verdicts: Sequence[Verdict]) -> str:
 
 
 def _means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
-    """Means over the first dimension, their standard errors and the degrees of freedom."""
+    """Means over the first dimension, their standard errors and the degrees of freedom. The error of equal values is
+    infinite: shares of a few test images can be equal by chance, and say nothing of their spread."""
     n = len(values)
     if n < 1:
         return np.full(values.shape[1:], math.nan), np.full(values.shape[1:], math.nan), 0.0
     errors = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1:], math.nan)
-    return values.mean(axis=0), errors, float(n - 1)
+    return values.mean(axis=0), np.where(np.ptp(values, axis=0) == 0, math.inf, errors), float(n - 1)
 
 
 def _outer(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ def _summary(judged: Sequence[Judged], holm: bool) -> str:
         )
     tested = sum(not math.isnan(each.low) for each in judged)
     if holm:
-        lines.append(f"corrected for {tested} claims (Holm): that some verdict is wrong by chance has a probability of at most 5 %")
+        lines.append(f"corrected for {tested} claims (Holm): one is wrong by chance with at most 5 % probability")
     elif tested:
         most = claims.wrong_by_chance(judged)
         lines.append(

@@ -31,6 +31,8 @@ Verdict = Literal["holds", "refuted", "undecided", "not run"]
 LEVEL = 0.95
 """Confidence level of an interval."""
 ALPHA = 1 - LEVEL
+EQUAL = 1e-9
+"""Largest distance of values that count as equal: they differ by rounding."""
 Bounds = tuple[float, float]
 
 
@@ -255,7 +257,7 @@ def _means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | flo
     if n < 1:
         return np.full(values.shape[1:], math.nan), np.full(values.shape[1:], math.nan), 0.0
     errors = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1:], math.nan)
-    return values.mean(axis=0), np.where(np.ptp(values, axis=0) == 0, math.inf, errors), float(n - 1)
+    return values.mean(axis=0), np.where(np.ptp(values, axis=0) <= EQUAL, math.inf, errors), float(n - 1)
 
 
 def _outer(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ CLAIMS = (
     Claim("X-01", "finite", "1", Side(AUROC, {"beta": 0.5}), ">", -1.0),
     Claim("X-02", "below", "1", Side(AUROC, {"beta": 0.5}), ">", 1000.0),
     Claim("X-03a", "one seed", "1", Side(AUROC, {"beta": 0.5, "seed": 0}), ">", 0.0),
-    Claim("X-03b", "equal to itself", "1", Side(AUROC), "~", Side(AUROC), 0.1),
+    Claim("X-03b", "a number", "1", Side(AUROC), "~", 0.5, 100.0),
     Claim("X-04", "better beta", "1", Side(AUROC, {}, "argmax", "beta"), "~", 1.0, 9.0),
     Claim("X-05", "loss over epochs", "1", Side("loss", {"epoch": Condition(">", 0)}), ">", -1e9),
 )

@@ -73,8 +73,8 @@ def _judge(options: argparse.Namespace) -> None:
             if not own:
                 continue
             request = request_name(preset, options.changes)
-            data = claims.table(own).to_parquet(index=False)
-            files.write(claims_path(sweep.name, request), data)
+            if any(each.verdict != "not run" for each in own):  # else there may be no store
+                files.write(claims_path(sweep.name, request), claims.table(own).to_parquet(index=False))
             texts.append(f"{sweep.name} ({request})\n{_text(own)}")
     print("\n\n".join([*texts, _summary(shown, options.holm)]))
 

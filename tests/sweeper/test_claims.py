@@ -50,13 +50,24 @@ def test_a_store_without_rows_says_what_to_run(tmp_path: Path) -> None:
         assert each.command == "python -m sweeper.run tiny --preset digits"
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_table(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "find", lambda name: OURS)
+    assert claims.main(["tiny", "--store", str(store), "--holm"]) == 0
+    assert "6 claims: " in capsys.readouterr().out
+    table = pd.read_parquet(store / "claims" / "sweep=tiny")
+    assert list(table["claim"]) == [claim.name for claim in CLAIMS]
+    assert table["low"].isna().any() and not table["low"].isna().all()
+
+
+def test_the_command_leaves_no_store_where_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "find", lambda name: OURS)
-    assert claims.main(["tiny", "--store", str(tmp_path), "--holm"]) == 0
+    assert claims.main(["tiny", "--store", str(tmp_path / "absent"), "--holm"]) == 0
     assert "6 claims not run: python -m sweeper.run tiny --preset digits" in capsys.readouterr().out
-    table = pd.read_parquet(tmp_path / "claims" / "sweep=tiny")
-    assert list(table["verdict"]) == ["not run"] * 6 and table["low"].isna().all()
-    assert claims.main(["tiny", "--preset", "other", "--store", str(tmp_path)]) == 2
+    assert not (tmp_path / "absent").exists()
+    assert claims.main(["tiny", "--preset", "other", "--store", str(tmp_path / "absent")]) == 2
     assert "no preset 'other'" in capsys.readouterr().err

@@ -41,6 +41,7 @@ def command(store: Path, *words: str) -> list[str]:
     return ["mixed", "--store", str(store), "--cohort", "4", *words]
 
 
+@pytest.mark.slow
 def test_it_runs_and_reports_both_and_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(tmp_path, "--plan", "--json")) == 0
     outline = json.loads(capsys.readouterr().out)
@@ -76,6 +77,7 @@ def test_it_runs_and_reports_both_and_continues(tmp_path: Path, capsys: pytest.C
     assert " of 11 trials\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_rows_equal_those_of_a_grid_and_a_search_that_stand_alone(tmp_path: Path) -> None:
     """Only the name of the study tells its method, too."""
     with without_ray(tmp_path):
@@ -122,6 +124,7 @@ class Median(Pruner):
         return (len(values) + 1) // 2
 
 
+@pytest.mark.slow
 def test_a_pruner_of_ones_own_prunes_and_its_study_is_rebuilt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,8 +34,6 @@ _SWEEP = "sweep="
 """Prefix of a sweep's folder of rows, by which readers of Parquet know the column `sweep`."""
 INDEX = f"{REPORTS}/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""
-CLAIMS_PAGE = f"{REPORTS}/claims.html"
-"""The path of the page of all claims, so no sweep is named `claims`."""
 
 
 def check_name(name: str) -> str:

@@ -141,6 +141,8 @@ FASHION: Keys = {
 """Protocol for Fashion-MNIST in minutes on two cores: the paper's networks and views, but 1,872 steps of 128 images
 whatever the method, with a learning rate that suits so few. The paper has 400 epochs, which are two million steps of
 SimVAE."""
+BRIEF: Keys = {"epochs": 2, "report_every": 2}
+"""Half of it, for ablations."""
 CONTENT_FASHION: Keys = {
     "content_probe_epochs": 20,
     "content_probe_lr": 1e-2,

@@ -74,3 +74,21 @@ def test_a_collapsed_encoder_is_predicted_by_the_mean() -> None:
         model.predictor[-1].get_parameter("weight").zero_()
         model.predictor[-1].get_parameter("bias").zero_()
     assert loss_of(model).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_a_symmetric_model_has_no_target_network_and_a_gradient_through_targets() -> None:
+    """Its loss is the squared error of the online network's own projection of the other view."""
+    model = built(JEPA, Config(symmetric=True, **SMALL))
+    first, second = (through(model.projector, view) for view in rows_of(model))
+    loss = loss_of(model)
+    assert loss.item() == pytest.approx(np.square(through(model.predictor, first) - second).mean(), rel=1e-5)
+    assert all(gradient.abs().amax() > 1e-5 for gradient in gradient_of_rows(model, loss))
+    model.after_step(NO_NOISE)
+    assert not any(name.startswith("target") for name, _ in model.named_buffers())
+
+
+def test_projections_that_are_not_standardised_keep_their_mean() -> None:
+    model = built(JEPA, Config(standardise=False, **SMALL))
+    projections = through(model.projector, rows_of(model)[0])
+    assert isinstance(model.projector[-1], nn.Linear) and np.abs(projections.mean(0)).max() > 0.01
+    assert projections.shape == (B, 3) and not model.projector[-1].bias is None

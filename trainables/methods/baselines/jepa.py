@@ -27,8 +27,8 @@ class JEPAConfig:
     symmetric: bool = added(False)
     """Whether targets come from the online network and have a gradient. There is no target network then."""
     standardise: bool = added(True)
-    """Whether each dimension of a projection has mean 0 and variance 1 in a batch, so that projections of a batch cannot
-    become one point."""
+    """Whether each dimension of a projection has mean 0 and variance 1 in a batch, whose projections then cannot become
+    one point."""
 
 
 class JEPA(ImageMethod):

@@ -1,6 +1,7 @@
 """SimCLR compared with a literal implementation of SimVAE's Eq. 8, in float64."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.trainables.methods.plain import B, built, gradient_of_rows, loss_of, 
 from trainables.methods.baselines.simclr import SimCLR
 from trainables.methods.baselines.simclr import SimCLRConfig as Config
 
-SMALL = {"projector_width": 8, "projection": 3}
+SMALL: dict[str, Any] = {"projector_width": 8, "projection": 3}
 
 
 def _expected(model: SimCLR, tau: float) -> float:

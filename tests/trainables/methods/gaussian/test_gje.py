@@ -192,7 +192,7 @@ def test_entropy_keeps_images_apart_and_alignment_views_together() -> None:
 @pytest.mark.parametrize("weight", [0.0, 0.3])
 def test_the_alignment_has_a_weight(weight: float) -> None:
     """At 0 the gradient is that of the entropy alone, which the views share."""
-    model, plain = (built(GJE, Config(projector_width=0, **keys)) for keys in ({"alignment_weight": weight}, {}))
+    model, plain = (built(GJE, Config(projector_width=0, alignment_weight=each)) for each in (weight, 1.0))
     (total, parts), reference = model.losses(BATCH, NO_NOISE), plain.losses(BATCH, NO_NOISE)
     assert total.item() - reference.total.item() == pytest.approx((weight - 1) * parts["alignment"].item(), rel=1e-4)
     if not weight:

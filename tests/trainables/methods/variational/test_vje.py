@@ -315,7 +315,10 @@ def test_a_radial_scale_is_that_of_scipys_density(noise: dict[str, Tensor], nu: 
     ("keys", "message"),
     [
         ({"likelihood": "euclidean", "terms": "dir+kl"}, "likelihood=euclidean needs the terms dir and rad"),
-        ({"radial_scale": "learned", "terms": "dir+kl"}, "radial_scale=learned needs likelihood=polar and the term rad"),
+        (
+            {"radial_scale": "learned", "terms": "dir+kl"},
+            "radial_scale=learned needs likelihood=polar and the term rad",
+        ),
         ({"radial_scale": "learned", "likelihood": "euclidean"}, "radial_scale=learned needs likelihood=polar"),
     ],
 )

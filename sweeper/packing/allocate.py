@@ -2,18 +2,19 @@
 fastest by measurement."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sweeper.packing import placement as placements
 from sweeper.packing.cluster import Cluster, DeviceInfo, DeviceKind, Measure
 from sweeper.packing.compilation import compiled_cut, with_compiled_steps
 from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads, settled_cuts
+from sweeper.packing.packer import COHORT_START_SECONDS
 from sweeper.packing.placement import Placement, Slots
 from sweeper.packing.profiler import Profiler, ProfileStore, profiled_workloads, worth_measuring
-from sweeper.packing.workloads import Workload
+from sweeper.packing.workloads import Workload, candidate_cuts
 from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cut
+from sweeper.plan.cohorts import Cohort, Cut
 from sweeper.plan.plan import Plan
 from sweeper.request import Request
 from sweeper.storage.store import Store
@@ -38,6 +39,34 @@ class Allocation:
         """True if the expected time covers all groups: none takes several workers, and each with steps was measured."""
         workloads = self.placement.workloads if self.placement else ()
         return set(self.slots) <= {1} and all(workload.measurements or not workload.steps for workload in workloads)
+
+    def cohort_seconds(self) -> Callable[[Cohort], float | None]:
+        """Return a function that gives the expected seconds of a cohort on the slowest slot that it may get; None if it
+        was not measured."""
+        placement = self.placement
+        if placement is None:
+            return lambda cohort: None
+        packing, devices = placement.packing, placement.devices
+        used = [(kind, slots) for kind, slots in zip(devices, packing.slots_per_device, strict=True) if slots]
+        of_trial = {
+            trial.id: workload for workload in placement.workloads for stream in workload.group for trial in stream
+        }
+
+        def seconds(cohort: Cohort) -> float | None:
+            workload = of_trial.get(cohort.trials[0].id)
+            if workload is None or not (workload.steps and workload.measurements):
+                return None
+            cut = Cut(len(cohort.trials), cohort.width, cohort.compiled)
+            (alone,) = candidate_cuts(replace(workload, group=[cohort.trials], settled_cut=cut))
+            slowest = max(kind.slowdown(cohort.width, slots) / kind.speed for kind, slots in used)
+            return COHORT_START_SECONDS + alone.seconds * slowest
+
+        return seconds
+
+    @property
+    def price(self) -> float | None:
+        """Price of the nodes that are used, per hour; None if it is unknown."""
+        return self.placement.packing.price(self.placement.devices) if self.placement else None
 
     @property
     def compiled_time_known(self) -> bool:

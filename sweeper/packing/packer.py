@@ -52,10 +52,13 @@ class Packing:
 
     def cost(self, devices: Sequence[Devices]) -> float | None:
         """Return the price of all nodes of the used kinds, for `hours`; None if one of them has no price."""
-        used = [kind for kind, slots in zip(devices, self.slots_per_device, strict=True) if slots]
-        if any(kind.node_price is None for kind in used):
-            return None
-        return sum(math.ceil(kind.count / kind.node_devices) * (kind.node_price or 0.0) for kind in used) * self.hours
+        price = self.price(devices)
+        return None if price is None else price * self.hours
+
+    def price(self, devices: Sequence[Devices]) -> float | None:
+        """Return the price of all nodes of the used kinds for an hour; None if one of them has no price."""
+        prices = [kind.price for kind, slots in zip(devices, self.slots_per_device, strict=True) if slots]
+        return None if None in prices else sum(filter(None, prices))
 
 
 def pack(

@@ -214,6 +214,10 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
+    "sweeper.execution.budget": Rule(
+        may=("sweeper.plan", "sweeper.record.listener", "trainables.reports", "trainables.worker.messages"),
+        never=("torch", *LAUNCHERS),
+    ),
     "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),
     "sweeper.execution.ray_internals": Rule(
         may=("ray", "sweeper.execution.signals"),
@@ -253,7 +257,8 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.run": Rule(
         may=(
-            *("sweeper.request", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
+            *("sweeper.request", "sweeper.errors", "sweeper.masking", "sweeper.version", "sweeper.spec"),
+            "sweeper.storage",
             *("sweeper.plan", "sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),

@@ -58,17 +58,44 @@ def outline(
         )
     steps = {run.id: requested_steps(request, store.files, plan.name, run.id) for run in plan.study_runs}
     if not plan.groups:
-        return outline_plan(plan, None, resources, steps) | state
+        return outline_plan(plan, None, resources, steps) | state | limits(request, plan, {})
     pack_on = _on_measured_devices if request.probe else _on_recorded_devices
     packing = None if plan.unsized else pack_on(request, plan, store, address)
     cuts = packing.cuts if packing else settled_cuts(request, plan, store.files)
-    return outline_plan(plan, cuts, resources, steps) | state | expectation(packing, plan, request.node_price)
+    expected = expectation(packing, plan, request.node_price)
+    return outline_plan(plan, cuts, resources, steps) | state | expected | limits(request, plan, expected)
 
 
 def text(outline: Mapping[str, Any], price: NodePrice | None = None) -> str:
     """Format the result of `outline` as text. `price` is per node and hour."""
     expected = _expectation_lines(outline, price) if "places" in outline else []
-    return "\n".join([outline_text(outline), *expected])
+    return "\n".join([outline_text(outline), *expected, *map(_limit_line, outline.get("limits", ()))])
+
+
+def limits(request: Request, plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:
+    """Say of `--hours` and `--cost` whether what is left of a plan fits them, by what is `expected`; nothing without.
+
+    `fits` is None if it is not known. Trials of searches are not measured.
+    """
+    known = [] if plan.study_runs and not all(study_run.ended for study_run in plan.study_runs) else ["hours", "cost"]
+    given = {name: limit for name in ("hours", "cost") if (limit := getattr(request, name)) is not None}
+    own = {name: expected.get(name) if name in known else None for name in given}
+    found = [
+        {"limit": name, "most": most, "expected": own[name], "fits": None if own[name] is None else own[name] <= most}
+        for name, most in given.items()
+    ]
+    return {"limits": found} if found else {}
+
+
+def _limit_line(limit: Mapping[str, Any]) -> str:
+    """Text such as `limit      --hours 2: what is left fits`."""
+    if limit["fits"] is None:
+        found = "whether what is left fits is not known before it is measured"
+    elif limit["fits"]:
+        found = "what is left fits"
+    else:
+        found = f"what is left does not fit: about {limit['most'] / limit['expected']:.0%} of it does"
+    return f"  limit      --{limit['limit']} {limit['most']:g}: {found}"
 
 
 def print_damaged(store: Store) -> None:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from sweeper.errors import SpecError
 from sweeper.execution.backend import Backend
+from sweeper.execution.budget import Budget, Expected
 from sweeper.packing.allocate import Allocator
-from sweeper.packing.cluster import Slots, profile_devices, write_devices
+from sweeper.packing.cluster import DeviceInfo, Slots, hourly_price, profile_devices, write_devices
 from sweeper.packing.compilation import StudyWork
 from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves
 from sweeper.plan import cohorts
@@ -45,6 +47,14 @@ class Stage:
     """How the members of a cohort are compared while they train."""
     judge_factory: JudgeFactory | None = None
     """Makes the judges that prune; None if the sweep does not prune."""
+    expected: Expected = lambda cohort: None
+    """Seconds that a cohort takes by measurement."""
+    price: float | None = None
+    """Price per hour of the nodes on which it runs; None if unknown."""
+
+    def begin(self, budget: Budget) -> None:
+        """Tell a budget what is known of this stage."""
+        budget.begin(_shape, self.expected, self.price)
 
 
 def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: Lease) -> list[Stage]:
@@ -55,6 +65,7 @@ def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: 
     """
     cluster = backend.cluster()
     devices = profile_devices(cluster)
+    check_prices(request, devices)
     allocator = Allocator(request, plan, store.files, devices, cluster.local, cluster.measure)
     plan_stages: list[Stage] = []
     if plan.groups and plan.share_left([plan.grid_trials]):
@@ -63,6 +74,16 @@ def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: 
     if not all(study_run.ended for study_run in plan.study_runs):
         plan_stages.append(_of_studies(allocator, backend.serve))
     return plan_stages
+
+
+def check_prices(request: Request, devices: Sequence[DeviceInfo]) -> None:
+    """Raise SpecError if a limit of the cost needs the price of a node that has none."""
+    price = request.node_price
+    for kind in (device.kind for device in devices if request.cost is not None):
+        if price is None or price.of(kind.accelerator) is None:
+            known = price.text if price else "none"
+            gpus = f"nodes with GPUs of kind '{kind.accelerator}'" if kind.accelerator else "these nodes"
+            raise SpecError(f"--cost needs the price of {gpus}, but --node-price is {known}")
 
 
 def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
@@ -82,8 +103,15 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
         return {trial: status for trial, status in stored.items() if trial not in plan.without_model}
 
     sharing = Sharing(lease, statuses, partial(print, flush=True))
+    expected, price = packing.cohort_seconds(), packing.price
+    price = price if set(slots) == {1} else hourly_price(allocator.devices, allocator.request.node_price)
     return [
-        Stage(CohortQueue(by_workers[workers], plan.grid_statuses, ancestors, record, sharing), slots[workers])
+        Stage(
+            CohortQueue(by_workers[workers], plan.grid_statuses, ancestors, record, sharing),
+            slots[workers],
+            expected=expected,
+            price=price,
+        )
         for workers in left
     ]
 
@@ -123,7 +151,9 @@ def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
     def comparison(cohort: Cohort) -> Comparison:
         return comparisons[str(cohort.trials[0].facts["study_id"])]
 
-    return Stage(waves, cutter.slots, comparison, rung_client.judge_factory if rung_client else None)
+    judge_factory = rung_client.judge_factory if rung_client else None
+    price = hourly_price(allocator.devices, allocator.request.node_price)
+    return Stage(waves, cutter.slots, comparison, judge_factory, price=price)
 
 
 def _shape(trial: Trial) -> Hashable:

@@ -15,6 +15,7 @@ from typing import Any
 
 from sweeper.errors import ClusterError
 from sweeper.plan.cohorts import content_hash
+from sweeper.spec.node_price import NodePrice
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import devices_path
 from trainables.json_input import Amount, PositiveCount
@@ -129,6 +130,11 @@ class Devices:
         measured = {n for ratios in self.slowdowns.values() for n in ratios}
         return sorted({1} | {n for n in measured if n <= self.cores})
 
+    @property
+    def price(self) -> float | None:
+        """Price of all their nodes for an hour; None if unknown."""
+        return None if self.node_price is None else math.ceil(self.count / self.node_devices) * self.node_price
+
     def capacity(self, processes: int) -> int:
         """Return the most bytes that a cohort may be measured to need if so many `processes` share a device."""
         return math.floor(MEMORY_MARGIN * self.bytes / processes) - self.overhead
@@ -165,6 +171,18 @@ class DeviceInfo(DeviceMemory):
     """Devices of one kind, as a process on one of them saw it."""
 
     kind: DeviceKind
+
+
+def hourly_price(devices: Sequence[DeviceInfo], price: NodePrice | None) -> float | None:
+    """Return the price of all nodes of these kinds of devices for an hour; None if one of them has none."""
+    total = 0.0
+    for kind in (device.kind for device in devices):
+        of_node = price.of(kind.accelerator) if price else None
+        nodes = Devices(kind.expected_count, 1, node_price=of_node, node_devices=max(kind.nodes))
+        if nodes.price is None:
+            return None
+        total += nodes.price
+    return total
 
 
 @dataclass(frozen=True)

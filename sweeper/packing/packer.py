@@ -25,7 +25,7 @@ from functools import partial
 from operator import attrgetter
 
 from sweeper.packing.cluster import Devices, Slots
-from sweeper.plan.cohorts import Cut, Group, parts
+from sweeper.plan.cohorts import Cohort, Cut, Group, parts
 from trainables.training.measurement import Measurement
 
 COHORT_START_SECONDS = 0.4
@@ -113,11 +113,14 @@ class Packing:
 
     @property
     def cost(self) -> float | None:
-        """Price of all nodes of the used kinds, for `hours`; None if one of them has no price."""
-        used = [kind for kind, slots in zip(self.devices, self.slots_per_device, strict=True) if slots]
-        if any(kind.node_price is None for kind in used):
-            return None
-        return sum(math.ceil(kind.count / kind.node_devices) * (kind.node_price or 0.0) for kind in used) * self.hours
+        """Price of all nodes of the used kinds, for `hours`; None if it is unknown."""
+        return None if self.price is None else self.price * self.hours
+
+    @property
+    def price(self) -> float | None:
+        """Price of all nodes of the used kinds for an hour; None if one of them has no price, or none is used."""
+        prices = [kind.price for kind, slots in zip(self.devices, self.slots_per_device, strict=True) if slots]
+        return None if None in prices or not prices else sum(filter(None, prices))
 
     @property
     def time_known(self) -> bool:
@@ -131,6 +134,23 @@ class Packing:
         """True if all compiled steps were measured, so that the expected time is not that of eager ones."""
         compiled = [workload for workload in self.workloads if workload.settled_cut and workload.settled_cut.compiled]
         return all(workload.compiled for workload in compiled if workload.steps)
+
+    def cohort_seconds(self) -> Callable[[Cohort], float | None]:
+        """Return a function that gives the expected seconds of a cohort on the slowest slot that it may get; None if it
+        was not measured."""
+        used = [(kind, slots) for kind, slots in zip(self.devices, self.slots_per_device, strict=True) if slots]
+        of_trial = {trial.id: workload for workload in self.workloads for stream in workload.group for trial in stream}
+
+        def seconds(cohort: Cohort) -> float | None:
+            workload = of_trial.get(cohort.trials[0].id)
+            if workload is None or not (workload.steps and workload.measurements):
+                return None
+            cut = Cut(len(cohort.trials), cohort.width, cohort.compiled)
+            (alone,) = candidate_cuts(replace(workload, group=[cohort.trials], settled_cut=cut))
+            slowest = max(kind.slowdown(cohort.width, slots) / kind.speed for kind, slots in used)
+            return COHORT_START_SECONDS + alone.seconds[0] * slowest
+
+        return seconds
 
     def with_workloads(self, workloads: Sequence[Workload]) -> Packing:
         """Return the packing of other workloads, whose cuts are settled, on the same slots."""

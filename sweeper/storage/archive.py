@@ -3,7 +3,9 @@
 A file may hold rows of several requests, so rows and history are moved trial by trial. A crash between two steps loses
 nothing:
 
-1. Copies of everything that moves are written below `_replaced/TIME`. Every row is still in its old place, too.
+1. Copies of everything that moves are written below `_replaced/TIME`. Every row is still in its old place, too. A mark
+   says so until all copies are there. A folder that still has it holds nothing that was set aside: it is not restored,
+   and the next archive of the sweep deletes it.
 2. For each old file, the rows that stay are written to a new file, and only then the old file is deleted
    (`parquet_folder.replace`). Every row that moves has its copy from step 1. Every row that stays is in the old file,
    in the new one, or in both.
@@ -25,6 +27,7 @@ from sweeper.storage.layout import (
     MODEL_SUFFIX,
     SUFFIX,
     archive_path,
+    copying_path,
     history_folder,
     models_folder,
     new_archive,
@@ -106,15 +109,23 @@ def archive(files: Files, sweep: str, selection: TrialSelection, columns: Column
     of_trials = [f"{sheets}/{trial}" for trial in files.list(sheets) if trial in trials]
     models = models_folder(sweep)
     of_trials += [f"{models}/{name}" for name in files.list(models) if name.removesuffix(MODEL_SUFFIX) in trials]
-    return _set_aside(files, parts, [*selection.paths, *of_trials])
+    return _set_aside(files, sweep, parts, [*selection.paths, *of_trials])
 
 
-def _set_aside(files: Files, parts: Sequence[_Part], paths: Sequence[str]) -> ArchiveSummary | None:
+def _set_aside(files: Files, sweep: str, parts: Sequence[_Part], paths: Sequence[str]) -> ArchiveSummary | None:
     """Move these parts, files and folders to a new `_replaced/TIME`. None if there are none."""
+    for time in files.list(ARCHIVES):
+        if _is_copying(files, sweep, time):
+            files.delete_folder(f"{ARCHIVES}/{time}")
     folder = new_archive()
+    mark = copying_path(folder, sweep)
+    if parts:
+        files.write(mark, b"")
     for part in parts:
         data = part.data if part.moved is None else table_to_parquet(part.moved)
         files.write(f"{folder}/{part.folder}/{part.name}", data)
+    if parts:
+        files.delete(mark)
     for part in parts:
         if part.kept is None or not len(part.kept):
             files.delete_if_unchanged(f"{part.folder}/{part.name}", part.data)
@@ -128,7 +139,17 @@ def _set_aside(files: Files, parts: Sequence[_Part], paths: Sequence[str]) -> Ar
 def holds(files: Files, sweep: str, time: str) -> bool:
     """Whether `_replaced/TIME` has something of a sweep."""
     folders = (trials_folder(sweep), history_folder(sweep), *whole_folders(sweep))
-    return time in files.list(ARCHIVES) and any(files.list(archive_path(time, folder)) for folder in folders)
+    return time in _times(files, sweep) and any(files.list(archive_path(time, folder)) for folder in folders)
+
+
+def _times(files: Files, sweep: str) -> list[str]:
+    """The times at which something was set aside, in whatever sweep."""
+    return [time for time in files.list(ARCHIVES) if not _is_copying(files, sweep, time)]
+
+
+def _is_copying(files: Files, sweep: str, time: str) -> bool:
+    """Whether a run that set results of the sweep aside ended before it had copied them, and so before it moved any."""
+    return files.read(copying_path(f"{ARCHIVES}/{time}", sweep)) is not None
 
 
 def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
@@ -136,7 +157,7 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
 
     Unusable files stay in `_replaced/TIME`. Raises StoreError if that folder holds nothing of the sweep.
     """
-    times = files.list(ARCHIVES)
+    times = _times(files, sweep)
     if time not in times:
         raise StoreError(
             f"store {files.display_uri}: nothing was set aside at {time!r}; there are: {', '.join(times) or 'none'}"
@@ -152,9 +173,10 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
         reason = f"nothing of sweep {sweep!r} is in {source}; there are: {usable or 'none'}"
         raise StoreError(f"store {files.display_uri}: {reason}")
     prefix = f"restored-{time}-"
-    replaced = _parts(files, sweep, TrialSelection(_trials(parts)), None)
+    with_rows = _trials([part for part in parts if part.is_rows])
+    replaced = _parts(files, sweep, TrialSelection(with_rows), None, history_of=_trials(parts))
     # Files with the prefix stay: an interrupted `restore` has brought them back already.
-    _set_aside(files, [part for part in replaced if not part.name.startswith(prefix)], paths)
+    _set_aside(files, sweep, [part for part in replaced if not part.name.startswith(prefix)], paths)
     for part in reversed(parts):  # history before rows, because a row means that its trial is complete
         files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
     for path in paths:
@@ -167,12 +189,17 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
 
 
 def _parts(
-    files: Files, sweep: str, selection: TrialSelection | None, columns: Columns | None, below: str = ""
+    files: Files,
+    sweep: str,
+    selection: TrialSelection | None,
+    columns: Columns | None,
+    below: str = "",
+    history_of: Collection[str] = (),
 ) -> list[_Part]:
     """Return the part of each file, rows first and then history, that belongs to the selected trials (None: to any).
 
     The sweep's folders are looked up in the folder `below`, which is "" or ends with a slash. Files without any
-    selected trial are left out.
+    selected trial are left out. `history_of`: trials of which the history alone is selected.
     """
     trials: set[str] = set(selection.trials) if selection else set()
     parts = []
@@ -187,11 +214,11 @@ def _parts(
                 continue
             if is_rows and selection:
                 trials.update(selection.select(table))
-            moved = rows_of(table, list(trials)) if selection else table
+            selected = list(trials if is_rows else trials.union(history_of))
+            moved = rows_of(table, selected) if selection else table
             if len(moved):
-                parts.append(
-                    _Part(folder, name, is_rows, data, moved, rows_except(table, list(trials)) if selection else None)
-                )
+                kept = rows_except(table, selected) if selection else None
+                parts.append(_Part(folder, name, is_rows, data, moved, kept))
     return parts
 
 

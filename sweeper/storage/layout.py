@@ -220,6 +220,11 @@ def archive_path(time: str, path: str) -> str:
     return f"{ARCHIVES}/{time}/{path}"
 
 
+def copying_path(archive: str, sweep: str) -> str:
+    """The mark of an archive to which results of a sweep are still being copied."""
+    return f"{archive}/copying/{_SWEEP}{sweep}"
+
+
 def damaged_folder(folder: str) -> str:
     """The folder to which the damaged files of a folder are moved."""
     return f"{DAMAGED}/{folder}"

@@ -1,5 +1,7 @@
 """Rows that are trained again are set aside by trial and can be brought back; no crash loses any."""
 
+import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +115,42 @@ def test_a_restore_of_sheets_that_was_interrupted_is_completed(store: Store, mon
     assert len(store.files.list("sheets/grid")) == 1
     restore(store.files, "grid", moved.folder.split("/")[1])
     assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "ad"] == [b"a", b"d"]
+
+
+def test_a_fresh_run_that_is_killed_anywhere_and_repeated_can_be_restored(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive that was being copied is gone; every other one brings rows back together with their history."""
+    selection = TrialSelection(["a", "d"])
+    interrupted = 0
+    for after in itertools.count():
+        copy = Store(shutil.copytree(store.files.uri, f"{store.files.uri}-{after}"))
+        undo = crashing(monkeypatch, after)
+        try:
+            archive(copy.files, "grid", selection, COLUMNS)
+        except Crash:
+            interrupted += 1
+        else:
+            break
+        finally:
+            undo()
+        archive(copy.files, "grid", selection, COLUMNS)
+        assert trials(copy) == reported(copy) == ["b", "c"], after
+        for time in copy.files.list("_replaced"):
+            restore(copy.files, "grid", time)
+            rows = load("grid", copy.files)["trial_id"]
+            assert set(rows) <= set(reported(copy)) and rows.is_unique, after
+        assert trials(copy) == reported(copy) == list("abcd"), after
+    assert interrupted >= 8
+
+
+def test_an_archive_that_another_sweep_is_writing_stays(store: Store) -> None:
+    store.files.write("_replaced/now/copying/sweep=other", b"")
+    archive(store.files, "grid", TrialSelection(["a"]), COLUMNS)
+    assert "now" in store.files.list("_replaced")
+    store.files.write("_replaced/now/copying/sweep=grid", b"")
+    with pytest.raises(StoreError, match="nothing was set aside at 'now'"):
+        restore(store.files, "grid", "now")
 
 
 @pytest.mark.parametrize("time", ["yesterday", "../trials", ""])

@@ -206,7 +206,7 @@ class _Run:
             with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
                 if self.plan.trials_left:
                     self._train(trials)
-                return finish(self.plan, self.store, self.columns, self.request.keep)
+                return finish(self.plan, self.store, self.columns, self.request.keep, self.request.spread)
         except (KeyboardInterrupt, StoreError, NodeLost) as error:
             if isinstance(error, Exception):
                 report(error)

@@ -84,6 +84,10 @@ class Request:
     track: Sequence[TrackRequest] = ()
     node_price: NodePrice | None = None
     """Price of a node per hour, for the cost of the plan or of each trial."""
+    hours: float | None = None
+    """Hours after which the run stops in order; None is no limit."""
+    cost: float | None = None
+    """Cost of the nodes, from the first cohort on, at which the run stops in order; None is no limit."""
     plan: bool = False
     """Say what would run, and run nothing."""
     probe: bool = False

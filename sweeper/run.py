@@ -4,9 +4,10 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,17 @@ from sweeper.execution.signals import StopSignal, exit_at_signals
 if __name__ == "__main__":
     exit_at_signals()  # while modules are imported; `main` handles signals while it runs
 
-from sweeper.cli.arguments import Description, Listing, Restoration, list_sweeps, parse_command
+from sweeper.cli.arguments import MODULE, Description, Listing, Restoration, list_sweeps, parse_command
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.other_drivers import OtherDriver, share, wait_for_others
-from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, store_retries
+from sweeper.cli.parser import COMMAND, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, store_retries
 from sweeper.errors import ClusterError, NodeLost, StoreError, error_line
+from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.startup import begin_collection, delay_collection, end_process, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
+from sweeper.masking import masked
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, ranked_columns
@@ -32,7 +35,7 @@ from sweeper.record.progress import Progress
 from sweeper.record.trackers import Tracker, Trackers, connections, tracked
 from sweeper.request import Request
 from sweeper.spec import SpecError, registry
-from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.layout import checkpoint_path, trials_folder
 from sweeper.storage.lease import Drivers, Lease
 from sweeper.storage.load import load_request
 from sweeper.storage.requests import write_request
@@ -64,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
     try:
+        typed = os.environ.get(COMMAND, MODULE)  # a parser takes it from the environment
         match parse_command(arguments):
             case Listing():
                 return list_sweeps()
@@ -80,7 +84,7 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
                 planned.print_damaged()
                 return EXIT_OK
             case request:
-                return plan_request(request).begin(stopping).execute()
+                return plan_request(request).begin(stopping).execute(masked(shlex.join([*typed.split(), *arguments])))
     except (SpecError, ClusterError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
@@ -169,7 +173,8 @@ class PlannedRequest:
             if isinstance(error, OtherDriver) and request.wait:  # two that waited begin at the same moment
                 return plan_request(request).begin(stopping)
             raise
-        return _Run(request, plan, store, columns, stopping, path, self.trackers, lease)
+        budget = Budget(request.hours, request.cost)
+        return _Run(request, plan, store, columns, stopping, path, self.trackers, lease, budget)
 
 
 @dataclass(frozen=True)
@@ -184,29 +189,42 @@ class _Run:
     checkpoint_path: CheckpointPath
     trackers: Connections
     lease: Lease
+    budget: Budget = field(default_factory=Budget)
 
-    def execute(self) -> int:
-        """As `run`, but print an error and return the exit status, for the command line."""
+    def execute(self, command: str = "") -> int:
+        """As `run`, but print an error and return the exit status, for the `command` line that was typed."""
         begin_collection()
         try:
-            return self.run(lambda error: print(error_line(error), file=sys.stderr))
+            return self.run(lambda error: print(error_line(error), file=sys.stderr), command)
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED
         except (StoreError, NodeLost):
             return EXIT_FAILED
 
-    def run(self, report: Callable[[Exception], None] = lambda error: None) -> int:
+    def run(self, report: Callable[[Exception], None] = lambda error: None, command: str = "") -> int:
         """Train what is left of the plan and show the results. Returns the exit status. If interrupted, by a signal or
-        by an error, which is given to `report`, print how to continue, and raise it."""
+        by an error, which is given to `report`, print how to continue, and raise it. If stopped by `--hours` or
+        `--cost`, show the results so far and that the `command` continues."""
         with contextlib.closing(self.lease):
-            return self._run(report)
+            return self._run(report, command)
 
-    def _run(self, report: Callable[[Exception], None]) -> int:
+    def _run(self, report: Callable[[Exception], None], command: str) -> int:
+        spent = ""
         try:
             with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
                 if self.plan.trials_left:
-                    self._train(trials)
-                return finish(self.plan, self.store, self.columns, self.request.keep, self.request.spread)
+                    try:
+                        self._train(trials)
+                    except BudgetSpent as reached:
+                        spent = str(reached)
+                if not spent:
+                    return self._finish()
+                if self.store.files.list(trials_folder(self.plan.name)):
+                    self._finish()
+                else:
+                    write_page_so_far(self.plan, self.store)
+                print_how_to_continue(self.plan, self.store, spent, command)
+                return EXIT_INTERRUPTED
         except (KeyboardInterrupt, StoreError, NodeLost) as error:
             if isinstance(error, Exception):
                 report(error)
@@ -214,6 +232,9 @@ class _Run:
             if not isinstance(error, StoreError):
                 write_page_so_far(self.plan, self.store)  # last: nothing is lost if this is cut off
             raise
+
+    def _finish(self) -> int:
+        return finish(self.plan, self.store, self.columns, self.request.keep, self.request.spread)
 
     def _train(self, tracked_trials: Trackers) -> None:
         request, plan, store = self.request, self.plan, self.store
@@ -239,7 +260,7 @@ class _Run:
                 imported_meanwhile(REPORT_MODULES),
             ):
                 of_request = load_request(store.files, plan.name, plan.request_rows)
-                followers: list[CohortListener] = [tracked_trials, page, progress]
+                followers: list[CohortListener] = [self.budget, tracked_trials, page, progress]
                 if request.keep == "best":
                     kept = KeptModels(store.files, plan)
                     columns_read = set(ranked_columns(plan))
@@ -252,11 +273,14 @@ class _Run:
                 row_format = RowFormat(self.columns, code_version(), request.node_price)
                 for stage in plan_stages:
                     self.stopping.check()
+                    stage.begin(self.budget)
                     dispatch(
                         stage,
                         backend,
                         files,
-                        Limits(0 if request.debug else request.retries, request.save_every, request.patience),
+                        Limits(
+                            0 if request.debug else request.retries, request.save_every, request.patience, self.budget
+                        ),
                         listeners(store, plan.name, row_format, stage.source, followers),
                         self.stopping,
                     )

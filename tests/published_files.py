@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.image_files import picture
+from trainables.data.datasets import torchvision_datasets
 
 CIFAR10_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 ATTRIBUTES = re.findall(
@@ -153,8 +154,8 @@ def write_mnist(
     root: Path, monkeypatch: pytest.MonkeyPatch, source: Any = None, train: int = 30, test: int = 20
 ) -> Path:
     """Write `root/MNIST/raw/*.gz` (or those of torchvision's class `source`) with images of noise, of ten classes in a
-    random order; make torchvision expect these files' checksums while the test runs, and look for them nowhere else.
-    Returns the folder."""
+    random order; make torchvision and ourselves expect these files' checksums while the test runs, and look for them
+    nowhere else. Returns the folder."""
     from torchvision.datasets import MNIST
 
     source = source or MNIST
@@ -165,6 +166,9 @@ def write_mnist(
         _write_idx(folder / f"{part}-images-idx3-ubyte.gz", rng.integers(0, 256, (n, 28, 28), dtype=np.uint8))
         _write_idx(folder / f"{part}-labels-idx1-ubyte.gz", (rng.permutation(n) % 10).astype(np.uint8))
     monkeypatch.setattr(source, "resources", [(file, md5(folder / file)) for file, _ in source.resources])
+    contents = {path.name: hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest() for path in folder.iterdir()}
+    name = "mnist" if source is MNIST else "fashion_mnist"
+    monkeypatch.setattr(torchvision_datasets, "IDX_SHA256", {**torchvision_datasets.IDX_SHA256, name: contents})
     monkeypatch.setattr(source, "mirrors", ["file:///nowhere/"])
     return folder
 

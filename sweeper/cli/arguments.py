@@ -30,7 +30,7 @@ ABOUT = (
 )
 EXITS = (
     "Exit status: 0 every trial has a result; 1 some trials failed, or all trials of a search diverged; 2 the request "
-    "was wrong; 130 interrupted."
+    "was wrong; 130 interrupted, or stopped by --hours or --cost before every trial had a result."
 )
 SWEEP = "one that `sweeper list` shows, a file (path/to/my_sweep.py) or a module (package.module:SWEEP)"
 DESCRIBED = (
@@ -150,6 +150,8 @@ def request_of(values: Mapping[str, Any]) -> Request:
     for option in ("json", "probe"):
         if getattr(request, option) and not request.plan:
             raise SpecError(f"--{option} requires --plan")
+    if request.cost is not None and request.node_price is None:
+        raise SpecError(f"--cost {request.cost:g} needs the price of a node per hour; give --node-price P")
     if request.wait and request.plan:
         raise SpecError(WAITS)
     if request.debug and (request.address or request.plan):
@@ -216,6 +218,19 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         "first cohort to the last, but neither the head nor idle time",
         type=node_price,
         metavar="P",
+    )
+    add(
+        "--hours",
+        "stop in order before so many hours have passed: no cohort is started that cannot end in time, and the last "
+        "line says what is left. The same command continues",
+        type=partial(amount, "--hours", positive=True),
+        metavar="H",
+    )
+    add(
+        "--cost",
+        "the same before the nodes have cost so much, at --node-price, since the first cohort began",
+        type=partial(amount, "--cost", positive=True),
+        metavar="C",
     )
     add("--cohort", "number of trials that train together in one process", "auto", type=auto, metavar="N|auto")
     stack = partial(whole, "--stack", 1)

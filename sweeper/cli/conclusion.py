@@ -117,15 +117,18 @@ def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:
         yield f"first to diverge: {named}, {known.get('error', 'no reason is recorded')}"
 
 
-def print_how_to_continue(plan: Plan, store: Store) -> None:
-    """Print how many trials are done, and that the same command continues."""
+def print_how_to_continue(plan: Plan, store: Store, why: str = "", command: str = "") -> None:
+    """Print how many trials are done, and that the same `command` continues. `why` says what stopped the run."""
+    stopped = f"stopped by {why}" if why else "stopped"
+    continues = f"the same command continues{f': {command}' if command else ''}"
     try:
         statuses = Store(store.files.with_retries(NO_RETRIES)).statuses(plan.name, check_history=False)
     except StoreError:
-        print(f"stopped: what is in {store.files.display_uri} cannot be read now; the same command continues")
+        print(f"{stopped}: what is in {store.files.display_uri} cannot be read now; {continues}")
         return
     done = sum(statuses.get(trial_id, "failed") != "failed" for trial_id in plan.ids)
-    print(f"stopped: {done} of {plan.total} trials are in {store.files.display_uri}; the same command continues")
+    left = f", {plan.total - done} are left" if why else ""
+    print(f"{stopped}: {done} of {plan.total} trials are in {store.files.display_uri}{left}; {continues}")
 
 
 def write_page_so_far(plan: Plan, store: Store) -> None:

@@ -1,6 +1,7 @@
 """Runs the cohorts of a stage on a backend, each in a slot, and tells listeners what happens."""
 
 import contextlib
+import functools
 import math
 import uuid
 from collections.abc import Callable, Sequence
@@ -8,10 +9,11 @@ from dataclasses import dataclass, field
 
 from sweeper.errors import StoreError
 from sweeper.execution.backend import Backend, Ended, Event, Started, Told, read_exit_file
+from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
-from sweeper.packing.placement import SlotResources, Slots
+from sweeper.packing.cluster import SlotResources, Slots
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.sources import CohortSource
 from sweeper.record.listener import CohortListener
@@ -40,6 +42,8 @@ class Limits:
     """Seconds between a cohort's checkpoints."""
     step_timeout: float
     """Seconds without a step after which a worker ends itself as hung."""
+    budget: Budget = field(default_factory=Budget)
+    """The time that is left."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,11 @@ class CohortFiles:
 class SlotAssigner:
     """Assigns each cohort to train a slot on a kind of device that it fits."""
 
-    def __init__(self, attempts: RetryQueue, slots: Slots) -> None:
-        self._attempts, self._slots = attempts, slots
+    def __init__(
+        self, attempts: RetryQueue, slots: Slots, in_time: Callable[[Cohort], bool] = lambda cohort: True
+    ) -> None:
+        """A cohort that does not end `in_time` waits, and later ones go ahead."""
+        self._attempts, self._slots, self._in_time = attempts, slots, in_time
         self._taken: dict[str, int] = {}
         """Id of a cohort -> index of the kind of device on which it has a slot."""
         self._waiting: list[Attempt] = []
@@ -101,11 +108,16 @@ class SlotAssigner:
                     return None
                 self._waiting.append(attempt)
             kind = self._kind_for(attempt)
-            if kind is not None:
+            if kind is not None and self._in_time(attempt.cohort):
                 self._waiting.remove(attempt)
                 self._taken[attempt.cohort.id] = kind
                 return attempt, self._slots.by_kind[kind]
         return None
+
+    @property
+    def waiting(self) -> Sequence[Cohort]:
+        """The cohorts that fit no free slot or do not end in time."""
+        return [attempt.cohort for attempt in self._waiting]
 
     def release(self, cohort: str) -> None:
         """Free the slot of a cohort, named by its id."""
@@ -135,7 +147,8 @@ def dispatch(
 ) -> None:
     """Run all cohorts of a stage until each has finished or failed for good.
 
-    Raises KeyboardInterrupt when `stopping` was asked to stop, and any exception that a listener raised.
+    Raises KeyboardInterrupt when `stopping` was asked to stop, BudgetSpent when the time is over or suffices for none
+    of the cohorts that are left, and any exception that a listener raised.
     """
     run, slots = uuid.uuid4().hex, stage.slots
     shared = None if slots.local or slots.workers == 1 else files.checkpoint_path(f"ray-{run}")
@@ -145,7 +158,13 @@ def dispatch(
     storage = files.checkpoints.uri_of(shared) if shared else None
     shipped = Dispatch(settings, slots.resources, slots.workers, storage, stage.judge_factory, user_code.folders())
     queue = RetryQueue(stage.source, limits.retries)
-    slot_assigner = SlotAssigner(queue, slots)
+    budget = limits.budget
+
+    @functools.cache
+    def begun_before(cohort: str) -> bool:
+        return files.checkpoints.read_start(files.checkpoint_path(cohort), 1) is not None
+
+    slot_assigner = SlotAssigner(queue, slots, lambda cohort: budget.fits(cohort) or begun_before(cohort.id))
     events = _Events(
         stage.source,
         queue,
@@ -153,12 +172,19 @@ def dispatch(
         listeners,
         lambda cohort: read_exit_file(files.checkpoints, files.checkpoint_path(cohort), run),
     )
+
+    def take(event: Event) -> None:
+        events.take(event)
+        if not queue.ended:  # here, too, because a backend may train a whole cohort before it returns
+            budget.check()
+
     # Cohorts that are judged wait for each other, so no more of them are started than run at once.
     most = slots.count if slots.local or stage.judge_factory or slots.workers > 1 else math.inf
     try:
         with backend.training(shipped):
             while not queue.ended:
                 stopping.check()
+                budget.check()
                 while len(events.pending) < MOST_PENDING and len(events.pending) + len(events.running) < most:
                     assignment = slot_assigner.next()
                     if assignment is None:
@@ -169,7 +195,9 @@ def dispatch(
                 if elsewhere := stage.source.trained_elsewhere():
                     for listener in listeners:
                         listener.trained_elsewhere(elsewhere)
-                backend.advance(events.take)
+                if budget.limited and slot_assigner.waiting and not events.pending and not events.running:
+                    raise BudgetSpent(budget.name)
+                backend.advance(take)
     finally:
         if shared:
             files.checkpoints.delete_folder(shared)

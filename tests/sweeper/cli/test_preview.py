@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeper.cli.arguments import parse
 from sweeper.cli.preview import (
     distribution_text,
     expectation,
+    limits,
     outline_distribution,
     outline_plan,
     outline_space,
     outline_text,
     space_lines,
+    text,
 )
 from sweeper.packing.compilation import StudySteps
 from sweeper.plan.changes import Change, Changes
-from sweeper.plan.cohorts import Cut
+from sweeper.plan.cohorts import Cut, cut
 from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, Search, Sweep
 from sweeper.spec.node_price import NodePrice
@@ -38,9 +41,20 @@ def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> Non
     plain = expectation(allocation, plan, NodePrice({"": 3.0}))
     assert plain["hours"] == pytest.approx(seconds / 3600) and plain["cost"] == pytest.approx(3 * seconds / 3600)
     assert (plain["at_a_time"], plain["stack_widths"]) == (4, [8]) and json.loads(json.dumps(plain)) == plain
+    (cohort, *_) = cut(plan.groups, allocation.cuts)
+    assert allocation.cohort_seconds()(cohort) == pytest.approx(seconds) and allocation.price == 3.0
     half = replace(plan, grid_statuses=dict.fromkeys(plan.ids[:16], "finished"))
     assert expectation(allocation, half, NodePrice({"": 3.0}))["hours"] == pytest.approx(seconds / 7200)
     assert expectation(allocated(tmp_path, FakeMeasure(CPU), plan), half, None)["cost"] is None
+
+
+def test_a_plan_says_whether_it_fits_its_limits() -> None:
+    request = parse(["grid", "--hours", "2", "--cost", "9", "--node-price", "3"])
+    lines = text({**outline_plan(grid(), None, "one"), **limits(request, grid(), {"hours": 4.0, "cost": 12.0})})
+    assert "--hours 2: what is left does not fit: about 50% of it does" in lines and "--cost 9: what is left" in lines
+    assert [limit["fits"] for limit in limits(request, grid(), {"hours": 1.0, "cost": 9.0})["limits"]] == [True, True]
+    assert [limit["fits"] for limit in limits(request, grid(), {"hours": None})["limits"]] == [None, None]
+    assert limits(parse(["grid"]), grid(), {"hours": 1.0}) == {}
 
 
 def test_a_price_for_all_nodes_is_a_number() -> None:

@@ -24,14 +24,17 @@ def ensure_downloaded(
     archive: tuple[str, str],
     url: str,
     fetch: Callable[[Path], object],
+    advice: str = "",
 ) -> None:
-    """Make sure that the `files` (path below `root`, MD5) of the data set `name` exist and are intact.
+    """Make sure that the `files` (path below `root`, MD5) of the data set `name` exist and are intact. An empty MD5 is
+    that of a file that its reader verifies.
 
     If none of them exists, `fetch(folder)` downloads them into a temporary folder. If `root` holds the `archive` (name,
     MD5), `fetch` finds it in that folder and needs no download. Then the files are renamed into place under a lock, so
     that no process sees a half-written data set. Existing files are never overwritten.
 
-    Raises DataError if the download fails, with the `url` to get the archive from, or if a file is missing or corrupt.
+    Raises DataError if the download fails, with the `url` to get the archive from and the `advice` on another source,
+    or if a file is missing or corrupt.
     """
     from filelock import FileLock
 
@@ -45,9 +48,11 @@ def ensure_downloaded(
             reason = " ".join(str(error).split()) or type(error).__name__
             raise DataError(
                 f"{name} is absent from {root} and its download failed ({reason}); put {archive[0]} there, from {url}"
+                f"{advice and f', {advice}'}"
             ) from error
     for path, md5 in files:
-        verify_checksum(name, root / path, md5, root / path.parts[0])
+        if md5:
+            verify_checksum(name, root / path, md5, root / path.parts[0])
 
 
 def verify_checksum(name: str, path: Path, md5: str, remove: Path) -> None:

@@ -1,11 +1,14 @@
 """Data sets that torchvision downloads and reads, verified by their published checksums.
 
-MNIST and Fashion-MNIST are read from their compressed files: torchvision would read the uncompressed ones beside them,
-for which no checksums are published. Shapes: N images, C channels, H rows, W columns.
+MNIST and Fashion-MNIST are read from their compressed files and verified by what is in them, so that files that were
+compressed anew, such as those of Debian's package, are accepted. Shapes: N images, C channels, H rows, W columns.
 """
 
 import gzip
+import hashlib
 import math
+import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +20,32 @@ from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Dataset, Declaration, Source
 from trainables.data.datasets.downloads import ensure_downloaded
+from trainables.data.errors import DataError
 
 STL10_CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 STL10_SHAPE = (3, 96, 96)
 STL10_BLOCK = 1000
 """Images read at a time, which limits the memory needed in addition to the images themselves."""
+IDX_SHA256: Mapping[str, Mapping[str, str]] = {
+    "mnist": {
+        "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    },
+    "fashion_mnist": {
+        "train-images-idx3-ubyte.gz": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "train-labels-idx1-ubyte.gz": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "t10k-images-idx3-ubyte.gz": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "t10k-labels-idx1-ubyte.gz": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    },
+}
+"""Data set -> file -> SHA-256 of what is in it, uncompressed."""
+FASHION_PACKAGE = "dataset-fashion-mnist"
+"""Package of Debian and Ubuntu that holds the files of Fashion-MNIST."""
+FASHION_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+"""Folder into which the package puts them."""
+PACKAGE_ADVICE = f"or `apt install {FASHION_PACKAGE}` and name {FASHION_FOLDER} as --data"
 
 
 def cifar10(root: Path) -> Dataset:
@@ -60,7 +84,8 @@ def fashion_mnist(root: Path) -> Dataset:
     absent."""
     from torchvision.datasets import FashionMNIST
 
-    return _mnist("fashion_mnist", FashionMNIST, root, tuple(FashionMNIST.classes), mean=0.2860, std=0.3530)
+    classes = tuple(FashionMNIST.classes)
+    return _mnist("fashion_mnist", FashionMNIST, root, classes, mean=0.2860, std=0.3530, package=PACKAGE_ADVICE)
 
 
 def stl10(root: Path) -> Dataset:
@@ -138,17 +163,26 @@ def _cifar(name: str, source: Any, root: Path, mean: tuple[float, ...], std: tup
     )
 
 
-def _mnist(name: str, source: Any, root: Path, classes: tuple[str, ...], mean: float, std: float) -> Dataset:
-    """A data set in the format of MNIST, in the folder where torchvision's class `source` for it keeps the files."""
+def _mnist(
+    name: str, source: Any, root: Path, classes: tuple[str, ...], mean: float, std: float, package: str = ""
+) -> Dataset:
+    """A data set in the format of MNIST. Its files are in the folder below `root` where torchvision's class `source`
+    keeps them, or, if there is no such folder, in `root` itself, where then nothing is written. The error of a file
+    that cannot be downloaded ends with the advice to install the `package` that has it."""
     from torchvision.datasets.utils import download_url
 
+    files = [file for file, _ in source.resources]
     folder = root / source.__name__ / "raw"
+    if flat := not folder.exists() and any((root / file).exists() for file in files):
+        folder = root
+    if flat and (absent := [file for file in files if not (root / file).exists()]):
+        raise DataError(f"{name} is incomplete: {folder} lacks {', '.join(absent)}; put all four files there, or none")
     parts = []
     for file, md5 in source.resources:
         url = source.mirrors[0] + file
         fetch = partial(download_url, url, filename=file, md5=md5)
-        ensure_downloaded(name, folder, [(Path(file), md5)], (file, md5), url, fetch)
-        parts.append(_read_idx(folder / file))
+        ensure_downloaded(name, folder, [(Path(file), "")], (file, md5), url, fetch, advice=package)
+        parts.append(_read_idx(name, folder / file))
     train_NHW, train_N, test_NHW, test_N = parts
     return Dataset(
         name=name,
@@ -163,11 +197,19 @@ def _mnist(name: str, source: Any, root: Path, classes: tuple[str, ...], mean: f
     )
 
 
-def _read_idx(path: Path) -> Tensor:
+def _read_idx(name: str, path: Path) -> Tensor:
     """A compressed file of bytes in the IDX format: two zeros, the type, the number of dimensions, each dimension as a
-    big-endian integer of four bytes, and the values."""
-    with gzip.open(path) as file:
-        content = bytearray(file.read())
+    big-endian integer of four bytes, and the values. Raises DataError unless it holds what `IDX_SHA256` says."""
+    try:
+        with gzip.open(path) as file:
+            content = bytearray(file.read())
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        content = bytearray()
+    if hashlib.sha256(content).hexdigest() != IDX_SHA256[name][path.name]:
+        raise DataError(
+            f"{name} is corrupt: {path} does not hold the published data (SHA-256 {IDX_SHA256[name][path.name]} when "
+            "uncompressed); replace it, or remove it to have it downloaded again"
+        )
     dimensions = content[3]
     shape = np.frombuffer(content, ">i4", dimensions, offset=4)
     return torch.from_numpy(np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape))
@@ -212,10 +254,13 @@ DATASETS = {
     "fashion_mnist": Source(
         fashion_mnist,
         Declaration((1, 28, 28), 10, train=(6000,) * 10, test=(1000,) * 10),
-        "DATA/FashionMNIST/raw/*.gz, fetched if absent",
+        "DATA/*.gz or DATA/FashionMNIST/raw/*.gz, fetched if absent; DATA may be "
+        f"{FASHION_FOLDER} of the package {FASHION_PACKAGE}",
     ),
-    "mnist": Source(mnist, MNIST_DECLARATION, "DATA/MNIST/raw/*.gz, fetched if absent"),
-    "mnist32": Source(mnist32, replace(MNIST_DECLARATION, shape=(1, 32, 32)), "DATA/MNIST/raw/*.gz, fetched if absent"),
+    "mnist": Source(mnist, MNIST_DECLARATION, "DATA/*.gz or DATA/MNIST/raw/*.gz, fetched if absent"),
+    "mnist32": Source(
+        mnist32, replace(MNIST_DECLARATION, shape=(1, 32, 32)), "DATA/*.gz or DATA/MNIST/raw/*.gz, fetched if absent"
+    ),
     "stl10": Source(
         stl10,
         Declaration(STL10_SHAPE, 10, train=(500,) * 10, test=(800,) * 10, unlabelled=100_000),

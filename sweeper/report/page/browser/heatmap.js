@@ -265,7 +265,7 @@ class Heatmap {
         index,
         x: columnOrder[index % across],
         y: rowOrder[Math.floor(index / across)],
-        mean: Number.isFinite(cell.mean) ? cell.mean : null,
+        ...Object.fromEntries(["mean", "half", "iqm"].map((name) => [name, Number.isFinite(cell[name]) ? cell[name] : null])),
         shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
         text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
         below: step > 55 ? below : [],

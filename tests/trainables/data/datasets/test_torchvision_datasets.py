@@ -12,7 +12,7 @@ from torchvision.datasets import CIFAR100, MNIST, STL10, SVHN, FashionMNIST, uti
 from tests.published_files import write_cifar10, write_cifar100, write_mnist, write_stl10, write_svhn
 from trainables.data.datasets import torchvision_datasets
 from trainables.data.datasets.catalog import load
-from trainables.data.datasets.dataset import UNLABELLED
+from trainables.data.datasets.dataset import UNLABELLED, channel_statistics
 from trainables.data.errors import DataError
 
 
@@ -134,8 +134,53 @@ def test_absent_and_no_network_says_what_to_put_where(tmp_path: Path, monkeypatc
     assert "\n" not in str(error.value)
 
 
+def test_what_a_file_holds_counts_and_not_how_it_is_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_mnist(tmp_path, monkeypatch, FashionMNIST) / "train-labels-idx1-ubyte.gz"
+    content = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(content, compresslevel=0))
+    assert load("fashion_mnist", tmp_path).train_labels.tolist() == list(content[8:])
+    path.write_bytes(gzip.compress(content[:-1] + bytes([(content[-1] + 1) % 10])))
+    with pytest.raises(DataError, match=f"^fashion_mnist is corrupt: {path} does not hold the published data"):
+        load("fashion_mnist", tmp_path)
+
+
 def test_a_truncated_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_mnist(tmp_path, monkeypatch, FashionMNIST) / "train-labels-idx1-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(DataError, match=f"^fashion_mnist is corrupt: {path} does not have its published checksum"):
+    with pytest.raises(DataError, match=f"^fashion_mnist is corrupt: {path} does not hold the published data"):
         load("fashion_mnist", tmp_path)
+
+
+def test_the_files_may_lie_in_a_folder_of_their_own_that_nobody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_mnist(tmp_path, monkeypatch, FashionMNIST).rename(tmp_path / "fashion-mnist")
+    expected = load("fashion_mnist", folder).train_images[:]
+    folder.chmod(0o555)
+    before = sorted(folder.iterdir())
+    assert torch.equal(load("fashion_mnist", folder).train_images[:], expected)
+    assert sorted(folder.iterdir()) == before
+    folder.chmod(0o755)
+    (folder / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(DataError, match=f"^fashion_mnist is incomplete: {folder} lacks t10k-labels-idx1-ubyte.gz;"):
+        load("fashion_mnist", folder)
+
+
+def test_the_package_is_named_where_fashion_mnist_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FashionMNIST, "mirrors", ["file:///nowhere/"])
+    with pytest.raises(DataError) as error:
+        load("fashion_mnist", tmp_path)
+    assert "apt install dataset-fashion-mnist" in str(error.value) and "\n" not in str(error.value)
+    assert str(error.value).endswith("name /usr/share/datasets/fashion-mnist as --data")
+
+
+@pytest.mark.skipif(
+    not torchvision_datasets.FASHION_FOLDER.exists(), reason="needs `apt install dataset-fashion-mnist`"
+)
+def test_the_package_holds_the_published_images() -> None:
+    fashion = load("fashion_mnist", torchvision_datasets.FASHION_FOLDER)
+    assert fashion.train_images.shape == (60_000, 1, 28, 28) and fashion.test_images.shape == (10_000, 1, 28, 28)
+    assert fashion.train_labels.bincount().tolist() == [6000] * 10
+    assert fashion.test_labels.bincount().tolist() == [1000] * 10
+    mean, std = channel_statistics(fashion.train_images[:])
+    assert [mean.item(), std.item()] == pytest.approx([fashion.mean[0], fashion.std[0]], abs=1e-4)

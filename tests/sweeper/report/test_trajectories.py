@@ -77,9 +77,9 @@ def test_what_no_row_has_is_one_line() -> None:
     assert points["eta"].isna().all() and points["count"].tolist() == [6, 6]
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
-@pytest.mark.parametrize("epochs", [[], [50], [1, 2], [*range(1, 90)]])
-@pytest.mark.parametrize("count", [1, 9, 25])
+@pytest.mark.parametrize(
+    ("count", "epochs", "seeds"), [(1, [], 1), (1, [50], 1), (9, [1, 2], 2), (25, [*range(1, 90)], 2)]
+)
 def test_any_number_of_lines_and_points_is_a_picture(count: int, epochs: list[int], seeds: int, tmp_path: Path) -> None:
     history, rows = reports([f"method {i}" for i in range(count)], epochs, seeds)
     view = Trajectory("t", (KNN,), by=("method",))

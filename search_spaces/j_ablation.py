@@ -65,7 +65,6 @@ FASHION = tuple(
             "method": "simvae",
             **protocols.OWN_FASHION["simvae"],
             "views": views,
-            **protocols.BRIEF,
         },
         {"seed": SEEDS},
     )

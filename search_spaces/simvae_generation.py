@@ -6,7 +6,7 @@ SimCLR and VICReg have no decoder, so one is trained on their frozen representat
 0.80 ± 0.20 for training images (mean ± standard deviation over 200 draws of 500). For samples of a Gaussian of the
 pixels of each class, which needs no network, it is 2.19 ± 0.20, with a `sample_accuracy` of 96.7 ± 0.4 % (40 draws).
 
-The preset `fashion` has Fashion-MNIST alone: 4 epochs of 468 steps in place of the paper's 400 epochs, and 2 of a
+The preset `fashion` has Fashion-MNIST alone: 2 epochs of 468 steps in place of the paper's 400 epochs, and 2 of a
 decoder in place of 80 at most.
 """
 

@@ -39,7 +39,7 @@ DIGITS = method_grids(
 FASHION = method_grids(
     ("simvae",),
     {"simvae": _free(protocols.OWN_FASHION["simvae"])},
-    [{**protocols.FASHION, **protocols.BRIEF, **protocols.CONTENT_FASHION, "gmm_n_init": 0, "reconstructions": True}],
+    [{**protocols.FASHION, **protocols.CONTENT_FASHION, "gmm_n_init": 0, "reconstructions": True}],
     {"sigma_x2": VARIANCES},
 )
 

@@ -124,8 +124,8 @@ FLOAT32 = {"swav": 1e-2}
 @every_trained
 @pytest.mark.parametrize("width", [None, 3])
 def test_fused_equals_alone(name: str, width: int | None) -> None:
-    """Members that differ in all that is fusible, in one stack and in stacks of three and one. Compared after 6 steps
-    in float32: losses, weights, buffers (queues, averaged weights), moments, and all that evaluators ask of them."""
+    """Members that differ in all that is fusible, in one stack, and in stacks of three and one; 6 steps in float32:
+    losses, weights, buffers (queues, averaged weights), moments, and all that evaluators ask of the members."""
     _assert_equal(_train(_smooth_members(name), width), _alone(name), FLOAT32.get(name, 3e-4))
 
 

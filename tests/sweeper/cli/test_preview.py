@@ -25,7 +25,7 @@ from sweeper.cli.preview import (
     space_lines,
     text,
 )
-from sweeper.packing.compilation import StudySteps
+from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
 from sweeper.packing.packer import COHORT_START_SECONDS
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut, cut

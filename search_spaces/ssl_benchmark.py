@@ -75,9 +75,9 @@ def _controls(protocol: Keys) -> tuple[Grid, ...]:
     """Methods at one temperature; memories on a longer schedule; styles; and the time of ever larger batches."""
     own = {str(keys["method"]): keys for keys in METHODS_DIGITS if "random_features" not in keys}
     seeds: dict[str, tuple[Value, ...]] = {"seed": SEEDS}
-    styles = {"styles": "ink+slant", "content_probe_epochs": 200, "content_probe_lr": 1e-2}
-    timed = {key: value for key, value in protocol.items() if key not in UNTIMED}
-    long = {key: value for key, value in protocol.items() if key != "epochs"}
+    styles: Keys = {"styles": "ink+slant", "content_probe_epochs": 200, "content_probe_lr": 1e-2}
+    timed: Keys = {key: value for key, value in protocol.items() if key not in UNTIMED}
+    long: Keys = {key: value for key, value in protocol.items() if key != "epochs"}
     return (
         *(Grid({**protocol, **own[method], "tau": 0.2}, seeds) for method in ("dam_gmje", "simclr")),
         *(Grid({**long, **own[method]}, {"epochs": (28, 112), **seeds}) for method in ("smc_gmje", "moco_v2")),

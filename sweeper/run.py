@@ -218,9 +218,9 @@ class _Run:
                     except BudgetSpent as reached:
                         spent = str(reached)
                 if not spent:
-                    return finish(self.plan, self.store, self.columns, self.request.keep)
+                    return self._finish()
                 if self.store.files.list(trials_folder(self.plan.name)):
-                    finish(self.plan, self.store, self.columns, self.request.keep)
+                    self._finish()
                 else:
                     write_page_so_far(self.plan, self.store)
                 print_how_to_continue(self.plan, self.store, spent, command)
@@ -232,6 +232,9 @@ class _Run:
             if not isinstance(error, StoreError):
                 write_page_so_far(self.plan, self.store)  # last: nothing is lost if this is cut off
             raise
+
+    def _finish(self) -> int:
+        return finish(self.plan, self.store, self.columns, self.request.keep, self.request.spread)
 
     def _train(self, tracked_trials: Trackers) -> None:
         request, plan, store = self.request, self.plan, self.store

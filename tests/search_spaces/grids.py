@@ -9,13 +9,14 @@ from sweeper.spec import registry
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS
 from trainables.image_trial import ImageTrial
-from trainables.sections import TrialConfig
+from trainables.sections import TrialConfig, Value
 from trainables.training.metric_names import metric_names
 
 COUNTS = {
     ("anomaly_grid", "paper"): 560,
     ("anomaly_grid", "digits"): 560,
     ("anomaly_grid", "digits_long"): 560,
+    ("anomaly_grid", "fashion"): 560,
     ("augmentation_ablation", "paper"): 84,
     ("augmentation_ablation", "digits"): 84,
     ("collapse_ablation", "paper"): 51,
@@ -25,6 +26,7 @@ COUNTS = {
     ("j_ablation", "paper"): 30,
     ("j_ablation", "digits"): 45,
     ("j_ablation", "digits_images"): 45,
+    ("j_ablation", "fashion"): 15,
     ("j_ablation", "authors_code"): 30,
     ("lambda_ablation", "paper"): 72,
     ("lambda_ablation", "digits"): 72,
@@ -40,9 +42,11 @@ COUNTS = {
     ("ood_detection", "digits"): 30,
     ("simvae_content", "paper"): 96,
     ("simvae_content", "digits"): 24,
+    ("simvae_content", "fashion"): 25,
     ("simvae_content", "authors_code"): 18,
     ("simvae_generation", "paper"): 72,
     ("simvae_generation", "digits"): 18,
+    ("simvae_generation", "fashion"): 18,
     ("simvae_style", "paper"): 24,
     ("simvae_style", "digits"): 24,
     ("simvae_style", "digits_tint"): 24,
@@ -50,9 +54,11 @@ COUNTS = {
     ("ssl_benchmark", "digits"): 52,
     ("ssl_cifar10", "paper"): 31,
     ("ssl_cifar10", "digits"): 31,
+    ("ssl_cifar10", "fashion"): 31,
     ("synthetic_alignment", "paper"): 54,
     ("variance_ablation", "paper"): 36,
     ("variance_ablation", "digits"): 63,
+    ("variance_ablation", "fashion"): 18,
 }
 GRIDS = list(dict.fromkeys(name for name, _ in COUNTS))
 """Sweeps whose presets are grids; `test_searches` tests the others."""
@@ -73,11 +79,18 @@ def all_configs_of(name: str, preset: str) -> tuple[TrialConfig, ...]:
     return tuple(resolve(trial.config) for trial in trials_of(name, preset))
 
 
+@cache
+def flats_of(name: str, preset: str) -> tuple[dict[str, Value], ...]:
+    """All keys of each trial, also those that the preset leaves at a default."""
+    return tuple(config.flat() for config in all_configs_of(name, preset))
+
+
 def configs_of(name: str, preset: str) -> tuple[ImageTrial, ...]:
     """Those of trials on images."""
     return tuple(config for config in all_configs_of(name, preset) if isinstance(config, ImageTrial))
 
 
+@cache
 def metrics_of(name: str, preset: str) -> set[str]:
     configs = all_configs_of(name, preset)
     return {

@@ -15,12 +15,20 @@ import numpy as np
 import pandas as pd
 
 from sweeper.report.figures import PresetViews, made, read_views
-from sweeper.report.formatting import ValueText, format_significant, read_class_names, text_with_class_names
+from sweeper.report.formatting import (
+    ValueText,
+    format_significant,
+    json_values,
+    read_class_names,
+    text_with_class_names,
+)
 from sweeper.report.heatmaps import colour_scale, pivot
-from sweeper.report.page import embedded, findings
+from sweeper.report.page import claims, embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
+from sweeper.report.summaries import in_percent, replicate_numbers
+from sweeper.report.verdicts import half_widths
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
 from sweeper.spec.views import Heatmap
@@ -108,17 +116,20 @@ def collect(files: Files, name: str) -> Contents:
     sheets = embedded.collect_pictures(files, name, recorded)
     requests, requests_note = _requests(files, name, snapshot, shown)
     importances, importances_notes = findings.importances(files, name)
+    judged, claims_notes = claims.read(files, name)
     failures = list[str]()
     earlier = made(failures.append, "earlier runs", partial(reruns, files, name, rows)) or Reruns([], failures)
     report = {
         "name": name,
         "about": next((preset.about for preset in shown.values()), ""),
         "count": len(rows),
+        "halves": _halves(rows, shown.values()),
         "columns": encode(rows, snapshot.columns, shown.values()),
         "requests": requests,
         "classes": read_class_names(files, name, rows),
         "views": {name: findings.views(preset) for name, preset in shown.items()},
         "importances": importances,
+        "claims": judged,
         "reruns": earlier.runs,
         "pictures": [asdict(picture) for picture in sheets.pictures],
         "unfinished": [{"trial_id": trial, "config": names.get(trial, {})} for trial in unfinished],
@@ -128,10 +139,21 @@ def collect(files: Files, name: str) -> Contents:
             *_notes(files, name, snapshot, packed.note, sheets.left_out),
             *requests_note,
             *importances_notes,
+            *claims_notes,
             *earlier.notes,
         ],
     }
     return Contents(report, packed.values.astype("<f8").tobytes(), summarise(report, shown, rows))
+
+
+def _halves(rows: pd.DataFrame, shown: Iterable[PresetViews]) -> list[float | None]:
+    """Return half the widths of the 95 % intervals of n replicates whose standard deviation is 1, by n: up to as many
+    as the rows have. That of none or one is not known."""
+    replicates = dict.fromkeys(name for preset in shown for name in preset.replicates)
+    numbers = replicate_numbers(rows, list(replicates))
+    n = np.arange(len(np.unique(numbers)) + 1)
+    halves: list[float | None] = json_values(pd.Series(half_widths(np.ones(len(n)), n)))
+    return halves
 
 
 def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
@@ -314,16 +336,18 @@ def _left_out(reason: str) -> None:
 
 def _thumbnail(views: PresetViews | None, rows: pd.DataFrame) -> Thumbnail | None:
     """Return the first heatmap of the preset that has values and is small enough."""
-    shown = (_shades(view, labelled(rows, view.selections)) for view in (views.heatmaps if views else ()))
+    if views is None:
+        return None
+    shown = (_shades(view, labelled(rows, view.selections), views.replicates) for view in views.heatmaps)
     return next(filter(None, shown), None)
 
 
-def _shades(view: Heatmap, rows: pd.DataFrame) -> Thumbnail | None:
+def _shades(view: Heatmap, rows: pd.DataFrame, replicates: Sequence[str]) -> Thumbnail | None:
     if not {*view.axes, view.metric.name} <= {*rows.columns} or rows.empty:
         return None
-    metric, cells = view.metric, pivot(rows, view.metric.name, view.axes)
+    metric, cells = view.metric, pivot(rows, view.metric.name, view.axes, replicates)
     if metric.percent:
-        cells = cells.assign(mean=100 * cells["mean"], std=100 * cells["std"])
+        cells = in_percent(cells)
     across, finite = cells[view.columns].nunique(dropna=False), cells["mean"][np.isfinite(cells["mean"])]
     if finite.empty or max(across, len(cells) // across) > MAX_CARD_SIDE:
         return None

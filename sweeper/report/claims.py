@@ -239,7 +239,8 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
         return Judged(**found, verdict=verdict, reason=f"{'one replicate' if estimate.n else 'no pairs'}: no interval")
     low, high = estimate.bounds(alpha)
     p = verdicts.p_value(estimate, claim.relation, claim.margin)
-    return Judged(**found, verdict=verdict, low=low, high=high, p=p)
+    reason = "all replicates are equal: they show no spread" if math.isinf(low) and math.isinf(high) else ""
+    return Judged(**found, verdict=verdict, reason=reason, low=low, high=high, p=p)
 
 
 def _lacks_rows(source: SweepRows) -> bool:

@@ -106,7 +106,8 @@ def _text(judged: Sequence[Judged]) -> str:
         "n": [str(each.n) if each.n else DASH for each in judged],
         "paper": [each.claim.published or DASH for each in judged],
         "claimed": [
-            f"{each.claim.sentence} ({each.claim.place}){f'; {each.reason}' if each.reason else ''}" for each in judged
+            "; ".join(filter(None, [f"{each.claim.sentence} ({each.claim.place})", each.reason, looks_text(each)]))
+            for each in judged
         ],
     }
     lines = [text_table(columns, right=["difference", "n"]), *(f"not run: {command}" for command in commands)]
@@ -122,6 +123,15 @@ def signed(value: float) -> str:
 
 def interval(judged: Judged) -> str:
     return DASH if math.isnan(judged.low) else f"{signed(judged.low)} to {signed(judged.high)}"
+
+
+def looks_text(judged: Judged) -> str:
+    """Return what the looks of `--decide` have cost, e.g. `look 2 at 5 seeds, paid for: a 99.0 % interval`."""
+    if not judged.looks:
+        return ""
+    return f"look {len(judged.looks)} at {judged.looks[-1]} seeds, paid for: a {judged.level:.1%} interval".replace(
+        "%", " %"
+    )
 
 
 def _summary(judged: Sequence[Judged], holm: bool) -> str:

@@ -8,7 +8,7 @@ from sweeper.spec.claim import Where
 SIMVAE: Where = {"method": "simvae"}
 VAES, ALL_VAES = ("vae", "beta_vae", "cr_vae"), ("vae", "beta_vae", "cr_vae", "simvae")
 RIVALS, OTHERS = ("simclr", "moco_v2", "vicreg"), Condition("!=", "simvae")
-TABLES = ("paper", "digits")
+TABLES = ("paper", "digits", "fashion")
 
 
 def _on(metric: str, dataset: str, method: str = "simvae") -> Side:

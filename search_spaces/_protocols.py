@@ -96,6 +96,27 @@ METHODS_DIGITS: Mapping[str, Keys] = {
 }
 """Method -> its own hyperparameters on the digits."""
 
+FASHION: Keys = {
+    **CLASSIFIED,
+    "dataset": "fashion_mnist",
+    "encoder": "strided_convnet",
+    "width": 16,
+    "features": 64,
+    "epochs": 1,
+    "batch_size": 64,
+    "lr": 0.01,
+    "momentum": 0.9,
+    "weight_decay": 5e-6,
+    "crop_scale": 0.4,
+    "flip": 0.5,
+    "report_every": 1,
+    "probe_epochs": 20,
+    "probe_standardize": True,
+}
+"""Protocol for Fashion-MNIST in minutes on two cores: 937 steps, about half as many as of `DIGITS`. The paper trains
+for 800 epochs of CIFAR-10, and probes for 100. The methods have the settings of `METHODS_DIGITS`: none was chosen on
+images of Fashion-MNIST."""
+
 VJE_DIGITS: Keys = {**DIGITS, "method": "vje", "bottleneck": 64}
 """VJE on the digits."""
 

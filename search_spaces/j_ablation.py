@@ -3,7 +3,8 @@
 A step has a fixed number either of views or of images. In the preset `digits` steps and epochs have a fixed number of
 views: every J costs the same, and more views of an image leave room for fewer images. In `digits_images` they have a
 fixed number of images, so that J views cost J times as much as one. In `paper` and `authors_code` steps have 128 views,
-but an epoch is a pass over all images, so that more views mean more steps.
+but an epoch is a pass over all images, so that more views mean more steps. The preset `fashion` is like `digits`, with
+128 views a step and 2 epochs of Fashion-MNIST, 936 steps; the paper has 400 epochs.
 """
 
 from search_spaces import _assumptions as assumed
@@ -56,13 +57,33 @@ DIGITS = _digits("views", (64, 128, 256), epochs=protocols.EPOCHS_DIGITS)
 DIGITS_IMAGES = _digits("images", (32, 64, 128), epochs=protocols.EPOCHS_DIGITS // 2)
 """With 2 views it encodes as many images as `DIGITS`, with 10 views five times as many."""
 
+FASHION = tuple(
+    Grid(
+        {
+            **protocols.FASHION,
+            **protocols.CONTENT_FASHION,
+            "method": "simvae",
+            **protocols.OWN_FASHION["simvae"],
+            "views": views,
+        },
+        {"seed": SEEDS},
+    )
+    for views in J
+)
+
 METRICS = (PROBE_MLP, KNN, PROBE_LINEAR, GMM)
-OF_IMAGES = ("paper", "authors_code")
+OF_IMAGES = ("paper", "fashion", "authors_code")
 OF_BATCHES = ("digits", "digits_images")
 
 SWEEP = Sweep(
     about="class accuracy of SimVAE over the number of views J, at a fixed number of views or of images in a step",
-    presets={"paper": PAPER, "digits": DIGITS, "digits_images": DIGITS_IMAGES, "authors_code": AUTHORS_CODE},
+    presets={
+        "paper": PAPER,
+        "digits": DIGITS,
+        "digits_images": DIGITS_IMAGES,
+        "fashion": FASHION,
+        "authors_code": AUTHORS_CODE,
+    },
     paper=assumed.SIMVAE,
     assumptions={"paper": (*assumed.SIMVAE_ALONE, assumed.ADAM), "authors_code": assumed.RELEASED},
     heatmaps=(

@@ -17,18 +17,18 @@ from sweeper.execution.startup import end_process
 from sweeper.report import claims
 from sweeper.report.claims import Judged
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
+from sweeper.report.page import publish
 from sweeper.spec import Sweep, registry
 from sweeper.spec.space import unknown
 from sweeper.storage.files import Files
-from sweeper.storage.layout import claims_path
 from sweeper.storage.requests import request_name
 
 ABOUT = (
     "Judge the claims of the papers by the rows of a store: a claim holds or is refuted where the 95 % interval of the "
     "difference of its sides is on one side of its margin, and is undecided where it is on both. The verdicts are "
-    "written to STORE/claims/sweep=NAME/PRESET.parquet."
+    "written to STORE/claims/sweep=NAME/PRESET.parquet, and with all that were judged before to the page "
+    "STORE/reports/claims.html."
 )
-VERDICTS = ("holds", "refuted", "undecided", "not run")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,10 +73,11 @@ def _judge(options: argparse.Namespace) -> None:
             if not own:
                 continue
             request = request_name(preset, options.changes)
-            if any(each.verdict != "not run" for each in own):  # else there may be no store
-                files.write(claims_path(sweep.name, request), claims.table(own).to_parquet(index=False))
+            claims.write_table(files, sweep.name, request, own)
             texts.append(f"{sweep.name} ({request})\n{_text(own)}")
     print("\n\n".join([*texts, _summary(shown, options.holm)]))
+    if page := publish.write_claims(files):
+        print(f"page: {files.display_uri_of(page)}")
 
 
 def _sweeps(name: str | None, preset: str | None) -> list[Sweep]:
@@ -106,8 +107,7 @@ def _text(judged: Sequence[Judged]) -> str:
         "n": [str(each.n) if each.n else DASH for each in judged],
         "paper": [each.claim.published or DASH for each in judged],
         "claimed": [
-            "; ".join(filter(None, [f"{each.claim.sentence} ({each.claim.place})", each.reason, looks_text(each)]))
-            for each in judged
+            f"{each.claim.sentence} ({each.claim.place}){f'; {each.reason}' if each.reason else ''}" for each in judged
         ],
     }
     lines = [text_table(columns, right=["difference", "n"]), *(f"not run: {command}" for command in commands)]
@@ -125,21 +125,10 @@ def interval(judged: Judged) -> str:
     return DASH if math.isnan(judged.low) else f"{signed(judged.low)} to {signed(judged.high)}"
 
 
-def looks_text(judged: Judged) -> str:
-    """Return what the looks of `--decide` have cost, e.g. `look 2 at 5 seeds, paid for: a 99.0 % interval`."""
-    if not judged.looks:
-        return ""
-    return f"look {len(judged.looks)} at {judged.looks[-1]} seeds, paid for: a {judged.level:.1%} interval".replace(
-        "%", " %"
-    )
-
-
 def _summary(judged: Sequence[Judged], holm: bool) -> str:
     """Return how many claims have each verdict, and how many verdicts may be wrong by chance."""
-    counts = Counter(each.verdict for each in judged)
     rows = Counter(claims.by_row(judged).values()) if len({each.preset for each in judged}) == 1 else Counter()
-    text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-    lines = [f"{len(judged)} claims: {text}"]
+    lines = [f"{len(judged)} claims: {claims.counted(judged)}"]
     if rows:
         lines.append(
             f"{rows.total()} rows of the ledger: {', '.join(f'{count} {kind}' for kind, count in rows.items())}"

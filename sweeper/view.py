@@ -25,9 +25,9 @@ if __name__ == "__main__":
 from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, whole
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
-from sweeper.report.page import publish
+from sweeper.report.page import claims, publish
 from sweeper.report.page.contents import collect
-from sweeper.report.page.document import PageData, document, page_data
+from sweeper.report.page.document import PageData, claims_document, document, page_data
 from sweeper.storage.files import Files
 
 HTML = "text/html; charset=utf-8"
@@ -100,6 +100,9 @@ class Site:
         if path in ("/", "/index.html"):
             self._sweep_names()
             return Answer(HTML, publish.list_of_sweeps(self.files))
+        if path == "/claims.html":
+            report = claims.all_claims(self.files)
+            return None if report is None else Answer(HTML, claims_document(report))
         name, _, kind = path.removeprefix("/").rpartition(".")
         reading = self._read(name) if kind in ("html", "json") else None
         if reading is None:

@@ -111,7 +111,7 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=LAUNCHERS,
     ),
-    "trainables.training.measurement": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.training.measurement": Rule(may=("trainables.json_input",), never=("torch", *LAUNCHERS)),
     "trainables.training": Rule(
         may=(
             *(*LOOP, "trainables.cache", "trainables.json_input", "trainables.validation"),
@@ -154,7 +154,10 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.plan": Rule(
-        may=("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        may=(
+            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+            "trainables.json_input",
+        ),
         never=("torch", "ray", "optuna", "pandas"),
     ),
     "sweeper.report": Rule(

@@ -175,11 +175,10 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or value is False:
             continue
         action = actions[option]
+        value = () if value is True and action.nargs == "*" else value
         several = isinstance(value, Sequence) and not isinstance(value, str)
         if several and option not in REPEATED:
             raise SpecError(f"{option} must be one value, but got {value!r}")
-        if value is True and action.nargs == "*":
-            value = ()
         if action.nargs == 0 and value is not True:
             raise SpecError(f"{option} must be true or false, but got {value!r}")
         read = [action.type(item) if callable(action.type) else item for item in (value if several else [value])]

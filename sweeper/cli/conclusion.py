@@ -12,7 +12,7 @@ from sweeper.errors import StoreError
 from sweeper.plan.best_trials import missing_models
 from sweeper.plan.plan import Plan
 from sweeper.record.models import ranked_columns, remove_displaced
-from sweeper.record.page import write_page
+from sweeper.record.page import write_claims, write_page
 from sweeper.request import Keep
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import figures_folder, history_folder, models_folder, trials_folder
@@ -80,6 +80,8 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
         folder = figures_folder(kind, plan.request_folder)
         if kind in searched or store.files.list(folder):
             print(f"{kind}: {store.files.display_uri_of(folder)}")
+    if plan.sweep.claims_of(plan.preset) and (judged := write_claims(plan, store.files, print)):
+        print(f"claims: {judged}")
     if page := write_page(plan, store.files, print):
         print(f"page: {store.files.display_uri_of(page)}")
     if models := set(trials_with_models(store.files, plan.name)).intersection(plan.ids):

@@ -204,7 +204,6 @@ class Decision:
 
 
 def _line(judged: Judged) -> str:
-    """For example `VJE-30a: holds at 5 seeds, look 2: the full loss beats ...`."""
-    at = f" at {judged.looks[-1]} seeds, look {len(judged.looks)}" if judged.looks else ""
+    """For example `VJE-30a holds: the full loss beats ... (look 2 at 5 seeds, ...)`."""
     reason = f" ({judged.reason})" if judged.reason else ""
-    return f"{judged.claim.name}: {judged.verdict}{at}: {judged.claim.sentence}{reason}"
+    return f"{judged.claim.name} {judged.verdict}: {judged.claim.sentence}{reason}"

@@ -7,14 +7,13 @@ from sweeper.cli.arguments import Restoration
 from sweeper.cli.other_drivers import refuse_others
 from sweeper.cli.parser import EXIT_OK
 from sweeper.names import is_name
-from sweeper.packing.compilation import steps_path
 from sweeper.packing.cuts import record_paths
 from sweeper.plan.plan import Plan
 from sweeper.spec import SpecError, registry
 from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.files import Files
-from sweeper.storage.layout import figure_path, figures_folder, study_path, trials_folder
+from sweeper.storage.layout import cut_path, figure_path, figures_folder, study_path, trials_folder
 from sweeper.storage.lease import Drivers
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, check_writable
@@ -36,7 +35,7 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
         [
             *(record_paths(store.files, plan) if plan.groups else ()),
             *(study_path(plan.name, study) for study in studies),
-            *(steps_path(plan.name, study) for study in studies),
+            *(cut_path(plan.name, study) for study in studies),
             *(figure_path("studies", plan.request_folder, study_run.study.name) for study_run in plan.study_runs),
             *(figures_folder(kind, plan.request_folder) for kind in (*plan.sweep.views, "sheets")),
         ],

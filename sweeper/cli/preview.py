@@ -13,10 +13,11 @@ from sweeper.cli.other_drivers import describe_driver
 from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.signals import StopSignal
-from sweeper.packing.allocate import Allocation, allocate
+from sweeper.packing.allocate import Allocator
 from sweeper.packing.cluster import is_local, profile_devices, read_devices, write_devices
 from sweeper.packing.compilation import StudySteps, requested_steps
 from sweeper.packing.cuts import describe_cuts, settled_cuts
+from sweeper.packing.packer import Packing
 from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut
@@ -58,10 +59,10 @@ def outline(
     steps = {run.id: requested_steps(request, store.files, plan.name, run.id) for run in plan.study_runs}
     if not plan.groups:
         return outline_plan(plan, None, resources, steps) | state | limits(request, plan, {})
-    allocate_on = _on_measured_devices if request.probe else _on_recorded_devices
-    allocation = None if plan.unsized else allocate_on(request, plan, store, address)
-    cuts = allocation.cuts if allocation else settled_cuts(request, plan, store)
-    expected = expectation(allocation, plan, request.node_price)
+    pack_on = _on_measured_devices if request.probe else _on_recorded_devices
+    packing = None if plan.unsized else pack_on(request, plan, store, address)
+    cuts = packing.cuts if packing else settled_cuts(request, plan, store.files)
+    expected = expectation(packing, plan, request.node_price)
     return outline_plan(plan, cuts, resources, steps) | state | expected | limits(request, plan, expected)
 
 
@@ -117,29 +118,28 @@ def print_damaged(store: Store) -> None:
         )
 
 
-def expectation(allocation: Allocation | None, plan: Plan, price: NodePrice | None) -> dict[str, Any]:
-    """Describe an allocation in plain values.
+def expectation(packing: Packing | None, plan: Plan, price: NodePrice | None) -> dict[str, Any]:
+    """Describe a packing in plain values.
 
     `hours` and `cost` are those of the grids' trials that are left, None if they are unknown; those of eager steps
     unless `compiled_measured`. `price` is per node and hour.
     """
     share_left = plan.share_left([plan.grid_trials])
-    placement = allocation.placement if allocation and allocation.time_known else None
-    cost = placement.cost if placement else None
+    slots = packing.slots[min(packing.slots)] if packing else None
+    timed = packing if packing and packing.time_known else None
+    cost = timed.cost if timed else None
     return {
-        "places": allocation and [
+        "places": slots and [
             {"resources": dict(slot.resources), "at_a_time": slot.count, "memory": slot.memory}
-            for slot in allocation.slots[min(allocation.slots)].by_kind
+            for slot in slots.by_kind
         ],
-        "devices": allocation and list(allocation.device_names),
-        "devices_counted_upon": allocation and allocation.placement and [
-            devices.count for devices in allocation.placement.devices
-        ],
-        "at_a_time": allocation and allocation.slots[min(allocation.slots)].count,
-        "cuts": allocation and describe_cuts(allocation.cuts),
-        "stack_widths": allocation and sorted({cut.width for cut in allocation.cuts}),
-        "hours": placement and placement.packing.hours * share_left,
-        "compiled_measured": allocation and allocation.compiled_time_known,
+        "devices": slots and [slot.device for slot in slots.by_kind],
+        "devices_counted_upon": packing and ([devices.count for devices in packing.devices] or None),
+        "at_a_time": slots and slots.count,
+        "cuts": packing and describe_cuts(packing.cuts),
+        "stack_widths": packing and sorted({cut.width for cut in packing.cuts}),
+        "hours": timed and timed.hours * share_left,
+        "compiled_measured": packing and packing.compiled_time_known,
         "node_price": price.plain if price else None,
         "cost": None if cost is None else cost * share_left,
     }  # fmt: skip
@@ -177,8 +177,8 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes ({hours:.3f} hours)"
 
 
-def _on_recorded_devices(request: Request, plan: Plan, store: Store, address: str | None) -> Allocation | None:
-    """Allocation on the devices that an earlier run recorded in the store.
+def _on_recorded_devices(request: Request, plan: Plan, store: Store, address: str | None) -> Packing | None:
+    """Packing on the devices that an earlier run recorded in the store.
 
     None if no devices are recorded, they are too few for the workers, or a measurement is missing.
     """
@@ -186,13 +186,13 @@ def _on_recorded_devices(request: Request, plan: Plan, store: Store, address: st
     if not devices:
         return None
     try:
-        return allocate(request, plan, store, devices, local=is_local(address))
+        return Allocator(request, plan, store.files, devices, is_local(address)).grids()
     except ClusterError:  # too few devices for the workers: a run reports it, or finds other devices
         return None
 
 
-def _on_measured_devices(request: Request, plan: Plan, store: Store, address: str | None) -> Allocation | None:
-    """Allocation on the devices there are now, after measuring what the store does not know yet."""
+def _on_measured_devices(request: Request, plan: Plan, store: Store, address: str | None) -> Packing | None:
+    """Packing on the devices there are now, after measuring what the store does not know yet."""
     check_address(address)
     check_writable(store.files)
     stopping = StopSignal()
@@ -203,7 +203,7 @@ def _on_measured_devices(request: Request, plan: Plan, store: Store, address: st
         cluster = ray_backend.ray_cluster(address, request.data, stopping, log)
         devices = profile_devices(cluster)
         write_devices(store.files, address, devices)
-        return allocate(request, plan, store, devices, local=cluster.local, measure=cluster.measure)
+        return Allocator(request, plan, store.files, devices, cluster.local, cluster.measure).grids()
 
 
 def outline_plan(

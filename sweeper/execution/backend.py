@@ -23,8 +23,7 @@ from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
 from trainables.worker.resources import measure_configs
 
 if TYPE_CHECKING:
-    from sweeper.packing.cluster import Cluster
-    from sweeper.packing.placement import SlotResources
+    from sweeper.packing.cluster import Cluster, SlotResources
     from sweeper.search.rung_server import Service
     from trainables.worker.messages import CohortTask, Failure, Message
     from trainables.worker.worker import Dispatch

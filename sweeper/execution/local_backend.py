@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of, probe
-from sweeper.packing.cluster import Cluster, DeviceKind
-from sweeper.packing.placement import SlotResources
+from sweeper.packing.cluster import Cluster, DeviceKind, SlotResources
 from trainables.worker.messages import CohortTask, Message
 from trainables.worker.worker import Dispatch, judge_of, train_cohort
 

@@ -13,7 +13,7 @@ from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
-from sweeper.packing.placement import SlotResources, Slots
+from sweeper.packing.cluster import SlotResources, Slots
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.sources import CohortSource
 from sweeper.record.listener import CohortListener

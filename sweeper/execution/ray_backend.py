@@ -20,11 +20,11 @@ from sweeper.packing.cluster import (
     Cluster,
     DeviceKind,
     ProbeRequest,
+    SlotResources,
     device_kinds,
     is_local,
     kind_resources,
 )
-from sweeper.packing.placement import SlotResources
 from sweeper.spec import user_code
 from trainables.training.measurement import Probe
 from trainables.worker.messages import CohortTask, Failure

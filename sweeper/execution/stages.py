@@ -14,11 +14,10 @@ from typing import Any, cast
 from sweeper.errors import SpecError
 from sweeper.execution.backend import Backend
 from sweeper.execution.budget import Budget, Expected
-from sweeper.packing.allocate import allocate_grid
-from sweeper.packing.cluster import Cluster, DeviceInfo, hourly_price, profile_devices, write_devices
-from sweeper.packing.compilation import StudyCompilation, StudySlots, StudyWork
-from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves, wave_cut
-from sweeper.packing.placement import Slots, whole_device_slots
+from sweeper.packing.allocate import Allocator
+from sweeper.packing.cluster import DeviceInfo, Slots, hourly_price, profile_devices, write_devices
+from sweeper.packing.compilation import StudyWork
+from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.plan import Plan
@@ -67,12 +66,13 @@ def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: 
     cluster = backend.cluster()
     devices = profile_devices(cluster)
     check_prices(request, devices)
+    allocator = Allocator(request, plan, store.files, devices, cluster.local, cluster.measure)
     plan_stages: list[Stage] = []
     if plan.groups and plan.share_left([plan.grid_trials]):
         write_devices(store.files, cluster.address, devices)
-        plan_stages += _of_grids(request, plan, store, devices, cluster, lease)
+        plan_stages += _of_grids(allocator, lease)
     if not all(study_run.ended for study_run in plan.study_runs):
-        plan_stages.append(_of_studies(request, plan, store, devices, cluster, backend.serve))
+        plan_stages.append(_of_studies(allocator, backend.serve))
     return plan_stages
 
 
@@ -86,27 +86,25 @@ def check_prices(request: Request, devices: Sequence[DeviceInfo]) -> None:
             raise SpecError(f"--cost needs the price of {gpus}, but --node-price is {known}")
 
 
-def _of_grids(
-    request: Request, plan: Plan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster, lease: Lease
-) -> list[Stage]:
-    allocation = allocate_grid(request, plan, store, devices, cluster)
-    slots = allocation.slots
-    cut, halved_ids = cohorts.cut(plan.groups, allocation.cuts), recorded_halves(store.files, plan.name)
+def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
+    plan, files, packing = allocator.plan, allocator.files, allocator.begin_grids()
+    slots = packing.slots
+    cut, halved_ids = cohorts.cut(plan.groups, packing.cuts), recorded_halves(files, plan.name)
     all_cohorts, ancestors = cohorts.halved(cut, halved_ids), cohorts.lineage(cut, halved_ids)
     left = cohorts.by_workers(cohorts.remaining(all_cohorts, plan.grid_statuses))
     count, at_a_time = sum(map(len, left.values())), " or ".join(str(slots[workers].count) for workers in left)
-    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(allocation.cuts))}", flush=True)
-    record = partial(record_halved, store.files, plan.name)
+    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(packing.cuts))}", flush=True)
+    record = partial(record_halved, files, plan.name)
     by_workers = cohorts.by_workers(all_cohorts)
-    reader = StoreReader(store.files)
+    reader = StoreReader(files)
 
     def statuses() -> dict[str, str]:
         stored = reader.statuses_with_history(plan.name)
         return {trial: status for trial, status in stored.items() if trial not in plan.without_model}
 
     sharing = Sharing(lease, statuses, partial(print, flush=True))
-    expected = allocation.cohort_seconds()
-    price = allocation.price if set(slots) == {1} else hourly_price(devices, request.node_price)
+    expected, price = packing.cohort_seconds(), packing.price
+    price = price if set(slots) == {1} else hourly_price(allocator.devices, allocator.request.node_price)
     return [
         Stage(
             CohortQueue(by_workers[workers], plan.grid_statuses, ancestors, record, sharing),
@@ -118,52 +116,32 @@ def _of_grids(
     ]
 
 
-def _of_studies(
-    request: Request,
-    plan: Plan,
-    store: Store,
-    devices: Sequence[DeviceInfo],
-    cluster: Cluster,
-    serve: Callable[..., Service],
-) -> Stage:
+def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
+    plan, files = allocator.plan, allocator.files
     for study_run in plan.study_runs:
-        study_run.write_definition(store.files, plan.name)
+        study_run.write_definition(files, plan.name)
     search = plan.study_runs[0].study.search
     workers = cohorts.worker_count([plan.study_runs[0].trials])
-    slots = whole_device_slots(devices, request.fraction, cluster.local).for_workers(workers)
-    compilation = StudyCompilation(
-        store.files,
-        plan.name,
-        fusible_keys,
-        devices[0],
-        StudySlots(slots.count, len(plan.study_runs)),
-        cluster.measure if workers == 1 else lambda requests: [None] * len(requests),
-    )
-    steps = compilation.choose(request, list(map(study_work, plan.study_runs)))
-
-    def compiled_width(trial: Trial) -> int | None:
-        own = steps[str(trial.facts["study_id"])]
-        return own.width if own.compiled(trial.config, fusible_keys) else None
-
+    cutter = allocator.studies(list(map(study_work, plan.study_runs)), workers)
     rules = _rules(plan.study_runs)
     rung_client = RungClient(serve(RungServer, rules)) if rules else None
     waves = Waves(
         plan.study_runs,
         _shape,
         lambda trial: stream_key(resolve(trial.config)),
-        wave_cut(request, slots.count, len(plan.study_runs), compiled_width),
+        cutter.cut,
         tell_rungs=rung_client.tell if rung_client else lambda event: None,
-        wave_ended=begin_journal(store.files, plan.request_folder),
-        halved=recorded_halves(store.files, plan.name),
-        record_halved=partial(record_halved, store.files, plan.name),
+        wave_ended=begin_journal(files, plan.request_folder),
+        halved=recorded_halves(files, plan.name),
+        record_halved=partial(record_halved, files, plan.name),
     )
     wave_sizes = sorted({study_run.study.search.wave for study_run in plan.study_runs})
-    some = [study for study in steps.values() if study.every or study.shapes]
+    some = [steps for steps in cutter.steps.values() if steps.every or steps.shapes]
     compiled = ", with compiled steps where these save time" if some else ""
     several = f"{len(plan.study_runs)} studies, " if len(plan.study_runs) > 1 else ""
     print(
         f"{several}waves of {' or '.join(map(str, wave_sizes))} trials by {search.sampler}, "
-        f"{slots.count} cohorts at a time{compiled}",
+        f"{cutter.slots.count} cohorts at a time{compiled}",
         flush=True,
     )
     comparisons = {
@@ -174,7 +152,8 @@ def _of_studies(
         return comparisons[str(cohort.trials[0].facts["study_id"])]
 
     judge_factory = rung_client.judge_factory if rung_client else None
-    return Stage(waves, slots, comparison, judge_factory, price=hourly_price(devices, request.node_price))
+    price = hourly_price(allocator.devices, allocator.request.node_price)
+    return Stage(waves, cutter.slots, comparison, judge_factory, price=price)
 
 
 def _shape(trial: Trial) -> Hashable:

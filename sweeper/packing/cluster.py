@@ -1,14 +1,16 @@
-"""The cluster on which a sweep runs: its kinds of devices, what they hold, and how to measure on them.
+"""The cluster on which a sweep runs: its kinds of devices, the slots on them, and how to measure on them.
 
 Processes on a GPU take turns. They gain the time in which a single stack leaves the GPU idle, which only a measurement
 tells; without one, n processes are assumed to take n times as long. CPU cores are not shared.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sweeper.errors import ClusterError
@@ -16,7 +18,7 @@ from sweeper.plan.cohorts import content_hash
 from sweeper.spec.node_price import NodePrice
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import devices_path
-from trainables.json_input import Amount, Count, PositiveCount
+from trainables.json_input import Amount, PositiveCount
 from trainables.training.measurement import CompiledProbe, DeviceMemory, Probe
 
 PREFIX = "accelerator_type:"
@@ -31,12 +33,16 @@ class DeviceKind:
     """True for GPUs, False for CPU cores."""
     accelerator: str
     """Ray's name of the GPU, e.g. `H100`; empty for cores and for GPUs that Ray does not name."""
-    nodes: tuple[int, ...]
-    """Number of devices of each node."""
-    cores: float = 1.0
+    nodes: tuple[PositiveCount, ...]
+    """Number of devices of each node; not empty."""
+    cores: Amount = 1.0
     """CPU cores per device, on the node that has fewest."""
     on_demand: bool = False
     """True if the cluster starts nodes while cohorts wait: it had no node before one was requested."""
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise ValueError("a kind of device must have nodes, but has none")
 
     @property
     def count(self) -> int:
@@ -180,6 +186,91 @@ def hourly_price(devices: Sequence[DeviceInfo], price: NodePrice | None) -> floa
 
 
 @dataclass(frozen=True)
+class SlotResources:
+    """What one process takes of a kind of device."""
+
+    resources: Mapping[str, float]
+    """Ray resources, e.g. `{"GPU": 0.5, "CPU": 4.0}`."""
+    count: int
+    """Processes that run at once on the devices that are there now."""
+    memory: int | None = None
+    """Bytes that the process may use: its part of the device, or of the machine; None if unknown."""
+    device: str = ""
+    """Name of the device, see `DeviceMemory.device`."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What a cohort takes of a cluster, and how many cohorts run at once on what is there now."""
+
+    by_kind: tuple[SlotResources, ...]
+    """What each worker of a cohort takes, by kind of device; only kinds that are used."""
+    local: bool
+    """True if no node can come to the cluster, see `Cluster.local`."""
+    workers: int = 1
+    """Processes that train one cohort together."""
+    fitting_kinds: Mapping[str, Collection[int]] = field(default_factory=dict)
+    """trial_id -> indices in `by_kind` of the kinds that have room for its cohort. A trial that is not a key fits all
+    kinds."""
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Ray resources of a worker on the first kind of device."""
+        return dict(self.by_kind[0].resources)
+
+    @property
+    def count(self) -> int:
+        """Cohorts that run at once, at least 1. An autoscaling cluster may grow beyond it."""
+        return max(1, sum(kind.count for kind in self.by_kind) // self.workers)
+
+    def for_workers(self, workers: int) -> Slots:
+        """Return the slots of cohorts that several `workers` train, all of them on the first kind of device.
+
+        Raises ClusterError if several workers would share a GPU, or if the machine has too few devices and cannot grow.
+        """
+        if workers > 1 and self.resources.get("GPU", 1.0) < 1:
+            raise ClusterError(
+                f"each of several workers must have a GPU of its own, but got workers={workers} with "
+                f"{self.resources['GPU']:g} of a GPU each; leave out --gpu-fraction"
+            )
+        if workers > self.count and self.local:
+            raise ClusterError(
+                f"workers must not exceed {self.count}, the processes that this machine has devices for, but got "
+                f"workers={workers}; choose fewer with --set workers=N, or pass the --address of a cluster"
+            )
+        return replace(self, by_kind=self.by_kind if workers == 1 else self.by_kind[:1], workers=workers)
+
+
+def whole_device_slots(devices: Sequence[DeviceInfo], fraction: float | None, local: bool) -> Slots:
+    """Return slots of one whole device each, or of a requested `fraction` of one."""
+    part = fraction or 1.0
+    if devices[0].kind.gpus:
+        return Slots(tuple(gpu_slots(device, devices, int(1 / part), part) for device in devices), local)
+    return Slots((core_slots(devices[0], part),), local)
+
+
+def gpu_slots(
+    device: DeviceInfo, among: Sequence[DeviceInfo], per_device: int, fraction: float | None
+) -> SlotResources:
+    """Return slots of `1 / per_device` or `fraction` of a GPU, and of its cores, in Ray's unit of ten-thousandths."""
+    cores = device.kind.cores / per_device
+    resources = {
+        "GPU": fraction or math.floor(10_000 / per_device) / 10_000,
+        "CPU": float(int(cores)) if cores >= 1 else math.floor(10_000 * cores) / 10_000,
+        **kind_resources(device.kind, [other.kind for other in among]),
+    }
+    resources = {name: amount for name, amount in resources.items() if amount}
+    return SlotResources(resources, device.kind.count * per_device, device.bytes // per_device, device.device)
+
+
+def core_slots(device: DeviceInfo, cores: float) -> SlotResources:
+    """Return slots of several whole `cores`, or a part of one, with as large a part of a machine's memory."""
+    per_node = max(1, int(max(device.kind.nodes) / cores))
+    count = max(1, sum(int(node_cores / cores) for node_cores in device.kind.nodes))
+    return SlotResources({"CPU": float(cores)}, count, device.bytes // per_node, device.device)
+
+
+@dataclass(frozen=True)
 class ProbeRequest:
     """A measurement to make on a whole device of one kind (see `trainables.worker.resources.measure_configs`)."""
 
@@ -229,43 +320,9 @@ def profile_devices(cluster: Cluster) -> list[DeviceInfo]:
     return devices
 
 
-@dataclass(frozen=True)
-class _KindRecord:
-    """A kind of device as `write_devices` writes it."""
-
-    gpus: bool
-    accelerator: str
-    nodes: tuple[PositiveCount, ...]
-    cores: Amount
-    on_demand: bool | None = None
-    comes: bool | None = None
-    """What earlier versions called `on_demand`."""
-
-
-@dataclass(frozen=True)
-class _DeviceRecord:
-    """A device as `write_devices` writes it."""
-
-    device: str
-    bytes: Count
-    overhead: Count
-    kind: _KindRecord
-
-    def info(self) -> DeviceInfo:
-        """Return the device. Raises ValueError if it has no nodes."""
-        kind = self.kind
-        on_demand = kind.comes if kind.on_demand is None else kind.on_demand
-        if not kind.nodes or on_demand is None:
-            raise ValueError("a kind of device must have nodes and on_demand, but lacks one")
-        known = DeviceKind(kind.gpus, kind.accelerator, kind.nodes, kind.cores, on_demand)
-        return DeviceInfo(self.device, self.bytes, self.overhead, known)
-
-
 def read_devices(files: Files, address: str | None) -> list[DeviceInfo] | None:
     """Return the devices that were last seen at a cluster's address; None if there are none, or the file is damaged."""
-    return read_record(
-        files, _path(address), list[_DeviceRecord], lambda devices: [device.info() for device in devices] or None
-    )
+    return read_record(files, _path(address), list[DeviceInfo], lambda devices: devices or None)
 
 
 def write_devices(files: Files, address: str | None, devices: Sequence[DeviceInfo]) -> None:

@@ -8,19 +8,18 @@ turn out.
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from sweeper.packing.cluster import DeviceInfo, Measure
-from sweeper.packing.placement import Placement
-from sweeper.packing.profiler import Profiler, ProfileStore, fixed_shape
-from sweeper.packing.workloads import Workload, candidate_cuts
+from sweeper.packing.cluster import DeviceInfo, Slots
+from sweeper.packing.packer import Packing, Workload, candidate_cuts
+from sweeper.packing.profiler import Profiler, fixed_shape
+from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group, Trial, parts
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import cut_path
-from sweeper.version import code_version
 from trainables.json_input import PositiveCount
 from trainables.training.measurement import CompiledProbe, Measurement
 
@@ -31,36 +30,36 @@ BUILD_SECONDS = 30.0
 WIDEST = 16
 """Most members of a compiled stack. A step of a member of `anomaly_grid` with its MLP takes 0.41 ms in stacks of 14,
 0.54 ms in one of 56 and 0.53 ms alone (one core, with views and noise; eager: 1.05 ms in one of 56)."""
+NARROWEST = 4
+"""Fewest members of a compiled stack in a study whose stacks narrow. Narrower ones gain little over single members."""
 PROBE_SECONDS = 2.0
 """Seconds to find and measure steps that were compiled before."""
 MLP_SECONDS, CONVOLUTION_SECONDS = 1e-3, 4e-3
 """Seconds of an eager step of a small member (measured on the digits, one core: 0.7 to 1.1 ms with an MLP, 4.5 to 9 ms
 with convolutions). A search that would save nothing if its steps took so long is not measured."""
-NARROWEST = 4
-"""Fewest members of a compiled stack in a study whose stacks narrow. Narrower ones gain little over single members."""
 MeasureCompiled = Callable[[CompiledProbe], float | None]
 """Measures compiled steps: seconds per step and member, or None if they cannot be had."""
 
 
 def with_compiled_steps(
-    placement: Placement, profiler: Profiler, device: DeviceInfo, left: Sequence[float]
+    packing: Packing, profiler: Profiler, device: DeviceInfo, left: Sequence[float]
 ) -> list[Workload]:
-    """Return the workloads of a placement with their cuts, which say where steps are compiled, and measurements.
+    """Return the workloads of a packing with their cuts, which say where steps are compiled, and measurements.
 
     `left` has the share of each group's trials that is still to run. What the store does not know is measured if the
     profiler measures; if not, steps are expected to be compiled where a run would try it. On GPUs nothing has been
     measured yet, so nothing is compiled there.
     """
     workloads = []
-    for index, (workload, cut) in enumerate(zip(placement.workloads, placement.packing.cuts, strict=True)):
+    for index, (workload, cut) in enumerate(zip(packing.workloads, packing.cuts, strict=True)):
         compiled = dict(workload.compiled)
         open_choice = not workload.settled_cut and not device.kind.gpus and workload.steps and workload.measurements
         if open_choice:
             candidate = compiled_cut(workload.group, cut)
             widths = _widths(workload, candidate)
-            measure = partial(profiler.measure_compiled, device, placement.threads, index) if profiler.measure else None
+            measure = partial(profiler.measure_compiled, device, packing.threads, index) if profiler.measure else None
             pays, seconds = compiling_pays(
-                left[index] * _eager_seconds(replace(workload, settled_cut=cut), placement),
+                left[index] * _eager_seconds(replace(workload, settled_cut=cut), packing),
                 nearest(workload.measurements, cut.width).seconds,
                 widths,
                 known=compiled.get(widths[0]),
@@ -98,6 +97,23 @@ def compiling_pays(
     return worth_building or all(measure(CompiledProbe(width, build=False)) for width in widths[1:]), seconds
 
 
+def nearest(measurements: Sequence[Measurement], width: int) -> Measurement:
+    """Return the measurement of the stack whose width is nearest."""
+    return min(measurements, key=lambda stack: abs(stack.width - width))
+
+
+def _eager_seconds(workload: Workload, packing: Packing) -> float:
+    """Seconds that a group takes on all slots together, cut as settled, with eager steps."""
+    (candidate,) = candidate_cuts(workload)
+    return candidate.seconds[0] * math.ceil(candidate.count / packing.slots[1].count)
+
+
+def _widths(workload: Workload, cut: Cut) -> Sequence[int]:
+    """Widths of the stacks whose steps have to be compiled: whole ones, and 1 for what is left over."""
+    rest = any(len(members) % cut.width for members in parts(workload.group, cut.size))
+    return (cut.width, 1) if rest else (cut.width,)
+
+
 def compiled_cut(group: Group, cut: Cut) -> Cut:
     """Return the cut with compiled steps, in stacks of `WIDEST` at most: of the measured widths chance takes now one,
     now another, and each would be compiled. Members that are left over from whole stacks step one at a time, so a stack
@@ -113,21 +129,7 @@ def compiled_width(lengths: Collection[int], most: int) -> int:
     return width if 2 * width >= most else most
 
 
-def nearest(measurements: Sequence[Measurement], width: int) -> Measurement:
-    """Return the measurement of the stack whose width is nearest."""
-    return min(measurements, key=lambda stack: abs(stack.width - width))
-
-
-def _eager_seconds(workload: Workload, placement: Placement) -> float:
-    """Seconds that a group takes on all slots together, cut as settled, with eager steps."""
-    (candidate,) = candidate_cuts(workload)
-    return candidate.seconds * math.ceil(candidate.count / placement.slots.count)
-
-
-def _widths(workload: Workload, cut: Cut) -> Sequence[int]:
-    """Widths of the stacks whose steps have to be compiled: whole ones, and 1 for what is left over."""
-    rest = any(len(members) % cut.width for members in parts(workload.group, cut.size))
-    return (cut.width, 1) if rest else (cut.width,)
+# The studies of a search
 
 
 @dataclass(frozen=True)
@@ -141,32 +143,9 @@ class StudySteps:
     shapes: tuple[str, ...] = ()
     """The trials with a config of one of these shapes (`fixed_shape`) do."""
 
-    def compiled(self, config: Mapping[str, Any], fusible: Callable[[str], frozenset[str]]) -> bool:
-        """Whether a trial with this config trains with compiled steps. `fusible` maps the name of a method to keys."""
-        return self.every or (bool(self.shapes) and fixed_shape(config, fusible) in self.shapes)
-
-
-def requested_steps(request: Request, files: Files, sweep: str, study: str) -> StudySteps | None:
-    """Return the steps of a study as requested, else as it was begun; None if neither settles them."""
-    recorded = recorded_steps(files, sweep, study)
-    if request.compile == "auto":
-        return recorded
-    return StudySteps(recorded.width if recorded else 1, request.compile == "always")
-
-
-def recorded_steps(files: Files, sweep: str, study: str) -> StudySteps | None:
-    """Return the steps with which the study with this id was begun; None if it was not, or the record is damaged."""
-    return read_record(files, steps_path(sweep, study), StudySteps)
-
-
-def record_steps(files: Files, sweep: str, study: str, steps: StudySteps) -> None:
-    """Keep the steps of a study for a continued search."""
-    files.write(steps_path(sweep, study), json.dumps(asdict(steps), indent=1).encode())
-
-
-def steps_path(sweep: str, study: str) -> str:
-    """Path of the record of a study's steps."""
-    return cut_path(sweep, study)
+    def compiled(self, config: Mapping[str, Any]) -> bool:
+        """Whether a trial with this config trains with compiled steps."""
+        return self.every or (bool(self.shapes) and fixed_shape(config) in self.shapes)
 
 
 @dataclass(frozen=True)
@@ -194,38 +173,88 @@ class StudyWork:
 
 
 @dataclass(frozen=True)
-class StudySlots:
-    """Where the studies of a search train."""
+class WaveCutter:
+    """Cuts the waves of studies, which share the slots equally. Cuts do not depend on measurements."""
 
-    count: int
-    """Cohorts of all studies that train at a time."""
+    slots: Slots
     studies: int
+    requested: Cut | None = None
+    """The cut that is requested, see `requested_cut`."""
+    steps: Mapping[str, StudySteps] = field(default_factory=dict)
+    """Id of a study -> which of its trials train with compiled steps."""
 
-    def lengths(self, study: StudyWork) -> set[int]:
-        """Members of the cohorts of a study whose trials all have one shape, as `wave_cut` cuts them."""
-        share = 1 if study.together else max(1, self.count // self.studies)
+    def cut(self, groups: Sequence[Group], whole: bool) -> list[Cut]:
+        """Return the cut of each group of a wave: as requested, else to at most one slot's part of the wave's trials.
+
+        Groups are not joined, so several groups may give more cohorts than there are slots. If `whole`, each group is
+        one cohort, as a population must be, because its members copy each other.
+        """
+        sizes, requested = [sum(map(len, group)) for group in groups], self.requested
+        part = self._part(sum(sizes))
+        if whole:
+            cuts = [Cut(size, min(size, requested.width) if requested else size) for size in sizes]
+        elif requested:
+            cuts = [requested] * len(groups)
+        else:
+            cuts = [Cut(part, part if cohorts.worker_count(group) == 1 else 1) for group in groups]
+        return list(map(self._with_steps, groups, cuts))
+
+    def lengths(self, work: StudyWork) -> set[int]:
+        """Members of the cohorts of a study whose trials all have one shape, as `cut` cuts them."""
         member = Trial("", {})
-        return {len(part) for wave in study.waves for part in parts([[member] * wave], math.ceil(wave / share))}
+        sizes = {wave: wave if work.together else self._part(wave) for wave in work.waves}
+        return {len(part) for wave, size in sizes.items() for part in parts([[member] * wave], size)}
 
-    def width(self, study: StudyWork) -> int:
+    def width(self, work: StudyWork) -> int:
         """Members of the study's compiled stacks. Where stacks narrow while they train, they are narrow from the
         beginning: members that are left over from whole stacks step one at a time."""
-        lengths = self.lengths(study)
-        if study.divisor == 1:
+        lengths = self.lengths(work)
+        if work.divisor == 1:
             return compiled_width(lengths, max(lengths))
-        width = min(WIDEST, max(lengths) // study.divisor)
+        width = min(WIDEST, max(lengths) // work.divisor)
         return width if width >= NARROWEST else 1
 
-    def at_once(self, studies: Sequence[StudyWork]) -> int:
+    def at_once(self, works: Sequence[StudyWork]) -> int:
         """Cohorts of these studies that train at a time."""
-        return min(self.count, sum(math.ceil(max(study.waves) / max(self.lengths(study))) for study in studies))
+        return min(self.slots.count, sum(math.ceil(max(work.waves) / max(self.lengths(work))) for work in works))
+
+    def _part(self, trials: int) -> int:
+        """One slot's part of the trials of a wave: their number divided by the slots of one study."""
+        return math.ceil(trials / max(1, self.slots.count // self.studies))
+
+    def _with_steps(self, group: Group, cut: Cut) -> Cut:
+        """Return the cut of a group with compiled or eager steps, as the study of its first trial has them."""
+        trial = group[0][0]
+        steps = self.steps.get(str(trial.facts.get("study_id")))
+        if steps is None or not steps.compiled(trial.config):
+            return replace(cut, compiled=False)
+        width = steps.width if cohorts.worker_count(group) == 1 else 1
+        return replace(cut, width=min(cut.width, sum(map(len, group))) if self.requested else width, compiled=True)
+
+
+def requested_steps(request: Request, files: Files, sweep: str, study: str) -> StudySteps | None:
+    """Return the steps of a study as requested, else as it was begun; None if neither settles them."""
+    recorded = recorded_steps(files, sweep, study)
+    if request.compile == "auto":
+        return recorded
+    return StudySteps(recorded.width if recorded else 1, request.compile == "always")
+
+
+def recorded_steps(files: Files, sweep: str, study: str) -> StudySteps | None:
+    """Return the steps with which the study with this id was begun; None if it was not, or the record is damaged."""
+    return read_record(files, cut_path(sweep, study), StudySteps)
+
+
+def record_steps(files: Files, sweep: str, study: str, steps: StudySteps) -> None:
+    """Keep the steps of a study for a continued search."""
+    files.write(cut_path(sweep, study), json.dumps(asdict(steps), indent=1).encode())
 
 
 @dataclass(frozen=True)
 class _StepShape:
     """Steps of one shape, of all studies together."""
 
-    group: Sequence[Sequence[Trial]]
+    workload: Workload
     eager: int
     """Members of an eager stack."""
     widths: Sequence[int]
@@ -234,80 +263,49 @@ class _StepShape:
     """Seconds of training with eager steps for each second that a member's step takes."""
 
 
-@dataclass(frozen=True)
-class StudyCompilation:
-    """Chooses the steps of the studies of a sweep."""
+def paying_shapes(works: Sequence[StudyWork], cutter: WaveCutter, device: DeviceInfo, profiler: Profiler) -> set[str]:
+    """Return the shapes whose compiled steps save more time than they cost, for all these studies together.
 
-    files: Files
-    sweep: str
-    fusible: Callable[[str], frozenset[str]]
-    """Name of a method -> keys in which the members of a cohort may differ."""
-    device: DeviceInfo
-    slots: StudySlots
-    measure: Measure
+    The profiler measures them; it needs no workloads of its own.
+    """
+    shapes = _shapes(works, cutter)
+    if LIKELY_SAVING * sum(map(_unmeasured_seconds, shapes.values())) < PROBE_SECONDS:
+        return set()
+    profiler = replace(profiler, workloads=[shape.workload for shape in shapes.values()])
+    profiles, paying = profiler.profiles(device, 1), set()
+    assert profiles is not None, "the profiler measures"
+    for index, ((name, shape), profile) in enumerate(zip(shapes.items(), profiles, strict=True)):
+        if not profile.measurements:
+            continue
+        eager = nearest(profile.measurements, shape.eager).seconds
+        pays, _ = compiling_pays(
+            shape.seconds_per_step * eager,
+            eager,
+            shape.widths,
+            known=profile.compiled.get(shape.widths[0]),
+            measure=partial(profiler.measure_compiled, device, 1, index),
+        )
+        paying |= {name} if pays else set()
+    return paying
 
-    def choose(self, request: Request, studies: Sequence[StudyWork]) -> dict[str, StudySteps]:
-        """Return id -> steps of each study, and record them.
 
-        `--compile always` and `never` decide; else what was recorded when the study began; else what pays. On GPUs,
-        with `--cohort`, and in a study that was begun by a version without records nothing is compiled by itself.
-        """
-        recorded = {study.id: recorded_steps(self.files, self.sweep, study.id) for study in studies}
-        eager = {study.id: recorded[study.id] or StudySteps(self.slots.width(study)) for study in studies}
-        if request.compile != "auto":
-            every = request.compile == "always"
-            chosen = {study: StudySteps(steps.width, every) for study, steps in eager.items()}
-        else:
-            new = [study for study in studies if not recorded[study.id] and not study.begun]
-            shapes = set() if request.cohort or self.device.kind.gpus else self._paying_shapes(new)
-            own = {study.id: {fixed_shape(config, self.fusible) for config in study.configs} for study in new}
-            paying = {study: tuple(sorted(shapes & own_shapes)) for study, own_shapes in own.items()}
-            chosen = eager | {study: StudySteps(eager[study].width, False, paying[study]) for study in paying}
-        for study, steps in chosen.items():
-            if steps != recorded[study]:
-                record_steps(self.files, self.sweep, study, steps)
-        return chosen
-
-    def _paying_shapes(self, studies: Sequence[StudyWork]) -> set[str]:
-        """Return the shapes whose compiled steps save more time than they cost, for all these studies together."""
-        shapes = self._shapes(studies)
-        if LIKELY_SAVING * sum(map(_unmeasured_seconds, shapes.values())) < PROBE_SECONDS:
-            return set()
-        workloads = [Workload(shape.group, (), 1) for shape in shapes.values()]
-        profiler = Profiler(workloads, self.fusible, ProfileStore(self.files, code_version()), self.measure)
-        profiles, paying = profiler.profiles(self.device, 1), set()
-        assert profiles is not None, "the profiler measures"
-        for index, ((name, shape), profile) in enumerate(zip(shapes.items(), profiles, strict=True)):
-            if not profile.measurements:
-                continue
-            eager = nearest(profile.measurements, shape.eager).seconds
-            pays, _ = compiling_pays(
-                shape.seconds_per_step * eager,
-                eager,
-                shape.widths,
-                known=profile.compiled.get(shape.widths[0]),
-                measure=partial(profiler.measure_compiled, self.device, 1, index),
-            )
-            paying |= {name} if pays else set()
-        return paying
-
-    def _shapes(self, studies: Sequence[StudyWork]) -> dict[str, _StepShape]:
-        """Return the shapes of these studies. A study's trials are expected to have all its shapes equally often."""
-        shapes: dict[str, _StepShape] = {}
-        for study in studies:
-            lengths, width = self.slots.lengths(study), self.slots.width(study)
-            eager = min(max(lengths), math.ceil(max(study.waves) / max(1, len(study.configs))))
-            rest = width > 1 and (study.divisor > 1 or any(length % width for length in lengths))
-            for config in study.configs:
-                name = fixed_shape(config, self.fusible)
-                before = shapes[name].seconds_per_step if name in shapes else 0.0
-                share = study.steps / len(study.configs) / self.slots.at_once(studies)
-                group = [[Trial("", config)] * max(eager, width)]
-                shapes[name] = _StepShape(group, eager, (width, 1) if rest else (width,), before + share)
-        return shapes
+def _shapes(works: Sequence[StudyWork], cutter: WaveCutter) -> dict[str, _StepShape]:
+    """Return the shapes of these studies. A study's trials are expected to have all its shapes equally often."""
+    shapes: dict[str, _StepShape] = {}
+    for work in works:
+        lengths, width = cutter.lengths(work), cutter.width(work)
+        eager = min(max(lengths), math.ceil(max(work.waves) / max(1, len(work.configs))))
+        rest = width > 1 and (work.divisor > 1 or any(length % width for length in lengths))
+        for config in work.configs:
+            name = fixed_shape(config)
+            before = shapes[name].seconds_per_step if name in shapes else 0.0
+            share = work.steps / len(work.configs) / cutter.at_once(works)
+            workload = Workload([[Trial("", config)] * max(eager, width)], (), 1)
+            shapes[name] = _StepShape(workload, eager, (width, 1) if rest else (width,), before + share)
+    return shapes
 
 
 def _unmeasured_seconds(shape: _StepShape) -> float:
     """Seconds of training with eager steps, if these are of a small member."""
-    mlp = shape.group[0][0].config.get("encoder", "mlp") == "mlp"
+    mlp = shape.workload.group[0][0].config.get("encoder", "mlp") == "mlp"
     return shape.seconds_per_step * (MLP_SECONDS if mlp else CONVOLUTION_SECONDS)

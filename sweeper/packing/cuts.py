@@ -1,36 +1,17 @@
-"""Cuts that need no measurement: as requested, of the wave of a search, or as recorded for continuing a grid."""
+"""Cuts of grids that need no measurement: as requested, or as recorded for continuing a sweep."""
 
 import itertools
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cut, Group, Trial
+from sweeper.plan.cohorts import Cut, Group, parts
 from sweeper.plan.plan import Plan
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import cut_path, halved_folder
-from sweeper.storage.store import Store
 from trainables.json_input import PositiveCount
-
-
-@dataclass(frozen=True)
-class _CutRecord:
-    """A cut as it is recorded."""
-
-    size: PositiveCount
-    width: PositiveCount
-    compiled: bool = False
-
-
-@dataclass(frozen=True)
-class _CutsRecord:
-    """The cuts of a plan as they are recorded."""
-
-    cuts: list[_CutRecord]
-    threads: PositiveCount = 1
 
 
 def requested_cut(request: Request) -> Cut | None:
@@ -40,12 +21,12 @@ def requested_cut(request: Request) -> Cut | None:
     return Cut(request.cohort, request.stack or request.cohort, request.compile == "always")
 
 
-def settled_cuts(request: Request, plan: Plan, store: Store) -> list[Cut] | None:
+def settled_cuts(request: Request, plan: Plan, files: Files) -> list[Cut] | None:
     """Return the cut of each group as requested, else as the sweep was begun; None if neither settles it.
 
     Whether steps are compiled stays as the sweep was begun, too, unless `--compile always` or `never` is requested.
     """
-    recorded, requested = recorded_cuts(store.files, plan), requested_cut(request)
+    recorded, requested = recorded_cuts(files, plan), requested_cut(request)
     cuts = [requested] * len(plan.groups) if requested else recorded
     if cuts is None:
         return None
@@ -58,50 +39,29 @@ def settled_cuts(request: Request, plan: Plan, store: Store) -> list[Cut] | None
 
 def _with_steps(group: Group, cut: Cut, compiled: bool) -> Cut:
     """Return the cut of a group with compiled or eager steps. Compiled stacks are as wide as the group has cohorts."""
-    longest = max(map(len, cohorts.parts(group, cut.size)))
+    longest = max(map(len, parts(group, cut.size)))
     return replace(cut, compiled=compiled, width=min(cut.width, longest) if compiled else cut.width)
-
-
-def wave_cut(
-    request: Request, slots: int, studies: int, compiled_width: Callable[[Trial], int | None] = lambda trial: None
-) -> Callable[[Sequence[Group], bool], list[Cut]]:
-    """Return a function that cuts the groups of a wave: as requested, else to at most one slot's part of its trials.
-
-    One slot's part is the number of trials divided by the slots of one study; the `studies` share the `slots` equally.
-    Groups are not joined, so several groups may give more cohorts than there are slots. Cuts do not depend on
-    measurements. `compiled_width` returns how many members are stacked with compiled steps, or None if a trial's steps
-    are eager; it is asked for a trial of each group.
-
-    The second argument of the returned function says whether groups must stay whole, as a population must, because its
-    members copy each other.
-    """
-    requested = requested_cut(request)
-
-    def with_steps(group: Group, cut: Cut) -> Cut:
-        width = compiled_width(group[0][0])
-        if width is None:
-            return replace(cut, compiled=False)
-        if requested:
-            return replace(cut, width=min(cut.width, sum(map(len, group))), compiled=True)
-        return replace(cut, width=width if cohorts.worker_count(group) == 1 else 1, compiled=True)
-
-    def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
-        sizes = [sum(map(len, group)) for group in groups]
-        part = math.ceil(sum(sizes) / max(1, slots // studies))
-        if whole:
-            cuts = [Cut(size, min(size, requested.width) if requested else size) for size in sizes]
-        elif requested:
-            cuts = [requested] * len(groups)
-        else:
-            cuts = [Cut(part, part if cohorts.worker_count(group) == 1 else 1) for group in groups]
-        return list(map(with_steps, groups, cuts))
-
-    return cut
 
 
 def describe_cuts(cuts: Sequence[Cut]) -> list[str]:
     """Describe each different cut in words, e.g. "up to 56 trials each, 8 stacked as one"."""
     return list(dict.fromkeys(map(_describe_cut, cuts)))
+
+
+def _describe_cut(cut: Cut) -> str:
+    steps = ", with compiled steps" if cut.compiled else ""
+    if cut.size == 1:
+        return f"one trial each{steps}"
+    stacked = f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn"
+    return f"up to {cut.size} trials each, {stacked}{steps}"
+
+
+@dataclass(frozen=True)
+class _CutsRecord:
+    """The cuts of a plan as they are recorded."""
+
+    cuts: list[Cut]
+    threads: PositiveCount = 1
 
 
 def recorded_cuts(files: Files, plan: Plan) -> list[Cut] | None:
@@ -111,7 +71,7 @@ def recorded_cuts(files: Files, plan: Plan) -> list[Cut] | None:
         count = len(record.cuts)
         if count != len(plan.groups):
             raise ValueError(f"the record must have {len(plan.groups)} cuts, one for each group, but has {count}")
-        return [Cut(cut.size, cut.width, cut.compiled) for cut in record.cuts]
+        return record.cuts
 
     return read_record(files, _path(plan), _CutsRecord, cuts_of)
 
@@ -133,30 +93,18 @@ def record_paths(files: Files, plan: Plan) -> list[str]:
     cuts, halved = recorded_cuts(files, plan), recorded_halves(files, plan.name)
     ancestors_of = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
     halved_ids = dict.fromkeys(cohort.id for ancestors in ancestors_of.values() for cohort in ancestors)
-    return [_path(plan), *(f"{_halved(plan.name)}/{cohort_id}" for cohort_id in halved_ids)]
+    return [_path(plan), *(f"{halved_folder(plan.name)}/{cohort_id}" for cohort_id in halved_ids)]
 
 
 def recorded_halves(files: Files, name: str) -> set[str]:
     """Return the ids of a sweep's cohorts that were halved: they did not fit, or one of their trials cannot train."""
-    return set(files.list(_halved(name)))
+    return set(files.list(halved_folder(name)))
 
 
 def record_halved(files: Files, name: str, cohort: str) -> None:
     """Keep that the cohort with this id was halved, for a continued sweep."""
-    files.write(f"{_halved(name)}/{cohort}", b"")
+    files.write(f"{halved_folder(name)}/{cohort}", b"")
 
 
 def _path(plan: Plan) -> str:
     return cut_path(plan.name, plan.grid_id)
-
-
-def _halved(name: str) -> str:
-    return halved_folder(name)
-
-
-def _describe_cut(cut: Cut) -> str:
-    steps = ", with compiled steps" if cut.compiled else ""
-    if cut.size == 1:
-        return f"one trial each{steps}"
-    stacked = f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn"
-    return f"up to {cut.size} trials each, {stacked}{steps}"

@@ -5,15 +5,16 @@ The store keeps them by shape, device, threads and code version.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sweeper.packing.cluster import MEMORY_MARGIN, DeviceInfo, Measure, ProbeRequest
-from sweeper.packing.workloads import Workload
+from sweeper.packing.packer import Workload
 from sweeper.plan.cohorts import Group, content_hash
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import profile_path
+from trainables.config import fusible_keys
 from trainables.json_input import Count, PositiveAmount, PositiveCount
 from trainables.training.measurement import STEPS, CompiledProbe, Measurement, stack_widths
 
@@ -41,20 +42,10 @@ class GroupProfile:
 
 
 @dataclass(frozen=True)
-class _MeasurementRecord:
-    """A measurement as `ProfileStore.write` writes it."""
-
-    width: PositiveCount
-    seconds: PositiveAmount
-    bytes: Count
-    held: Count
-
-
-@dataclass(frozen=True)
 class _ProfileRecord:
     """A profile as `ProfileStore.write` writes it."""
 
-    measured: list[_MeasurementRecord]
+    measured: tuple[Measurement, ...]
     overhead: Count
     overlap: Mapping[PositiveCount, Mapping[PositiveCount, PositiveAmount]] | None
     compiled: Mapping[PositiveCount, PositiveAmount] = field(default_factory=dict)
@@ -63,8 +54,7 @@ class _ProfileRecord:
         """Return the profile. Raises ValueError if it lacks a stack of width 1."""
         if self.measured and (narrowest := min(stack.width for stack in self.measured)) != 1:
             raise ValueError(f"a profile must have a stack of width 1, but its narrowest has width {narrowest}")
-        measurements = tuple(Measurement(**asdict(stack)) for stack in self.measured)
-        return GroupProfile(measurements, self.overhead, self.overlap, self.compiled)
+        return GroupProfile(self.measured, self.overhead, self.overlap, self.compiled)
 
 
 class ProfileStore:
@@ -96,8 +86,6 @@ class Profiler:
 
     workloads: Sequence[Workload]
     """The groups, without their measurements."""
-    fusible: Callable[[str], frozenset[str]]
-    """Name of a method -> keys in which the members of a cohort may differ."""
     store: ProfileStore
     measure: Measure | None
     """Makes missing measurements; None uses only those in the store."""
@@ -108,7 +96,7 @@ class Profiler:
         Missing profiles are measured and kept. A group that cannot be measured has an empty profile. Returns None if a
         profile is missing, there is no `measure`, and the group's cut is not settled.
         """
-        shapes = [shape_hash(workload.group, self.fusible) for workload in self.workloads]
+        shapes = [shape_hash(workload.group) for workload in self.workloads]
         unmeasured = GroupProfile((), device.overhead)
         profiles = [
             self.store.read(shape, device.device, threads) if workload.steps else unmeasured
@@ -150,7 +138,7 @@ class Profiler:
             (probe,) = self.measure([request])
             slowdowns = (probe and probe.slowdowns) or {}
         profile = replace(profile, slowdowns=slowdowns)
-        self.store.write(shape_hash(group, self.fusible), device.device, cores, profile)
+        self.store.write(shape_hash(group), device.device, cores, profile)
         return [*profiles[:index], profile, *profiles[index + 1 :]]
 
     def measure_compiled(self, device: DeviceInfo, threads: int, index: int, probe: CompiledProbe) -> float | None:
@@ -161,7 +149,7 @@ class Profiler:
         (measured,) = self.measure([request]) if self.measure else [None]
         if measured is None or measured.compiled is None:
             return None
-        shape = shape_hash(group, self.fusible)
+        shape = shape_hash(group)
         if profile := self.store.read(shape, device.device, threads):
             compiled = {**profile.compiled, probe.width: measured.compiled}
             self.store.write(shape, device.device, threads, replace(profile, compiled=compiled))
@@ -186,17 +174,17 @@ def measured_configs(group: Group) -> list[Mapping[str, Any]]:
     return [trial.config for stream in group for trial in stream][:MAX_MEMBERS]
 
 
-def shape_hash(group: Group, fusible: Callable[[str], frozenset[str]]) -> str:
-    """Return a hash of a config without its `fusible` keys, and of how many members of each stream are measured."""
+def shape_hash(group: Group) -> str:
+    """Return a hash of a config without its fusible keys, and of how many members of each stream are measured."""
     streams = [index for index, stream in enumerate(group) for _ in stream][:MAX_MEMBERS]
-    return content_hash([_fixed(group[0][0].config, fusible), list(Counter(streams).values())])
+    return content_hash([_fixed(group[0][0].config), list(Counter(streams).values())])
 
 
-def fixed_shape(config: Mapping[str, Any], fusible: Callable[[str], frozenset[str]]) -> str:
-    """Return a hash of a config without its `fusible` keys."""
-    return content_hash(_fixed(config, fusible))
+def fixed_shape(config: Mapping[str, Any]) -> str:
+    """Return a hash of a config without its fusible keys: those in which the members of a cohort may differ."""
+    return content_hash(_fixed(config))
 
 
-def _fixed(config: Mapping[str, Any], fusible: Callable[[str], frozenset[str]]) -> dict[str, Any]:
-    fusible_keys = fusible(str(config["method"]))
-    return {key: value for key, value in config.items() if key not in fusible_keys}
+def _fixed(config: Mapping[str, Any]) -> dict[str, Any]:
+    fusible = fusible_keys(str(config["method"]))
+    return {key: value for key, value in config.items() if key not in fusible}

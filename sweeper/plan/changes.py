@@ -52,7 +52,12 @@ class Changes:
     @property
     def name(self) -> str:
         """The name of the request: `digits` for an unchanged preset, else e.g. `digits, epochs=5 seed=0,1`."""
-        return request_name(self.preset, _text({key: change.values for key, change in self.keys.items()}))
+        return request_name(self.preset, self.text)
+
+    @property
+    def text(self) -> str:
+        """What differs from the preset, e.g. `epochs=5 seed=0,1`; empty if nothing does."""
+        return _text({key: change.values for key, change in self.keys.items()})
 
     def without_narrowing(self, request: Request) -> Request:
         """Return the request with only those keys that change the preset."""

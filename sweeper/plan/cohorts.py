@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 
 from sweeper.spec import SpecError, Value
+from trainables.json_input import PositiveCount
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
@@ -61,9 +62,9 @@ def content_hash(content: object) -> str:
 class Cut:
     """How a group of trials is cut into cohorts."""
 
-    size: int
+    size: PositiveCount
     """Largest number of members of a cohort."""
-    width: int
+    width: PositiveCount
     """Number of members that are stacked and stepped as one; 1 steps a cohort's members in turn."""
     compiled: bool = False
     """Whether steps are compiled. Then the members of a cohort of fewer than `width` are stepped in turn, as those left

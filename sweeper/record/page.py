@@ -85,6 +85,22 @@ def write_page(plan: Plan, files: Files, print_line: Callable[[str], None]) -> s
         return None
 
 
+def write_claims(plan: Plan, files: Files, print_line: Callable[[str], None]) -> str | None:
+    """Judge the claims of the plan's preset by the rows of its request, and write their table and the page of all
+    claims. Returns how many have each verdict; prints why and returns None if that is not possible."""
+    try:
+        from sweeper.report import claims  # here: they import pandas
+        from sweeper.report.page import publish
+
+        files = files.with_retries(NO_RETRIES)
+        judged = claims.write(files, plan.sweep, plan.preset, plan.changes.text)
+        page = publish.write_claims(files)
+        return claims.counted(judged) + (f": {files.display_uri_of(page)}" if page else "")
+    except Exception as error:  # as for the page
+        print_line(f"the claims of {plan.name} are not judged: {error_line(error).removeprefix('error: ')}")
+        return None
+
+
 def write_names(plan: Plan, files: Files, print_line: Callable[[str], None], *, views: bool) -> bool:
     """Write the hyperparameters that identify each trial to a reader, and the plan's `views`. Prints why if that is not
     possible."""

@@ -1,28 +1,35 @@
 """Claims judged by the rows of a store: their samples, verdicts, and table."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
 from sweeper.errors import StoreError
+from sweeper.plan.best_settings import short_text
 from sweeper.report import verdicts
 from sweeper.report.looks import Looks, decided_changes, read_looks, undecided_changes
-from sweeper.report.verdicts import ALPHA, LEVEL, Estimate, Extremes
+from sweeper.report.verdicts import ALPHA, LEVEL, Estimate, Extremes, Verdict
 from sweeper.spec import Claim, Grid, Search, Side, SpecError, Sweep, registry
 from sweeper.spec.claim import EPOCH, meets, values_along
 from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.files import Files
+from sweeper.storage.layout import claims_path
 from sweeper.storage.load import load_history, select_request
+from sweeper.storage.requests import request_name
 from sweeper.storage.rows import plain_value
 from sweeper.storage.store import StoreReader
 
-UNITS = ("dataset", *REPLICATES)
-"""Columns whose values repeat an experiment: trials pair by them."""
+DATASET = "dataset"
+UNITS = (DATASET, *REPLICATES)
+"""Columns by whose values trials pair. Data sets are no replicates: a replicate has the mean over them."""
 Parts = Sequence[Grid | Search]
+NOT_RUN = "not run"
+VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 
 class MissingRows(Exception):
@@ -39,7 +46,7 @@ class Judged:
     claim: Claim
     verdict: str
     reason: str = ""
-    """Why there is no verdict."""
+    """Why there is no verdict, or which of several looks it is and what that costs."""
     command: str = ""
     """What would run the rows that are missing."""
     left: float = math.nan
@@ -59,8 +66,11 @@ class Judged:
     """The smallest level at which the verdict is given, the looks paid for."""
     holm: float = 1.0
     """The same, adjusted for all claims that were judged together."""
-    samples: tuple[pd.DataFrame, ...] = ()
-    """Of each side a row for each replicate, a column for each value along which it is taken."""
+    data: str = ""
+    """The data sets of the rows."""
+    trials: tuple[Mapping[str, Any], ...] = ()
+    """The rows behind it: `side` (`left` or `right`), `trial`, `at` (its replicate, and its value along the key), and
+    `value`, which is the mean over the epochs of a side that reads the history."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,12 @@ class SweepRows:
 
     @property
     def command(self) -> str:
-        return f"python -m sweeper.run {self.sweep.name} --preset {self.preset}"
+        return run_command(self.sweep.name, self.preset)
+
+
+def run_command(name: str, preset: str) -> str:
+    """Return the command that runs a preset of a sweep."""
+    return f"python -m sweeper.run {name} --preset {preset}"
 
 
 def judge(files: Files, sweep: Sweep, preset: str, changes: str = "", *, alpha: float = ALPHA) -> list[Judged]:
@@ -120,7 +135,11 @@ def judge_at(
         share = looks.share(claim.name) if looks else 1.0
         found = _judged(claim, sweep, preset, sources, alpha * share)
         taken = looks.taken.get(claim.name, ()) if looks else ()
-        return replace(found, level=1 - alpha * share, looks=taken, p=min(1.0, found.p / share))
+        if not taken:
+            return found
+        level, p = 1 - alpha * share, min(1.0, found.p / share)
+        cost = f"look {len(taken)} at {taken[-1]} seeds, paid for by an interval at {100 * level:.1f} %"
+        return replace(found, level=level, looks=taken, p=p, reason="; ".join(filter(None, [found.reason, cost])))
 
     return [judged(claim) for claim in sweep.claims_of(preset)]
 
@@ -142,6 +161,25 @@ def corrected(judged: Iterable[Judged], alpha: float = ALPHA) -> list[Judged]:
     ]
 
 
+def write(files: Files, sweep: Sweep, preset: str, changes: str = "") -> list[Judged]:
+    """Judge all claims of a preset, and write the table of the request."""
+    judged = with_holm(judge(files, sweep, preset, changes))
+    write_table(files, sweep.name, request_name(preset, changes), judged)
+    return judged
+
+
+def write_table(files: Files, sweep: str, request: str, judged: Sequence[Judged]) -> None:
+    """Write the table of a request, unless none of its rows is there: then there may be no store."""
+    if any(each.verdict != NOT_RUN for each in judged):
+        files.write(claims_path(sweep, request), table(judged).to_parquet(index=False))
+
+
+def counted(judged: Sequence[Judged]) -> str:
+    """Return how many claims have each verdict, as text."""
+    counts = Counter(each.verdict for each in judged)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+
+
 def wrong_by_chance(judged: Sequence[Judged], alpha: float = ALPHA) -> float:
     """Return the most verdicts that are expected to be wrong: alpha for each claim with an interval."""
     return alpha * sum(not math.isnan(each.low) for each in judged)
@@ -160,9 +198,12 @@ def table(judged: Sequence[Judged]) -> pd.DataFrame:
             "paper": each.paper,
             "place": each.claim.place,
             "published": each.claim.published,
+            "relation": each.claim.relation,
+            "margin": each.claim.margin,
             **{name: getattr(each, name) for name in ("left", "right", "difference", "low", "high", "n", "paired")},
-            **{name: getattr(each, name) for name in ("p", "holm", "reason", "command", "level")},
+            **{name: getattr(each, name) for name in ("p", "holm", "reason", "command", "data", "level")},
             "looks": list(each.looks),
+            "trials": list(each.trials),
         }
         for each in judged
     ]
@@ -207,7 +248,10 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
     pinned = {key for where in wanted for key in where} | {key for side in claim.sides for key in side.keys}
     units = [name for name in UNITS if name not in pinned]
     try:
-        samples = [_sample(side, source, units) for side, source in zip(claim.sides, sources, strict=True)]
+        chosen = [_chosen(side, source, units) for side, source in zip(claim.sides, sources, strict=True)]
+        samples = [
+            _sample(side, source, units, rows) for side, source, rows in zip(claim.sides, sources, chosen, strict=True)
+        ]
     except MissingRows as missing:
         commands = " && ".join(dict.fromkeys(source.command for source in sources if _lacks_rows(source)))
         return Judged(**about, verdict="not run", reason=str(missing), command=commands or sources[0].command)
@@ -218,9 +262,11 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
         shared = samples[0].index.intersection(samples[1].index)
         paired = len(shared) > 0
         samples = [sample.loc[shared] for sample in samples] if paired else samples
+    samples = [_over_datasets(sample) for sample in samples]
     estimate, ends = _compare(claim, sources, samples, paired)
     found: dict[str, Any] = {**about, "left": ends[0], "right": ends[1], "difference": estimate.value, "n": estimate.n}
-    found |= {"paired": paired, "samples": tuple(samples)}
+    data = dict.fromkeys(str(value) for rows in chosen if DATASET in rows for value in rows[DATASET].dropna())
+    found |= {"paired": paired, "data": ", ".join(data), "trials": _behind(claim.sides, chosen, units)}
     verdict = verdicts.verdict(estimate, claim.relation, claim.margin, alpha)
     if estimate.bounds is None:
         return Judged(**found, verdict=verdict, reason=f"{'one replicate' if estimate.n else 'no pairs'}: no interval")
@@ -237,13 +283,14 @@ def _selected(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     for key, wanted in where.items():
         if key not in rows:
             return rows.iloc[:0]
-        rows = rows[[meets(plain_value(value), wanted) for value in rows[key]]]
+        codes, values = pd.factorize(rows[key], use_na_sentinel=False)
+        rows = rows[np.array([meets(plain_value(value), wanted) for value in values], dtype=bool)[codes]]
     return rows
 
 
-def _sample(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame:
-    """Return the values of a side: a row for each replicate that has all of them, a column for each value along which
-    it is taken. For a correlation of metrics a column is a pair of the metric and a cell.
+def _chosen(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of a side with their `value`, one for each epoch where it reads the history, and `other` for a
+    correlation of metrics.
 
     Raises MissingRows for rows that are not there, and ValueError if they have no value.
     """
@@ -252,28 +299,36 @@ def _sample(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame
     if rows.empty:
         _raise_missing(side, source, where)
     if side.from_history:
-        metric = source.history[source.history["metric"] == side.metric] if len(source.history) else source.history
-        reports = (
-            metric[["trial_id", "epoch", "value"]]
-            if len(metric)
-            else pd.DataFrame(columns=["trial_id", "epoch", "value"])
-        )
+        reports = pd.DataFrame(columns=["trial_id", "epoch", "value"])
+        if len(source.history):
+            reports = source.history[source.history["metric"] == side.metric][["trial_id", "epoch", "value"]]
         if EPOCH in side.where:
             reports = reports[[meets(int(epoch), side.where[EPOCH]) for epoch in reports["epoch"]]]
         rows = rows.drop(columns=["epoch", "value"], errors="ignore").merge(reports, on="trial_id")
         if rows.empty:
             raise ValueError(f"no report of {side.metric} at these epochs")
-    names, columns = ["value"], [EPOCH] if side.along == EPOCH else list(side.keys)
-    if not side.from_history:
+    else:
         rows = rows.assign(value=rows.get(side.metric, math.nan))
     if side.of_metric:
         rows = rows.assign(other=rows.get(side.along, math.nan))
-        names, columns = ["value", "other"], _varying(source.parts, rows, units)
-    rows = rows.dropna(subset=names)
+    rows = rows.dropna(subset=["value", "other"] if side.of_metric else ["value"])
     if rows.empty:
         raise ValueError(
             f"no trial has a value of {f'{side.metric} and {side.along}' if side.of_metric else side.metric}"
         )
+    return rows
+
+
+def _sample(side: Side, source: SweepRows, units: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the values of a side: a row for each replicate that has all of them, a column for each value along which
+    it is taken. For a correlation of metrics a column is a pair of the metric and a cell.
+
+    Raises MissingRows for values along the key that no row has, and ValueError if their trials have no result.
+    """
+    where = {key: wanted for key, wanted in side.wanted(source.parts).items() if key != EPOCH}
+    names, columns = ["value"], [EPOCH] if side.along == EPOCH else list(side.keys)
+    if side.of_metric:
+        names, columns = ["value", "other"], _varying(source.parts, rows, units)
     found = set(rows[side.keys[0]].map(plain_value)) if len(side.keys) == 1 else set()
     lacking = [value for value in values_along(source.parts, side) if found and value not in found]
     if lacking:
@@ -299,6 +354,33 @@ def _sample(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame
     )
     wide = wide.dropna(axis=0)
     return wide if side.of_metric else wide["value"]
+
+
+def _over_datasets(sample: pd.DataFrame) -> pd.DataFrame:
+    """Return the means of each replicate over its data sets. One that lacks a data set that others have is left out:
+    differences between data sets are no spread of a mean over them."""
+    if DATASET not in sample.index.names:
+        return sample
+    others = [name for name in sample.index.names if name != DATASET]
+    if not others:
+        return sample.mean().to_frame().T
+    counts = sample.groupby(level=others).size()
+    means = sample.groupby(level=others, sort=True).mean()
+    return means[counts == sample.index.get_level_values(DATASET).nunique()]
+
+
+def _behind(
+    sides: Sequence[Side], chosen: Sequence[pd.DataFrame], units: Sequence[str]
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the rows behind a verdict, those of each side in their order."""
+    found: list[Mapping[str, Any]] = []
+    for name, side, rows in zip(("left", "right"), sides, chosen, strict=False):
+        shown = [key for key in dict.fromkeys((*side.keys, *units)) if key in rows and rows[key].notna().any()]
+        means = rows.groupby("trial_id", sort=False).agg({**dict.fromkeys(shown, "first"), "value": "mean"})
+        for trial, record in zip(means.index, means.to_dict("records"), strict=True):
+            at = ", ".join(f"{key}={short_text(key, plain_value(record[key]))}" for key in shown)
+            found.append({"side": name, "trial": str(trial), "at": at, "value": float(record["value"])})
+    return tuple(found)
 
 
 def _raise_missing(side: Side, source: SweepRows, where: Mapping[str, Any]) -> None:

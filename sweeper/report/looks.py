@@ -1,7 +1,7 @@
 """Repeated looks at claims while seeds are added, and what a look costs.
 
 Who adds seeds until an interval excludes the margin is wrong more often than the level of the interval says: with looks
-at 3, 5, 7 and 10 seeds 13 % of true nulls are decided at a level of 5 %. So the looks share the level alpha of a claim.
+at 3, 5, 7 and 10 seeds 14 % of true nulls are decided at a level of 5 %. So the looks share the level alpha of a claim.
 A look at n_k seeds after one at n_(k-1), of at most N, has the interval at the level
 
     alpha_k = alpha (n_k - n_(k-1)) / N.

@@ -38,8 +38,8 @@ class Waves(CohortSource):
         """Open the last wave of every study.
 
         Trials of equal `shape` may share a cohort; those of equal `stream` read the same data. For `cut` see
-        `sweeper.packing.cuts.wave_cut`. `tell_rungs` is called with the events of studies that prune. `wave_ended`
-        is called with each study at first and after each of its waves. `halved` has the ids of the cohorts that were
+        `WaveCutter.cut`. `tell_rungs` is called with the events of studies that prune. `wave_ended` is called with
+        each study at first and after each of its waves. `halved` has the ids of the cohorts that were
         halved in earlier runs, and `record_halved` is called with the id of every cohort that is halved now.
         """
         super().__init__(record_halved)

@@ -15,6 +15,8 @@ from sweeper.spec.views import Heatmap, Table, Trajectory
 from trainables.validation import unknown
 
 V = TypeVar("V", Heatmap, Table)
+PAGES = {"index": "the list of all sweeps", "claims": "that of all claims"}
+"""Name that no sweep can have -> the page of this name."""
 REPLICATES = ("seed", "normal_class", "held_out")
 """Hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over them."""
 
@@ -58,15 +60,15 @@ class Sweep:
     claims: tuple[Claim, ...] = ()
     """What papers claim of its rows, which judge it. Claims of one preset have different names."""
     name: str = ""
-    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but not `index`. By
+    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but neither `index` nor `claims`. By
     default that of the file that defines it."""
 
     def __post_init__(self) -> None:
         if self.name and not is_name(self.name):
             raise SpecError(f"the name of a sweep {LAW}, but got {self.name!r}")
-        if self.name.lower() == "index":
+        if (page := PAGES.get(self.name.lower())) is not None:
             raise SpecError(
-                "the name of a sweep must not be 'index', whose page is the list of all sweeps, but got "
+                f"the name of a sweep must not be {self.name.lower()!r}, whose page is {page}, but got "
                 f"{self.name!r}; write Sweep(name=...) or rename the file"
             )
         for name, space in self.presets.items():

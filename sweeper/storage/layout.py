@@ -19,13 +19,13 @@ ARCHIVES = "_replaced"
 """Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
 LEASES = ".drivers"
 """Folder of the store in which the drivers that run a sweep now have their leases."""
-TRIALS, HISTORIES, REPORTS = "trials", "history", "reports"
-"""Folders of the rows, the history and the pages of all sweeps."""
+TRIALS, HISTORIES, REPORTS, CLAIMS = "trials", "history", "reports", "claims"
+"""Folders of the rows, the history, the pages and the verdicts of all sweeps."""
 FIGURES = ("heatmaps", "tables", "trajectories", "studies", "sheets")
 """Folders of the kinds of figures, in which each request has a folder."""
 FOLDERS = frozenset(
     (
-        *(TRIALS, HISTORIES, REPORTS, *FIGURES, "models", "checkpoints", "requests", "claims", "tensorboard"),
+        *(TRIALS, HISTORIES, REPORTS, CLAIMS, *FIGURES, "models", "checkpoints", "requests", "tensorboard"),
         *("probes", "cuts", "looks"),
     )
 ) | {ARCHIVES, LEASES, DAMAGED}
@@ -34,6 +34,8 @@ _SWEEP = "sweep="
 """Prefix of a sweep's folder of rows, by which readers of Parquet know the column `sweep`."""
 INDEX = f"{REPORTS}/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""
+CLAIMS_PAGE = f"{REPORTS}/claims.html"
+"""The path of the page of all claims, so no sweep is named `claims`."""
 
 
 def check_name(name: str) -> str:
@@ -81,9 +83,14 @@ def request_path(sweep: str, request: str) -> str:
     return f"{requests_folder(sweep)}/{file_name(request)}{SUFFIX}"
 
 
+def claims_folder(sweep: str) -> str:
+    """The folder of the verdicts on the claims of a sweep."""
+    return f"{CLAIMS}/{_SWEEP}{check_name(sweep)}"
+
+
 def claims_path(sweep: str, request: str) -> str:
     """The path of the verdicts on the claims of a sweep by the rows of a request."""
-    return f"claims/{_SWEEP}{check_name(sweep)}/{file_name(request)}{SUFFIX}"
+    return f"{claims_folder(sweep)}/{file_name(request)}{SUFFIX}"
 
 
 def looks_path(sweep: str, request: str) -> str:

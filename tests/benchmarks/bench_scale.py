@@ -69,7 +69,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.arguments import parse
     from sweeper.execution.session import connected
     from sweeper.execution.signals import StopSignal
-    from sweeper.packing.placement import SlotResources, Slots
+    from sweeper.packing.cluster import SlotResources, Slots
     from sweeper.plan import cohorts
     from sweeper.plan.cohorts import Cohort, Cut
     from sweeper.plan.prepare import prepare

@@ -15,7 +15,7 @@ from sweeper.execution.backend import Ended, Event, Started, Told
 from sweeper.execution.ray_backend import RayBackend
 from sweeper.execution.session import connected
 from sweeper.execution.signals import StopSignal
-from sweeper.packing.placement import SlotResources
+from sweeper.packing.cluster import SlotResources
 from tests.trainables.small import config_of
 from trainables.reports import OutOfMemory
 from trainables.worker.messages import CohortSpec, CohortTask, Failure

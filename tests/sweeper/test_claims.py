@@ -1,14 +1,18 @@
 """`python -m sweeper.claims`: verdicts of the rows of a store."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from scipy import stats
 
 from sweeper import claims
 from sweeper.report.claims import by_row, judge
-from sweeper.spec import Claim, Condition, Side, Sweep, registry
+from sweeper.spec import Claim, Condition, Grid, Side, Sweep, registry
 from sweeper.storage.files import Files
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
 from tests.sweeper.small_sweeps import TINY
 
 AUROC = "auroc_joint"
@@ -44,6 +48,36 @@ def test_a_real_run_gives_verdicts(store: Path) -> None:
     assert by_row([*judged.values()])["X-03"] == "undecided"
 
 
+SETS = Sweep(
+    "a mean over data sets",
+    {"digits": Grid({"method": "random"}, {"dataset": ("digits", "mnist"), "seed": (0, 1, 2, 3)})},
+    tables=TINY.tables,
+    name="sets",
+    claims=(Claim("X-11", "above a half", "1", Side("knn_z"), ">", 0.5),),
+)
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_data_sets_are_no_replicates(tmp_path: Path, lacking: int) -> None:
+    """A replicate is the mean over its data sets, whose difference widens no interval; one without all is left out."""
+    store, columns = Store(tmp_path), Columns({"dataset": str, "seed": int}, ("knn_z",))
+    store.prepare("sets", columns)
+    values = {("digits", seed): 0.99 - 0.001 * seed for seed in range(4)} | {("mnist", seed): 0.1 for seed in range(4)}
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    run = {"preset": "digits", "changes": "", "status": "finished", "started": now, "ended": now, "cohort": "c"}
+    rows = [
+        {"trial_id": f"{dataset}{seed}", "dataset": dataset, "seed": seed, "knn_z": value, **run}
+        for (dataset, seed), value in values.items()
+    ]
+    store.write("sets", "c", rows[: len(rows) - lacking], columns)
+    (judged,) = judge(Files(tmp_path), SETS, "digits")
+    assert judged.verdict == "holds" and judged.n == 4 - lacking and judged.data == "digits, mnist"
+    means = [(values["digits", seed] + 0.1) / 2 for seed in range(4 - lacking)]
+    interval = stats.ttest_1samp([mean - 0.5 for mean in means], 0).confidence_interval(0.95)
+    assert (judged.low, judged.high) == pytest.approx((interval.low, interval.high), abs=1e-12)
+    assert [row["trial"] for row in judged.trials] == [row["trial_id"] for row in rows[: len(rows) - lacking]]
+
+
 def test_a_store_without_rows_says_what_to_run(tmp_path: Path) -> None:
     for each in judge(Files(tmp_path), OURS, "digits"):
         assert (each.verdict, each.reason) == ("not run", "no rows")
@@ -57,7 +91,9 @@ def test_the_command_writes_a_table(
     monkeypatch.setattr(registry, "find", lambda name: OURS)
     assert claims.main(["tiny", "--store", str(store), "--holm"]) == 0
     assert "6 claims: " in capsys.readouterr().out
+    assert (store / "reports" / "claims.html").exists()  # written by the run, too
     table = pd.read_parquet(store / "claims" / "sweep=tiny")
+    assert {trial["side"] for trial in table["trials"][0]} == {"left"}
     assert list(table["claim"]) == [claim.name for claim in CLAIMS]
     assert table["low"].isna().any() and not table["low"].isna().all()
 

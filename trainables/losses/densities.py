@@ -41,8 +41,26 @@ def directional_nll(z_BD: Tensor, s_BD: Tensor, var_BD: Tensor, nu: float | Tens
 
 def radial_nll(z_BD: Tensor, s_BD: Tensor, nu: float | Tensor) -> Tensor:
     """Student-t on the difference of norms (VJE Eqs. 8, 29): `(nu + 1)/2 log(1 + (||z|| - ||s||)^2 / nu)`."""
-    difference_B = torch.linalg.vector_norm(z_BD, dim=-1) - torch.linalg.vector_norm(s_BD, dim=-1)
-    return _student_exponent(difference_B.square(), nu, 1)
+    return _student_exponent(norm_difference(z_BD, s_BD).square(), nu, 1)
+
+
+def norm_difference(z_BD: Tensor, s_BD: Tensor) -> Tensor:
+    """`||z|| - ||s||`."""
+    return torch.linalg.vector_norm(z_BD, dim=-1) - torch.linalg.vector_norm(s_BD, dim=-1)
+
+
+def scaled_radial_nll(z_BD: Tensor, s_BD: Tensor, nu: float | Tensor, scale: Tensor, normaliser: bool) -> Tensor:
+    """`radial_nll` with the difference divided by `scale > 0`, plus `log(scale)` if the `normaliser` of the density is
+    kept. Without it the value falls as the scale grows, for any difference."""
+    scaled_B = _student_exponent((norm_difference(z_BD, s_BD) / scale).square(), nu, 1)
+    return scaled_B + scale.log() if normaliser else scaled_B
+
+
+def euclidean_nll(z_BD: Tensor, s_BD: Tensor, var_BD: Tensor, nu: float | Tensor) -> Tensor:
+    """Student-t on embeddings as they are, which are not split into direction and length (VJE Eq. 14):
+    `(nu + D)/2 log(1 + sum (z - s)^2 / var / nu) + 1/2 sum log var`."""
+    q_B = ((s_BD - z_BD).square() / var_BD).sum(-1)
+    return _student_exponent(q_B, nu, z_BD.shape[-1]) + 0.5 * var_BD.log().sum(-1)
 
 
 def gaussian_kl(mu_BD: Tensor, var_BD: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 whose assignments are balanced (SwAV).
 
 Shapes: B images, D dimensions, M entries of a queue or prototypes. Every function returns one value per vector. Vectors
-are scaled to unit length here, with norms floored at 1e-6; scores of prototypes are cosines as a rule. Gradients flow
+are scaled to unit length here, with norms floored at 1e-6, unless a function says otherwise; scores of prototypes are cosines as a rule. Gradients flow
 into all arguments: a stop-gradient is the caller's. `tau > 0` and `epsilon > 0` are floats or 0-dimensional tensors.
 """
 
@@ -25,13 +25,15 @@ def unit_squared_distance(prediction_BD: Tensor, target_BD: Tensor) -> Tensor:
     return (_unit(prediction_BD) - _unit(target_BD)).square().sum(-1)
 
 
-def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor) -> Tensor:
+def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor, cosine: bool = True) -> Tensor:
     """SimCLR (SimVAE Eq. 8), `[2B]`, the first views before the second. The positive of a vector is the other view of
-    its image; its negatives are the other 2B - 2 vectors."""
+    its image; its negatives are the other 2B - 2 vectors. Without `cosine` vectors are compared by their dot product,
+    and keep their lengths."""
     both = torch.cat([first_BD, second_BD])
     itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
     other_view = torch.arange(len(both), device=both.device).roll(len(first_BD))
-    logits = similarities(both, both, tau).masked_fill(itself, -math.inf)
+    logits = similarities(both, both, tau) if cosine else product(both / tau, both.mT)
+    logits = logits.masked_fill(itself, -math.inf)
     return F.cross_entropy(logits, other_view, reduction="none")
 
 

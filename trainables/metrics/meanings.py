@@ -230,6 +230,11 @@ _EMBEDDINGS_AND_POSTERIORS = {
         "Age of the particles in a bank, the mean over particles and the batches of an epoch. Null for a queue.",
         unit="a number of at least 0, in steps since the batch that a particle comes from",
     ),
+    "radial_scale": MetricFamily(
+        "Learned scale of the difference of lengths in VJE's radial likelihood, the mean over the batches of an epoch.",
+        unit="a number above 0, in the unit of the lengths; 1 at the start",
+        measured_on="training data",
+    ),
     "posterior_entropy": MetricFamily(
         "Entropy of the posterior, the mean over test images.", unit="a real number, in nats"
     ),

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainables.json_input import Count, PositiveAmount, PositiveCount
+
 STEPS = 4
 """Steps that a measurement makes with each stack."""
 
@@ -17,13 +19,13 @@ def stack_widths(members: int) -> list[int]:
 class Measurement:
     """Speed and memory of a stack of one width."""
 
-    width: int
+    width: PositiveCount
     """Members stacked."""
-    seconds: float
+    seconds: PositiveAmount
     """Seconds per step and member: the time of a step of the stack, divided by its width. The minimum of several."""
-    bytes: int
+    bytes: Count
     """Peak memory of the stack in bytes, beyond what the process used before. On a CPU, growth of resident memory."""
-    held: int
+    held: Count
     """Bytes that each member keeps between steps, while others are stepped: weights, buffers, momentum."""
 
 
@@ -43,9 +45,9 @@ class DeviceMemory:
 
     device: str
     """Name and memory of the device. A measurement holds for all devices with the same string."""
-    bytes: int
+    bytes: Count
     """All memory of a GPU, or the available memory of the machine, in bytes."""
-    overhead: int
+    overhead: Count
     """Bytes that a process takes in addition to its cohort: the context on a GPU, else its resident memory now."""
 
 

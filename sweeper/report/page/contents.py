@@ -17,7 +17,7 @@ import pandas as pd
 from sweeper.report.figures import PresetViews, made, read_views
 from sweeper.report.formatting import ValueText, format_significant, read_class_names, text_with_class_names
 from sweeper.report.heatmaps import colour_scale, pivot
-from sweeper.report.page import embedded, findings
+from sweeper.report.page import claims, embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
@@ -108,6 +108,7 @@ def collect(files: Files, name: str) -> Contents:
     sheets = embedded.collect_pictures(files, name, recorded)
     requests, requests_note = _requests(files, name, snapshot, shown)
     importances, importances_notes = findings.importances(files, name)
+    judged, claims_notes = claims.read(files, name)
     failures = list[str]()
     earlier = made(failures.append, "earlier runs", partial(reruns, files, name, rows)) or Reruns([], failures)
     report = {
@@ -119,6 +120,7 @@ def collect(files: Files, name: str) -> Contents:
         "classes": read_class_names(files, name, rows),
         "views": {name: findings.views(preset) for name, preset in shown.items()},
         "importances": importances,
+        "claims": judged,
         "reruns": earlier.runs,
         "pictures": [asdict(picture) for picture in sheets.pictures],
         "unfinished": [{"trial_id": trial, "config": names.get(trial, {})} for trial in unfinished],
@@ -128,6 +130,7 @@ def collect(files: Files, name: str) -> Contents:
             *_notes(files, name, snapshot, packed.note, sheets.left_out),
             *requests_note,
             *importances_notes,
+            *claims_notes,
             *earlier.notes,
         ],
     }

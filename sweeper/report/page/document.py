@@ -29,9 +29,11 @@ from trainables.cache import OpenFolderError, cache_folder, check_closed, make_c
 
 SCRIPTS = (
     *("data.js", "formats.js", "elements.js", "charts.js", "cells.js", "axes.js", "heatmap.js", "trials.js"),
-    *("rows.js", "findings.js", "search.js", "page.js"),
+    *("rows.js", "findings.js", "claims.js", "search.js", "page.js"),
 )
 """In the order in which they are joined to one script."""
+CLAIMS_SCRIPTS = ("data.js", "formats.js", "elements.js", "claims.js", "claims_page.js")
+"""Those of the page of all claims, which has no charts."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,16 @@ def document(data: PageData, *, live: bool = False) -> bytes:
         version=data.version,
     )
     return page.encode()
+
+
+def claims_document(report: Mapping[str, Any]) -> bytes:
+    """Return the page of all claims as an HTML file, from values for JSON."""
+    script, style = _joined(CLAIMS_SCRIPTS), _style()
+    policy = f"default-src 'none'; script-src {_hash(script.encode())}; style-src {_hash(style.encode())}"
+    policy += "; img-src data:; base-uri 'none'; form-action 'none'"
+    data = _compressed(json.dumps(report, separators=(",", ":"), allow_nan=False).encode())
+    texts = {"policy": html.escape(policy), "style": style, "script": script, "report": data}
+    return Template(_asset("claims.html")).substitute(texts).encode()
 
 
 def static_document(template: str, **texts: Any) -> bytes:

@@ -1,4 +1,5 @@
-"""Writes `STORE/reports/NAME.html`, the page of a sweep, and `STORE/reports/index.html`, the list of all sweeps.
+"""Writes `STORE/reports/NAME.html`, the page of a sweep, `STORE/reports/index.html`, the list of all sweeps, and
+`STORE/reports/claims.html`, the page of all claims.
 
 The list has a card for each sweep, made from the summary of a few kilobytes that its page leaves, so it reads no rows.
 A sweep without a summary, as of an earlier version or with a damaged file, is listed with its trials counted from its
@@ -15,10 +16,11 @@ from datetime import UTC, datetime
 from sweeper.errors import StoreError
 from sweeper.names import is_name
 from sweeper.report.figures import read_views
+from sweeper.report.page import claims
 from sweeper.report.page.contents import Summary, Thumbnail, collect, read_summary, write_summary
-from sweeper.report.page.document import document, page_data, static_document
+from sweeper.report.page.document import claims_document, document, page_data, static_document
 from sweeper.storage.files import Files
-from sweeper.storage.layout import HISTORIES, INDEX, REPORTS, TRIALS, report_path, sweeps_in
+from sweeper.storage.layout import CLAIMS_PAGE, HISTORIES, INDEX, REPORTS, TRIALS, report_path, sweeps_in
 from sweeper.storage.rows import STATUSES
 from sweeper.storage.store import StoreReader
 
@@ -63,6 +65,15 @@ VIRIDIS = (
 """Colours from the lowest to the highest shade, those of the heatmaps of the pages."""
 
 
+def write_claims(files: Files) -> str | None:
+    """Write the page of all claims that were judged in a store. Returns its path; None if none was."""
+    report = claims.all_claims(files)
+    if report is None:
+        return None
+    files.write(CLAIMS_PAGE, claims_document(report))
+    return CLAIMS_PAGE
+
+
 def list_of_sweeps(files: Files, pages: Collection[str] | None = None) -> bytes:
     """Return the list of all sweeps of a store as an HTML file, with links to those of their `pages` that exist: the
     sweep with the latest result first, and those of which that is not known last."""
@@ -74,6 +85,8 @@ def list_of_sweeps(files: Files, pages: Collection[str] | None = None) -> bytes:
         for link in [f"{name}.html"]
     )
     text = cards or '<p class="note">There are no sweeps yet.</p>'
+    if CLAIMS_PAGE.removeprefix(f"{REPORTS}/") in (files.list(REPORTS) if pages is None else pages):
+        text = f'<p><a href="claims.html">What the papers claim, and what the rows say of it</a></p>{text}'
     return static_document("index.html", store=html.escape(files.display_uri), cards=text)
 
 

@@ -14,7 +14,7 @@ import sweeper.run as run
 from sweeper.execution import local_backend
 from sweeper.execution.backend import Ended, Event, Started, Told, failure_of, read_exit_file
 from sweeper.execution.local_backend import LocalBackend
-from sweeper.packing.placement import SlotResources
+from sweeper.packing.cluster import SlotResources
 from sweeper.storage.files import Files
 from tests.trainables.small import config_of
 from tests.trainables.worker.alone import settings

@@ -15,7 +15,7 @@ from sweeper.execution.loop import CohortFiles, Limits, SlotAssigner, dispatch
 from sweeper.execution.retries import RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
-from sweeper.packing.placement import SlotResources, Slots
+from sweeper.packing.cluster import SlotResources, Slots
 from sweeper.plan.cohorts import Cohort, Cut, Trial, cut
 from sweeper.plan.sources import CohortQueue
 from sweeper.record.listener import CohortListener

@@ -1,6 +1,7 @@
 """Grids on made-up devices, with injected measurements."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,17 +9,19 @@ import pytest
 
 from sweeper.cli.arguments import parse
 from sweeper.errors import ClusterError
-from sweeper.packing.allocate import Allocation, allocate_grid
-from sweeper.packing.cluster import DeviceKind, profile_devices
+from sweeper.packing.allocate import Allocator
+from sweeper.packing.cluster import DeviceKind, ProbeRequest, profile_devices
 from sweeper.packing.cuts import record_cuts, recorded_cuts
+from sweeper.packing.packer import Packing
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Trial
 from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap
-from sweeper.storage.store import Store
+from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, FakeMeasure
 from tests.sweeper.packing.measured import MIB
+from trainables.training.measurement import Probe
 
 SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))
 
@@ -35,9 +38,10 @@ def grid(count: int = 32, shapes: int = 1, steps: int = 10_000, first: int = 0, 
 
 def allocated(
     store: Path, measure: FakeMeasure, plan: Plan, *arguments: str, on: tuple[DeviceKind, ...] = (CORES,)
-) -> Allocation:
+) -> Packing:
     cluster = measure.cluster(*on)
-    return allocate_grid(parse(["grid", *arguments]), plan, Store(store), profile_devices(cluster), cluster)
+    request, devices = parse(["grid", *arguments]), profile_devices(cluster)
+    return Allocator(request, plan, Files(store), devices, cluster.local, cluster.measure).begin_grids()
 
 
 CPU = {"": 16_000 * MIB}
@@ -46,10 +50,10 @@ GPUS = {"A": 2000 * MIB, "B": 900 * MIB}
 
 def test_each_core_has_a_process_with_its_part_of_the_memory(tmp_path: Path) -> None:
     measure = FakeMeasure(CPU)
-    allocation = allocated(tmp_path, measure, grid())
-    (share,) = allocation.slots[1].by_kind
+    packing = allocated(tmp_path, measure, grid())
+    (share,) = packing.slots[1].by_kind
     assert share.resources == {"CPU": 1.0} and (share.count, share.memory) == (4, 4000 * MIB)
-    assert allocation.cuts == (Cut(8, 8),) and allocation.time_known and allocation.slots[1].local
+    assert packing.cuts == (Cut(8, 8),) and packing.time_known and packing.slots[1].local
     assert {request.threads for request in measure.timed} == {1}
 
 
@@ -62,9 +66,9 @@ def test_a_sweep_on_cores_that_is_smaller_than_its_measurement_is_not_measured(
     32 trials of 8 steps make 256.
     """
     measure = FakeMeasure(CPU)
-    allocation = allocated(tmp_path, measure, grid(steps=steps))
+    packing = allocated(tmp_path, measure, grid(steps=steps))
     assert len(measure.timed) == measured
-    assert allocation.cuts[0].size >= 8, "its trials share cohorts all the same"
+    assert packing.cuts[0].size >= 8, "its trials share cohorts all the same"
 
 
 def test_a_small_sweep_on_gpus_is_measured(tmp_path: Path) -> None:
@@ -111,7 +115,7 @@ def test_a_started_sweep_keeps_its_cohorts(tmp_path: Path) -> None:
     slower = FakeMeasure(CPU, seconds=1e-6)
     assert allocated(tmp_path, slower, plan).cuts == first.cuts and slower.timed == []
     assert allocated(tmp_path, slower, plan, "--cohort", "5").cuts == (Cut(5, 5),)
-    assert recorded_cuts(Store(tmp_path).files, plan) == [Cut(5, 5)]
+    assert recorded_cuts(Files(tmp_path), plan) == [Cut(5, 5)]
 
 
 def test_fewer_trials_than_cores_have_several_threads_each(tmp_path: Path) -> None:
@@ -141,15 +145,15 @@ def test_a_requested_fraction_is_used(arguments: list[str], count: int, tmp_path
 
 def test_a_gpu_is_shared_where_that_is_measured_to_gain(tmp_path: Path) -> None:
     measure = FakeMeasure(GPUS)
-    allocation = allocated(tmp_path, measure, grid(), on=(LARGE,))
-    (share,) = allocation.slots[1].by_kind
+    packing = allocated(tmp_path, measure, grid(), on=(LARGE,))
+    (share,) = packing.slots[1].by_kind
     sharing = round(1 / share.resources["GPU"])
     assert sharing in (4, 8) and share.count == 2 * sharing and share.memory == 2000 * MIB // sharing
     assert share.resources["CPU"] * sharing <= 8 and set(share.resources) == {"GPU", "CPU"}
     (shared,) = measure.shared
     assert shared.processes == 8 and shared.widths == [1, 4, 16]
     again = FakeMeasure(GPUS)
-    assert allocated(tmp_path, again, grid(first=100), on=(LARGE,)).slots == allocation.slots
+    assert allocated(tmp_path, again, grid(first=100), on=(LARGE,)).slots == packing.slots
     assert again.timed == again.shared == []
 
 
@@ -167,10 +171,10 @@ def test_if_nodes_can_be_added_there_are_cohorts_for_them(tmp_path: Path) -> Non
 def test_with_a_requested_cut_the_share_is_still_chosen(tmp_path: Path) -> None:
     """A stack of eight needs 850 of 1,600 MiB, so a second one has no room."""
     measure = FakeMeasure(GPUS)
-    allocation = allocated(tmp_path, measure, grid(), "--cohort", "8", on=(LARGE,))
-    assert allocation.cuts == (Cut(8, 8),) and allocation.slots[1].resources["GPU"] == 1.0
-    allocation = allocated(tmp_path, measure, grid(), "--cohort", "4", "--stack", "1", on=(LARGE,))
-    assert allocation.slots[1].resources["GPU"] < 1.0
+    packing = allocated(tmp_path, measure, grid(), "--cohort", "8", on=(LARGE,))
+    assert packing.cuts == (Cut(8, 8),) and packing.slots[1].resources["GPU"] == 1.0
+    packing = allocated(tmp_path, measure, grid(), "--cohort", "4", "--stack", "1", on=(LARGE,))
+    assert packing.slots[1].resources["GPU"] < 1.0
     measure = FakeMeasure(GPUS)
     allocated(tmp_path / "fixed", measure, grid(), "--cohort", "8", "--gpu-fraction", "0.5", on=(LARGE,))
     assert measure.timed == measure.shared == []
@@ -178,29 +182,28 @@ def test_with_a_requested_cut_the_share_is_still_chosen(tmp_path: Path) -> None:
 
 def test_several_kinds_are_each_measured_and_requested_by_name(tmp_path: Path) -> None:
     measure = FakeMeasure(GPUS)
-    allocation = allocated(tmp_path, measure, grid(64), on=(LARGE, MANY))
-    large, small = allocation.slots[1].by_kind
+    packing = allocated(tmp_path, measure, grid(64), on=(LARGE, MANY))
+    large, small = packing.slots[1].by_kind
     assert {request.kind for request in measure.timed} == {request.kind for request in measure.shared} == {LARGE, MANY}
     assert large.resources["accelerator_type:A"] == small.resources["accelerator_type:B"] == 0.001
-    assert allocation.placement
-    assert allocation.placement.devices[1].speed == pytest.approx(0.5 * 0.5**0.5)  # half the cores, too
-    assert allocation.device_names == ["device A", "device B"]
+    assert packing.devices[1].speed == pytest.approx(0.5 * 0.5**0.5)  # half the cores, too
+    assert [large.device, small.device] == ["device A", "device B"]
 
 
 def test_a_cohort_goes_only_where_it_has_room(tmp_path: Path) -> None:
     """A stack of eight needs 850 MiB, but a GPU of the second kind has room for 720 MiB; stacks of two fit."""
     plan = grid(48, shapes=2)
-    record_cuts(Store(tmp_path).files, plan, [Cut(8, 8), Cut(2, 2)], None)
-    allocation = allocated(tmp_path, FakeMeasure(GPUS), plan, on=(LARGE, MANY))
-    assert len(allocation.slots[1].by_kind) == 2
-    assert allocation.slots[1].fitting_kinds == {trial.id: (0,) for trial in plan.trials if trial.config["width"] == 0}
+    record_cuts(Files(tmp_path), plan, [Cut(8, 8), Cut(2, 2)], None)
+    packing = allocated(tmp_path, FakeMeasure(GPUS), plan, on=(LARGE, MANY))
+    assert len(packing.slots[1].by_kind) == 2
+    assert packing.slots[1].fitting_kinds == {trial.id: (0,) for trial in plan.trials if trial.config["width"] == 0}
 
 
 def test_trials_of_several_workers_have_whole_devices_and_are_not_measured(tmp_path: Path) -> None:
     measure = FakeMeasure(GPUS)
-    allocation = allocated(tmp_path, measure, grid(6, workers=2), on=(LARGE,))
-    assert allocation.cuts == (Cut(6, 1),) and allocation.placement is None and not allocation.time_known
-    assert allocation.slots[2].resources == {"GPU": 1.0, "CPU": 8.0} and allocation.slots[2].count == 1
+    packing = allocated(tmp_path, measure, grid(6, workers=2), on=(LARGE,))
+    assert packing.cuts == (Cut(6, 1),) and not packing.workloads and not packing.time_known
+    assert packing.slots[2].resources == {"GPU": 1.0, "CPU": 8.0} and packing.slots[2].count == 1
     assert measure.timed == []
     with pytest.raises(ClusterError, match="a GPU of its own"):
         allocated(tmp_path, measure, grid(6, workers=2), "--gpu-fraction", "0.5", on=(LARGE,))
@@ -209,14 +212,14 @@ def test_trials_of_several_workers_have_whole_devices_and_are_not_measured(tmp_p
 def test_trials_that_cannot_be_measured_train_alone_without_an_estimate(tmp_path: Path) -> None:
     measure = FakeMeasure(CPU)
     cluster = measure.cluster(CORES)
-    failing = replace(
-        cluster,
-        measure=lambda requests: [
-            None if request.configs else probe for request, probe in zip(requests, measure(requests), strict=True)
-        ],
-    )
-    allocation = allocate_grid(parse(["grid"]), grid(), Store(tmp_path), profile_devices(cluster), failing)
-    assert allocation.cuts == (Cut(1, 1),) and not allocation.time_known
+
+    def failing(requests: Sequence[ProbeRequest]) -> list[Probe | None]:
+        probes = zip(requests, measure(requests), strict=True)
+        return [None if request.configs else probe for request, probe in probes]
+
+    devices = profile_devices(cluster)
+    packing = Allocator(parse(["grid"]), grid(), Files(tmp_path), devices, True, failing).begin_grids()
+    assert packing.cuts == (Cut(1, 1),) and not packing.time_known
     assert not list((tmp_path / "probes").glob("*.json"))
 
 
@@ -235,6 +238,6 @@ def test_groups_of_one_worker_and_of_several_are_each_cut_in_their_own_way(tmp_p
         groups=[*several.groups, *single.groups],
         steps=[*several.steps, *single.steps],
     )
-    allocation = allocated(tmp_path, FakeMeasure(GPUS), plan, on=(LARGE,))
-    assert allocation.cuts == (Cut(6, 1), *allocated(tmp_path, FakeMeasure(GPUS), single, on=(LARGE,)).cuts)
-    assert set(allocation.slots) == {1, 2} and not allocation.time_known
+    packing = allocated(tmp_path, FakeMeasure(GPUS), plan, on=(LARGE,))
+    assert packing.cuts == (Cut(6, 1), *allocated(tmp_path, FakeMeasure(GPUS), single, on=(LARGE,)).cuts)
+    assert set(packing.slots) == {1, 2} and not packing.time_known

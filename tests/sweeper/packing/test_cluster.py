@@ -58,14 +58,6 @@ def test_devices_are_kept_by_address(tmp_path: Path) -> None:
     assert read_devices(files, "ray://head:10001") is None
 
 
-def test_devices_that_an_earlier_version_wrote_are_read(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    write_devices(files, None, [replace(DEVICES[0], kind=replace(LARGE, on_demand=True))])
-    (path,) = (tmp_path / "probes/devices").iterdir()
-    path.write_text(path.read_text().replace("on_demand", "comes"))
-    assert read_devices(files, None) == [replace(DEVICES[0], kind=replace(LARGE, on_demand=True))]
-
-
 def node(resources: dict[str, float], alive: bool = True) -> dict[str, Any]:
     return {"Alive": alive, "Resources": resources}
 

@@ -9,13 +9,13 @@ import pytest
 
 from sweeper.cli.arguments import parse
 from sweeper.cli.preview import expectation, outline_plan
-from sweeper.packing.allocate import Allocation, allocate
+from sweeper.packing.allocate import Allocator
 from sweeper.packing.cluster import DeviceKind, ProbeRequest, profile_devices
 from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, compiled_cut
 from sweeper.packing.cuts import describe_cuts, recorded_cuts
-from sweeper.packing.packer import COHORT_START_SECONDS
+from sweeper.packing.packer import COHORT_START_SECONDS, Packing
 from sweeper.plan.cohorts import Cut, parts
-from sweeper.storage.store import Store
+from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, GPUS, allocated, grid
 from trainables.training.measurement import CompiledProbe, Probe
@@ -52,7 +52,7 @@ class MeasureCompiled(FakeMeasure):
 
 def chosen(
     store: Path, measure: FakeMeasure, steps: int, *arguments: str, on: DeviceKind = CORES, first: int = 0
-) -> Allocation:
+) -> Packing:
     return allocated(store, measure, grid(steps=steps, first=first), *arguments, on=(on,))
 
 
@@ -60,9 +60,9 @@ def planned(store: Path, steps: int, *arguments: str, **statuses: str) -> dict[s
     """What `--plan` says without a measurement of a sweep of the same shape, of other trials."""
     plan = replace(grid(steps=steps, first=200), grid_statuses=statuses)
     devices = profile_devices(MeasureCompiled().cluster(CORES))
-    allocation = allocate(parse(["grid", *arguments]), plan, Store(store), devices, local=True)
-    assert allocation
-    return outline_plan(plan, allocation.cuts, "") | expectation(allocation, plan, None)
+    packing = Allocator(parse(["grid", *arguments]), plan, Files(store), devices, local=True).grids()
+    assert packing
+    return outline_plan(plan, packing.cuts, "") | expectation(packing, plan, None)
 
 
 def hours(steps: int, step: float) -> float:
@@ -156,7 +156,7 @@ def test_the_request_decides_without_a_measurement(tmp_path: Path, option: str, 
 
 def test_a_continued_sweep_keeps_the_choice_unless_it_asks_for_another(tmp_path: Path) -> None:
     first = chosen(tmp_path, MeasureCompiled(), PAYS).cuts
-    assert recorded_cuts(Store(tmp_path).files, grid(steps=PAYS)) == list(first)
+    assert recorded_cuts(Files(tmp_path), grid(steps=PAYS)) == list(first)
     slow = MeasureCompiled(ratio=2.0)
     assert chosen(tmp_path, slow, PAYS).cuts == first and not slow.compiled
     assert chosen(tmp_path, slow, PAYS, "--compile", "never").cuts == (Cut(8, 8),)

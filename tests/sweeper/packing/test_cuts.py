@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.arguments import parse
+from sweeper.packing.cluster import SlotResources, Slots
+from sweeper.packing.compilation import StudySteps, WaveCutter
 from sweeper.packing.cuts import (
     describe_cuts,
     record_cuts,
@@ -14,13 +16,17 @@ from sweeper.packing.cuts import (
     recorded_threads,
     requested_cut,
     settled_cuts,
-    wave_cut,
 )
+from sweeper.packing.profiler import fixed_shape
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut, Trial, cut, group
 from sweeper.storage.files import Files
-from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import make
+
+
+def cutter(*arguments: str, slots: int = 2, studies: int = 1, **steps: StudySteps) -> WaveCutter:
+    here = Slots((SlotResources({"CPU": 1.0}, slots),), local=True)
+    return WaveCutter(here, studies, requested_cut(parse(["a", *arguments])), steps)
 
 
 def cohorts_of(
@@ -29,7 +35,7 @@ def cohorts_of(
     """Return the cohorts of a wave; `sizes` has the number of trials of each shape."""
     trials = [Trial(f"{shape}.{i}", {"width": shape}) for shape, size in enumerate(sizes) for i in range(size)]
     groups = group(trials, lambda trial: trial.config["width"], lambda trial: 0)
-    return list(cut(groups, wave_cut(parse(["a", *arguments]), slots, studies)(groups, whole)))
+    return list(cut(groups, cutter(*arguments, slots=slots, studies=studies).cut(groups, whole)))
 
 
 @pytest.mark.parametrize(
@@ -65,19 +71,22 @@ def test_a_requested_cut_is_used() -> None:
 def test_members_that_several_workers_train_are_stepped_in_turn() -> None:
     trials = [Trial(str(i), {"workers": 2}) for i in range(4)]
     groups = group(trials, lambda trial: 0, lambda trial: 0)
-    assert wave_cut(parse(["a"]), 2, 1)(groups, False) == [Cut(2, 1)]
+    assert cutter().cut(groups, False) == [Cut(2, 1)]
 
 
 def test_compiled_stacks_of_a_search_have_one_width_whatever_their_cohorts() -> None:
     """Trials of shape 1 have compiled steps; with a cohort of less than the width its members are stepped in turn."""
-    trials = [Trial(f"{shape}.{i}", {"width": shape}) for shape, size in enumerate((5, 13)) for i in range(size)]
+    configs = [{"method": "vje", "width": shape} for shape in (0, 1)]
+    trials = [
+        Trial(f"{config['width']}.{i}", config, {"study_id": "study"})
+        for config, size in zip(configs, (5, 13), strict=True)
+        for i in range(size)
+    ]
     groups = group(trials, lambda trial: trial.config["width"], lambda trial: 0)
+    compiled = StudySteps(4, shapes=(fixed_shape(configs[1]),))
 
     def cuts(*arguments: str, whole: bool = False) -> list[Cut]:
-        width = {0: None, 1: 4}
-        return wave_cut(parse(["a", *arguments]), 2, 1, lambda trial: width[int(str(trial.config["width"]))])(
-            groups, whole
-        )
+        return cutter(*arguments, study=compiled).cut(groups, whole)
 
     assert cuts() == [Cut(9, 9), Cut(9, 4, compiled=True)]
     assert cuts(whole=True) == [Cut(5, 5), Cut(13, 4, compiled=True)]
@@ -99,11 +108,11 @@ def test_a_stack_is_as_wide_as_its_cohort_unless_requested_otherwise() -> None:
 
 
 def test_a_cut_is_settled_as_requested_before_it_is_as_recorded(tmp_path: Path) -> None:
-    plan, store = make(), Store(tmp_path)
-    assert settled_cuts(parse(["a"]), plan, store) is None
-    record_cuts(store.files, plan, [Cut(3, 3), Cut(2, 1)], measured=None)
-    assert settled_cuts(parse(["a"]), plan, store) == [Cut(3, 3), Cut(2, 1)]
-    assert settled_cuts(parse(["a", "--cohort", "4"]), plan, store) == [Cut(4, 4)] * 2
+    plan, files = make(), Files(tmp_path)
+    assert settled_cuts(parse(["a"]), plan, files) is None
+    record_cuts(files, plan, [Cut(3, 3), Cut(2, 1)], measured=None)
+    assert settled_cuts(parse(["a"]), plan, files) == [Cut(3, 3), Cut(2, 1)]
+    assert settled_cuts(parse(["a", "--cohort", "4"]), plan, files) == [Cut(4, 4)] * 2
 
 
 def test_a_cut_is_kept_for_its_own_plan(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from sweeper.packing.packer import (
     CutOption,
     Packing,
     SlotPool,
+    Workload,
     group_makespan,
     list_schedule,
     makespan,
     minimise_makespan,
     pack,
 )
-from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
 from tests.sweeper.packing.measured import (
     EACH_100_MIB,
@@ -215,16 +215,16 @@ def test_small_groups_are_not_spread_over_all_devices() -> None:
 
 
 def test_no_trials_take_no_time() -> None:
-    assert pack([], [Devices(1, 1)]) == Packing((1,), (), 0.0)
+    assert pack([], [Devices(1, 1)]) == Packing((), [], (Devices(1, 1),), (1,), 0.0)
 
 
 def test_hours_and_cost_are_those_of_the_nodes_that_are_used() -> None:
     used, idle = Devices(6, PLENTY, node_price=10.0, node_devices=4), Devices(1, MIB, node_price=99.0)
     packed = pack([LONG], [used, idle])
     assert packed.hours == pytest.approx(6 * 100.4 / 3600) and packed.slots_per_device == (1, 0)
-    assert packed.cost([used, idle]) == pytest.approx(2 * 10.0 * packed.hours)
-    assert packed.cost([replace(used, node_price=None), idle]) is None
-    assert packed.cost([used, replace(idle, node_price=None)]) is not None
+    assert packed.cost == pytest.approx(2 * 10.0 * packed.hours)
+    assert replace(packed, devices=(replace(used, node_price=None), idle)).cost is None
+    assert replace(packed, devices=(used, replace(idle, node_price=None))).cost is not None
 
 
 def options(rng: random.Random, kinds: int, count: int) -> list[CutOption]:
@@ -468,7 +468,8 @@ def test_more_of_anything_is_never_slower(seed: int, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("seed", range(40))
 def test_the_order_of_measurements_does_not_matter(seed: int) -> None:
     workload, kind = case(seed)
-    assert pack([replace(workload, measurements=workload.measurements[::-1])], [kind]) == pack([workload], [kind])
+    reordered = pack([replace(workload, measurements=workload.measurements[::-1])], [kind])
+    assert replace(reordered, workloads=[workload]) == pack([workload], [kind])
 
 
 @pytest.mark.parametrize("seed", range(40))

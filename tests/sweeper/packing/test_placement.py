@@ -6,19 +6,10 @@ from dataclasses import replace
 import pytest
 
 from sweeper.errors import ClusterError
-from sweeper.packing.cluster import DeviceInfo
-from sweeper.packing.packer import TOLERANCE
-from sweeper.packing.placement import (
-    SlotResources,
-    Slots,
-    least_threads,
-    longest_group,
-    on_cores,
-    on_gpus,
-    whole_device_slots,
-)
+from sweeper.packing.allocate import least_threads, longest_group, on_cores, on_gpus
+from sweeper.packing.cluster import DeviceInfo, SlotResources, Slots, whole_device_slots
+from sweeper.packing.packer import TOLERANCE, Workload
 from sweeper.packing.profiler import GroupProfile
-from sweeper.packing.workloads import Workload
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY
 from tests.sweeper.packing.measured import MIB, measurement, members
 
@@ -36,16 +27,16 @@ def profile(seconds: float, **slowdowns: float) -> GroupProfile:
 @pytest.mark.parametrize(
     ("devices", "fraction", "expected"),
     [
-        ([MACHINE], None, [SlotResources({"CPU": 1.0}, 4, 2000 * MIB)]),
-        ([MACHINE], 0.5, [SlotResources({"CPU": 0.5}, 8, 1000 * MIB)]),
-        ([GPU_A], None, [SlotResources({"GPU": 1.0, "CPU": 8.0}, 2, 2000 * MIB)]),
-        ([GPU_A], 0.3, [SlotResources({"GPU": 0.3, "CPU": 2.0}, 6, 2000 * MIB // 3)]),
+        ([MACHINE], None, [SlotResources({"CPU": 1.0}, 4, 2000 * MIB, "cores")]),
+        ([MACHINE], 0.5, [SlotResources({"CPU": 0.5}, 8, 1000 * MIB, "cores")]),
+        ([GPU_A], None, [SlotResources({"GPU": 1.0, "CPU": 8.0}, 2, 2000 * MIB, "A")]),
+        ([GPU_A], 0.3, [SlotResources({"GPU": 0.3, "CPU": 2.0}, 6, 2000 * MIB // 3, "A")]),
         (
             [GPU_A, GPU_B],
             None,
             [
-                SlotResources({"GPU": 1.0, "CPU": 8.0, "accelerator_type:A": 0.001}, 2, 2000 * MIB),
-                SlotResources({"GPU": 1.0, "CPU": 4.0, "accelerator_type:B": 0.001}, 8, 1000 * MIB),
+                SlotResources({"GPU": 1.0, "CPU": 8.0, "accelerator_type:A": 0.001}, 2, 2000 * MIB, "A"),
+                SlotResources({"GPU": 1.0, "CPU": 4.0, "accelerator_type:B": 0.001}, 8, 1000 * MIB, "B"),
             ],
         ),
     ],
@@ -63,8 +54,8 @@ def test_a_gpu_with_fewer_cores_than_slots_gives_each_a_part_of_a_core() -> None
 
 def test_the_speed_of_a_kind_is_relative_to_the_first() -> None:
     profiles = [[profile(1e-3), profile(3e-3)], [profile(2e-3), profile(6e-3)]]
-    placement = on_gpus([WORKLOAD, WORKLOAD], [GPU_A, GPU_B], profiles, fraction=None, local=True)
-    assert [kind.speed for kind in placement.devices] == [1.0, pytest.approx(0.5)]
+    packing = on_gpus([WORKLOAD, WORKLOAD], [GPU_A, GPU_B], profiles, fraction=None, local=True)
+    assert [kind.speed for kind in packing.devices] == [1.0, pytest.approx(0.5)]
 
 
 def test_a_kind_that_was_not_measured_is_taken_to_be_as_fast_as_the_first() -> None:
@@ -73,15 +64,15 @@ def test_a_kind_that_was_not_measured_is_taken_to_be_as_fast_as_the_first() -> N
 
 
 def test_slots_are_the_parts_of_a_gpu_that_the_packing_chose() -> None:
-    placement = on_gpus([WORKLOAD], [GPU_A], [[profile(1e-3, n2=1.0)]], fraction=None, local=False)
-    assert placement.packing.slots_per_device == (2,) and not placement.slots.local
-    assert placement.slots.by_kind == (SlotResources({"GPU": 0.5, "CPU": 4.0}, 4, 1000 * MIB),)
+    packing = on_gpus([WORKLOAD], [GPU_A], [[profile(1e-3, n2=1.0)]], fraction=None, local=False)
+    assert packing.slots_per_device == (2,) and not packing.slots[1].local
+    assert packing.slots[1].by_kind == (SlotResources({"GPU": 0.5, "CPU": 4.0}, 4, 1000 * MIB, "A"),)
 
 
 def test_a_cohort_that_fits_no_kind_goes_to_the_one_with_most_room() -> None:
     large = replace(WORKLOAD, measurements=[replace(STEP, bytes=9000 * MIB)])
-    placement = on_gpus([large], [GPU_A, GPU_B], [[profile(1e-3)], [profile(1e-3)]], fraction=1.0, local=True)
-    assert set(placement.slots.fitting_kinds.values()) == {(0,)} and len(placement.slots.fitting_kinds) == 16
+    packing = on_gpus([large], [GPU_A, GPU_B], [[profile(1e-3)], [profile(1e-3)]], fraction=1.0, local=True)
+    assert set(packing.slots[1].fitting_kinds.values()) == {(0,)} and len(packing.slots[1].fitting_kinds) == 16
 
 
 @pytest.mark.parametrize(("count", "threads", "seconds"), [(2, 2, 0.4 + 6), (32, 1, 8 * (0.4 + 10))])
@@ -91,10 +82,10 @@ def test_on_cores_the_number_of_threads_that_ends_soonest_is_taken(count: int, t
         threads: [replace(WORKLOAD, group=members(count), measurements=[replace(STEP, seconds=step)])]
         for threads, step in {1: 1e-3, 2: 6e-4, 4: 5e-4}.items()
     }
-    placement = on_cores(by_threads, MACHINE, 0, fraction=None, local=True)
-    assert placement.threads == threads and placement.workloads == by_threads[threads]
-    assert placement.packing.seconds == pytest.approx(seconds, rel=TOLERANCE - 1)
-    assert placement.slots.by_kind == (SlotResources({"CPU": threads}, 4 // threads, 2000 * MIB * threads),)
+    packing = on_cores(by_threads, MACHINE, 0, fraction=None, local=True)
+    assert packing.threads == threads and packing.workloads == by_threads[threads]
+    assert packing.seconds == pytest.approx(seconds, rel=TOLERANCE - 1)
+    assert packing.slots[1].by_kind == (SlotResources({"CPU": threads}, 4 // threads, 2000 * MIB * threads, "cores"),)
 
 
 @pytest.mark.parametrize(("mebibytes", "threads"), [(8000, 1), (400, 2), (200, 4), (10, 4)])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.packing.cluster import DeviceInfo, Measure
+from sweeper.packing.packer import Workload
 from sweeper.packing.profiler import (
     MAX_MEMBERS,
     GroupProfile,
@@ -17,7 +18,6 @@ from sweeper.packing.profiler import (
     shape_hash,
     worth_measuring,
 )
-from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut, Group, Trial
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import LARGE, FakeMeasure
@@ -32,7 +32,7 @@ def group(width: int, count: int = 4) -> Group:
 
 
 def profiler(folder: Path, measure: Measure | None, *workloads: Workload) -> Profiler:
-    return Profiler(workloads, lambda method: frozenset({"beta"}), ProfileStore(Files(folder), "1"), measure)
+    return Profiler(workloads, ProfileStore(Files(folder), "1"), measure)
 
 
 def test_a_missing_profile_is_measured_once(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def group_of(*lengths: int, **config: int) -> Group:
 
 
 def shape(*lengths: int, **config: int) -> str:
-    return shape_hash(group_of(*lengths, **config), lambda method: frozenset({"beta", "lr"}))
+    return shape_hash(group_of(*lengths, **config))
 
 
 @pytest.mark.parametrize("profile", [PROFILE, replace(PROFILE, slowdowns=None), replace(PROFILE, slowdowns={})])

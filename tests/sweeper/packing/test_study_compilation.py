@@ -1,26 +1,28 @@
 """Compiled steps of searches where they pay: made-up devices, and measurements of compiled steps."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweeper.cli.arguments import parse
+from sweeper.packing.allocate import Allocator
 from sweeper.packing.cluster import DeviceKind, profile_devices
 from sweeper.packing.compilation import (
     BUILD_SECONDS,
     CONVOLUTION_SECONDS,
     LIKELY_SAVING,
     PROBE_SECONDS,
-    StudyCompilation,
-    StudySlots,
     StudySteps,
     StudyWork,
     recorded_steps,
 )
 from sweeper.packing.profiler import fixed_shape
+from sweeper.plan.plan import Plan
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
+from tests.sweeper.packing.test_allocate import SWEEP
 from tests.sweeper.packing.test_compilation import EAGER, MeasureCompiled
 from trainables.training.measurement import CompiledProbe
 
@@ -33,11 +35,7 @@ BUILT = int(BUILD_SECONDS / LIKELY_SAVING * SLOTS / EAGER)
 """Steps from which on steps of one shape are compiled."""
 
 
-def fusible(method: str) -> frozenset[str]:
-    return frozenset({"beta"})
-
-
-SHAPE = fixed_shape(CONFIG, fusible)
+SHAPE = fixed_shape(CONFIG)
 EAGER_STEPS, COMPILED = StudySteps(8), StudySteps(8, shapes=(SHAPE,))
 
 
@@ -49,10 +47,10 @@ def work(steps: float, study: str = "s0", **changes: Any) -> StudyWork:
 def chosen(
     folder: Path, measure: MeasureCompiled, *studies: StudyWork, options: tuple[str, ...] = (), on: DeviceKind = CORES
 ) -> list[StudySteps]:
-    (device,) = profile_devices(measure.cluster(on))
-    slots = StudySlots(SLOTS, len(studies))
-    compilation = StudyCompilation(Files(folder), "search", fusible, device, slots, measure)
-    steps = compilation.choose(parse(["search", *options]), studies)
+    devices = profile_devices(measure.cluster(replace(on, nodes=(SLOTS,))))
+    plan = Plan("search", "paper", SWEEP)
+    allocator = Allocator(parse(["search", *options]), plan, Files(folder), devices, True, measure)
+    steps = allocator.studies(studies, workers=1).steps
     return [steps[study.id] for study in studies]
 
 
@@ -100,7 +98,7 @@ def test_each_shape_must_pay_for_itself_and_narrow_stacks_are_narrow_from_the_be
 ) -> None:
     """Of two shapes, stacks of four and single members are compiled; of four shapes single members alone."""
     configs = [{**CONFIG, "width": width} for width in range(shapes)]
-    names = tuple(sorted(fixed_shape(config, fusible) for config in configs))
+    names = tuple(sorted(fixed_shape(config) for config in configs))
     widths = {2: StudySteps(4), 4: StudySteps(1)}
     once = {2: 2, 4: 1}[shapes]
     few, many = (work(factor * shapes * once * BUILT, configs=configs) for factor in (0.4, 2))
@@ -144,7 +142,7 @@ def test_with_a_requested_cohort_and_on_gpus_steps_are_eager_unless_requested(
     assert chosen(tmp_path, measure, work(10 * BUILT), options=options, on=on) == [EAGER_STEPS]
     assert not measure.timed and not measure.compiled
     (steps,) = chosen(tmp_path, measure, work(BUILT), options=(*options, "--compile", "always"), on=on)
-    assert steps.compiled({"method": "vje", "width": 99}, fusible)
+    assert steps.compiled({"method": "vje", "width": 99})
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"width": 0, "every": true, "shapes": []}', b'{"every": true}'])

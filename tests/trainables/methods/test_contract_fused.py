@@ -129,6 +129,24 @@ def test_fused_equals_alone(name: str, width: int | None) -> None:
     _assert_equal(_train(_smooth_members(name), width), _alone(name), FLOAT32.get(name, 3e-4))
 
 
+VARIANTS: tuple[tuple[str, dict[str, Value]], ...] = (
+    ("vje", {"shared_variance": False, "target_gradient": True}),
+    ("vje", {"likelihood": "euclidean"}),
+    ("vje", {"radial_scale": "normalised"}),
+    ("simvae", {"reconstruction_weight": 0.0}),
+    ("simclr", {"similarity": "dot", "tau": 5.0}),
+    ("gje", {"alignment_weight": 0.0}),
+    ("jepa", {"symmetric": True, "standardise": False}),
+)
+"""Trials with keys of their methods that are no defaults, and that choose what is computed."""
+
+
+@pytest.mark.parametrize(("name", "keys"), VARIANTS)
+def test_variants_fused_equal_alone(name: str, keys: dict[str, Value]) -> None:
+    configs = members(name, **SMOOTH[ALL[name].task], **keys)
+    _assert_equal(_train(configs, None), _each_alone(configs), FLOAT32.get(name, 3e-4))
+
+
 @every_trained
 def test_fused_equals_alone_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """6 steps with convolutions and ReLU, which turn the rounding of float32 into other gradients where a unit is near

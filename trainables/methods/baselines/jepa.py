@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.moments import alignment
 from trainables.networks.heads import MovingAverage, mlp
-from trainables.validation import at_least, between, checked
+from trainables.validation import added, at_least, between, checked
 
 
 @checked
@@ -24,11 +24,16 @@ class JEPAConfig:
     """Dimensions P of the projection."""
     predictor_width: Annotated[int, at_least(1)] = 512
     """Hidden units of the two-layer predictor."""
+    symmetric: bool = added(False)
+    """Whether targets come from the online network and have a gradient. There is no target network then."""
+    standardise: bool = added(True)
+    """Whether each dimension of a projection has mean 0 and variance 1 in a batch, whose projections then cannot become
+    one point."""
 
 
 class JEPA(ImageMethod):
     """Fusible: `ema`. The context is the first view, the target the second. Unlike in BYOL the error has one direction,
-    and projections are not scaled to unit length but standardised over the batch."""
+    and projections are not scaled to unit length but standardised over the batch, unless `standardise=false`."""
 
     Config = JEPAConfig
     fusible = frozenset({"ema"})
@@ -38,16 +43,20 @@ class JEPA(ImageMethod):
 
     def __init__(self, config: JEPAConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch", last=True)
+        widths = (self.features, config.projector_width, config.projection)
+        self.projector = mlp(*widths, norm="batch", last=config.standardise)
         self.predictor = mlp(config.projection, config.predictor_width, config.projection, norm="batch")
-        self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
+        if not config.symmetric:
+            self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Squared error of the prediction, a mean over images and dimensions; no gradient reaches the target."""
+        """Squared error of the prediction, a mean over images and dimensions; no gradient reaches a target network."""
         context_BCHW, target_BCHW = batch["views"]
         predicted_BP = self.predictor(self.projector(self(context_BCHW))).float()
-        target_BP = self.target(target_BCHW).float()
+        target_BP = self.project(target_BCHW) if self.config.symmetric else self.target(target_BCHW).float()
         return Losses(alignment(predicted_BP, target_BP).mean() / self.config.projection, {})
 
     def after_step(self, noise: Mapping[str, Tensor]) -> None:
+        if self.config.symmetric:
+            return
         self.target.update(nn.Sequential(self.encoder, self.projector), self.ema)

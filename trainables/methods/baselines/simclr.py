@@ -11,13 +11,17 @@ from torch import Tensor
 from trainables.contract import Batch, Losses
 from trainables.losses.similarity import nt_xent
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
-from trainables.validation import above, checked
+from trainables.validation import above, added, checked, one_of
+
+SIMILARITIES = ("cosine", "dot")
 
 
 @checked
 class SimCLRConfig(ProjectedConfig):
     tau: Annotated[float, above(0)] = 0.5
     """Temperature, `tau > 0`."""
+    similarity: Annotated[str, one_of(*SIMILARITIES)] = added("cosine")
+    """Similarity of two projections: their `cosine`, or their `dot` product, with which lengths may grow."""
 
 
 class SimCLR(ProjectedMethod):
@@ -33,4 +37,5 @@ class SimCLR(ProjectedMethod):
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """NT-Xent of the projections."""
         first_BP, second_BP = (self.project(view_BCHW) for view_BCHW in batch["views"])
-        return Losses(nt_xent(first_BP, second_BP, self.tau).mean(), {})
+        cosine = self.config.similarity == "cosine"
+        return Losses(nt_xent(first_BP, second_BP, self.tau, cosine).mean(), {})

@@ -15,7 +15,7 @@ from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
 from trainables.losses.linear_algebra import cholesky
 from trainables.losses.moments import alignment, averaged_moment, entropy, gaussian_nll
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
-from trainables.validation import above, at_least, between, checked, one_of
+from trainables.validation import above, added, at_least, between, checked, one_of
 
 OBJECTIVES = ("alignment", "nll")
 ENTROPIES = ("joint", "marginal")
@@ -44,6 +44,16 @@ class GJEConfig(ProjectedConfig):
     """Whether embeddings are scaled to unit length."""
     epsilon: Annotated[float, above(0)] = 1e-4
     """Added to the diagonal of the moments, above 0."""
+    alignment_weight: Annotated[float, at_least(0)] = added(1.0)
+    """Weight of the squared distance between the views, at least 0: at 0 nothing holds them together. The exact
+    likelihood has none."""
+
+    def __post_init__(self) -> None:
+        if self.objective == "nll" and self.alignment_weight != 1:
+            raise ValueError(
+                f"alignment_weight needs objective=alignment, but got alignment_weight={self.alignment_weight} with "
+                "objective=nll"
+            )
 
 
 class GJE(ProjectedMethod):
@@ -85,7 +95,7 @@ class GJE(ProjectedMethod):
             return Losses(nll, {"nll": nll, "alignment": distance})
         parts = {"alignment": distance, "entropy": entropy(moments_GEE, self.epsilon).sum()}
         weight = self.entropy_weight / (2 * self.projection * (1 - self.ema))
-        return Losses(parts["alignment"] - weight * parts["entropy"], parts)
+        return Losses(self.config.alignment_weight * parts["alignment"] - weight * parts["entropy"], parts)
 
     def _embedded(self, images_BCHW: Tensor) -> Tensor:
         z_BP = self.project(images_BCHW)

@@ -12,7 +12,7 @@ from torch import Tensor
 from trainables.contract import Batch, Losses, Noise, Noises
 from trainables.losses.densities import expected_group_nll, group_nll, logvar_entropy, standard_centre_nll
 from trainables.methods.variational.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
-from trainables.validation import above, at_least, checked, one_of
+from trainables.validation import above, added, at_least, checked, one_of
 
 
 @checked
@@ -36,6 +36,9 @@ class SimVAEConfig:
     """Weight of the posterior's entropy, at least 0. The authors' code has 2 pi."""
     likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
+    reconstruction_weight: Annotated[float, at_least(0)] = added(1.0)
+    """Weight of the reconstruction, at least 0. At 0 the loss does not read the pixels, and nothing keeps an image's
+    views apart."""
 
     def __post_init__(self) -> None:
         if self.authors_centre and self.centre_precision:
@@ -81,7 +84,8 @@ class SimVAE(VariationalAutoencoder):
             "prior": self._prior(mu_BJL, logvar_BJL, z_BJL).mean() / self.config.views,
             "centre_norm": torch.linalg.vector_norm(z_BJL.detach().mean(1), dim=-1).mean(),
         }
-        total = parts["reconstruction"] - self.entropy_weight * parts["entropy"] + parts["prior"]
+        reconstruction = self.config.reconstruction_weight * parts["reconstruction"]
+        total = reconstruction - self.entropy_weight * parts["entropy"] + parts["prior"]
         return Losses(total, parts)
 
     def _prior(self, mu_BJL: Tensor, logvar_BJL: Tensor, z_BJL: Tensor) -> Tensor:

@@ -9,14 +9,24 @@ from types import MappingProxyType
 from typing import Annotated
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
-from trainables.losses.densities import directional_nll, gaussian_entropy, gaussian_kl, radial_nll
-from trainables.networks.heads import GaussianHead, mlp
-from trainables.validation import above, at_least, checked, choices
+from trainables.losses.densities import (
+    directional_nll,
+    euclidean_nll,
+    gaussian_entropy,
+    gaussian_kl,
+    radial_nll,
+    scaled_radial_nll,
+)
+from trainables.networks.heads import SMALLEST_VARIANCE, GaussianHead, mlp
+from trainables.validation import above, added, at_least, checked, choices, one_of
 
 TERMS = ("dir", "rad", "kl")
+LIKELIHOODS = ("polar", "euclidean")
+RADIAL_SCALES = ("fixed", "learned", "normalised")
 
 
 @checked
@@ -35,23 +45,45 @@ class VJEConfig:
     of SimSiam with LayerNorm instead of BatchNorm. The norm after its last layer has no weights."""
     score_samples: Annotated[int, at_least(0)] = 0
     """Posterior samples over which anomaly scores are averaged; 0 scores the posterior mean."""
+    shared_variance: bool = added(True)
+    """Whether the posterior's variance is the scale of the likelihood, too. If not, a second output of the inference
+    network is that scale, and the posterior's variance spreads the samples alone."""
+    likelihood: Annotated[str, one_of(*LIKELIHOODS)] = added("polar")
+    """`polar`: a factor for the direction and one for the length. `euclidean`: the Student-t of the embedding itself
+    (Eq. 14), which takes the place of both, so that `terms` must name both."""
+    target_gradient: bool = added(False)
+    """Whether the embedding that is explained has a gradient, too."""
+    radial_scale: Annotated[str, one_of(*RADIAL_SCALES)] = added("fixed")
+    """Scale of the difference of lengths: `fixed` at 1, or a parameter that starts there: `learned` in the exponent
+    alone, where a larger one is always better, or `normalised`, with the normaliser of the density."""
 
     def __post_init__(self) -> None:
         for term in self.terms.split("+"):
             choices("terms", term, TERMS)
         if len(set(self.terms.split("+"))) < len(self.terms.split("+")):
             raise ValueError(f"each of the terms must be named once, but got terms={self.terms}")
+        if self.likelihood == "euclidean" and not {"dir", "rad"} <= {*self.terms.split("+")}:
+            raise ValueError(f"likelihood=euclidean needs the terms dir and rad, but got terms={self.terms}")
+        if self.radial_scale != "fixed" and (self.likelihood == "euclidean" or "rad" not in self.terms.split("+")):
+            raise ValueError(
+                f"radial_scale={self.radial_scale} needs likelihood=polar and the term rad, but got "
+                f"likelihood={self.likelihood}, terms={self.terms}"
+            )
 
 
 class VJE(ImageMethod):
     """The inference network computes `q(s|z)`, whose variance also scales the likelihood of the embedding. The
-    embedding is the representation itself, as in the paper, unless there is a projector."""
+    embedding is the representation itself, as in the paper, unless there is a projector.
+
+    The part `likelihood` is the one in place of `dir` and `rad` where these are not split, `radial_scale` the learned
+    scale."""
 
     Config = VJEConfig
     fusible = frozenset({"beta", "nu"})
     capabilities = frozenset({"embed", "score"})
     per_example = True
-    loss_parts = ("dir", "rad", "kl")
+    loss_parts = ("dir", "rad", "kl", "likelihood", "radial_scale")
+    measures = frozenset({"radial_scale"})
     representations = ("z", "mu")
     variance = "var"
     scores = ("joint", "dir", "rad", "variance", "entropy")
@@ -68,6 +100,10 @@ class VJE(ImageMethod):
         self.dimensions = width or self.features
         self.posterior = GaussianHead(self.dimensions, config.bottleneck)
         self.terms = frozenset(config.terms.split("+"))
+        if not config.shared_variance:
+            self.raw_scale = nn.Linear(config.bottleneck, self.dimensions)
+        if config.radial_scale != "fixed":
+            self.log_radial_scale = nn.Parameter(torch.zeros(()))
 
     def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """The representation z, and the posterior's mean mu and variance var."""
@@ -83,17 +119,35 @@ class VJE(ImageMethod):
         z_VBD = self._project(torch.stack([self(view_BCHW) for view_BCHW in batch["views"]]))
         mu_VBD, var_VBD = self.posterior(z_VBD)
         s_VBD = mu_VBD + var_VBD.sqrt() * noise["posterior"]
-        target_VBD = z_VBD.flip(0).detach()
-        parts = {}
-        if "dir" in self.terms:
-            parts["dir"] = directional_nll(target_VBD, s_VBD, var_VBD, self.nu).mean()
-        if "rad" in self.terms:
-            parts["rad"] = radial_nll(target_VBD, s_VBD, self.nu).mean()
+        target_VBD = z_VBD.flip(0) if self.config.target_gradient else z_VBD.flip(0).detach()
+        scale_VBD, parts = self._likelihood_variance(z_VBD, var_VBD), {}
+        if self.config.likelihood == "euclidean":
+            parts["likelihood"] = euclidean_nll(target_VBD, s_VBD, scale_VBD, self.nu).mean()
+        elif "dir" in self.terms:
+            parts["dir"] = directional_nll(target_VBD, s_VBD, scale_VBD, self.nu).mean()
+        if self.config.likelihood == "polar" and "rad" in self.terms:
+            parts["rad"] = self._radial_nll(target_VBD, s_VBD).mean()
         if "kl" in self.terms:
             # A sum over dimensions; the mean over images and both views, as in Eqs. 37 and 38 (Eqs. 9 and 10 sum).
             parts["kl"] = gaussian_kl(mu_VBD, var_VBD).mean()
         weights = {"kl": self.beta}
-        return Losses(sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(())), parts)
+        total = sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(()))
+        if self.config.radial_scale != "fixed":
+            parts["radial_scale"] = self.log_radial_scale.exp().detach()
+        return Losses(total, parts)
+
+    def _likelihood_variance(self, z: Tensor, var: Tensor) -> Tensor:
+        """Scale of the likelihood in each dimension, of the shape of the posterior's variance, which it is unless the
+        two are untied."""
+        if self.config.shared_variance:
+            return var
+        return F.softplus(self.raw_scale(self.posterior.trunk(z)).float()) + SMALLEST_VARIANCE
+
+    def _radial_nll(self, target: Tensor, s: Tensor) -> Tensor:
+        if self.config.radial_scale == "fixed":
+            return radial_nll(target, s, self.nu)
+        scale, normaliser = self.log_radial_scale.exp(), self.config.radial_scale == "normalised"
+        return scaled_radial_nll(target, s, self.nu, scale, normaliser)
 
     def score_noise(self, batch: int) -> Noises:
         return {"posterior": Noise((self.config.score_samples, batch, self.dimensions), batch_dim=1)}
@@ -103,10 +157,12 @@ class VJE(ImageMethod):
         z_BD = self._project(self(images_BCHW))
         mu_BD, var_BD = self.posterior(z_BD)
         s_SBD = mu_BD + var_BD.sqrt() * noise["posterior"] if self.config.score_samples else mu_BD[None]
-        directional_B = directional_nll(z_BD, s_SBD, var_BD, self.nu).mean(0)
-        radial_B = radial_nll(z_BD, s_SBD, self.nu).mean(0)
+        scale_BD = self._likelihood_variance(z_BD, var_BD)
+        directional_B = directional_nll(z_BD, s_SBD, scale_BD, self.nu).mean(0)
+        radial_B = self._radial_nll(z_BD, s_SBD).mean(0)
+        euclidean = self.config.likelihood == "euclidean"
         return {
-            "joint": directional_B + radial_B,
+            "joint": euclidean_nll(z_BD, s_SBD, scale_BD, self.nu).mean(0) if euclidean else directional_B + radial_B,
             "dir": directional_B,
             "rad": radial_B,
             "variance": var_BD.sum(-1),

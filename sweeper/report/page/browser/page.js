@@ -15,8 +15,9 @@ class Page {
     this.search = new Search(open);
     this.rows = new Rows(open);
     this.findings = new Findings();
+    this.claims = new SweepClaims(open);
     const { tables, trajectories, sheets, training, runs } = this.findings;
-    this.sections = [training, this.heatmap.section, this.search.section, this.details.section, tables, trajectories, sheets, this.rows.section, runs];
+    this.sections = [training, this.heatmap.section, this.search.section, this.details.section, this.claims.section, tables, trajectories, sheets, this.rows.section, runs];
     this.request = this.defaultRequest();
     this.connection = el("p", { class: "note", role: "status", hidden: "" });
   }
@@ -31,6 +32,7 @@ class Page {
     document.getElementById("header").after(this.connection);
     document.getElementById("page").replaceChildren(...this.sections.map((section) => section.element));
     this.update();
+    this.openLinked();
     let width = window.innerWidth;
     window.addEventListener("resize", () => {
       clearTimeout(this.resizing);
@@ -51,6 +53,7 @@ class Page {
     this.heatmap.set(report, request);
     this.search.set(report, request);
     this.findings.set(report, request);
+    this.claims.set(report, request);
     this.rows.set(report, request);
     if (this.opened !== null) this.details.set(report, this.openedGroup());
     else if (this.heatmap.element.hidden) this.details.set(report, null);
@@ -99,6 +102,17 @@ class Page {
     this.opened = this.report.value("trial_id", trial);
     this.details.set(this.report, this.openedGroup());
     this.details.element.scrollIntoView();
+  }
+
+  /* Open the trial that a link names, as those of the page of all claims do: `#trial=ID`. */
+  openLinked() {
+    const id = decodeURIComponent(/^#trial=(.*)$/.exec(window.location.hash)?.[1] ?? "");
+    const of = (request) => this.report.trialsOf(request).find((trial) => this.report.value("trial_id", trial) === id);
+    const request = id && this.report.requests.find((known) => of(known) !== undefined);
+    if (!request) return;
+    this.request = request;
+    this.update();
+    this.openTrial(of(request));
   }
 
   /* The trial that was opened from a table, in the section of the trials. */

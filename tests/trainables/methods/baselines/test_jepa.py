@@ -1,5 +1,7 @@
 """JEPA's target network, and its squared error in numpy, float64."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -19,7 +21,7 @@ from tests.trainables.methods.plain import (
 from trainables.methods.baselines.jepa import JEPA
 from trainables.methods.baselines.jepa import JEPAConfig as Config
 
-SMALL = {"projector_width": 8, "projection": 3, "predictor_width": 8}
+SMALL: dict[str, Any] = {"projector_width": 8, "projection": 3, "predictor_width": 8}
 
 
 def _scattered(config: Config) -> JEPA:
@@ -74,3 +76,21 @@ def test_a_collapsed_encoder_is_predicted_by_the_mean() -> None:
         model.predictor[-1].get_parameter("weight").zero_()
         model.predictor[-1].get_parameter("bias").zero_()
     assert loss_of(model).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_a_symmetric_model_has_no_target_network_and_a_gradient_through_targets() -> None:
+    """Its loss is the squared error of the online network's own projection of the other view."""
+    model = built(JEPA, Config(symmetric=True, **SMALL))
+    first, second = (through(model.projector, view) for view in rows_of(model))
+    loss = loss_of(model)
+    assert loss.item() == pytest.approx(np.square(through(model.predictor, first) - second).mean(), rel=1e-5)
+    assert all(gradient.abs().amax() > 1e-5 for gradient in gradient_of_rows(model, loss))
+    model.after_step(NO_NOISE)
+    assert not any(name.startswith("target") for name, _ in model.named_buffers())
+
+
+def test_projections_that_are_not_standardised_keep_their_mean() -> None:
+    model = built(JEPA, Config(standardise=False, **SMALL))
+    projections = through(model.projector, rows_of(model)[0])
+    assert np.abs(projections.mean(0)).max() > 0.01
+    assert np.abs(through(built(JEPA, Config(**SMALL)).projector, rows_of(model)[0]).mean(0)).max() < 1e-6

@@ -1,6 +1,7 @@
 """SimCLR compared with a literal implementation of SimVAE's Eq. 8, in float64."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.trainables.methods.plain import B, built, gradient_of_rows, loss_of, 
 from trainables.methods.baselines.simclr import SimCLR
 from trainables.methods.baselines.simclr import SimCLRConfig as Config
 
-SMALL = {"projector_width": 8, "projection": 3}
+SMALL: dict[str, Any] = {"projector_width": 8, "projection": 3}
 
 
 def _expected(model: SimCLR, tau: float) -> float:
@@ -54,3 +55,21 @@ def test_the_representation_is_before_the_projector() -> None:
     model = built(SimCLR, Config(**SMALL))
     assert isinstance(model.projector, nn.Sequential)
     assert model.features == 4 and model.projector[0].in_features == 4 and model.projector[-1].out_features == 3
+
+
+@pytest.mark.parametrize("tau", [0.5, 2.0])
+def test_the_dot_product_keeps_lengths(tau: float) -> None:
+    """Softmax over the other vectors of plain products; equal to the cosine for unit vectors alone."""
+    model = built(SimCLR, Config(tau=tau, projector_width=0, similarity="dot"))
+    u = np.concatenate(rows_of(model))
+    logits = u @ u.T / tau
+    np.fill_diagonal(logits, -np.inf)
+    positive = np.roll(np.arange(2 * B), -B)
+    expected = (np.log(np.exp(logits).sum(1)) - logits[np.arange(2 * B), positive]).mean()
+    assert loss_of(model).item() == pytest.approx(expected, rel=1e-5)
+    cosine = built(SimCLR, Config(tau=tau, projector_width=0))
+    assert loss_of(cosine).item() != pytest.approx(expected, rel=1e-3)
+    for each in (model, cosine):
+        with torch.no_grad():
+            each.encoder.get_parameter("rows").copy_(torch.from_numpy(unit(u)))
+    assert loss_of(model).item() == pytest.approx(loss_of(cosine).item(), rel=1e-5)

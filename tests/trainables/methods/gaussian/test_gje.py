@@ -187,3 +187,19 @@ def test_entropy_keeps_images_apart_and_alignment_views_together() -> None:
     mean, _ = _agreement(entropy="joint", epsilon=0.01, element_mean=True)
     assert min(marginal, aligned) > 0.999 and apart < 0.1
     assert mean + 0.05 < joint < marginal - 0.01
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3])
+def test_the_alignment_has_a_weight(weight: float) -> None:
+    """At 0 the gradient is that of the entropy alone, which the views share."""
+    model, plain = (built(GJE, Config(projector_width=0, alignment_weight=each)) for each in (weight, 1.0))
+    (total, parts), reference = model.losses(BATCH, NO_NOISE), plain.losses(BATCH, NO_NOISE)
+    assert total.item() - reference.total.item() == pytest.approx((weight - 1) * parts["alignment"].item(), rel=1e-4)
+    if not weight:
+        gradient = gradient_of_rows(model, total)
+        torch.testing.assert_close(gradient, gradient_of_rows(model, -parts["entropy"] / (2 * D)))
+
+
+def test_the_exact_likelihood_has_no_weight_of_the_alignment() -> None:
+    with pytest.raises(ValueError, match="alignment_weight needs objective=alignment"):
+        Config(objective="nll", alignment_weight=0.5)

@@ -202,3 +202,17 @@ def test_the_authors_centre_excludes_other_priors(given: dict[str, Any], message
     with pytest.raises(ValueError) as error:
         Config(**given)
     assert str(error.value) == message
+
+
+@each_number_of_views
+def test_without_reconstruction_the_loss_does_not_see_pixels(views: int) -> None:
+    """The weight multiplies that part alone."""
+    rows_X, pixels_X, noise_X = _inputs(views)
+    none, full, double = (
+        _losses(built(SimVAE, _config(views, reconstruction_weight=weight)), rows_X, pixels_X, noise_X)
+        for weight in (0.0, 1.0, 2.0)
+    )
+    assert full["total"] - none["total"] == pytest.approx(full["reconstruction"], rel=1e-5)
+    assert double["total"] - none["total"] == pytest.approx(2 * full["reconstruction"], rel=1e-5)
+    other = _losses(built(SimVAE, _config(views, reconstruction_weight=0.0)), rows_X, 1 - pixels_X, noise_X)
+    assert other["total"] == none["total"] and other["reconstruction"] != none["reconstruction"]

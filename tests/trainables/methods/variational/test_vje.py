@@ -125,7 +125,7 @@ def test_every_subset_is_the_sum_of_its_parts(noise: dict[str, Tensor], terms: s
     config = Config(beta=0.3, nu=2.0, bottleneck=8)
     everything = _vje(config).losses(BATCH, noise).parts
     total, parts = _vje(replace(config, terms=terms)).losses(BATCH, noise)
-    assert set(parts) == set(terms.split("+")) and set(parts) <= set(VJE.loss_parts) == set(everything)
+    assert set(parts) == set(terms.split("+")) and set(parts) <= set(TERMS) == set(everything) <= set(VJE.loss_parts)
     assert all(torch.equal(part, everything[name]) for name, part in parts.items())
     weighted = [part.item() * (0.3 if name == "kl" else 1) for name, part in parts.items()]
     assert total.item() == pytest.approx(sum(weighted), rel=1e-6)
@@ -217,3 +217,111 @@ def test_terms_are_a_set_of_those_that_exist(terms: str, message: str) -> None:
 def test_edges_of_the_ranges_are_allowed() -> None:
     config = Config(beta=0.0, nu=math.inf, bottleneck=1, projector_width=0, score_samples=0)
     assert (config.beta, config.nu) == (0.0, math.inf)
+
+
+def _likelihood_variance(model: VJE) -> np.ndarray:
+    """The second output of the inference network, `[2, B, D]`, for untied variances."""
+    hidden = model.posterior.trunk(model.encoder.get_parameter("rows").detach().view(2, B, D))
+    return np.log1p(np.exp(model.raw_scale(hidden).detach().double().numpy())) + 1e-6
+
+
+def test_an_untied_variance_scales_the_likelihood_alone(noise: dict[str, Tensor]) -> None:
+    """The posterior's own spreads the samples, and is what the KL and the scores see."""
+    model = _vje(Config(bottleneck=8, shared_variance=False))
+    (z, mu, var), scale = _arrays(model), _likelihood_variance(model)
+    _, parts = model.losses(BATCH, noise)
+    expected = 0.0
+    for i, j in ((0, 1), (1, 0)):
+        for b in range(B):
+            s = mu[i, b] + np.sqrt(var[i, b]) * noise["posterior"][i, b].numpy()
+            expected += _directional(z[j, b], s, scale[i, b], 3.0) / (2 * B)
+    assert parts["dir"].item() == pytest.approx(expected, rel=1e-5)
+    assert parts["kl"].item() == pytest.approx(_plain_losses(model, noise, 1.0, 3.0)["kl"], rel=1e-5)
+    score = model.score(VIEWS[0], zeros_for(model.score_noise(B)))
+    np.testing.assert_allclose(score["variance"].detach(), var[0].sum(-1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("nu", [0.5, 3.0, math.inf])
+def test_the_unsplit_likelihood_is_scipys_student_of_the_embedding(noise: dict[str, Tensor], nu: float) -> None:
+    """Less the density's constant at var 1 and the mode, which the loss leaves out."""
+    model = _vje(Config(nu=nu, bottleneck=8, likelihood="euclidean"))
+    z, mu, var = _arrays(model)
+    _, parts = model.losses(BATCH, noise)
+    expected = 0.0
+    for i, j in ((0, 1), (1, 0)):
+        for b in range(B):
+            s = mu[i, b] + np.sqrt(var[i, b]) * noise["posterior"][i, b].numpy()
+            shape, unit_shape = np.diag(var[i, b]), np.eye(D)
+            if math.isinf(nu):
+                law, at_mode = stats.multivariate_normal(s, shape), stats.multivariate_normal(s, unit_shape)
+            else:
+                law, at_mode = stats.multivariate_t(s, shape, nu), stats.multivariate_t(s, unit_shape, nu)
+            expected += (at_mode.logpdf(s) - law.logpdf(z[j, b])) / (2 * B)
+    assert set(parts) == {"likelihood", "kl"} and parts["likelihood"].item() == pytest.approx(expected, rel=1e-5)
+    score = model.score(VIEWS[0], zeros_for(model.score_noise(B)))
+    polar = _vje(Config(nu=nu, bottleneck=8)).score(VIEWS[0], zeros_for(model.score_noise(B)))
+    assert torch.equal(score["dir"], polar["dir"]) and not torch.allclose(score["joint"], polar["joint"])
+
+
+def test_a_target_with_a_gradient_has_that_of_both_branches(noise: dict[str, Tensor]) -> None:
+    """The loss is the same; its gradient is that of the plain formula by both views' embeddings."""
+    fixed, free = (_vje(Config(bottleneck=8, target_gradient=free)) for free in (False, True))
+    assert torch.equal(fixed.losses(BATCH, noise).total, free.losses(BATCH, noise).total)
+    rows = free.encoder.get_parameter("rows")
+    (actual,) = torch.autograd.grad(free.losses(BATCH, noise).total, rows)
+    step = torch.zeros_like(rows)
+    step[0, 0] = 1e-2
+    values = []
+    for sign in (1, -1):
+        with torch.no_grad():
+            rows.add_(sign * step)
+            values.append(_plain_losses(free, noise, 1.0, 3.0)["total"])
+            rows.sub_(sign * step)
+    assert actual[0, 0].item() == pytest.approx((values[0] - values[1]) / 2e-2, rel=2e-2, abs=1e-4)
+    (stopped,) = torch.autograd.grad(fixed.losses(BATCH, noise).total, fixed.encoder.get_parameter("rows"))
+    assert not torch.allclose(stopped, actual, rtol=1e-2)
+
+
+@pytest.mark.parametrize("nu", [0.5, 3.0, math.inf])
+def test_a_radial_scale_is_that_of_scipys_density(noise: dict[str, Tensor], nu: float) -> None:
+    """With its normaliser; without it, a larger scale is always better."""
+    z, mu, var = _arrays(_vje(Config(nu=nu, bottleneck=8)))
+
+    def law(scale: float) -> Any:
+        return stats.norm(scale=scale) if math.isinf(nu) else stats.t(nu, scale=scale)
+
+    for kind in ("learned", "normalised"):
+        model = _vje(Config(nu=nu, bottleneck=8, radial_scale=kind))
+        nn.init.constant_(model.log_radial_scale, math.log(1.7))
+        expected = 0.0
+        for i, j in ((0, 1), (1, 0)):
+            for b in range(B):
+                s = mu[i, b] + np.sqrt(var[i, b]) * noise["posterior"][i, b].numpy()
+                difference = np.linalg.norm(z[j, b]) - np.linalg.norm(s)
+                expected += (law(1).logpdf(0) - law(1.7).logpdf(difference)) / (2 * B)
+        total, parts = model.losses(BATCH, noise)
+        less = math.log(1.7) if kind == "learned" else 0.0
+        assert parts["rad"].item() == pytest.approx(expected - less, rel=1e-4)
+        assert parts["radial_scale"].item() == pytest.approx(1.7) and not parts["radial_scale"].requires_grad
+        (slope,) = torch.autograd.grad(total, model.log_radial_scale)
+        assert slope < 0 or kind == "normalised"
+        with torch.no_grad():
+            model.log_radial_scale.zero_()
+        unscaled = _vje(Config(nu=nu, bottleneck=8)).losses(BATCH, noise).parts["rad"].item()
+        assert model.losses(BATCH, noise).parts["rad"].item() == pytest.approx(unscaled, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"likelihood": "euclidean", "terms": "dir+kl"}, "likelihood=euclidean needs the terms dir and rad"),
+        (
+            {"radial_scale": "learned", "terms": "dir+kl"},
+            "radial_scale=learned needs likelihood=polar and the term rad",
+        ),
+        ({"radial_scale": "learned", "likelihood": "euclidean"}, "radial_scale=learned needs likelihood=polar"),
+    ],
+)
+def test_keys_of_a_part_that_the_loss_lacks_are_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Config(**keys)

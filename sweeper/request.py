@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from sweeper.spec.metric import Spread
 from sweeper.spec.node_price import NodePrice
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import Sweep
@@ -77,6 +78,8 @@ class Request:
     patience: float = 600.0
     """Seconds without a training step after which a cohort is given up."""
     keep: Keep = "best"
+    spread: Spread = "interval"
+    """What stands beside the means of heatmaps and tables."""
     compile: Compile = "auto"
     track: Sequence[TrackRequest] = ()
     node_price: NodePrice | None = None

@@ -235,7 +235,7 @@ class _Run:
                 except BudgetSpent as reached:
                     spent = str(reached)
                 if not spent or self.store.files.list(trials_folder(self.plan.name)):
-                    status = finish(self.plans[-1], self.store, self.columns, self.request.keep)
+                    status = self._finish()
                 else:
                     write_page_so_far(self.plan, self.store)
                 if decision and (decision.looks.taken or not spent):
@@ -250,6 +250,9 @@ class _Run:
             if not isinstance(error, StoreError):
                 write_page_so_far(self.plans[-1], self.store)  # last: nothing is lost if this is cut off
             raise
+
+    def _finish(self) -> int:
+        return finish(self.plans[-1], self.store, self.columns, self.request.keep, self.request.spread)
 
     def _train_all(self, tracked_trials: Trackers, decision: "Decision | None") -> None:
         """Train the plan and, with `--decide`, the rounds that follow, on one backend, started where it is needed."""

@@ -20,6 +20,7 @@ from sweeper.masking import remember
 from sweeper.names import LAW, is_name
 from sweeper.request import Compile, Keep, Request, SearchOptions, Text, TrackRequest
 from sweeper.spec import registry
+from sweeper.spec.metric import Spread
 from sweeper.spec.space import SAMPLERS, Value
 from trainables.validation import unknown
 
@@ -274,6 +275,14 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         Request.keep,
         type=partial(one_of, "value of --keep", get_args(Keep)),
         metavar="best|all|none",
+    )
+    add(
+        "--spread",
+        "beside the means of heatmaps and tables: half the 95 % interval over replicates by Student's t, or their "
+        "standard deviation",
+        Request.spread,
+        type=partial(one_of, "value of --spread", get_args(Spread)),
+        metavar="interval|deviation",
     )
     add(
         "--compile",

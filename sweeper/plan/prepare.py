@@ -59,8 +59,7 @@ def with_replicates(
 ) -> Plan:
     """Return the plan of the request `name`: a plan of grids with further replicates, whose complete `configs` differ
     from those of its trials in the seed. The first `now` of them are to be trained. Raises SpecError."""
-    sweep = request.sweep or registry.find(request.name)
-    asked = _asked(request, sweep.for_preset(plan.preset), *sweep.preset(plan.preset))
+    asked = _asked(request, plan.sweep, *plan.sweep.preset(plan.preset))
     fixed = {key: value for key, value in request.fixed.items() if key != SEED}
     seeded = replace(request, fixed=fixed, axes={**request.axes, SEED: (0,)})  # facts depend on which keys change
     changes_of = changes.trial_changes(seeded, asked.preset_space, config.defaults)

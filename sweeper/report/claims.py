@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from sweeper.errors import StoreError
-from sweeper.plan.best_settings import short_text
 from sweeper.report import verdicts
+from sweeper.report.best import short_text
 from sweeper.report.looks import Looks, decided_changes, read_looks, undecided_changes
 from sweeper.report.verdicts import ALPHA, LEVEL, Estimate, Extremes, Verdict
 from sweeper.spec import Claim, Grid, Search, Side, SpecError, Sweep, registry

@@ -9,7 +9,7 @@ from sweeper.spec import registry
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS
 from trainables.image_trial import ImageTrial
-from trainables.sections import TrialConfig
+from trainables.sections import TrialConfig, Value
 from trainables.training.metric_names import metric_names
 
 COUNTS = {
@@ -79,11 +79,18 @@ def all_configs_of(name: str, preset: str) -> tuple[TrialConfig, ...]:
     return tuple(resolve(trial.config) for trial in trials_of(name, preset))
 
 
+@cache
+def flats_of(name: str, preset: str) -> tuple[dict[str, Value], ...]:
+    """All keys of each trial, also those that the preset leaves at a default."""
+    return tuple(config.flat() for config in all_configs_of(name, preset))
+
+
 def configs_of(name: str, preset: str) -> tuple[ImageTrial, ...]:
     """Those of trials on images."""
     return tuple(config for config in all_configs_of(name, preset) if isinstance(config, ImageTrial))
 
 
+@cache
 def metrics_of(name: str, preset: str) -> set[str]:
     configs = all_configs_of(name, preset)
     return {

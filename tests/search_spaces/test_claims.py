@@ -5,7 +5,7 @@ import pytest
 from search_spaces import _claims_gmje, _claims_simvae, _claims_vje
 from sweeper.spec import registry
 from sweeper.spec.claim import EPOCH, meets
-from tests.search_spaces.grids import COUNTS, all_configs_of, each_preset, metrics_of
+from tests.search_spaces.grids import COUNTS, each_preset, flats_of, metrics_of
 
 EVERY_ROW = ("seconds",)
 
@@ -13,11 +13,10 @@ EVERY_ROW = ("seconds",)
 @each_preset
 def test_every_side_of_a_claim_has_trials_and_its_metric(name: str, preset: str) -> None:
     """With all keys at the values that the trials have, also those that the preset leaves at a default."""
-    sweep = registry.find(name)
-    for claim in sweep.claims_of(preset):
+    for claim in registry.find(name).claims_of(preset):
         for side in claim.sides:
             own = side.sweep or name
-            flats = [config.flat() for config in all_configs_of(own, preset)]
+            flats = flats_of(own, preset)
             parts, reported = registry.find(own).parts(preset), metrics_of(own, preset)
             where = {key: wanted for key, wanted in side.wanted(parts).items() if key != EPOCH}
             chosen = [flat for flat in flats if all(meets(flat.get(key), wanted) for key, wanted in where.items())]

@@ -22,12 +22,17 @@ from tests.fake_executor import without_ray
 
 SMALL: dict[str, Value] = {
     "dataset": "digits", "encoder": "relu_mlp", "hidden": "16", "features": 4, "batch_size": 256, "epochs": 2,
-    "report_every": 1, "knn": 5,
+    "report_every": 1, "knn": 5, "projector_width": 16, "projection": 8,
 }  # fmt: skip
 KNN = Metric("knn_z", "maximize")
 GRID = Grid({**SMALL, "method": "simclr"}, {"tau": (0.1, 0.5), "lr": (0.01, 0.02), "seed": (0, 1)})
 SEARCH = Search(
-    {"lr": FloatDistribution(0.001, 0.1, log=True)}, {**SMALL, "method": "byol"}, 6, KNN, wave=3, pruner=Halving(1, 2)
+    {"lr": FloatDistribution(0.001, 0.1, log=True)},
+    {**SMALL, "method": "byol", "predictor_width": 16},
+    6,
+    KNN,
+    wave=3,
+    pruner=Halving(1, 2),
 )
 MIXED = Sweep("a grid beside a search", {"digits": (GRID, SEARCH)}, (Heatmap(KNN, "tau", "lr"),), over="seeds")
 

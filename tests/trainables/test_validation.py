@@ -123,7 +123,7 @@ def _legal(bound: Bound, value: Any) -> bool:
 
 
 @pytest.mark.parametrize(("section", "name"), BOUNDED)
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(data=some.data())
 def test_every_field_refuses_what_its_bounds_exclude(section: type, name: str, data: some.DataObject) -> None:
     declared = bounds(section)[name]

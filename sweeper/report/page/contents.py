@@ -15,12 +15,20 @@ import numpy as np
 import pandas as pd
 
 from sweeper.report.figures import PresetViews, made, read_views
-from sweeper.report.formatting import ValueText, format_significant, read_class_names, text_with_class_names
+from sweeper.report.formatting import (
+    ValueText,
+    format_significant,
+    json_values,
+    read_class_names,
+    text_with_class_names,
+)
 from sweeper.report.heatmaps import colour_scale, pivot
 from sweeper.report.page import claims, embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
+from sweeper.report.summaries import in_percent, replicate_numbers
+from sweeper.report.verdicts import half_widths
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
 from sweeper.spec.views import Heatmap
@@ -115,6 +123,7 @@ def collect(files: Files, name: str) -> Contents:
         "name": name,
         "about": next((preset.about for preset in shown.values()), ""),
         "count": len(rows),
+        "halves": _halves(rows, shown.values()),
         "columns": encode(rows, snapshot.columns, shown.values()),
         "requests": requests,
         "classes": read_class_names(files, name, rows),
@@ -135,6 +144,16 @@ def collect(files: Files, name: str) -> Contents:
         ],
     }
     return Contents(report, packed.values.astype("<f8").tobytes(), summarise(report, shown, rows))
+
+
+def _halves(rows: pd.DataFrame, shown: Iterable[PresetViews]) -> list[float | None]:
+    """Return half the widths of the 95 % intervals of n replicates whose standard deviation is 1, by n: up to as many
+    as the rows have. That of none or one is not known."""
+    replicates = dict.fromkeys(name for preset in shown for name in preset.replicates)
+    numbers = replicate_numbers(rows, list(replicates))
+    n = np.arange(len(np.unique(numbers)) + 1)
+    halves: list[float | None] = json_values(pd.Series(half_widths(np.ones(len(n)), n)))
+    return halves
 
 
 def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
@@ -317,16 +336,18 @@ def _left_out(reason: str) -> None:
 
 def _thumbnail(views: PresetViews | None, rows: pd.DataFrame) -> Thumbnail | None:
     """Return the first heatmap of the preset that has values and is small enough."""
-    shown = (_shades(view, labelled(rows, view.selections)) for view in (views.heatmaps if views else ()))
+    if views is None:
+        return None
+    shown = (_shades(view, labelled(rows, view.selections), views.replicates) for view in views.heatmaps)
     return next(filter(None, shown), None)
 
 
-def _shades(view: Heatmap, rows: pd.DataFrame) -> Thumbnail | None:
+def _shades(view: Heatmap, rows: pd.DataFrame, replicates: Sequence[str]) -> Thumbnail | None:
     if not {*view.axes, view.metric.name} <= {*rows.columns} or rows.empty:
         return None
-    metric, cells = view.metric, pivot(rows, view.metric.name, view.axes)
+    metric, cells = view.metric, pivot(rows, view.metric.name, view.axes, replicates)
     if metric.percent:
-        cells = cells.assign(mean=100 * cells["mean"], std=100 * cells["std"])
+        cells = in_percent(cells)
     across, finite = cells[view.columns].nunique(dropna=False), cells["mean"][np.isfinite(cells["mean"])]
     if finite.empty or max(across, len(cells) // across) > MAX_CARD_SIDE:
         return None

@@ -9,13 +9,15 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.plan.best_settings import Settings, sentences
+from sweeper.plan.best_settings import Settings
 from sweeper.report import tables, trajectories
+from sweeper.report.best import sentences
 from sweeper.report.figures import PresetViews, made
 from sweeper.report.formatting import ValueText, json_values
 from sweeper.report.selections import labelled, narrowed
+from sweeper.report.summaries import averaged_over
 from sweeper.spec import Grid, Metric, Table, Trajectory
-from sweeper.spec.metric import VALIDATION
+from sweeper.spec.metric import SPREADS, VALIDATION
 from sweeper.spec.views import Selection
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path, figures_folder
@@ -52,7 +54,7 @@ def views(shown: PresetViews) -> dict[str, Any]:
         for view in shown.heatmaps
     ]
     found: dict[str, Any] = {"heatmaps": heatmaps, "over": shown.over, "headline": shown.headline.name}
-    found["axes"] = _defined_axes(shown)
+    found |= {"axes": _defined_axes(shown), "replicates": list(shown.replicates)}
     if shown.objectives:
         found["objectives"] = [asdict(metric) for metric in shown.objectives]
         found["parameters"] = [asdict(parameter) for parameter in shown.parameters]
@@ -71,12 +73,14 @@ def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any]
     """Return a table of a preset: keys of the rows, and for each row, column and metric the measured figures; None if
     none of its cells has a trial."""
     own = _rows(shown, rows, view.axes, view.selections)
-    cells = tables.average(own, view, shown.preset, narrowed(shown.grids, own, view.axes, view.selections))
+    only = narrowed(shown.grids, own, view.axes, view.selections)
+    cells = tables.average(own, view, shown.preset, only, shown.replicates)
     if not tables.has_trials(cells):
         return None
+    over = averaged_over(own, view.axes, shown.replicates)
     return {
         "name": view.name,
-        "caption": tables.caption(cells, view),
+        "captions": {spread: tables.caption(cells, view, over, spread) for spread in SPREADS},
         "rows": list(view.rows),
         "columns": view.columns,
         "metrics": _metrics(view.metrics),
@@ -88,7 +92,8 @@ def trajectory(
     shown: PresetViews, view: Trajectory, rows: pd.DataFrame, history: pd.DataFrame, value_text: ValueText
 ) -> dict[str, Any]:
     """Return a trajectory of a preset: its caption, and for each metric the values of its chart, points by column."""
-    points = trajectories.average(history, _rows(shown, rows, view.by, view.selections), view, value_text)
+    own = _rows(shown, rows, view.by, view.selections)
+    points = trajectories.average(history, own, view, value_text, shown.replicates)
     panels = trajectories.panels(points, view, value_text) if len(points) else []
     for panel in panels:
         panel["points"] = {str(name): json_values(values) for name, values in panel["points"].items()}

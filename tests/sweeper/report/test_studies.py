@@ -70,6 +70,12 @@ def study_of(values: list[float], space: dict[str, BaseDistribution], state: str
     return study
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts are described and not drawn, which takes most of the time."""
+    monkeypatch.setattr(charts, "png", lambda chart, **values: b"png")
+
+
 def pictures(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*.png")}
 
@@ -93,6 +99,7 @@ def test_two_objectives_have_a_picture_each_and_a_front(tmp_path: Path) -> None:
     assert "importance: for knn lr " in summary and "; for seconds width " in summary
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_table_of_trials_has_the_values_of_the_study(tmp_path: Path) -> None:
     study = random_study(20, KNN, warm=2)
     write(Files(tmp_path), "f", "s", study, [KNN])
@@ -114,6 +121,7 @@ def test_the_table_of_trials_has_the_values_of_the_study(tmp_path: Path) -> None
         assert row["best_knn"] == best
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_objective_has_the_best_trial_for_a_front_whatever_a_pruned_one_reported(tmp_path: Path) -> None:
     study = study_of([0.2, 0.5, 0.3], {"lr": SPACE["lr"]})
     trial = study.ask({"lr": SPACE["lr"]})
@@ -123,6 +131,7 @@ def test_one_objective_has_the_best_trial_for_a_front_whatever_a_pruned_one_repo
     assert pd.read_parquet(tmp_path / "f/front.parquet")["number"].tolist() == [1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:
     write(Files(tmp_path), "f", "s", random_study(35, NLL), [NLL])
     table = pd.read_parquet(tmp_path / "f/importance.parquet")
@@ -150,6 +159,7 @@ POOR: dict[str, tuple[optuna.Study, int, set[str]]] = {
 """Name -> a study, the number of trials on its front, and the figures that it has enough trials for."""
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("case", POOR)
 def test_files_that_need_more_trials_are_left_out_and_deleted(case: str, tmp_path: Path) -> None:
     study, best, left = POOR[case]
@@ -167,6 +177,7 @@ def test_files_that_need_more_trials_are_left_out_and_deleted(case: str, tmp_pat
     assert ("no trial is complete yet" in summary) == (best == 0)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_few_complete_trials_have_neither_importance_nor_contours_and_a_line_says_so(tmp_path: Path) -> None:
     summary = write(Files(tmp_path), "f", "s", random_study(20, KNN), [KNN], [("lr", "beta")])
     assert pictures(tmp_path / "f") == LINES and pd.read_parquet(tmp_path / "f/importance.parquet").empty
@@ -191,6 +202,7 @@ def test_pictures_say_how_many_trials_they_show_and_which_they_leave_out(
     }
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
     study = study_of([0.0] * 5, SPACE, "pruned")
     diverged = optuna.create_study(direction="maximize")
@@ -202,6 +214,7 @@ def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
     assert set(pd.read_parquet(tmp_path / "f/trials.parquet")["state"]) == {"diverged"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_two_objectives_with_few_trials_are_no_error(tmp_path: Path) -> None:
     for count in range(3):
         summary = write(Files(tmp_path), "f", "s", random_study(count, KNN, SECONDS), [KNN, SECONDS])
@@ -209,6 +222,7 @@ def test_two_objectives_with_few_trials_are_no_error(tmp_path: Path) -> None:
         assert ("pareto.png" in pictures(tmp_path / "f")) == (count == 2)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_requested_contours_are_drawn_if_the_study_has_their_parameters(tmp_path: Path) -> None:
     study = random_study(35, NLL)
     write(Files(tmp_path), "f", "s", study, [NLL], [("nu", "act"), ("beta", "width"), ("absent", "lr")])
@@ -218,6 +232,7 @@ def test_requested_contours_are_drawn_if_the_study_has_their_parameters(tmp_path
     }
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_value_far_off_is_cut_in_pictures_and_counted_but_kept_in_the_data(tmp_path: Path) -> None:
     study = random_study(20, NLL)
     params = {"lr": 0.1, "beta": 0.5, "width": 64, "act": "gelu", "nu": None}
@@ -230,6 +245,7 @@ def test_a_value_far_off_is_cut_in_pictures_and_counted_but_kept_in_the_data(tmp
     assert pd.read_parquet(tmp_path / "f/trials.parquet")["nll"].max() == 1e9
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_front_of_any_length_is_ten_lines_at_most(tmp_path: Path) -> None:
     study = optuna.create_study(directions=["maximize", "minimize"])
     for number in range(25):
@@ -240,6 +256,7 @@ def test_a_front_of_any_length_is_ten_lines_at_most(tmp_path: Path) -> None:
     assert lines[2].split() == ["24", "48%", "24", "0.01"] and lines[-2].split() == ["0", "0%", "0", "0.01"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_front_of_a_metric_on_validation_images_is_a_table(tmp_path: Path) -> None:
     study = optuna.create_study(directions=["maximize", "minimize"])
     for value, seconds in ((0.75, 3.0), (0.5, 2.0)):
@@ -251,6 +268,7 @@ def test_a_front_of_a_metric_on_validation_images_is_a_table(tmp_path: Path) -> 
     assert [line.split() for line in lines[3:5]] == [["0", "0.75", "3", "0.01"], ["1", "0.5", "2", "0.01"]]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_picture_that_cannot_be_drawn_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,7 +206,7 @@ def wrong_share(name: str, n: int, runs: int, seed: int = 0) -> float:
     return sum(verdict(draw(rng, n), relation, margin) != "undecided" for _ in range(runs)) / runs
 
 
-@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("n", [3, 10])
 @pytest.mark.parametrize("name", TRUTHS)
 def test_wrong_verdicts_are_rarer_than_their_level(name: str, n: int) -> None:
     """Three standard errors of 400 draws above 5 % are 8.3 %; the truth lies on the margin, the worst there is."""

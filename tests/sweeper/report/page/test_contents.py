@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.plan.best_settings import Settings, best_settings, sentences
+from sweeper.plan.best_settings import Settings, best_settings
+from sweeper.report.best import sentences
 from sweeper.report.figures import read_views, views_of
 from sweeper.report.formatting import json_values
 from sweeper.report.page import contents as contents_module

@@ -176,13 +176,13 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or value is False:
             continue
         action = actions[option]
-        value = () if value is True and action.nargs == "*" else value
         several = isinstance(value, Sequence) and not isinstance(value, str)
         if several and option not in REPEATED:
             raise SpecError(f"{option} must be one value, but got {value!r}")
         if action.nargs == 0 and value is not True:
             raise SpecError(f"{option} must be true or false, but got {value!r}")
-        read = [action.type(item) if callable(action.type) else item for item in (value if several else [value])]
+        given: Sequence[Any] = value if several else () if action.nargs == "*" and value is True else [value]
+        read = [action.type(item) if callable(action.type) else item for item in given]
         values[action.dest] = read if option in REPEATED else read[0]
     return values
 

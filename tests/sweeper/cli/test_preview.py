@@ -22,6 +22,7 @@ from sweeper.cli.preview import (
     text,
 )
 from sweeper.packing.compilation import StudySteps
+from sweeper.packing.packer import COHORT_START_SECONDS
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.plan.plan import Plan
@@ -37,7 +38,7 @@ def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> Non
     """32 members in stacks of 8 on 4 cores: ten thousand steps of sqrt(8) hundredths of a second."""
     plan = grid()
     allocation = allocated(tmp_path, FakeMeasure(CPU), plan, "--plan", "--node-price", "3")
-    seconds = 0.4 + 10_000 * 0.01 * 8**0.5
+    seconds = COHORT_START_SECONDS + 10_000 * 0.01 * 8**0.5
     plain = expectation(allocation, plan, NodePrice({"": 3.0}))
     assert plain["hours"] == pytest.approx(seconds / 3600) and plain["cost"] == pytest.approx(3 * seconds / 3600)
     assert (plain["at_a_time"], plain["stack_widths"]) == (4, [8]) and json.loads(json.dumps(plain)) == plain

@@ -325,7 +325,7 @@ def describe_sweep(reference: str) -> str:
         lines += ["", f"settings of {preset} that are ours, and not those of {sweep.paper or 'the paper'}:"]
         for assumption in assumptions:
             lines += _wrapped(_assumption_text(assumption), "  ", "    ")
-    if (assumed or sweep.paper) and (others := [preset for preset in sweep.presets if preset not in assumed]):
+    if assumed and (others := [preset for preset in sweep.presets if preset not in assumed]):
         lines += ["", *_wrapped(f"all settings of {' and '.join(others)} are ours", "", "  ")]
     lines += ["", "figures and tables:"]
     for text in _views(sweep):

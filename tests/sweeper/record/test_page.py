@@ -9,7 +9,7 @@ from sweeper.report.figures import figures_of, read_figures
 from sweeper.report.page import publish
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.store import Store
-from tests.sweeper.plan.test_plan import SWEEP, make
+from tests.sweeper.plan.test_cohorts import SWEEP, make
 
 COHORT = Cohort("c0", (), 1)
 

@@ -50,7 +50,7 @@ def main(store: str) -> None:
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     assert not ray.is_initialized() and os.getcwd() == folder
-    rows = sweeper.run(TINY, name="mine", store=store, cohort=1, set={"epochs": 30})
+    rows = sweeper.run(TINY, name="mine", store=store, cohort=1, set={"epochs": 30}, debug=True)
     assert set(rows["status"]) == {"finished"} and not ray.is_initialized()
     model = sweeper.load_model(store, rows["trial_id"][0])
     assert model.config == sweeper.config_of(rows.iloc[0])

@@ -1,4 +1,4 @@
-"""Two drivers in processes of their own on one store."""
+"""Two drivers in processes of their own on one store: the first with Ray, the second without."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_two_drivers_share_a_sweep_and_one_takes_over_what_the_other_leaves(
     scratch.mkdir()
     first = sweeps.start(store, *GRID, cores=1)
     first.wait_until(lambda: row_files(store) and first.suspend(), "rows and another cohort")  # its driver goes on
-    second = sweeps.start(store, *GRID, cores=1)
+    second = sweeps.start(store, *GRID, "--debug", cores=1)
     second.wait_until(lambda: "another driver runs this sweep, too: " in second.printed, "word of the other driver")
     assert command(store, *GRID, "--plan", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["drivers"]) == 2
@@ -67,7 +67,7 @@ def test_a_search_has_one_driver_and_another_one_waits_for_it(
     error = capsys.readouterr().err
     assert error.startswith("error: a search needs its studies for itself, but another driver runs it: ")
     assert error.endswith("--wait waits for its end\n") and error.count("\n") == 1
-    second = sweeps.start(tmp_path, *SEARCH, "--wait", name="vje_search", cores=1)
+    second = sweeps.start(tmp_path, *SEARCH, "--wait", "--debug", name="vje_search", cores=1)
     second.wait_until(lambda: "waiting for another driver of this sweep: " in second.printed, "its wait")
     for trainer in trainers:
         trainer.resume()

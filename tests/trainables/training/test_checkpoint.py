@@ -35,12 +35,12 @@ def _run(width: int | None) -> tuple[list[Report], list[bytes]]:
     return list(train(three(), HERE, width=width, save=at_ends(saved), save_every=0.0)), saved
 
 
-@pytest.mark.parametrize("width", [None, 1, 2])
+@pytest.mark.parametrize("width", [None, 2])  # 2: a stack of two, and one of one
 def test_saving_changes_nothing(width: int | None) -> None:
     assert without_seconds(list(train(three(), HERE, width=width))) == without_seconds(_run(width)[0])
 
 
-@pytest.mark.parametrize("width", [None, 1, 2])
+@pytest.mark.parametrize("width", [None, 2])
 @pytest.mark.parametrize("epoch", [1, 2, 3, 4])
 def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _run(width)
@@ -115,7 +115,7 @@ def _flipped(share: float) -> Callable[[bytes], bytes]:
         lambda data: data + b"more",
         lambda data: b"",
         lambda data: b"no checkpoint",
-        *(_flipped(share) for share in (0.0, 0.01, 0.1, 0.3, 0.5, 0.8, 0.99)),
+        *(_flipped(share) for share in (0.0, 0.1, 0.5, 0.99)),
     ],
 )
 def test_a_damaged_checkpoint_is_ignored(damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,11 @@
 """What GJE and GMJE (arXiv 2603.26799) claim, by the sweep that can judge it. Figures are shares in [0, 1]."""
 
 from search_spaces import _assumptions as assumed
-from search_spaces._claims import DIGITS, PAPER, also_by, best
+from search_spaces._claims import CONTROLS, DIGITS, PAPER, also_by, best, judged_by
 from sweeper.spec import Claim, Condition, Side
 from sweeper.spec.claim import Where
 
+COMPONENTS = ("components",)
 JEPA: Where = {"method": "jepa_pairs"}
 PROCESS: Where = {"method": "gaussian_process"}
 GNG: Where = {"method": "gmje_gng"}
@@ -19,7 +20,8 @@ def _em(components: int) -> Where:
     return {"method": "gmje_em", "components": components}
 
 
-SYNTHETIC_ALIGNMENT = (
+SYNTHETIC_ALIGNMENT = judged_by(
+    PAPER,
     Claim("GMJ-01a", "a predictor by squared error (JEPA) averages the branches", "5.1, L", Side("branches", JEPA), "<", 0.5),
     Claim("GMJ-01b", "... so its energy distance is larger than the MDN's", "5.1, L", Side("energy_distance_point", JEPA), ">", Side(ENERGY, MDN)),
     Claim("GMJ-03a", "the dual process cannot separate branches either", "Figs. 4b, 6b", Side("branches", PROCESS), "<", 0.5),
@@ -32,6 +34,9 @@ SYNTHETIC_ALIGNMENT = (
     Claim("GMJ-06b", "... and stays coarse", "Figs. 4d, 6d", Side(NLL, _em(3)), ">", 0.5),
     Claim("GMJ-07a", "GNG follows the branches better than EM by the density", "Figs. 4e, 6e", Side(NLL, GNG), "<", Side(NLL, _em(3))),
     Claim("GMJ-07b", "... and by the branches found", "Figs. 4e, 6e", Side("branches", GNG), ">", Side("branches", _em(3))),
+    Claim("GMJ-08", "GNG finds the components by itself: it beats EM with as many", "4.5", Side(NLL, GNG), "<", Side(NLL, _em(30)), presets=COMPONENTS),
+    Claim("GMJ-17a", "with more components a mixture comes nearer to the density", "Thm. 1, Cor. 1", Side(NLL, {"method": "gmje_em"}, "correlation", "components"), "<", 0.0, presets=COMPONENTS),
+    Claim("GMJ-17b", "... so that little is missing with 30", "Thm. 1, Cor. 1", Side(NLL, _em(30)), "<", 0.1, presets=COMPONENTS),
     Claim("GMJ-09a", "the MDN has the best density", "Figs. 4f to 7", Side(NLL, MDN), "<", Side(NLL, GNG)),
     Claim("GMJ-09b", "... and the best energy distance", "Figs. 4f to 7", Side(ENERGY, MDN), "<", Side(ENERGY, GNG)),
     Claim("GMJ-10a", "the MDN beats GNG as printed, without annealing", "P.2.3", Side(NLL, PLAIN_MDN), "<", Side(NLL, GNG)),
@@ -40,14 +45,21 @@ SYNTHETIC_ALIGNMENT = (
     Claim("GMJ-12", "its standard deviations equal the noise", "Figs. 5c, 7c", Side("sigma_mean", MDN), "~", 0.05, 0.005, published="0.05"),
     Claim("GMJ-13", "its weights stay near a third", "Figs. 5a, 7a", Side("pi_error", MDN), "<", 0.05, published="1/3"),
     Claim("GMJ-14", "the branches' variance in A is the ambiguous part of the total", "Eq. 106", Side("variance_between", {**MDN, "dataset": "synthetic_a"}), "~", 0.56, 0.02),
-    Claim("GMJ-16", "its uncertainty is calibrated: its density is near the true one", "D.3", Side(NLL, MDN), "<", 0.05),
+    Claim("GMJ-16a", "its uncertainty is calibrated: its density is near the true one", "D.3", Side(NLL, MDN), "<", 0.05),
+    Claim("GMJ-16b", "... and its 90 % intervals hold 90 % of the targets", "D.3", Side("coverage", MDN), "~", 0.9, 0.02),
+    Claim("GMJ-02", "a predictor by squared error predicts the mean over the branches", "Figs. 4a, 6a", Side("mean_distance", JEPA), "<", 0.1),
+    Claim("GMJ-15a", "one joint Gaussian has the same variance for all x", "3.3", Side("sigma_deviation", _em(1)), "<", 0.01),
+    Claim("GMJ-15b", "... and the dual process does not", "3.3", Side("sigma_deviation", PROCESS), ">", 0.01),
+    Claim("GMJ-15c", "... nor does the MDN", "3.3", Side("sigma_deviation", MDN), ">", 0.01),
 )  # fmt: skip
 
+SIZES = ("paper_sizes",)
 QUEUE: Where = {"method": "moco_v2"}
 BANK: Where = {"method": "smc_gmje"}
 DRAWN: Where = {**BANK, "resampling": "multinomial"}
 LATE, EARLY = Condition(">", 500), Condition("<", 100)
-MEMORY_BANK = (
+MEMORY_BANK = judged_by(
+    (*PAPER, *DIGITS),
     *also_by(
         (
             Claim("GMJ-18", "the particle bank beats the queue", "Fig. 8, 5.2.1", Side("probe_z", DRAWN), ">", Side("probe_z", QUEUE), 0.01, published="81.99 > 78.08"),
@@ -65,15 +77,22 @@ MEMORY_BANK = (
     Claim("GMJ-24", "the bank costs no more than a tenth of a second a trial above the queue", "4.7", Side("seconds", BANK), "<", Side("seconds", QUEUE), -0.1, DIGITS),
     Claim("GMJ-29b", "MoCo's probe with 256 negatives", "5.2.1", Side("probe_z", QUEUE), "~", 0.7808, 0.01, PAPER, "78.08"),
     Claim("GMJ-29c", "SMC-GMJE's probe with 256 particles", "5.2.1", Side("probe_z", DRAWN), "~", 0.8199, 0.01, PAPER, "81.99"),
+    Claim("GMJ-18", "the particle bank beats the queue at each size", "Fig. 8, 5.2.1", Side("probe_z", {**DRAWN, "bank": 64}), ">", Side("probe_z", {**QUEUE, "queue": 64}), 0.01, SIZES, "81.99 > 78.08"),
+    Claim("GMJ-22", "a small bank beats a large queue", "4.7", Side("probe_z", {**BANK, "bank": 64}), ">", Side("probe_z", {**QUEUE, "queue": 256}), presets=SIZES),
     Claim("SIM-46", "a tighter bound on mutual information (more negatives) does not help", "3.3", Side("probe_5", {**QUEUE, "queue": 128}), "~", Side("probe_5", {**QUEUE, "queue": 16}), 0.01, DIGITS, paper=assumed.SIMVAE),
 )  # fmt: skip
+
+
+EXACT: Where = {"method": "gpje", "random_features": 0}
+FEATURES: Where = {"method": "gpje", "random_features": 128}
 
 
 def _probe(*methods: str, metric: str = "probe_z") -> Side:
     return Side(metric, {"method": methods[0]}) if len(methods) == 1 else best(metric, {"method": methods})
 
 
-SSL_BENCHMARK = (
+SSL_BENCHMARK = judged_by(
+    (*PAPER, *DIGITS),
     *also_by(
         (
             Claim("GMJ-27a", "SimCLR beats BYOL", "Table 1", _probe("simclr"), ">", _probe("byol"), published="81.50 > 79.04"),
@@ -84,10 +103,11 @@ SSL_BENCHMARK = (
             Claim("GMJ-35", "a conditional mixture helps representations", "4.4", _probe("gmje_mdn"), ">", _probe("gje")),
             Claim("GMJ-56a", "GJE trains without momentum encoder as well as MoCo with one", "3.2, 6", _probe("gje"), "~", _probe("moco_v2"), 0.02),
             Claim("GMJ-56b", "... and better than BYOL", "3.2, 6", _probe("gje"), ">", _probe("byol")),
-            Claim("GMJ-68", "prototypes repair that instance discrimination repels images of a class", "4.6", _probe("gmje_parametric"), ">", _probe("simclr")),
+            Claim("GMJ-68a", "prototypes repair that instance discrimination repels images of a class", "4.6", _probe("gmje_parametric"), ">", _probe("simclr")),
         ),
         {"probe_z": "probe_5"},
     ),
+    Claim("GMJ-68b", "... of a class, whose images are nearer to each other than with SimCLR", "4.6", Side("class_distance", {"method": "gmje_parametric"}), "<", Side("class_distance", {"method": "simclr"})),
     Claim("GMJ-29a", "SimCLR's probe", "Table 1", _probe("simclr"), "~", 0.815, 0.01, PAPER, "81.50"),
     Claim("GMJ-30a", "SMC-GMJE does not collapse: its rank", "5.2.2", Side("effective_rank", {"method": "smc_gmje"}), ">", 5),
     Claim("GMJ-30b", "... and its probe", "5.2.2", _probe("smc_gmje"), ">", _probe("random")),
@@ -95,6 +115,12 @@ SSL_BENCHMARK = (
     Claim("GMJ-55", "entropy fills the space better than VICReg's hinge", "O.4", Side("effective_rank", {"method": "gje"}), ">", Side("effective_rank", {"method": "vicreg"})),
     Claim("GMJ-70", "random features approximate the exact dual", "F.1", Side("probe_5", {"method": "gpje", "random_features": 1024}), "~", Side("probe_5", {"method": "gpje", "random_features": 0}), 0.02, PAPER),
     Claim("GMJ-70", "random features approximate the exact dual", "F.1", Side("probe_5", {"method": "gpje", "random_features": 128}), "~", Side("probe_5", {"method": "gpje", "random_features": 0}), 0.02, DIGITS),
+    Claim("GMJ-33", "on a schedule four times as long SMC-GMJE is level with MoCo", "5.2.2", Side("probe_5", {"method": "smc_gmje", "epochs": 112}), "~", Side("probe_5", {"method": "moco_v2", "epochs": 112}), 0.01, CONTROLS),
+    Claim("GMJ-67", "DaM-GMJE and SimCLR train alike at one temperature", "4.6", Side("probe_5", {"method": "dam_gmje"}), "~", Side("probe_5", {"method": "simclr", "tau": 0.2}), 0.01, CONTROLS),
+    Claim("GMJ-69", "full covariances keep style that contrastive methods erase", "4.6", Side("style_ink", {"method": "gje", "styles": "ink+slant"}), ">", Side("style_ink", {"method": "simclr", "styles": "ink+slant"}), presets=CONTROLS),
+    Claim("GMJ-71a", "the exact dual's time for an epoch rises with the batch", "3.3, F, G", Side("seconds", {**EXACT, "batch_size": 1024}), ">", Side("seconds", {**EXACT, "batch_size": 64}), presets=CONTROLS),
+    Claim("GMJ-71b", "... unlike the primal's", "3.3, F, G", Side("seconds", {"method": "gje", "batch_size": 1024}), "<", Side("seconds", {"method": "gje", "batch_size": 64}), presets=CONTROLS),
+    Claim("GMJ-71c", "... and unlike that of random features", "3.3, F, G", Side("seconds", {**FEATURES, "batch_size": 1024}), "<", Side("seconds", {**FEATURES, "batch_size": 64}), presets=CONTROLS),
     Claim("GMJ-74a", "the general particle bank learns", "N", _probe("smc_joint_gmje", metric="probe_5"), ">", _probe("random", metric="probe_5")),
     Claim("GMJ-74b", "... as well as SMC-GMJE", "N", _probe("smc_joint_gmje", metric="probe_5"), "~", _probe("smc_gmje", metric="probe_5"), 0.02),
     Claim("SIM-45", "InfoNCE with cosine aligns the views of an image fully", "A.5", Side("cosine", {"method": "simclr"}), ">", 0.9, paper=assumed.SIMVAE),
@@ -108,7 +134,8 @@ def _of(method: str, density: str) -> Where:
 
 OWN, GAUSSIAN, MIXTURE = _of("gmje_parametric", "own"), _of("gje", "gaussian"), _of("simclr", "gmm")
 CONFIDENT, VOLUME = "sample_confident", "density_volume"
-LATENT_GENERATION = (
+LATENT_GENERATION = judged_by(
+    (*PAPER, *DIGITS),
     Claim("GMJ-36a", "volume: GMJE above GJE", "Table 2", Side(VOLUME, OWN), ">", Side(VOLUME, GAUSSIAN), published="-621.58 > -636.15"),
     Claim("GMJ-36b", "volume: GJE above SimCLR with a fitted mixture", "Table 2", Side(VOLUME, GAUSSIAN), ">", Side(VOLUME, MIXTURE), published="-636.15 > -878.99"),
     Claim("GMJ-37", "trace: GMJE above SimCLR", "Table 2", Side("density_trace", OWN), ">", Side("density_trace", MIXTURE), published="1.00 > 0.85"),
@@ -123,6 +150,10 @@ LATENT_GENERATION = (
     Claim("GMJ-42b", "... and so does one of SimCLR", "5.3", Side(CONFIDENT, MIXTURE), ">", Side(CONFIDENT, _of("simclr", "gaussian"))),
     Claim("GMJ-43a", "a density learned in training beats one fitted afterwards", "5.3, 6", Side(CONFIDENT, OWN), ">", Side(CONFIDENT, _of("gmje_parametric", "gmm"))),
     Claim("GMJ-43b", "... and GMJE's encoder is better to fit one to than SimCLR's", "5.3, 6", Side(CONFIDENT, _of("gmje_parametric", "gmm")), ">", Side(CONFIDENT, MIXTURE)),
+    Claim("GMJ-44", "GMJE's samples lie within the clusters of real latents", "Fig. 9", Side("sample_precision", OWN), ">", 0.8),
+    Claim("GMJ-45", "... without loss of discriminative use: as good as SimCLR by the probe", "6", Side("probe_z", {**OWN, "prototypes": 10}), "~", Side("probe_z", MIXTURE), 0.02, CONTROLS),
+    Claim("GMJ-46a", "too few prototypes blur: two are less confident than ten", "6", Side(CONFIDENT, {**OWN, "prototypes": 2}), "<", Side(CONFIDENT, {**OWN, "prototypes": 10}), presets=CONTROLS),
+    Claim("GMJ-46b", "too many die: fifty cover less than ten", "6", Side("sample_coverage", {**OWN, "prototypes": 50}), "<", Side("sample_coverage", {**OWN, "prototypes": 10}), presets=CONTROLS),
     Claim("GMJ-47", "the log-determinant spreads prototypes by itself", "4.3", Side("spread", OWN), ">", 1.2, published="1.43"),
 )  # fmt: skip
 
@@ -150,8 +181,27 @@ COLLAPSE_ABLATION = (
     Claim("GMJ-61", "HSIC with entropy works", "I.4", Side("probe_5", {**HSIC, "entropy_weight": Condition(">", 0)}), ">", Side("probe_5", {**HSIC, "entropy_weight": 0.0})),
     Claim("GMJ-62", "the marginal term of Eq. 23 guards the MDN against collapse", "4.4", Side("trace", {"method": "gmje_mdn", "objective": "literal"}), ">", 0.01),
     Claim("GMJ-63", "an MDN that sees its target copies it", "M", Side("loss_nll", LEAKY), "<", Side("loss_nll", TIGHT)),
+    Claim("GMJ-65", "... with uniform routing", "M.3", Side("routing_entropy", LEAKY), ">", 0.9),
     Claim("GMJ-64", "... and loses the semantics", "M.3", Side("probe_5", LEAKY), "<", Side("probe_5", TIGHT)),
 )  # fmt: skip
 LAMBDA_ABLATION = (
     Claim("GMJ-54", "entropy needs no tuned weight", "O.4", Side("probe_5", {"entropy": "joint", "element_mean": False, "entropy_weight": Condition(">", 0)}, "range", "entropy_weight"), "<", 0.02),
+)  # fmt: skip
+
+APART: Where = {"method": "gje", "alignment_weight": 0.0}
+JOINT: Where = {"method": "gje", "alignment_weight": None}
+BARE_JEPA: Where = {"method": "jepa", "symmetric": True, "standardise": False}
+ONE_SIDED: Where = {"method": "jepa", "symmetric": True, "standardise": None}
+SIMCLR: Where = {"method": "simclr", "similarity": None}
+_OWN = ("gmje",)
+DESIGN = (
+    Claim("GMJ-53a", "entropy without attraction lets the views drift apart", "O.3", Side("cosine", APART), "<", Side("cosine", JOINT), -0.1, _OWN, paper=assumed.GMJE),
+    Claim("GMJ-53b", "... and costs accuracy", "O.3", Side("probe_5", APART), "<", Side("probe_5", JOINT), presets=_OWN, paper=assumed.GMJE),
+    Claim("GMJ-57a", "JEPA without stop-gradient and momentum encoder collapses", "2, D.4", Side("trace", BARE_JEPA), "<", 0.01, presets=_OWN, paper=assumed.GMJE),
+    Claim("GMJ-57b", "... also where its projections are standardised: few dimensions", "2, D.4", Side("effective_rank", ONE_SIDED), "<", 3, presets=_OWN, paper=assumed.GMJE),
+    Claim("GMJ-73a", "the joint Gaussian predicts targets in closed form", "Eq. 10", Side("predicted_error", JOINT), "<", 0.5, presets=_OWN, paper=assumed.GMJE),
+    Claim("GMJ-73b", "... with the right uncertainty", "Eq. 10", Side("predicted_coverage", JOINT), "~", 0.9, 0.03, _OWN, paper=assumed.GMJE),
+    Claim("SIM-43a", "the layer before a projection head is better", "3.3", Side("probe_5", SIMCLR), ">", Side("probe_5_projection", SIMCLR), presets=_OWN, paper=assumed.SIMVAE),
+    Claim("SIM-43b", "... and has more variance within an image's views", "3.3", Side("view_variance_z", SIMCLR), ">", Side("view_variance_projection", SIMCLR), presets=_OWN, paper=assumed.SIMVAE),
+    Claim("SIM-44", "the cosine beats the dot product in InfoNCE", "A.5", Side("probe_5", SIMCLR), ">", Side("probe_5", {"method": "simclr", "similarity": "dot"}), presets=_OWN, paper=assumed.SIMVAE),
 )  # fmt: skip

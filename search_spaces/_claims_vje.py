@@ -3,16 +3,19 @@
 
 import math
 
-from search_spaces._claims import DIGITS, PAPER, best
+from search_spaces import _assumptions as assumed
+from search_spaces._claims import CONTROLS, DIGITS, PAPER, best, judged_by
 from sweeper.spec import Claim, Condition, Side
 from sweeper.spec.claim import Where
 
 JOINT = "auroc_joint"
 OPTIMUM: Where = {"beta": 1.0, "nu": 0.5}
 """The cell of the grid that the paper reports."""
+TRAINED: Where = {**OPTIMUM, "epochs": Condition(">", 0)}
 ALL_CELLS = Side(JOINT, {}, "largest", "beta+nu")
 
-ANOMALY_GRID = (
+ANOMALY_GRID = judged_by(
+    ("paper", "digits", "digits_long", "fashion"),
     Claim("VJE-11", "class-averaged AUROC at beta 1, nu 0.5", "Fig. 4", Side(JOINT, OPTIMUM), "~", 0.903, 0.02, PAPER, "0.903 ± 0.043"),
     Claim("VJE-12a", "the best KL weight is 1", "Fig. 4", Side(JOINT, {"nu": 0.5}, "argmax", "beta"), "~", 1.0, 0.25, published="1"),
     Claim("VJE-12b", "a KL weight of 1 beats 0.5", "Fig. 4", Side(JOINT, OPTIMUM), ">", Side(JOINT, {"beta": 0.5, "nu": 0.5})),
@@ -26,6 +29,7 @@ ANOMALY_GRID = (
     Claim("VJE-17b", "the cat is hardest", "Table 3", Side(JOINT, OPTIMUM, "argmin", "normal_class"), "~", 3, 0.0, PAPER, "0.828"),
     Claim("VJE-18a", "one setting suits all classes: no cell is much better", "5.3", ALL_CELLS, "~", Side(JOINT, OPTIMUM), 0.02),
     Claim("VJE-18b", "one setting suits all classes: their spread is small", "5.3", Side(JOINT, OPTIMUM, "deviation", "normal_class"), "<", 0.05, published="0.043"),
+    Claim("VJE-19", "with the Gaussian (nu = inf) the posterior's variance collapses", "5.3", Side("posterior_variance", {"beta": 1.0, "nu": math.inf}), "<", 0.05, presets=CONTROLS),
     Claim("VJE-20a", "the joint score beats the variance", "5.3", Side(JOINT, OPTIMUM), ">", Side("auroc_variance", OPTIMUM), published="0.903 > 0.867"),
     Claim("VJE-20b", "the variance beats the entropy as a score", "5.3", Side("auroc_variance", OPTIMUM), ">", Side("auroc_entropy", OPTIMUM), published="0.867 > 0.852"),
     Claim("VJE-21a", "direction and radius together beat direction alone", "5.3", Side(JOINT, OPTIMUM), ">", Side("auroc_dir", OPTIMUM)),
@@ -34,10 +38,13 @@ ANOMALY_GRID = (
     Claim("VJE-23", "over the grid AUROC goes with the sum of the posterior's variance", "5.3", Side(JOINT, {}, "correlation", "posterior_variance"), ">", 0.5, published="r = 0.817"),
     Claim("VJE-24", "better than the best generic rival (Rot+Trans), by its figure", "Table 4", Side(JOINT, OPTIMUM), ">", 0.898, presets=PAPER, published="0.903 > 0.898"),
     Claim("VJE-25", "methods with anomaly-specific signals remain better", "Table 4", Side(JOINT, OPTIMUM), "<", 0.943, presets=PAPER, published="0.903 < 0.943"),
+    Claim("VJE-50", "scores by the posterior's mean are as good as by eight samples", "A", Side(JOINT, {**TRAINED, "score_samples": 0}), "~", Side(JOINT, {**TRAINED, "score_samples": 8}), 0.01, CONTROLS),
+    Claim("VJE-53", "training makes the detector, not the initial features", "5.3", Side(JOINT, {**TRAINED, "score_samples": 0}), ">", Side(JOINT, {**OPTIMUM, "epochs": 0}), presets=CONTROLS),
 )  # fmt: skip
 
 VJE: Where = {"method": "vje", "projector_width": 0}
 PROJECTED: Where = {"method": "vje", "projector_width": Condition(">", 0)}
+ANY_VJE: Where = {"method": "vje"}
 SIMSIAM: Where = {"method": "simsiam"}
 VICREG: Where = {"method": "vicreg"}
 TABLES = ("paper", "digits", "fashion")
@@ -48,7 +55,8 @@ SSL_CIFAR10 = (
     Claim("VJE-05", "by k-NN VJE beats VICReg", "Table 2", Side("knn_z", VJE), ">", Side("knn_z", VICREG), presets=TABLES, published="89.98 > 86.37"),
     Claim("VJE-06a", "the embedding z is better than the posterior mean mu by k-NN", "Table 2", Side("knn_z", VJE), ">", Side("knn_mu", VJE), presets=TABLES, published="89.98 > 89.02"),
     Claim("VJE-06b", "z is better than mu by a linear probe", "Table 2", Side("probe_z", VJE), ">", Side("probe_mu", VJE), presets=TABLES, published="92.1 > 90.8"),
-    Claim("VJE-07", "z and mu agree closely", "Table 2, 5.2", Side("knn_z", VJE), "~", Side("knn_mu", VJE), 0.015, TABLES, "gap 0.96 points"),
+    Claim("VJE-07a", "z and mu agree closely", "Table 2, 5.2", Side("knn_z", VJE), "~", Side("knn_mu", VJE), 0.015, TABLES, "gap 0.96 points"),
+    Claim("VJE-07b", "the posterior's mean has the embedding's direction", "Table 2, 5.2", Side("mu_cosine", VJE), ">", 0.9, presets=TABLES),
     Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Condition(">", 400)}, "deviation", "epoch"), "<", 0.01, presets=PAPER),
     Claim("VJE-08b", "k-NN rises over training", "Fig. 3", Side("knn_z", VJE, "correlation", "epoch"), ">", 0.0, presets=PAPER),
     Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Condition(">", 40)}, "deviation", "epoch"), "<", 0.01, presets=DIGITS),
@@ -57,6 +65,9 @@ SSL_CIFAR10 = (
     Claim("VJE-10a", "VJE's linear probe", "Table 2", Side("probe_z", VJE), "~", 0.921, 0.01, PAPER, "92.1"),
     Claim("VJE-10b", "VJE's k-NN", "Table 2", Side("knn_z", VJE), "~", 0.8998, 0.01, PAPER, "89.98"),
     Claim("VJE-10c", "SimSiam's linear probe", "Table 2", Side("probe_z", SIMSIAM), "~", 0.918, 0.01, PAPER, "91.8"),
+    Claim("VJE-47a", "competitive on CIFAR-100: within 2 points of the better rival", "abstract", Side("probe_z", {**ANY_VJE, "dataset": "cifar100"}), ">", best("probe_z", {"method": ("simsiam", "vicreg"), "dataset": "cifar100"}), -0.02, ("paper_sets",)),
+    Claim("VJE-47b", "... and on STL-10", "abstract", Side("probe_z", {**ANY_VJE, "dataset": "stl10"}), ">", best("probe_z", {"method": ("simsiam", "vicreg"), "dataset": "stl10"}), -0.02, ("paper_sets",)),
+    Claim("VJE-49", "on small images blur brings nothing: less than half a point of k-NN", "5.2", Side("knn_z", {"blur": 0.5}), "<", Side("knn_z", {"blur": 0.0}), -0.005, CONTROLS),
     Claim("VJE-10d", "VICReg's k-NN", "Table 2", Side("knn_z", VICREG), "~", 0.8637, 0.01, PAPER, "86.37"),
 )  # fmt: skip
 
@@ -101,6 +112,7 @@ LOSS_ABLATION = (
     Claim("VJE-38a", "the full loss keeps a moderate variance", "Table 7", Side("var_mean", {"terms": FULL}), "~", 0.3, 0.1, published="0.28 to 0.33"),
     Claim("VJE-38b", "... that is clearly anisotropic", "Table 7", Side("var_cv", {"terms": FULL}), ">", 0.5, published="0.70 to 0.78"),
     Claim("VJE-39", "only losses with direction and KL keep accuracy", "Tables 6, 7", Side("knn_z", {"terms": NO_RADIUS}), ">", best("knn_z", {"terms": ("dir+rad", *NO_DIRECTION, "dir")}, "terms"), published="86.1 > 25.4"),
+    Claim("VJE-41", "the radial term ties the length of the posterior's mean to the embedding's", "5.4", Side("radius_difference", {"terms": FULL}), "<", Side("radius_difference", {"terms": NO_RADIUS})),
     Claim("VJE-40a", "the probe without radius on CIFAR-100", "Table 6", _terms("probe_z", NO_RADIUS, dataset="cifar100"), "~", 0.62, 0.01, PAPER, "62.00"),
     Claim("VJE-40b", "the variance of the radial term alone on CIFAR-100", "Table 7", _terms("var_mean", "rad", dataset="cifar100"), "~", 0.32, 0.05, PAPER, "0.32"),
 )  # fmt: skip
@@ -110,4 +122,20 @@ OOD_DETECTION = (
     Claim("VJE-46b", "likelihood detects better than entropy", "abstract", Side("auroc_joint_svhn", {"dataset": "cifar10"}), ">", Side("auroc_entropy_svhn", {"dataset": "cifar10"}), presets=PAPER),
     Claim("VJE-46a", "out-of-distribution detection by likelihood is strong", "abstract", Side("auroc_joint_held_out"), ">", 0.9, presets=DIGITS),
     Claim("VJE-46b", "likelihood detects better than entropy", "abstract", Side("auroc_joint_held_out"), ">", Side("auroc_entropy_held_out"), presets=DIGITS),
+)  # fmt: skip
+
+DESIGN_VJE: Where = {"shared_variance": None, "likelihood": None, "target_gradient": None, "radial_scale": None}
+"""VJE with the paper's choices, which are the defaults of keys that its trials lack."""
+UNTIED: Where = {"shared_variance": False}
+UNSPLIT: Where = {"likelihood": "euclidean"}
+WITH_GRADIENT: Where = {"target_gradient": True}
+_OWN = ("vje",)
+DESIGN = (
+    Claim("VJE-42a", "the shared variance makes the posterior's more anisotropic than one of its own", "3, 4.2", Side("var_cv", DESIGN_VJE), ">", Side("var_cv", UNTIED), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-42b", "... and its entropy a better sign of errors", "3, 4.2", Side("error_auroc", DESIGN_VJE), ">", Side("error_auroc", UNTIED), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-43", "the polar form learns better than the Student-t of embeddings as they are", "4.1 to 4.3, 6", Side("probe_z", DESIGN_VJE), ">", Side("probe_z", UNSPLIT), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-44", "the stop-gradient is no stabiliser: without it training is as good", "3, B.3", Side("probe_z", WITH_GRADIENT), "~", Side("probe_z", DESIGN_VJE), 0.01, _OWN, paper=assumed.VJE),
+    Claim("VJE-45a", "a learned radial scale grows through training", "4.3", Side("learned_scale", {"radial_scale": "learned"}, "correlation", "epoch"), ">", 0.0, presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-45b", "... without bound: tenfold", "4.3", Side("learned_scale", {"radial_scale": "learned"}), ">", 10, presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-48", "the posterior's entropy tells which images are classified wrongly", "1, 5.3", Side("error_auroc", DESIGN_VJE), ">", 0.6, presets=_OWN, paper=assumed.VJE),
 )  # fmt: skip

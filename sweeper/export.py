@@ -22,7 +22,8 @@ from sweeper.models import find_model
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
-from sweeper.report.figures import PresetViews, read_views
+from sweeper.report.best import sentence
+from sweeper.report.figures import PresetFigures, read_figures
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.storage.files import Files
@@ -72,9 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise SpecError(f"{given} must come with --best, because --trial names one trial already")
             trial = _trial(rows, options.trial)
         else:
-            best = _best(rows, _columns(files, name), read_views(files, name)[0], options.best, options.preset)
+            best = _best(rows, _columns(files, name), read_figures(files, name)[0], options.best, options.preset)
             trial, place = _replicate(rows, best, wanted)
-            about = f"{best.sentence()}\ntrial {place} of its {len(best.values)}, best first\n"
+            about = f"{sentence(best)}\ntrial {place} of its {len(best.values)}, best first\n"
         out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
         methods = [*options.method, *own_methods.intersection([trial["method"]])]
         where = {"data": options.data, "device": options.device}
@@ -137,7 +138,7 @@ def _columns(files: Files, name: str) -> Columns:
 
 
 def _best(
-    rows: pd.DataFrame, columns: Columns, views: Mapping[str, PresetViews], metric: str, preset: str | None
+    rows: pd.DataFrame, columns: Columns, views: Mapping[str, PresetFigures], metric: str, preset: str | None
 ) -> BestSetting:
     """The best setting of a preset: of the preset as it is defined if there are such trials.
 
@@ -166,7 +167,7 @@ def _best(
     if not found:
         raise SpecError(f"no trial has finished with a value of {metric}, so there is none to export")
     if len(found) > 1:
-        texts = "; ".join(best.sentence() for best in found[:3])
+        texts = "; ".join(map(sentence, found[:3]))
         raise SpecError(f"--trial must choose one, because there are {len(found)} best settings: {texts}")
     return found[0]
 

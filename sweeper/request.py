@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from sweeper.spec.metric import Spread
 from sweeper.spec.node_price import NodePrice
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import Sweep
@@ -79,6 +80,8 @@ class Request:
     patience: float = 600.0
     """Seconds without a training step after which a cohort is given up."""
     keep: Keep = "best"
+    spread: Spread = "interval"
+    """What stands beside the means of heatmaps and tables."""
     compile: Compile = "auto"
     track: Sequence[TrackRequest] = ()
     node_price: NodePrice | None = None
@@ -87,6 +90,11 @@ class Request:
     """Hours after which the run stops in order; None is no limit."""
     cost: float | None = None
     """Cost of the nodes, from the first cohort on, at which the run stops in order; None is no limit."""
+    decide: Sequence[str] | None = None
+    """Claims, or rows of the ledger, for which seeds are added until they are decided; all without a name. None adds
+    none."""
+    most_seeds: int = 10
+    """Most seeds of a trial that `decide` makes, those of the request included."""
     plan: bool = False
     """Say what would run, and run nothing."""
     probe: bool = False

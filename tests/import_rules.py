@@ -75,7 +75,8 @@ TABLE: Mapping[str, Rule] = {
         may=("torch", "trainables.validation", "trainables.sections", "trainables.networks", "trainables.data"),
         never=LAUNCHERS,
     ),
-    "trainables.metrics.meanings": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.metrics.families": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.metrics.meanings": Rule(may=("trainables.metrics.families",), never=("torch", *LAUNCHERS)),
     "trainables.metrics": Rule(
         may=(
             *("torch", "numpy", "scipy", "sklearn", "PIL", "torchmetrics", "trainables.validation"),
@@ -139,7 +140,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.spec": Rule(
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
-            *("trainables.metrics.meanings", "trainables.validation"),
+            *("trainables.metrics.families", "trainables.metrics.meanings", "trainables.validation"),
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
@@ -170,7 +171,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.report.optuna_log": Rule(may=("optuna",), never=("torch", "ray", "pandas")),
     "sweeper.report.study_tables": Rule(
-        may=("optuna", "pandas", "numpy", "sweeper.spec"), never=("torch", "ray", "matplotlib")
+        may=("optuna", "scipy", "pandas", "numpy", "sweeper.spec"), never=("torch", "ray", "matplotlib")
     ),
     "sweeper.report.studies": Rule(
         may=("optuna", "scipy", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
@@ -296,7 +297,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
-            *("sweeper.report.figures", "trainables.metrics.meanings", "trainables.validation"),
+            *("sweeper.report.best", "sweeper.report.figures", "trainables.metrics.meanings", "trainables.validation"),
         ),
         never=("torch", "ray", "optuna"),
     ),

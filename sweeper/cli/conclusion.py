@@ -14,6 +14,7 @@ from sweeper.plan.plan import Plan
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_claims, write_page
 from sweeper.request import Keep
+from sweeper.spec.metric import Spread
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import figures_folder, history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
@@ -31,9 +32,9 @@ COMPACT_ABOVE = 256
 """A sweep that ends with more files of rows than this is compacted."""
 
 
-def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> int:
+def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best", spread: Spread = "interval") -> int:
     """Write figures and tables from all rows of the request and print a summary. Returns the exit status. `keep`: which
-    trained models the run keeps."""
+    trained models the run keeps. `spread`: what stands beside means."""
     store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
     if len(store.files.list(trials_folder(plan.name))) > COMPACT_ABOVE:
         store.compact(plan.name)
@@ -51,6 +52,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best") -> i
             *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.request_folder, plan.request),
             hyperparameters=list(columns.hyperparameters),
             so_far=plan.total > len(ended),
+            spread=spread,
         )
         return rows, text
 

@@ -1,4 +1,4 @@
-"""The best setting among the trials of a request: one rule, and one sentence wherever it is said.
+"""The best setting among the trials of a request, by one rule.
 
 A *setting* is all hyperparameters but those whose values only repeat an experiment: the seed, and the class that is
 normal or held out. In a study it is a proposal, whatever its trials differ in. Its trials are its *replicates*, and its
@@ -16,11 +16,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeper.plan.changes import format_value
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import REPLICATES
 
@@ -36,15 +35,6 @@ NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out class
 """Hyperparameter -> what its values are, as a plural noun; others are `values of NAME`."""
 
 Key = tuple[Hashable, ...]
-ValueText = Callable[[str, object], str]
-"""Name of a hyperparameter and its value -> the value as text."""
-
-
-def short_text(name: str, value: object) -> str:
-    """Return the text of a hyperparameter's value, of a number with at most four significant figures."""
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.4g}"
-    return format_value(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -78,50 +68,6 @@ class BestSetting:
     @property
     def mean(self) -> float:
         return statistics.fmean(self.known) if self.known else math.nan
-
-    @property
-    def std(self) -> float:
-        """Standard deviation over the replicates (ddof=1); NaN for fewer than two."""
-        return statistics.stdev(self.known) if len(self.known) > 1 else math.nan
-
-    @property
-    def over(self) -> str:
-        """What the mean is over, e.g. `10 classes` or `30 trials (10 classes x 3 seeds)`."""
-        parts = [f"{n} {NOUNS.get(key, f'values of {key}')}" for key, n in self.replicates.items() if n > 1]
-        if len(self.known) < len(self.values) or math.prod(self.replicates.values()) != len(self.values):
-            return f"{len(self.known)} trials"
-        return parts[0] if len(parts) == 1 else f"{len(self.values)} trials ({' x '.join(parts)})"
-
-    @property
-    def chosen(self) -> str:
-        """How it was chosen, e.g. `chosen by val_auroc_joint` or `chosen on test images`."""
-        if self.criterion.startswith(VALIDATION):
-            return f"chosen by {self.criterion}"
-        return f"chosen on {self.metric.measured_on}"
-
-    def sentence(self, *, so_far: bool = False, value_text: ValueText = short_text) -> str:
-        """Return e.g. `best auroc_joint: 0.982 ± 0.017 (mean ± standard deviation over 10 classes) at beta=0.5 nu=1;
-        chosen by val_auroc_joint`. With `so_far` not all trials have ended."""
-        question = ", ".join(
-            f"study {value}" if key == "study" else f"{key}={value_text(key, value)}"
-            for key, value in self.question.items()
-        )
-        name = f"best {self.metric.label}{f' for {question}' if question else ''}{' so far' if so_far else ''}"
-        at = " ".join(f"{key}={value_text(key, value)}" for key, value in self.at.items())
-        place = "".join((f" at {at}" if at else "", "" if self.number is None else f" (trial {self.number})"))
-        left_out = self.settings - self.compared
-        lacking = f"; {left_out} of {self.settings} settings lack replicates and are not compared" if left_out else ""
-        return f"{name}: {self._value}{place}; {self.chosen}{lacking}"
-
-    @property
-    def _value(self) -> str:
-        mean, std = (value * (100.0 if self.metric.percent else 1.0) for value in (self.mean, self.std))
-        digits = _decimals(mean)
-        if math.isnan(std):
-            alone = " (one trial)" if self.number is None else ""  # the number of a study's trial is said
-            return f"{mean:.{digits}f}{alone}" if digits is not None else f"{mean:.3g}{alone}"
-        texts = (f"{mean:.{digits}f} ± {std:.{digits}f}",) if digits is not None else (f"{mean:.3g} ± {std:.3g}",)
-        return f"{texts[0]} (mean ± standard deviation over {self.over})"
 
 
 class Settings:
@@ -265,14 +211,6 @@ def best_settings(
     return settings.best(metric, named)
 
 
-def sentences(
-    found: Sequence[BestSetting], most: int, *, so_far: bool = False, value_text: ValueText = short_text
-) -> list[str]:
-    """Return a sentence for each of the first `most` best settings, and how many more there are."""
-    texts = [best.sentence(so_far=so_far, value_text=value_text) for best in found[:most]]
-    return [*texts, f"and {len(found) - most} more"] if len(found) > most else texts
-
-
 def _by_number(settings: Mapping[Key, dict[str, Mapping[str, Any]]]) -> dict[Key, dict[str, Mapping[str, Any]]]:
     """Return the settings, those with the number of one proposal as one, without the values in which they differ."""
     of_number: dict[Hashable, list[Key]] = {}
@@ -309,11 +247,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | int) or value is None:
         return value
     return value.item() if hasattr(value, "item") else None
-
-
-def _decimals(value: float) -> int | None:
-    """Return the number of decimals that shows three significant figures; None for scientific notation."""
-    if value == 0:
-        return 3
-    exponent = math.floor(math.log10(abs(value))) if math.isfinite(value) else 0
-    return None if not -4 <= exponent < 6 else max(2 - exponent, 0)

@@ -16,7 +16,6 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from sweeper.masking import masked
-from sweeper.plan.best_settings import sentences
 from sweeper.plan.best_trials import settings_of
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
@@ -175,6 +174,8 @@ class Progress(CohortListener):
     def best(self) -> list[str]:
         """Return sentences about the best settings; none if no trial has a value, or for a front."""
         if self._best is None:
+            from sweeper.report.best import sentences  # here: it imports SciPy
+
             found = self._settings.best(self._headline, self._naming)
             self._best = sentences(found, MAX_BEST, so_far=self.done < self.total)
         return self._best

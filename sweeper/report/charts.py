@@ -264,7 +264,7 @@ TRAJECTORY = {
         },
     ],
 }  # fmt: skip
-"""A metric over the epochs by line, with its standard deviation as bands, or as bars beside the panel."""
+"""A metric over the epochs by line, with its interval as bands, or as bars beside the panel."""
 
 ABREAST: Chart = {
     "title": hole("title"),

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.plan.best_settings import BestSetting, sentences
+from sweeper.plan.best_settings import BestSetting
 from sweeper.report import charts
+from sweeper.report.best import sentences
 from sweeper.report.formatting import (
     DASH,
     ValueText,
@@ -20,31 +21,32 @@ from sweeper.report.formatting import (
     plain_text,
     text_table,
 )
-from sweeper.spec.metric import VALIDATION
+from sweeper.report.summaries import MEASURED, described, in_percent, replicate_numbers, spread_of, summarise
+from sweeper.spec.metric import VALIDATION, Spread
+from sweeper.spec.sweep import REPLICATES
 from sweeper.spec.views import Heatmap
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value
 
 
-def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:
+def pivot(
+    rows: pd.DataFrame, metric: str, axes: tuple[str, str], replicates: Sequence[str] = REPLICATES
+) -> pd.DataFrame:
     """Average a metric over all trials with equal values of two axes. Returns a data frame with one row per cell.
 
-    Its columns are the two axes, `mean`, `std` (ddof=1), `count`, and `missing` (trials without a value of the metric).
-    All combinations of values are included; a cell without trials has count 0 and missing 0. Null is a value of an
-    axis, too. Raises ValueError if `rows` lacks a column.
+    Its columns are the two axes and those of `summaries.summarise`. All combinations of values are included; a cell
+    without trials has count 0 and missing 0. Null is a value of an axis, too. Raises ValueError if `rows` lacks a
+    column.
     """
     for name in (*axes, metric):
         if name not in rows.columns:
             raise ValueError(f"no column {name!r} in the rows; there are: {', '.join(map(str, rows.columns))}")
-    values = rows[[*axes, metric]].astype({metric: "float64"})
-    groups = values.groupby(list(axes), dropna=False, observed=True)[metric]
-    cells = groups.agg(["mean", "std", "count", "size"])
     grid = pd.MultiIndex.from_product([_sorted(rows[axis]) for axis in axes], names=list(axes))
-    cells = cells.reindex(grid)
-    count = cells["count"].fillna(0).astype("int64")
-    cells["missing"] = cells["size"].fillna(0).astype("int64") - count
-    return cells.assign(count=count)[["mean", "std", "count", "missing"]].reset_index()
+    down, across = (rows.groupby(axis, dropna=False, observed=True).ngroup().to_numpy() for axis in axes)
+    numbers = replicate_numbers(rows, [name for name in replicates if name not in axes])
+    cells = summarise(rows[metric].astype("float64"), down * len(grid.levels[1]) + across, numbers, len(grid))
+    return pd.concat([grid.to_frame(index=False), cells], axis=1)
 
 
 def selection_metric(rows: pd.DataFrame, metric: str) -> str:
@@ -93,11 +95,11 @@ class ColourScale:
 
 
 def colour_scale(cells: pd.DataFrame, bounds: tuple[float, float] | None = None) -> ColourScale:
-    """Return the scale of cells (`mean`, `std`, `count`), widened within `bounds`, the metric's possible range."""
-    means, spread = cells["mean"][np.isfinite(cells["mean"])], cells[np.isfinite(cells["std"])]
+    """Return the scale of cells (`mean`, `std`, `replicates`), widened within `bounds`, the metric's possible range."""
+    means, several = cells["mean"][np.isfinite(cells["mean"])], cells[np.isfinite(cells["std"])]
     low, high = (float(means.min()), float(means.max())) if len(means) else (0.0, 1.0)
-    std, error = float(spread["std"].median()), float((spread["std"] / np.sqrt(spread["count"])).median())
-    smallest_range = STANDARD_ERRORS * error if len(spread) else 0.0
+    std, error = float(several["std"].median()), float((several["std"] / np.sqrt(several["replicates"])).median())
+    smallest_range = STANDARD_ERRORS * error if len(several) else 0.0
     if high - low < smallest_range:
         middle = (low + high) / 2
         limits = _within(middle - smallest_range / 2, middle + smallest_range / 2, bounds)
@@ -128,25 +130,21 @@ def decimals_of(values: np.ndarray) -> int:
     return 3 if largest == 0 else int(np.clip(3 - math.floor(math.log10(largest)) - (largest < 1), 0, 6))
 
 
-def cell_texts(cell: Mapping[Any, Any], digits: int) -> list[str]:
-    """Return the mean, the standard deviation (`± 0.017`) and the paper's figure (`paper 0.903`) of a cell. A null mean
-    is a dash; the other two are left out if they are unknown."""
-    mean, std, published = cell["mean"], cell["std"], cell.get("published", math.nan)
+def cell_texts(cell: Mapping[Any, Any], digits: int, spread: Spread = "interval") -> list[str]:
+    """Return the mean of a cell, half its interval or its deviation (`± 0.017`), its interquartile mean (`IQM 0.985`)
+    and the paper's figure (`paper 0.903`). A null mean is a dash; the others are left out if they are unknown."""
+    mean, beside = cell["mean"], spread_of(cell, spread)
     texts = [DASH if pd.isna(mean) else _number(mean, digits)]
-    if not pd.isna(std):
-        texts.append(f"± {_number(std, digits)}")
-    if not pd.isna(published):
-        texts.append(f"paper {_number(published, digits)}")
-    return texts
+    if not pd.isna(beside):
+        texts.append(f"± {_number(beside, digits)}")
+    named = {"IQM": cell["iqm"], "paper": cell.get("published", math.nan)}
+    return [*texts, *(f"{name} {_number(value, digits)}" for name, value in named.items() if not pd.isna(value))]
 
 
-def heading(cells: pd.DataFrame, metric: str, over: str) -> str:
-    """Return e.g. `auroc_joint: mean ± standard deviation over up to 10 classes`."""
-    counts = cells["count"][cells["count"] > 0]
-    if counts.empty or counts.max() == 1:
-        return metric
-    most = f"{'up to ' if counts.min() < counts.max() else ''}{counts.max()}"
-    return f"{metric}: mean ± standard deviation over {most} {over}"
+def heading(cells: pd.DataFrame, metric: str, over: str, spread: Spread = "interval") -> str:
+    """Return e.g. `auroc_joint: mean ± 95 % interval over 10 classes`."""
+    text = described(cells, over, spread)
+    return f"{metric}: {text}" if text else metric
 
 
 def noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
@@ -182,6 +180,8 @@ def write(
     value_text: ValueText = plain_text,
     best: Sequence[BestSetting] = (),
     so_far: bool = False,
+    spread: Spread = "interval",
+    replicates: Sequence[str] = REPLICATES,
 ) -> pd.DataFrame:
     """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
 
@@ -189,21 +189,22 @@ def write(
     metric is `percent`. If the rows have the metric on validation images, too, the cells have a column `validation`,
     its mean. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
     `value_text` is how the figure writes values of the axes. `best` are the best settings, whose cells are framed, and
-    `so_far` is whether trials are still to come.
+    `so_far` is whether trials are still to come. `spread` stands beside the means, which are over `replicates`.
     """
-    cells = pivot(rows, heatmap.metric.name, heatmap.axes)
+    cells = pivot(rows, heatmap.metric.name, heatmap.axes, replicates)
     if published := heatmap.published.get(preset):
         keys = zip(cells[heatmap.rows], cells[heatmap.columns], strict=True)
         cells["published"] = pd.array([published.get(key) for key in keys], dtype="float64")
         if heatmap.metric.percent:
             cells["published"] /= 100.0
     if (criterion := selection_metric(rows, heatmap.metric.name)) != heatmap.metric.name:
-        cells["validation"] = pivot(rows, criterion, heatmap.axes)["mean"]
+        cells["validation"] = pivot(rows, criterion, heatmap.axes, replicates)["mean"]
     path = figure_path("heatmaps", folder, heatmap.metric.name)
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
     framed = positions(cells, rows, heatmap.axes, best)
-    lines = sentences(best, MAX_BEST, so_far=so_far)
-    shown = values_of(cells, heatmap, over=over, about=about, value_text=value_text, framed=framed, best=lines)
+    lines = sentences(best, MAX_BEST, so_far=so_far, spread=spread)
+    options: dict[str, Any] = {"over": over, "about": about, "value_text": value_text, "spread": spread}
+    shown = values_of(cells, heatmap, framed=framed, best=lines, **options)
     files.write(f"{path}.png", charts.png(charts.HEATMAP, extent=shown["step"] * len(shown["column_order"]), **shown))
     return cells
 
@@ -217,6 +218,7 @@ def values_of(
     value_text: ValueText = plain_text,
     framed: Collection[int] = (),
     best: Sequence[str] = (),
+    spread: Spread = "interval",
 ) -> dict[str, Any]:
     """Return the values of the chart of a heatmap (`charts.HEATMAP`). Bright is better, a cell without a value is grey.
 
@@ -225,12 +227,12 @@ def values_of(
     """
     metric, axes = heatmap.metric, heatmap.axes
     if metric.percent:
-        cells = cells.assign(**{name: 100 * cells[name] for name in ("mean", "std", "published") if name in cells})
+        cells = in_percent(cells)
     digits, scale = decimals_of(cells["mean"].to_numpy("float64")), colour_scale(cells, metric.bounds)
     rows, columns = (distinct_texts(cells[axis], axis, value_text) for axis in axes)
     data: list[dict[str, Any]] = []
     for index, cell in enumerate(cells.to_dict("records")):
-        text, *below = cell_texts(cell, digits)
+        text, *below = cell_texts(cell, digits, spread)
         row, column = divmod(index, len(columns))
         shade = cell["mean"] if np.isfinite(cell["mean"]) else None
         own = {"index": index, "x": columns[column], "y": rows[row], "shade": shade, "best": index in framed}
@@ -240,9 +242,10 @@ def values_of(
     tall = max(CELL[1], charts.text_width(axes[0], 12) / len(rows))
     lines = [line for sentence in best for line in textwrap.wrap(sentence, CAPTION, break_long_words=False)]
     notes = [about, *(lines or ["no value yet"]), *noise_text(scale, cells).split("\n")]
+    notes += ["IQM: interquartile mean"] * bool(cells["iqm"].notna().any())
     return {
         "description": f"Heatmap of {metric.label}: {axes[0]} by {axes[1]}",
-        "title": {"text": heading(cells, metric.label, over), "subtitle": [note for note in notes if note]},
+        "title": {"text": heading(cells, metric.label, over, spread), "subtitle": [note for note in notes if note]},
         "cells": data,
         "chosen": -1,
         "rows": axes[0],
@@ -267,18 +270,25 @@ MAX_CELLS, WIDTH = 150, 100
 """Most cells of a heatmap as text, and the characters of a line."""
 
 
-def breakdown(rows: pd.DataFrame, best: Sequence[BestSetting], axes: tuple[str, str], by: str) -> pd.DataFrame:
+def breakdown(
+    rows: pd.DataFrame,
+    best: Sequence[BestSetting],
+    axes: tuple[str, str],
+    by: str,
+    replicates: Sequence[str] = REPLICATES,
+) -> pd.DataFrame:
     """Average the metric for each value of `by` (a class, a data set, a seed) within the best setting.
 
-    Returns one row per value of `by`, with the two axis values, `by`, `mean`, `std`, `count` and `missing`; of several
-    best settings one below the other. The table is empty if there is none.
+    Returns one row per value of `by`, with the two axis values, `by`, and the columns of `summaries.summarise`; of
+    several best settings one below the other. The table is empty if there is none.
     """
-    tables = [pd.DataFrame(columns=[*axes, by, "mean", "std", "count", "missing"])]
+    tables = [pd.DataFrame(columns=[*axes, by, *MEASURED])]
     for setting in best:
         own = rows[rows["trial_id"].isin(setting.values)].drop_duplicates("trial_id")
-        groups = own.astype({setting.metric.name: "float64"}).groupby(by, dropna=False, observed=True)
-        table = groups[setting.metric.name].agg(["mean", "std", "count", "size"]).reset_index()
-        table["missing"] = table.pop("size") - table["count"]
+        values, groups = own[setting.metric.name].astype("float64"), own.groupby(by, dropna=False, observed=True)
+        numbers = replicate_numbers(own, [name for name in replicates if name != by])
+        cells = summarise(values, groups.ngroup().to_numpy(), numbers, groups.ngroups)
+        table = pd.concat([groups.size().reset_index()[[by]], cells], axis=1)
         for position, axis in enumerate(axes):
             table.insert(position, axis, [own[axis].iloc[0]] * len(table))
         tables.append(table)
@@ -286,20 +296,25 @@ def breakdown(rows: pd.DataFrame, best: Sequence[BestSetting], axes: tuple[str, 
 
 
 def cells_text(
-    cells: pd.DataFrame, heatmap: Heatmap, over: str, framed: Collection[int], value_text: ValueText = plain_text
+    cells: pd.DataFrame,
+    heatmap: Heatmap,
+    over: str,
+    framed: Collection[int],
+    value_text: ValueText = plain_text,
+    spread: Spread = "interval",
 ) -> str:
-    """Return the cells of a heatmap as plain text: mean ± standard deviation, those of the best settings with a star.
+    """Return the cells of a heatmap as plain text: mean ± spread, those of the best settings with a star.
 
     A table that is wider than a terminal is split into blocks of columns; one of more than `MAX_CELLS` is left out.
     """
     metric = heatmap.metric
-    shown = cells.assign(**{name: (100 if metric.percent else 1) * cells[name] for name in ("mean", "std")})
+    shown = in_percent(cells) if metric.percent else cells
     if len(cells) > MAX_CELLS:
         return ""
     digits = decimals_of(shown["mean"].to_numpy("float64"))
     texts = [
-        " ".join(cell_texts({"mean": mean, "std": std}, digits)) + ("*" if index in framed else "")
-        for index, (mean, std) in enumerate(zip(shown["mean"], shown["std"], strict=True))
+        " ".join(cell_texts({**cell, "iqm": math.nan, "published": math.nan}, digits, spread)) + "*" * (index in framed)
+        for index, cell in enumerate(shown.to_dict("records"))
     ]
     rows, columns = (list(dict.fromkeys(value_text(axis, value) for value in cells[axis])) for axis in heatmap.axes)
     heads = [f"{heatmap.columns}={value}" for value in columns]
@@ -314,7 +329,7 @@ def cells_text(
         text_table({heatmap.rows: rows, **{heads[index]: texts[index :: len(columns)] for index in block}})
         for block in blocks
     ]
-    return "\n\n".join([f"{heading(cells, metric.label, over)}; * is the best setting", *tables])
+    return "\n\n".join([f"{heading(cells, metric.label, over, spread)}; * is the best setting", *tables])
 
 
 def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tuple[str, str]) -> pd.DataFrame:
@@ -333,7 +348,16 @@ def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tup
 
 def text(table: pd.DataFrame, digits: int = 3, value_text: ValueText = plain_text) -> str:
     """Return the table as plain text, with so many decimals in the measured columns. Null is a dash."""
-    measured = {"mean", "std", "r", "published", *(name for name in table.columns if str(name).startswith(VALIDATION))}
+    measured = {
+        "mean",
+        "std",
+        "low",
+        "high",
+        "iqm",
+        "r",
+        "published",
+        *(name for name in table.columns if str(name).startswith(VALIDATION)),
+    }
     measured |= {str(name).removeprefix(VALIDATION) for name in measured}
     columns, right = {}, []
     for name, values in table.items():

@@ -7,14 +7,16 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.plan.best_settings import NOUNS, BestSetting, Settings, sentences, short_text
+from sweeper.plan.best_settings import BestSetting, Settings
 from sweeper.report import densities, heatmaps, sheets, tables, trajectories
+from sweeper.report.best import chosen, sentences, short_text
 from sweeper.report.figures import made
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.heatmaps import positions
 from sweeper.report.selections import labelled, narrowed
+from sweeper.report.summaries import averaged_over, in_percent, spread_of
 from sweeper.spec import Heatmap, Metric, Sweep, Table, Trajectory
-from sweeper.spec.metric import VALIDATION
+from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, figure_path, history_folder
 from sweeper.storage.load import load_history
@@ -34,6 +36,7 @@ def write(
     *,
     hyperparameters: Collection[str] = (),
     so_far: bool = False,
+    spread: Spread = "interval",
 ) -> str:
     """Write all views of a sweep, and return the text to print.
 
@@ -48,14 +51,14 @@ def write(
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.request_folder`), and its
     own `label` in the figures (`Plan.request`). `hyperparameters` are the columns that are some, beside those that
     views show.
-    `so_far`: whether trials are still to come.
+    `so_far`: whether trials are still to come. `spread`: what stands beside the means of heatmaps and tables.
     """
     keys = [name for name in dict.fromkeys((*hyperparameters, *_shown_keys(sweep))) if name in rows]
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     folder, about = folder or f"{name}/{preset}", _about(name, label or preset, rows)
     value_text = text_with_class_names(files, name, rows)
     history = _history(files, name) if sweep.trajectories else pd.DataFrame()
-    figures = _Figures(files, folder, sweep, preset, rows, keys, so_far, about, value_text)
+    figures = _Figures(files, folder, sweep, preset, rows, keys, so_far, about, value_text, spread)
     models = sweep.tables[0] if sweep.tables else None
     writers: list[tuple[str, Callable[[], str | None]]] = [
         *((f"heatmap {view.metric.name}", partial(figures.heatmap, view)) for view in sweep.heatmaps),
@@ -97,6 +100,7 @@ class _Figures:
     """Whether trials are still to come."""
     about: str
     value_text: ValueText
+    spread: Spread
 
     def heatmap(self, view: Heatmap) -> str | None:
         """The text has the cells of the first heatmap of a sweep without tables. None is written if none of its
@@ -107,12 +111,12 @@ class _Figures:
         over = _over(sweep, shown, view.axes)
         best = _best(sweep, shown, view.metric, (*self.keys, *view.axes), view.axes)
         options: dict[str, Any] = {"over": over, "about": self.about, "value_text": self.value_text}
-        cells = heatmaps.write(
-            self.files, self.folder, shown, view, self.preset, best=best, so_far=self.so_far, **options
-        )
+        options |= {"best": best, "so_far": self.so_far, "spread": self.spread, "replicates": sweep.replicates}
+        cells = heatmaps.write(self.files, self.folder, shown, view, self.preset, **options)
         if view != sweep.heatmaps[0] or sweep.tables:
             return None
-        return heatmaps.cells_text(cells, view, over, positions(cells, shown, view.axes, best), self.value_text)
+        framed = positions(cells, shown, view.axes, best)
+        return heatmaps.cells_text(cells, view, over, framed, self.value_text, self.spread)
 
     def breakdown(self) -> str | None:
         """The replicates of the best setting of the first heatmap."""
@@ -121,11 +125,14 @@ class _Figures:
         first = self.sweep.heatmaps[0]
         rows = labelled(self.rows, first.selections)
         best = _best(self.sweep, rows, first.metric, (*self.keys, *first.axes), first.axes)
-        table = heatmaps.breakdown(rows, best, first.axes, self.sweep.breakdown)
+        table = heatmaps.breakdown(rows, best, first.axes, self.sweep.breakdown, self.sweep.replicates)
         self.files.write(figure_path("heatmaps", self.folder, "breakdown.parquet"), table.to_parquet(index=False))
-        scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
-        chosen = f", {best[0].chosen}" if best else ""
-        title = f"{first.metric.label} by {self.sweep.breakdown} at the best setting{chosen}"
+        scaled = in_percent(table) if first.metric.percent else table
+        spread = "±" if self.spread == "interval" else "std"
+        shown = [*first.axes, self.sweep.breakdown, "mean", spread, "replicates"]
+        scaled = scaled.assign(**{spread: [spread_of(cell, self.spread) for cell in scaled.to_dict("records")]})[shown]
+        how = f", {chosen(best[0])}" if best else ""
+        title = f"{first.metric.label} by {self.sweep.breakdown} at the best setting{how}"
         return f"{title}\n{heatmaps.text(scaled.dropna(axis=1, how='all'), value_text=self.value_text)}"
 
     def correlations(self) -> str | None:
@@ -142,15 +149,14 @@ class _Figures:
 
     def table(self, table: Table) -> str | None:
         """No table is written if none of its cells has a trial."""
-        shown = labelled(self.rows, table.selections)
-        cells = tables.average(
-            shown, table, self.preset, narrowed(self.sweep.grids(self.preset), shown, table.axes, table.selections)
-        )
+        shown, replicates = labelled(self.rows, table.selections), self.sweep.replicates
+        only = narrowed(self.sweep.grids(self.preset), shown, table.axes, table.selections)
+        cells = tables.average(shown, table, self.preset, only, replicates)
         if not tables.has_trials(cells):
             return None
-        over = averaged_over(shown, table.axes, self.keys)
-        tables.write(self.files, self.folder, cells, table, over, self.value_text)
-        return tables.text(cells, table, value_text=self.value_text, over=over)
+        over = averaged_over(shown, table.axes, replicates)
+        tables.write(self.files, self.folder, cells, table, over, self.value_text, self.spread)
+        return tables.text(cells, table, value_text=self.value_text, over=over, spread=self.spread)
 
     def best_settings(self) -> str | None:
         """A sentence about each best setting."""
@@ -158,13 +164,15 @@ class _Figures:
             return None
         headline, named = self.sweep.headline(self.preset), self.sweep.naming(self.preset)
         found = _best(self.sweep, self.rows, headline, (*self.keys, *named), named)
-        return "\n".join(sentences(found, MAX_BEST, so_far=self.so_far, value_text=_with_names(self.value_text)))
+        names = _with_names(self.value_text)
+        return "\n".join(sentences(found, MAX_BEST, so_far=self.so_far, value_text=names, spread=self.spread))
 
     def trajectory(self, history: pd.DataFrame, view: Trajectory) -> None:
         shown = labelled(self.rows, view.selections)
         if view.selections and shown.empty:
             return
-        trajectories.write(self.files, self.folder, history, shown, view, about=self.about, value_text=self.value_text)
+        options: dict[str, Any] = {"about": self.about, "value_text": self.value_text}
+        trajectories.write(self.files, self.folder, history, shown, view, replicates=self.sweep.replicates, **options)
 
 
 def _best(
@@ -176,16 +184,6 @@ def _best(
     single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
     settings.add(single[[name for name in dict.fromkeys(wanted) if name in single]].to_dict("records"))
     return settings.best(metric, named)
-
-
-def averaged_over(rows: pd.DataFrame, axes: Sequence[str], keys: Sequence[str]) -> str:
-    """Return what a cell of these axes is the mean over: `seeds` or `classes` if only these differ within one."""
-    varying = [key for key in keys if key not in axes and rows[key].nunique(dropna=False) > 1]
-    if rows.empty or not varying:
-        return "trials"
-    within = rows.groupby(list(axes), dropna=False, observed=True)[varying].nunique(dropna=False).max()
-    differing = [key for key in varying if within[key] > 1]
-    return NOUNS.get(differing[0], "trials") if len(differing) == 1 else "trials"
 
 
 def _shown_keys(sweep: Sweep) -> list[str]:
@@ -218,7 +216,6 @@ def _about(name: str, label: str, rows: pd.DataFrame) -> str:
 
 
 def _over(sweep: Sweep, rows: pd.DataFrame, axes: tuple[str, str]) -> str:
-    """Return what a cell's mean is over: `sweep.over`, or "trials" if more than the breakdown varies in a cell."""
-    if sweep.breakdown and rows.groupby(list(axes), dropna=False).size().max() > rows[sweep.breakdown].nunique():
-        return "trials"
-    return sweep.over
+    """Return what a cell's mean is over: `sweep.over`, or "replicates" if more than one hyperparameter repeats it."""
+    found = averaged_over(rows, axes, sweep.replicates)
+    return sweep.over if sweep.over != "trials" and found != "replicates" else found

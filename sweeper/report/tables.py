@@ -1,9 +1,9 @@
-"""Tables as papers print them: mean and standard deviation by row, column and metric, as Parquet, Markdown and text."""
+"""Tables as papers print them: mean and 95 % interval by row, column and metric, as Parquet, Markdown and text."""
 
 import math
 import re
 import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,10 @@ from sweeper.report.formatting import (
     plain_text,
     text_table,
 )
+from sweeper.report.summaries import MEASURED, described, in_percent, replicate_numbers, spread_of, summarise
 from sweeper.spec import Metric
+from sweeper.spec.metric import Spread
+from sweeper.spec.sweep import REPLICATES
 from sweeper.spec.views import Table
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
@@ -29,23 +32,21 @@ from sweeper.storage.rows import plain_value
 
 Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""
-MEASURED = {
-    **{"mean": "float64", "std": "float64", "count": "int64", "missing": "int64"},
-    **{"published": "float64", "difference": "float64"},
-}
-"""Columns of `average` that hold numbers, with their types."""
 MAX_CELLS = 200_000
 """Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
 
 
 def average(
-    rows: pd.DataFrame, table: Table, preset: str, only: Mapping[str, Collection[Any]] = MappingProxyType({})
+    rows: pd.DataFrame,
+    table: Table,
+    preset: str,
+    only: Mapping[str, Collection[Any]] = MappingProxyType({}),
+    replicates: Sequence[str] = REPLICATES,
 ) -> pd.DataFrame:
     """Average the metrics of a table. Returns one row per table row, value of `table.columns` (if set) and metric.
 
-    The columns are those of `table.rows` and `table.columns`, `metric`, `mean`, `std` (ddof=1), `count`, `missing`
-    (trials without a value of the metric), `published` and `difference` (mean - published). Values of `percent` metrics
-    are shares in [0, 1], including the published ones.
+    The columns are those of `table.rows` and `table.columns`, `metric`, those of `summaries.summarise`, `published` and
+    `difference` (mean - published). Values of `percent` metrics are shares in [0, 1], including the published ones.
 
     Rows and columns are in the order of their first appearance in `rows`, followed by those that only the paper has. Of
     an axis in `only` the paper's are left out whose value is not there: the request did not ask for them (`narrowed`).
@@ -58,11 +59,11 @@ def average(
         for key, figures in ((tuple(map(plain_value, key)), figures) for key, figures in paper_cells.items())
         if all(name not in only or value in only[name] for name, value in zip(keys, key, strict=True))
     }
+    numbers = replicate_numbers(rows, [name for name in replicates if name not in keys])
     rows = rows.reindex(columns=list(dict.fromkeys([*keys, *(metric.name for metric in table.metrics)])))
     row_numbers: dict[tuple[Any, ...], list[int]] = {}
     for row_number, key in enumerate(zip(*(map(plain_value, rows[name]) for name in keys), strict=True)):
         row_numbers.setdefault(key, []).append(row_number)
-    values = {metric.name: rows[metric.name].astype("float64").to_numpy() for metric in table.metrics}
 
     split, all_keys = len(table.rows), [*row_numbers, *published]
     row_keys, column_keys = (
@@ -72,24 +73,37 @@ def average(
     if len(row_keys) * len(column_keys) * len(table.metrics) > MAX_CELLS:
         counts = f"{len(row_keys)} rows, {len(column_keys)} columns and {len(table.metrics)} metrics"
         raise ValueError(f"it must have at most {MAX_CELLS} cells, but has {counts}")
-    records = []
-    for key in (row_key + column_key for row_key in row_keys for column_key in column_keys):
-        for metric in table.metrics:
-            measured = _measure(values[metric.name][row_numbers.get(key, [])])
-            paper = published.get(key, {}).get(metric.name, math.nan) / (100 if metric.percent else 1)
-            records.append((*key, metric.name, *measured, paper, measured[0] - paper))
-    cells = pd.DataFrame(records, columns=[*keys, "metric", *MEASURED], dtype=object)
-    cells = cells.astype({"metric": "str", **MEASURED})
+    cell_keys = [row_key + column_key for row_key in row_keys for column_key in column_keys]
+    places = np.zeros(len(rows), dtype=np.int64)
+    for place, key in enumerate(cell_keys):
+        places[row_numbers.get(key, [])] = place
+    parts = []
+    for metric in table.metrics:
+        part = summarise(rows[metric.name].astype("float64"), places, numbers, len(cell_keys))
+        figures = [published.get(key, {}).get(metric.name, math.nan) for key in cell_keys]
+        paper = np.array(figures, dtype=float) / (100 if metric.percent else 1)
+        parts.append(part.assign(metric=metric.name, published=paper, difference=part["mean"] - paper))
+    cells = pd.concat(parts).sort_index(kind="stable")  # the metrics of a cell one after the other
+    of_keys = pd.DataFrame(cell_keys, columns=list(keys), dtype=object).loc[cells.index].reset_index(drop=True)
+    cells = cells.reset_index(drop=True).astype({"metric": "str"})
+    cells = pd.concat([of_keys, cells[["metric", *MEASURED, "published", "difference"]]], axis=1)
     return cells.assign(**{name: _typed(cells[name], rows[name]) for name in keys})
 
 
 def write(
-    files: Files, folder: str, cells: pd.DataFrame, table: Table, over: str, value_text: ValueText = plain_text
+    files: Files,
+    folder: str,
+    cells: pd.DataFrame,
+    table: Table,
+    over: str,
+    value_text: ValueText = plain_text,
+    spread: Spread = "interval",
 ) -> None:
     """Write what `average` returned as `tables/FOLDER/NAME.parquet` and `.md`. `value_text` is how the Markdown writes
-    values of hyperparameters, `over` what a cell is the mean over."""
+    values of hyperparameters, `over` what a cell is the mean over, `spread` what stands beside it."""
     files.write(figure_path("tables", folder, f"{table.name}.parquet"), cells.to_parquet(index=False))
-    files.write(figure_path("tables", folder, f"{table.name}.md"), markdown(cells, table, over, value_text).encode())
+    document = markdown(cells, table, over, value_text, spread)
+    files.write(figure_path("tables", folder, f"{table.name}.md"), document.encode())
 
 
 def has_trials(cells: pd.DataFrame) -> bool:
@@ -97,12 +111,18 @@ def has_trials(cells: pd.DataFrame) -> bool:
     return bool((cells["count"] + cells["missing"]).any())
 
 
-def markdown(cells: pd.DataFrame, table: Table, over: str = "trials", value_text: ValueText = plain_text) -> str:
+def markdown(
+    cells: pd.DataFrame,
+    table: Table,
+    over: str = "replicates",
+    value_text: ValueText = plain_text,
+    spread: Spread = "interval",
+) -> str:
     """Return a Markdown document: a title, the caption and the table."""
-    keys, groups = _columns(cells, table, value_text)
+    keys, groups = _columns(cells, table, value_text, spread)
     columns = {_escaped(name): [*map(_escaped, texts)] for part in (keys, *groups) for name, texts in part.items()}
     body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
-    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table, over), "", body, ""])
+    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table, over, spread), "", body, ""])
 
 
 def text(
@@ -110,7 +130,8 @@ def text(
     table: Table,
     width: int = 100,
     value_text: ValueText = plain_text,
-    over: str = "trials",
+    over: str = "replicates",
+    spread: Spread = "interval",
 ) -> str:
     """Return the table as plain text for a terminal of `width` characters; one line if no trial has a value.
 
@@ -119,7 +140,7 @@ def text(
     """
     if not cells["count"].any() and cells["published"].isna().all():
         return f"{table.name}: no trial has a value yet"
-    keys, groups = _columns(cells, table, value_text)
+    keys, groups = _columns(cells, table, value_text, spread)
 
     def fits(columns: Columns) -> bool:
         return max(map(len, text_table({**keys, **columns}).splitlines())) <= width
@@ -133,21 +154,21 @@ def text(
             blocks[-1] |= piece
         else:
             blocks.append(dict(piece))
-    title = "\n".join([table.name, *textwrap.wrap(caption(cells, table, over), width)])
+    title = "\n".join([table.name, *textwrap.wrap(caption(cells, table, over, spread), width)])
     return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks)])
 
 
-def caption(cells: pd.DataFrame, table: Table, over: str = "trials") -> str:
+def caption(cells: pd.DataFrame, table: Table, over: str = "replicates", spread: Spread = "interval") -> str:
     """Return a line that says what the cells of the table show, with the note of the table. `over`: what a cell is the
     mean over, as a plural noun."""
-    counts = cells["count"][cells["count"] > 0]
-    if counts.empty:
+    if not cells["count"].any():
         parts = ["no value yet"]
-    elif counts.max() == 1:
-        parts = ["one trial a cell"]
     else:
-        span = f"{counts.min()} to {counts.max()}" if counts.min() < counts.max() else f"{counts.max()}"
-        parts = [f"mean ± standard deviation over {span} {over}"]
+        parts = [
+            described(cells, over, spread) or f"one {'trial' if cells['count'].max() == 1 else 'replicate'} a cell"
+        ]
+    if cells["iqm"].notna().any():
+        parts.append("IQM: interquartile mean")
     if ((cells["count"] > 0) & (cells["missing"] > 0)).any():
         parts.append("'k of n' where only k of n trials have a value")
     if cells["published"].notna().any():
@@ -155,14 +176,6 @@ def caption(cells: pd.DataFrame, table: Table, over: str = "trials") -> str:
     if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test]:
         parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
     return "; ".join([*parts, table.note] if table.note else parts)
-
-
-def _measure(values: np.ndarray) -> tuple[float, float, int, int]:
-    known = values[~np.isnan(values)]
-    with np.errstate(invalid="ignore"):  # infinite values have a std of NaN
-        mean = float(known.mean()) if known.size else math.nan
-        std = float(known.std(ddof=1)) if known.size > 1 else math.nan
-    return mean, std, known.size, values.size - known.size
 
 
 def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
@@ -177,7 +190,7 @@ def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
         return values.infer_objects()
 
 
-def _columns(cells: pd.DataFrame, table: Table, value_text: ValueText) -> tuple[Columns, list[Columns]]:
+def _columns(cells: pd.DataFrame, table: Table, value_text: ValueText, spread: Spread) -> tuple[Columns, list[Columns]]:
     """Return the columns of the row keys, and a group of columns for each value of `table.columns` (or one group).
 
     A group has a column for each metric, or a single column for all metrics if the table is `listed`.
@@ -194,7 +207,7 @@ def _columns(cells: pd.DataFrame, table: Table, value_text: ValueText) -> tuple[
     groups = []
     for index, prefix in enumerate(_prefixes(values, table.columns, value_text)):
         texts = [
-            [_cell_text(cell, metric) for cell in cells.iloc[index * len(metrics) + offset :: step].to_dict("records")]
+            _cell_texts(cells.iloc[index * len(metrics) + offset :: step], metric, spread)
             for offset, metric in enumerate(metrics)
         ]
         if table.listed:
@@ -212,17 +225,24 @@ def _prefixes(values: pd.Series, name: str | None, value_text: ValueText) -> lis
     return [value if isinstance(value, str) else f"{name}={value_text(name, value)}" for value in values]
 
 
-def _cell_text(cell: dict[Any, Any], metric: Metric) -> str:
-    """Return e.g. `86.20 ± 0.31, 2 of 3 (paper 86.18, +0.02)`, without the parts that are unknown."""
-    scale = 100.0 if metric.percent else 1.0
-    mean, std, paper, difference = (cell[name] * scale for name in ("mean", "std", "published", "difference"))
+def _cell_texts(cells: pd.DataFrame, metric: Metric, spread: Spread) -> list[str]:
+    shown = in_percent(cells) if metric.percent else cells
+    return [_cell_text(cell, metric, spread) for cell in shown.to_dict("records")]
+
+
+def _cell_text(cell: dict[Any, Any], metric: Metric, spread: Spread) -> str:
+    """Return e.g. `86.20 ± 0.31, IQM 86.10, 4 of 5 (paper 86.18, +0.02)`, without the parts that are unknown."""
+    mean, paper, difference = (cell[name] for name in ("mean", "published", "difference"))
+    beside = spread_of(cell, spread)
 
     def rounded(value: float) -> str:
         return format_metric(round(value, 2) + 0.0, 2) if metric.percent else format_significant(value)
 
     measured = DASH if math.isnan(mean) else rounded(mean)
-    if not math.isnan(std):
-        measured += f" ± {rounded(std)}"
+    if not math.isnan(beside):
+        measured += f" ± {rounded(beside)}"
+    if not math.isnan(cell["iqm"]):
+        measured += f", IQM {rounded(cell['iqm'])}"
     if cell["count"] and cell["missing"]:
         measured += f", {cell['count']} of {cell['count'] + cell['missing']}"
     if math.isnan(paper):

@@ -1,4 +1,4 @@
-"""Trajectories: mean and standard deviation of metrics over the epochs by hyperparameter, as Parquet and a figure."""
+"""Trajectories: mean and 95 % interval of metrics over the epochs by hyperparameter, as Parquet and a figure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -9,7 +9,9 @@ import pandas as pd
 
 from sweeper.report import charts
 from sweeper.report.formatting import DASH, ValueText, distinct_texts, plain_text
+from sweeper.report.summaries import described, replicate_numbers, summarise
 from sweeper.spec.metric import Metric
+from sweeper.spec.sweep import REPLICATES
 from sweeper.spec.views import Trajectory
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
@@ -17,8 +19,8 @@ from sweeper.storage.layout import figure_path
 HEIGHT, LABEL_HEIGHT = 260, 15
 """Height of a panel, and of the name of a line at its end."""
 MAX_BANDS = 3
-"""Maximum number of lines whose standard deviation is drawn as a band. With more, overlapping bands could not be told
-apart, so each line has a bar beside the panel instead: its standard deviation at the last epoch."""
+"""Maximum number of lines whose interval is drawn as a band. With more, overlapping bands could not be told apart, so
+each line has a bar beside the panel instead: its interval at the last epoch."""
 BAR_SPACING, MAX_BARS_WIDTH = 9.0, 110.0
 """Distance between two such bars, and maximum width of all bars together."""
 MAX_END_LABELS, MAX_END_LABEL_WIDTH = 8, 210.0
@@ -28,11 +30,15 @@ MAX_RANGE_RATIO = 2.5
 
 
 def average(
-    history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory, value_text: ValueText = plain_text
+    history: pd.DataFrame,
+    rows: pd.DataFrame,
+    trajectory: Trajectory,
+    value_text: ValueText = plain_text,
+    replicates: Sequence[str] = REPLICATES,
 ) -> pd.DataFrame:
     """Average the reports of the trials in `rows`. Returns one row per value of `by`, metric and reported epoch.
 
-    The columns are `trajectory.key`, `metric`, `epoch`, `mean`, `std` (ddof=1) and `count`. Values of `by` are in the
+    The columns are `trajectory.key`, `metric`, `epoch` and those of `summaries.summarise`. Values of `by` are in the
     order of their first appearance in `rows`, metrics in that of the trajectory, and epochs ascend. An epoch whose
     reports are all null has count 0. A trial that is in `rows` several times counts for each of its lines. If `by` has
     several hyperparameters, one column holds their values as text, by `value_text`.
@@ -43,13 +49,17 @@ def average(
         lines[by] = _joined(lines[list(trajectory.by)], value_text)
     order, distinct = pd.factorize(lines[by], use_na_sentinel=False)
     reports = history[history["metric"].isin(metrics)]
-    reports = reports.merge(pd.DataFrame({"trial_id": lines["trial_id"], "line": order}), on="trial_id")
+    numbers = replicate_numbers(rows, [name for name in replicates if name not in trajectory.by])
+    of_trials = pd.DataFrame({"trial_id": lines["trial_id"], "line": order, "replicate": numbers})
+    reports = reports.merge(of_trials, on="trial_id")
     reports = reports.assign(
         line=reports["line"].astype("int64"),
         panel=reports["metric"].map({name: panel for panel, name in enumerate(metrics)}).astype("int64"),
         value=reports["value"].astype("float64"),
     )
-    points = reports.groupby(["line", "panel", "epoch"])["value"].agg(["mean", "std", "count"]).reset_index()
+    groups = reports.groupby(["line", "panel", "epoch"])
+    measured = summarise(reports["value"], groups.ngroup().to_numpy(), reports["replicate"].to_numpy(), groups.ngroups)
+    points = pd.concat([groups.size().reset_index()[["line", "panel", "epoch"]], measured], axis=1)
     keys = {
         by: pd.Series(distinct.take(points.pop("line")), dtype=lines[by].dtype),
         "metric": pd.Series([metrics[panel] for panel in points.pop("panel")], dtype="str"),
@@ -66,9 +76,10 @@ def write(
     *,
     about: str = "",
     value_text: ValueText = plain_text,
+    replicates: Sequence[str] = REPLICATES,
 ) -> pd.DataFrame:
     """Write `trajectories/FOLDER/NAME.parquet` and `.png`, with `about` below the title. Returns the averages."""
-    points = average(history, rows, trajectory, value_text)
+    points = average(history, rows, trajectory, value_text, replicates)
     path = figure_path("trajectories", folder, trajectory.name)
     files.write(f"{path}.parquet", points.to_parquet(index=False))
     shown = panels(points, trajectory, value_text)
@@ -95,7 +106,7 @@ def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText =
     labelled = len(names) <= MAX_END_LABELS and longest <= MAX_END_LABEL_WIDTH
     single = points["epoch"].nunique() == 1
     banded, barred = len(names) <= MAX_BANDS and not single, len(names) > MAX_BANDS and not single
-    bars = min(MAX_BARS_WIDTH, BAR_SPACING * (len(names) + 1)) if barred and points["std"].notna().any() else 0.0
+    bars = min(MAX_BARS_WIDTH, BAR_SPACING * (len(names) + 1)) if barred and points["low"].notna().any() else 0.0
     shown = [
         _points_of(metric, points, key, names, banded=banded, bars=bars, single=single) for metric in trajectory.metrics
     ]
@@ -124,7 +135,9 @@ def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText =
                 "epochs": [low - margin, high + margin],
                 "ticks": [int(own["epoch"].iloc[0])] if own["epoch"].nunique() == 1 else None,
                 "gutter": bars + 14,
-                "legend": None if labelled else {"orient": "right", "offset": bars + 18, "symbolOpacity": 1},
+                "legend": None
+                if labelled
+                else {"orient": "right", "offset": bars + 18, "symbolOpacity": 1, "symbolStrokeWidth": 0},
                 "width": 420,
                 "height": HEIGHT,
             }
@@ -133,15 +146,12 @@ def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText =
 
 
 def caption(points: pd.DataFrame, trajectory: Trajectory) -> str:
-    """Return what the lines average over, and what shows their standard deviation."""
-    counts = points["count"][points["count"] > 0]
-    if not counts.max() > 1:
+    """Return what the lines average over, and what shows their interval."""
+    text = described(points, "replicates")
+    if not text:
         return f"by {trajectory.key}"
-    most = f"{'up to ' if counts.min() < counts.max() else ''}{counts.max()} trials"
     barred = points[trajectory.key].nunique(dropna=False) > MAX_BANDS and points["epoch"].nunique() > 1
-    return (
-        f"by {trajectory.key}, mean of {most}{'; bars:' if barred else ''} ± standard deviation{' at the end' * barred}"
-    )
+    return f"by {trajectory.key}, {text}{', which bars show at the end' * barred}"
 
 
 def _points_of(
@@ -152,7 +162,7 @@ def _points_of(
     scale = 100.0 if metric.percent else 1.0
     order = own[key].map({value: index for index, value in enumerate(names)})
     order = order.fillna(next((index for index, value in enumerate(names) if pd.isna(value)), 0)).astype("int64")
-    mean, std = scale * own["mean"], scale * own["std"]
+    mean, low, high = (scale * own[name] for name in ("mean", "low", "high"))
     last = own.groupby(order)["epoch"].transform("max")
     position = own.groupby(order).cumcount(ascending=False)
     step = (own.groupby(order)["epoch"].transform("size") // 16).clip(lower=1)
@@ -164,13 +174,13 @@ def _points_of(
             "epoch": own["epoch"],
             "x": own["epoch"] + (0.8 * ((order + 0.5) / len(names) - 0.5) if single else 0.0),
             "mean": mean,
-            "low": mean - std,
-            "high": mean + std,
+            "low": low,
+            "high": high,
             "count": own["count"],
             "marked": position % step == 0,
-            "band": banded & ~alone & std.notna(),
-            "single": alone & std.notna(),
-            "bar": (8 + bars * (order + 0.5) / len(names)).where(is_end & ~alone & std.notna() & (bars > 0)),
+            "band": banded & ~alone & low.notna(),
+            "single": alone & low.notna(),
+            "bar": (8 + bars * (order + 0.5) / len(names)).where(is_end & ~alone & low.notna() & (bars > 0)),
             "label": pd.Series(np.nan, own.index),
             "is_end": is_end,
         }
@@ -178,7 +188,7 @@ def _points_of(
 
 
 def _range(own: pd.DataFrame, metric: Metric) -> tuple[float, float]:
-    """Return the vertical range that shows the points and their drawn standard deviations."""
+    """Return the vertical range that shows the points and their drawn intervals."""
     if own.empty:
         return 0.0, 1.0
     drawn = own[own["band"] | own["single"] | own["bar"].notna()]

@@ -25,14 +25,14 @@ from itertools import permutations
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 Verdict = Literal["holds", "refuted", "undecided", "not run"]
 LEVEL = 0.95
 """Confidence level of an interval."""
 ALPHA = 1 - LEVEL
 EQUAL = 1e-9
-"""Largest distance of values that count as equal: they differ by rounding."""
+"""Largest standard deviation of values that count as equal: they differ by rounding."""
 Bounds = tuple[float, float]
 
 
@@ -114,7 +114,7 @@ def difference(left: Extremes, right: Extremes | None, paired: bool = True) -> E
 
     def bounds(alpha: float) -> Bounds:
         over, under = means.shape
-        margins = [stats.t.ppf(1 - alpha / (2 * count), freedom) * errors for count in (over, under)]
+        margins = [_quantile(alpha / (2 * count), freedom) * errors for count in (over, under)]
         return float((means - margins[0]).min(1).max()), float((means + margins[1]).max(0).min())
 
     return Estimate(value, n, bounds)
@@ -130,7 +130,7 @@ def argmax(values: np.ndarray, at: Sequence[float] | np.ndarray) -> Estimate:
     means, errors, _ = _means(np.stack([values[:, other] - values[:, own] for own, other in pairs], axis=1))
 
     def bounds(alpha: float) -> Bounds:
-        reached = means - stats.t.ppf(1 - alpha / max(count - 1, 1), n - 1) * errors
+        reached = means - _quantile(alpha / max(count - 1, 1), n - 1) * errors
         worse = {own for (own, _), least in zip(pairs, reached, strict=True) if least > 0}
         left = [float(at[index]) for index in range(count) if index not in worse] or [best]
         return min(left), max(left)
@@ -170,7 +170,7 @@ def correlation_of_metrics(values: np.ndarray, others: np.ndarray) -> Estimate:
     error = math.sqrt((n - 1) * np.var(without)) if n > 1 else math.nan
 
     def bounds(alpha: float) -> Bounds:
-        half = stats.t.ppf(1 - alpha / 2, n - 1) * error
+        half = _quantile(alpha / 2, n - 1) * error
         return math.tanh(centre - half), math.tanh(centre + half)
 
     return Estimate(math.tanh(centre), n, bounds if n > 1 else None)
@@ -184,7 +184,7 @@ def deviation(values: np.ndarray) -> Estimate:
     squares = float(((values - values.mean()) ** 2).sum())
 
     def bounds(alpha: float) -> Bounds:
-        high, low = stats.chi2.ppf((alpha / 2, 1 - alpha / 2), n - 1)
+        low, high = special.chdtri(n - 1, (alpha / 2, 1 - alpha / 2))  # by the share above them
         return math.sqrt(squares / low), math.sqrt(squares / high) if high > 0 else math.inf
 
     return Estimate(math.sqrt(squares / (n - 1)), n, bounds)
@@ -250,14 +250,32 @@ def together(verdicts: Sequence[Verdict]) -> str:
     return "not run" if "not run" in kinds else "undecided"
 
 
+def half_widths(deviations: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return half the widths of the intervals of means over n replicates that have these standard deviations. One of
+    fewer than two replicates, or of equal ones, is NaN: it is not known."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        halves = _quantile(ALPHA / 2, np.asarray(n, dtype=float) - 1) * _errors(deviations, n)
+    return np.where(np.isfinite(halves), halves, math.nan)
+
+
+def _quantile(alpha: float, freedom: np.ndarray | float) -> np.ndarray | float:
+    """The value that Student's t exceeds with the probability alpha."""
+    quantile: np.ndarray | float = special.stdtrit(freedom, 1 - alpha)
+    return quantile
+
+
+def _errors(deviations: np.ndarray, n: np.ndarray | int) -> np.ndarray:
+    """Standard errors of means over n replicates. The error of equal values is infinite: shares of a few test images
+    can be equal by chance, and say nothing of their spread."""
+    return np.where(deviations <= EQUAL, math.inf, deviations / np.sqrt(n))
+
+
 def _means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
-    """Means over the first dimension, their standard errors and the degrees of freedom. The error of equal values is
-    infinite: shares of a few test images can be equal by chance, and say nothing of their spread."""
-    n = len(values)
+    """Means over the first dimension, their standard errors and the degrees of freedom."""
+    n, unknown = len(values), np.full(values.shape[1:], math.nan)
     if n < 1:
-        return np.full(values.shape[1:], math.nan), np.full(values.shape[1:], math.nan), 0.0
-    errors = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1:], math.nan)
-    return values.mean(axis=0), np.where(np.ptp(values, axis=0) <= EQUAL, math.inf, errors), float(n - 1)
+        return unknown, unknown, 0.0
+    return values.mean(axis=0), _errors(values.std(axis=0, ddof=1), n) if n > 1 else unknown, float(n - 1)
 
 
 def _outer(first: np.ndarray, second: np.ndarray) -> np.ndarray:

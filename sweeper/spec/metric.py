@@ -1,14 +1,20 @@
 """A number that a trial reports, and whether higher or lower is better."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from sweeper.errors import SpecError
-from trainables.metrics.meanings import SHARE, VALIDATION, family_of
+from trainables.metrics.families import SHARE
+from trainables.metrics.meanings import VALIDATION, family_of
 
 Direction = Literal["maximize", "minimize"]
 BETTER = {"maximize": "higher", "minimize": "lower"}
 """Direction -> which values are better."""
+Spread = Literal["interval", "deviation"]
+"""What stands beside a mean: half the width of its 95 % interval, or the standard deviation of the replicates."""
+SPREADS: Mapping[Spread, str] = {"interval": "95 % interval", "deviation": "standard deviation"}
+"""What follows a ± -> its name."""
 
 
 @dataclass(frozen=True)

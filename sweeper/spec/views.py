@@ -53,7 +53,7 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Table:
-    """Metrics by row and column as a paper prints them: mean and standard deviation over everything else (seeds)."""
+    """Metrics by row and column as a paper prints them: mean and 95 % interval over replicates (seeds)."""
 
     name: str
     """The files are `tables/SWEEP/PRESET/NAME.parquet` and `.md`."""
@@ -107,7 +107,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Metrics over the epochs: one line per value of `by`, with the standard deviation over everything else."""
+    """Metrics over the epochs: one line per value of `by`, with the 95 % interval over replicates."""
 
     name: str
     """The files are `trajectories/SWEEP/PRESET/NAME.parquet` and `.png`."""

@@ -2,8 +2,9 @@
 whose assignments are balanced (SwAV).
 
 Shapes: B images, D dimensions, M entries of a queue or prototypes. Every function returns one value per vector. Vectors
-are scaled to unit length here, with norms floored at 1e-6, unless a function says otherwise; scores of prototypes are cosines as a rule. Gradients flow
-into all arguments: a stop-gradient is the caller's. `tau > 0` and `epsilon > 0` are floats or 0-dimensional tensors.
+are scaled to unit length here, with norms floored at 1e-6, unless a function says otherwise; scores of prototypes are
+cosines as a rule. Gradients flow into all arguments: a stop-gradient is the caller's. `tau > 0` and `epsilon > 0` are
+floats or 0-dimensional tensors.
 """
 
 import math

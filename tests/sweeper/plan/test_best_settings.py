@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from sweeper.plan.best_settings import best_settings
+from sweeper.report.best import over, sentence
 from sweeper.spec import Metric
 
 AUROC = Metric("auroc_joint", "maximize")
@@ -22,7 +23,7 @@ def test_the_mean_over_classes_decides_whatever_the_order_of_the_rows() -> None:
     for order in itertools.permutations(rows):
         (best,) = best_settings(order, AUROC, KEYS)
         assert list(best.values) == ["a", "b"] and best.mean == 0.8500000000000001
-        assert best.sentence() == (
+        assert sentence(best, spread="deviation") == (
             "best auroc_joint: 0.850 ± 0.071 (mean ± standard deviation over 2 classes) at beta=0.5; "
             "chosen on test images"
         )
@@ -31,7 +32,7 @@ def test_the_mean_over_classes_decides_whatever_the_order_of_the_rows() -> None:
 def test_validation_chooses_and_test_images_are_shown() -> None:
     rows = [row("a", 0.5, 0, 0.9, val_auroc_joint=0.1), row("b", 1.0, 0, 0.2, val_auroc_joint=0.3)]
     (best,) = best_settings(rows, AUROC, KEYS)
-    assert best.sentence() == "best auroc_joint: 0.200 (one trial) at beta=1; chosen by val_auroc_joint"
+    assert sentence(best) == "best auroc_joint: 0.200 (one trial) at beta=1; chosen by val_auroc_joint"
     assert best_settings(rows, Metric("val_auroc_joint", "maximize"), KEYS) == [best]
 
 
@@ -40,21 +41,21 @@ def test_a_setting_cannot_win_by_replicates_that_it_lacks() -> None:
         rows = [row("a", 0.5, 0, 0.9), row("b", 0.5, 1, 0.2) | lost, row("c", 1.0, 0, 0.8), row("d", 1.0, 1, 0.3)]
         (best,) = best_settings(rows, AUROC, KEYS)
         assert best.at == {"beta": 1.0} and (best.compared, best.settings) == (1, 2)
-        assert best.sentence(so_far=True).startswith("best auroc_joint so far: 0.550")
-        assert best.sentence().endswith("; 1 of 2 settings lack replicates and are not compared")
+        assert sentence(best, so_far=True).startswith("best auroc_joint so far: 0.550")
+        assert sentence(best).endswith("; 1 of 2 settings lack replicates and are not compared")
 
 
 def test_each_data_set_has_its_own_best_setting() -> None:
     rows = [row("a", 0.5, 0, 0.9), row("b", 1.0, 0, 0.3, dataset="mnist"), row("c", 0.5, 0, 0.2, dataset="mnist")]
     first, second = best_settings(rows, AUROC, KEYS)
     assert first.question == {"dataset": "digits"} and list(second.values) == ["b"]
-    assert second.sentence().startswith("best auroc_joint for dataset=mnist: 0.300 (one trial) at beta=1;")
+    assert sentence(second).startswith("best auroc_joint for dataset=mnist: 0.300 (one trial) at beta=1;")
 
 
 def test_percent_is_the_unit_of_the_whole_sentence() -> None:
     rows = [row("a", 0.5, 0, None, knn_z=0.951), row("b", 0.5, 0, None, knn_z=0.949, seed=1)]
     (best,) = best_settings(rows, Metric("knn_z", "maximize", percent=True), KEYS)
-    assert "best knn_z (%): 95.0 ± 0.1 (mean ± standard deviation over 2 seeds); chosen on" in best.sentence()
+    assert "best knn_z (%): 95.0 ± 1.3 (mean ± 95 % interval over 2 seeds); chosen on" in sentence(best)
 
 
 def test_trials_with_the_same_values_are_all_in_the_mean() -> None:
@@ -62,7 +63,7 @@ def test_trials_with_the_same_values_are_all_in_the_mean() -> None:
     rows = [row("a", 0.5, 0, 0.9), row("b", 0.5, 0, 0.7), row("c", 1.0, 0, 0.5), row("d", 1.0, 0, 0.8)]
     for order in itertools.permutations(rows):
         (best,) = best_settings(order, AUROC, KEYS)
-        assert list(best.values) == ["a", "b"] and best.over == "2 trials" and best.compared == 2
+        assert list(best.values) == ["a", "b"] and over(best) == "2 trials" and best.compared == 2
 
 
 def test_a_method_without_a_seed_is_compared_with_the_means_of_others() -> None:
@@ -72,9 +73,8 @@ def test_a_method_without_a_seed_is_compared_with_the_means_of_others() -> None:
         row(f"v{label}{seed}", 0.5, label, 0.6, seed=seed, method="vae") for label in (0, 1) for seed in (0, 1, 2)
     ]
     (best,) = best_settings([*others, *pixels], AUROC, keys)
-    assert best.sentence() == (
-        "best auroc_joint: 0.800 ± 0.141 (mean ± standard deviation over 2 classes) at method=pixels; "
-        "chosen on test images"
+    assert sentence(best) == (
+        "best auroc_joint: 0.800 ± 1.271 (mean ± 95 % interval over 2 classes) at method=pixels; chosen on test images"
     )
     (best,) = best_settings([*others, pixels[0]], AUROC, keys)
     assert best.at == {"method": "vae"} and best.compared == 1, "a class is still to come"
@@ -91,4 +91,4 @@ def test_a_proposal_of_a_study_is_one_setting_whatever_its_trials_differ_in() ->
     ]
     (best,) = best_settings(rows, AUROC, keys, named=("lr",))
     assert best.number == 0 and list(best.values) == ["0.1.0", "0.0.5"] and (best.compared, best.settings) == (2, 2)
-    assert best.mean == 0.75 and best.at == {"lr": 0.1} and best.over == "2 trials"
+    assert best.mean == 0.75 and best.at == {"lr": 0.1}

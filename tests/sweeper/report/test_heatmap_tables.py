@@ -6,6 +6,7 @@ import pytest
 
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.report.heatmaps import breakdown, correlations, selection_metric, text
+from sweeper.report.summaries import MEASURED
 from sweeper.spec.metric import Metric
 
 AXES = ("beta", "nu")
@@ -64,8 +65,9 @@ def test_correlation_leaves_out_cells_without_both(rows):
 
 def test_text_is_aligned(rows):
     lines = text(breakdown(rows, chosen(rows), AXES, "class")).splitlines()
-    assert lines[0].split() == ["beta", "nu", "class", "mean", "std", "count", "missing"]
-    assert lines[2].split() == ["1", "∞", "cat", "0.700", "\N{EN DASH}", "1", "0"]
+    dash = "\N{EN DASH}"
+    assert lines[0].split() == ["beta", "nu", "class", *MEASURED]
+    assert lines[2].split() == ["1", "∞", "cat", "0.700", *[dash] * 4, "1", "1", "0"]
     assert len({len(line) for line in lines}) == 1
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from scipy import stats
 
 from sweeper.plan.best_settings import best_settings
 from sweeper.report import charts
@@ -18,10 +19,11 @@ from sweeper.report.heatmaps import (
     values_of,
     write,
 )
+from sweeper.report.summaries import MEASURED
 from sweeper.spec import Heatmap, Metric
 from sweeper.storage.files import Files
 
-AXES = ("beta", "nu")
+AXES, CLASSES = ("beta", "nu"), ("class",)
 
 
 def cell(cells: pd.DataFrame, beta: float, nu: float) -> pd.Series:
@@ -32,20 +34,20 @@ AUROC = Metric("auroc", "maximize")
 HEATMAP = Heatmap(AUROC, *AXES)
 
 
-def test_pivot_is_mean_and_sample_deviation_over_other_columns(rows):
-    cells = pivot(rows, "auroc", AXES)
+def test_pivot_is_mean_and_interval_over_the_replicates(rows):
+    cells = pivot(rows, "auroc", AXES, CLASSES)
     selected = cell(cells, 1.0, 3.0)
-    assert selected["mean"] == pytest.approx(0.815) and selected["std"] == pytest.approx(
-        np.std([0, 0.01, 0.02, 0.03], ddof=1)
-    )
-    assert cells.columns.tolist() == ["beta", "nu", "mean", "std", "count", "missing"]
+    values = rows[(rows["beta"] == 1.0) & (rows["nu"] == 3.0)]["auroc"]
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert selected[["mean", "low", "high"]].tolist() == pytest.approx([0.815, low, high])
+    assert cells.columns.tolist() == ["beta", "nu", *MEASURED]
     assert len(cells) == 6 and cells["nu"].tolist() == [0.5, 3.0, math.inf] * 2 and (cells["count"] == 4).all()
 
 
 def test_missing_is_counted_and_not_averaged(rows):
     rows.loc[(rows["beta"] == 0) & (rows["nu"] == 3) & (rows["class"] > 0), "auroc"] = np.nan
     rows = rows[~((rows["beta"] == 1) & (rows["nu"] == 0.5))]
-    cells = pivot(rows, "auroc", AXES)
+    cells = pivot(rows, "auroc", AXES, CLASSES)
     partial_cell = cell(cells, 0.0, 3.0)
     assert (
         (partial_cell["count"], partial_cell["missing"]) == (1, 3)
@@ -85,13 +87,13 @@ def test_an_unknown_column_is_named(rows):
 
 
 def cells_of(means: list[float], std: float = 0.01, count: int = 4) -> pd.DataFrame:
-    return pd.DataFrame({"mean": means, "std": std, "count": count})
+    return pd.DataFrame({"mean": means, "std": std, "replicates": count})
 
 
 @pytest.mark.parametrize("count", [3, 10])
 def test_cells_that_differ_by_noise_alone_have_less_than_half_of_the_colours(count: int) -> None:
     draws = np.random.default_rng(0).normal(0.9, 0.02, (56, count))
-    noise = pd.DataFrame({"mean": draws.mean(1), "std": draws.std(1, ddof=1), "count": count})
+    noise = pd.DataFrame({"mean": draws.mean(1), "std": draws.std(1, ddof=1), "replicates": count})
     scale = colour_scale(noise)
     assert scale.widened and np.ptp(noise["mean"]) < 0.4 * (scale.high - scale.low)
     assert (scale.low + scale.high) / 2 == pytest.approx((noise["mean"].max() + noise["mean"].min()) / 2)
@@ -118,11 +120,12 @@ def test_a_single_trial_a_cell_says_nothing_of_noise(means: list[float]) -> None
     assert not scale.widened and np.isnan([scale.std, scale.error]).all() and scale.low < scale.high < np.inf
 
 
-def test_a_cell_has_the_mean_its_deviation_and_the_papers_figure():
-    cell = {"mean": 0.815, "std": 0.0129, "published": 0.903}
-    assert cell_texts(cell, 3) == ["0.815", "± 0.013", "paper 0.903"]
-    assert cell_texts({"mean": math.nan, "std": math.nan}, 3) == ["\N{EN DASH}"]
-    assert cell_texts({"mean": 123456789.0, "std": 2e6}, 0) == ["1.23e+08", "± 2.00e+06"]
+def test_a_cell_has_the_mean_its_spread_the_interquartile_mean_and_the_papers_figure():
+    cell = {"mean": 0.815, "std": 0.0129, "high": 0.836, "iqm": 0.817, "published": 0.903}
+    assert cell_texts(cell, 3) == ["0.815", "± 0.021", "IQM 0.817", "paper 0.903"]
+    assert cell_texts(cell, 3, "deviation")[1] == "± 0.013"
+    assert cell_texts(dict.fromkeys(cell, math.nan), 3) == ["\N{EN DASH}"]
+    assert cell_texts({"mean": 123456789.0, "high": 125456789.0, "iqm": math.nan}, 0) == ["1.23e+08", "± 2.00e+06"]
 
 
 @pytest.mark.parametrize(
@@ -138,15 +141,13 @@ def test_one_trial_a_cell_says_that_noise_is_not_known(rows: pd.DataFrame):
 
 
 def test_the_figure_says_what_it_shows(rows):
-    best = [
-        "best auroc: 0.815 ± 0.013 (mean ± standard deviation over 4 classes) at beta=1 nu=3; chosen on test images"
-    ]
+    best = ["best auroc: 0.815 ± 0.021 (mean ± 95 % interval over 4 classes) at beta=1 nu=3; chosen on test images"]
     about = "grid (digits), data set digits"
-    shown = values_of(pivot(rows, "auroc", AXES), HEATMAP, over="classes", about=about, best=best)
-    assert shown["title"]["text"] == "auroc: mean ± standard deviation over 4 classes"
+    shown = values_of(pivot(rows, "auroc", AXES, CLASSES), HEATMAP, over="classes", about=about, best=best)
+    assert shown["title"]["text"] == "auroc: mean ± 95 % interval over 4 classes"
     assert shown["title"]["subtitle"] == [
         about,
-        "best auroc: 0.815 ± 0.013 (mean ± standard deviation over 4 classes) at beta=1 nu=3; chosen on test",
+        "best auroc: 0.815 ± 0.021 (mean ± 95 % interval over 4 classes) at beta=1 nu=3; chosen on test",
         "images",
         "in a cell: standard deviation 0.013, standard error of its mean 0.0065 (medians)",
     ]
@@ -155,17 +156,19 @@ def test_the_figure_says_what_it_shows(rows):
 
 
 def test_cells_have_their_numbers_places_and_frames(rows):
-    cells = pivot(rows, "auroc", AXES)
+    cells = pivot(rows, "auroc", AXES, CLASSES)
     shown = values_of(cells, HEATMAP, framed=[1])["cells"]
     assert [cell["shade"] for cell in shown] == cells["mean"].tolist()
     assert [(cell["y"], cell["x"]) for cell in shown[:4]] == [("0", "0.5"), ("0", "3"), ("0", "∞"), ("1", "0.5")]
-    assert shown[1]["text"] == "0.715" and shown[1]["below"] == ["± 0.013"]
+    assert shown[1]["text"] == "0.715" and shown[1]["below"] == ["± 0.021"]
     assert [cell["best"] for cell in shown] == [False, True, False, False, False, False]
 
 
 def test_shares_are_shown_in_percent_where_the_metric_says_so(rows):
-    shown = values_of(pivot(rows, "auroc", AXES), Heatmap(Metric("auroc", "maximize", percent=True), *AXES))
+    share = Heatmap(Metric("auroc", "maximize", percent=True), *AXES)
+    shown = values_of(pivot(rows, "auroc", AXES, CLASSES), share, spread="deviation")
     assert shown["title"]["text"] == "auroc (%): mean ± standard deviation over 4 trials"
+    assert shown["cells"][1]["below"] == ["± 1.29"]
     assert shown["cells"][1]["text"] == "71.50" and 50 < shown["range"][0] < shown["range"][1] < 90
 
 

@@ -66,15 +66,15 @@ def test_the_text_has_the_cells_the_best_setting_by_class_the_correlation_and_th
     cells, table, classes, correlation, sentence = findings.write(
         Files(tmp_path), "grid", SWEEP, "paper", pd.concat([rows, between], ignore_index=True)
     ).split("\n\n")
-    assert cells == "auroc: mean ± standard deviation over 3 classes; * is the best setting"
-    assert table.splitlines()[-1].split() == ["1", "0.735", "±", "0.010", "0.860", "±", "0.010*"]
+    assert cells == "auroc: mean ± 95 % interval over 3 classes; * is the best setting"
+    assert table.splitlines()[-1].split() == ["1", "0.735", "±", "0.025", "0.860", "±", "0.025*"]
     assert classes.startswith("auroc by normal_class at the best setting, chosen on test images\n")
     assert [line.split()[:4] for line in classes.splitlines()[3:]] == [
         ["1", "3", str(c), f"0.8{5 + c}0"] for c in range(3)
     ]
     assert correlation.startswith("correlation over the cells of beta x nu") and "\N{MINUS SIGN}1.000" in correlation
     assert sentence == (
-        "best auroc: 0.860 ± 0.010 (mean ± standard deviation over 3 classes) at beta=1 nu=3; chosen on test images"
+        "best auroc: 0.860 ± 0.025 (mean ± 95 % interval over 3 classes) at beta=1 nu=3; chosen on test images"
     )
     table = pd.read_parquet(tmp_path / "heatmaps/grid/paper/breakdown.parquet")
     assert table["normal_class"].tolist() == [0, 1, 2] and set(table["beta"]) == {1.0}
@@ -106,8 +106,8 @@ def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows
 def test_without_tables_the_text_has_the_cells_and_the_sentence(tmp_path: Path, rows: pd.DataFrame) -> None:
     plain = replace(SWEEP, breakdown=None, correlations=())
     heading, _, sentence = findings.write(Files(tmp_path), "grid", plain, "paper", rows).split("\n\n")
-    assert heading.startswith("auroc: mean ± standard deviation over 3 classes")
-    assert sentence.startswith("best auroc: 0.860 ± 0.010 ")
+    assert heading.startswith("auroc: mean ± 95 % interval over 3 classes")
+    assert sentence.startswith("best auroc: 0.860 ± 0.025 ")
     assert not list(tmp_path.rglob("breakdown.parquet")) and not list(tmp_path.rglob("correlations.parquet"))
 
 
@@ -122,11 +122,11 @@ def test_one_cell_is_enough(tmp_path: Path, rows: pd.DataFrame) -> None:
     assert "0.525" in text and (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
 
 
-@pytest.mark.parametrize(("seeds", "noun"), [(1, "classes"), (2, "trials")])
+@pytest.mark.parametrize(("seeds", "noun"), [(1, "classes"), (2, "replicates")])
 def test_a_heatmap_says_what_it_averages_over(
     seeds: int, noun: str, tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three classes with two seeds each are six trials, not six classes."""
+    """Three classes with two seeds each are six replicates, not six classes."""
     nouns: list[str] = []
     written = findings.heatmaps.write
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
+from sweeper.report.summaries import MEASURED
 from sweeper.report.tables import average, caption, has_trials, markdown, text, write
 from sweeper.spec import Metric, SpecError
 from sweeper.spec.views import Table
@@ -43,17 +45,17 @@ def numbers(cell: str) -> list[float]:
     return [float(number) for number in re.findall(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf)", plain)]
 
 
-def test_a_cell_is_the_mean_and_the_sample_deviation_over_other_columns(rows):
+def test_a_cell_is_the_mean_and_its_interval_over_the_replicates(rows):
     cells = average(rows, TABLE, "paper")
-    assert cells.columns.tolist() == [
-        *("method", "nu", "dataset", "metric", "mean", "std", "count", "missing", "published", "difference")
-    ]
+    assert cells.columns.tolist() == [*("method", "nu", "dataset", "metric", *MEASURED, "published", "difference")]
     assert len(cells) == 3 * 2 * 2 and (cells["count"] == 3).all() and (cells["missing"] == 0).all()
     for cell in cells.to_dict("records"):
         nu = rows["nu"].isna() if math.isnan(cell["nu"]) else rows["nu"] == cell["nu"]
         selected = rows[(rows["method"] == cell["method"]) & nu & (rows["dataset"] == cell["dataset"])][cell["metric"]]
         assert cell["mean"] == pytest.approx(sum(selected) / 3)
         assert cell["std"] ** 2 == pytest.approx(sum((selected - sum(selected) / 3) ** 2) / 2)
+        interval = stats.ttest_1samp(selected, 0).confidence_interval(0.95)
+        assert (cell["low"], cell["high"]) == pytest.approx(tuple(interval))
 
 
 def test_rows_and_columns_are_in_the_order_of_the_trials_and_the_papers_own_come_last(rows):
@@ -149,8 +151,10 @@ def test_markdown_reads_back_as_the_numbers(rows):
     assert heading == ["method", "nu", *(f"{d}: {m}" for d in ("svhn", "cifar10") for m in ("knn (%)", "nll"))]
     assert [line[:2] for line in lines] == [["vje", "3"], ["vje", "∞"], ["simclr", DASH], ["byol", "1"]]
     table_cells = [cell for line in lines for cell in line[2:]]
-    for cell, printed in zip(cells.to_dict("records"), map(numbers, table_cells), strict=True):
-        true = [cell[name] for name in ("mean", "std", "published", "difference") if not math.isnan(cell[name])]
+    for cell, printed in zip(
+        cells.assign(half=cells["high"] - cells["mean"]).to_dict("records"), map(numbers, table_cells), strict=True
+    ):
+        true = [cell[name] for name in ("mean", "half", "published", "difference") if not math.isnan(cell[name])]
         if cell["metric"] == "knn":
             assert printed == pytest.approx([100 * value for value in true], abs=0.00501)
         else:
@@ -165,7 +169,7 @@ def test_the_source_of_the_markdown_is_aligned_and_escaped(rows):
     cells = average(rows, TABLE, "paper")
     source = markdown(cells, TABLE)
     title, _, caption_line, _, *lines = source.splitlines()
-    assert title == "# probe" and caption_line == "mean ± standard deviation over 3 trials"
+    assert title == "# probe" and caption_line == "mean ± 95 % interval over 3 replicates"
     assert len({len(line) for line in lines}) == 1
     assert [line[0] for line in parsed(source)[1:]] == ["a|b\\|c", "a|b\\|c", "x*y <z>`"]
 
@@ -182,7 +186,7 @@ def test_a_value_that_rounds_to_zero_is_written_as_zero():
 def test_text_is_one_aligned_block_where_it_fits(rows):
     table = replace(TABLE, columns=None)
     heading, block = text(average(rows, table, "paper"), table).split("\n\n")
-    assert heading == "probe\nmean ± standard deviation over 6 trials"
+    assert heading == "probe\nmean ± 95 % interval over 3 replicates, each the mean of several trials"
     heading, rule, *lines = block.splitlines()
     assert heading.split() == ["method", "nu", "knn", "(%)", "nll"] and set(rule) == {"-", " "} and len(lines) == 3
     assert len({line.index("±") for line in lines}) == 1 and "|" not in block

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.optimize
+import scipy.stats
 
+from sweeper.report.summaries import MEASURED
 from sweeper.report.trajectories import average, caption, isotonic_regression, panels, spread, write
 from sweeper.spec import Metric
 from sweeper.spec.views import Trajectory
@@ -30,10 +32,10 @@ def reports(lines: list, epochs: list[int], seeds: int = 3) -> tuple[pd.DataFram
     return history.astype({"epoch": "int64"}), pd.DataFrame(trials, columns=["trial_id", "method", "seed"])
 
 
-def test_points_are_mean_and_sample_deviation_over_trials_in_order() -> None:
+def test_points_are_mean_and_interval_over_replicates_in_order() -> None:
     history, rows = reports(["vje", "byol"], [10, 2])
     points = average(history, rows, BOTH)
-    assert points.columns.tolist() == ["method", "metric", "epoch", "mean", "std", "count"]
+    assert points.columns.tolist() == ["method", "metric", "epoch", *MEASURED]
     keys = list(points[["method", "metric", "epoch"]].itertuples(index=False, name=None))
     assert keys == [(line, metric, epoch) for line in ("vje", "byol") for metric in ("knn", "nll") for epoch in (2, 10)]
     joined = history.merge(rows, on="trial_id")
@@ -42,9 +44,8 @@ def test_points_are_mean_and_sample_deviation_over_trials_in_order() -> None:
         for key in ("method", "metric", "epoch"):
             selected = selected[selected[key] == point[key]]
         assert point["count"] == len(selected) == 3
-        assert (point["mean"], point["std"]) == pytest.approx(
-            (np.mean(selected["value"]), np.std(selected["value"], ddof=1))
-        )
+        interval = scipy.stats.ttest_1samp(selected["value"], 0).confidence_interval(0.95)
+        assert [point[name] for name in ("mean", "low", "high")] == pytest.approx([selected["value"].mean(), *interval])
 
 
 def test_reports_of_other_trials_are_left_out_and_nulls_are_not_averaged() -> None:
@@ -91,14 +92,14 @@ def test_any_number_of_lines_and_points_is_a_picture(count: int, epochs: list[in
 def test_panels_show_the_numbers() -> None:
     history, rows = reports(["vje", "byol"], [10, 20, 30])
     points = average(history, rows, BOTH)
-    assert caption(points, BOTH) == "by method, mean of 3 trials ± standard deviation"
+    assert caption(points, BOTH) == "by method, mean ± 95 % interval over 3 replicates"
     for panel, metric, scale in zip(panels(points, BOTH), ("knn", "nll"), (100, 1), strict=True):
         own = points[points["metric"] == metric]
         drawn = panel["points"]
         assert panel["lines"] == ["vje", "byol"] and drawn["line"].tolist() == own["method"].tolist()
         assert drawn["mean"].tolist() == pytest.approx((scale * own["mean"]).tolist()) and drawn["band"].all()
-        assert panel["least"] < drawn["low"].min() and drawn["high"].max() < panel["most"]
-        assert drawn["high"].tolist() == pytest.approx((scale * (own["mean"] + own["std"])).tolist())
+        assert panel["least"] < drawn["low"].min() and drawn["high"].max() <= panel["most"]
+        assert drawn["high"].tolist() == pytest.approx((scale * own["high"]).clip(upper=panel["most"]).tolist())
     assert [panel["metric"] for panel in panels(points, BOTH)] == ["knn (%)", "nll"]
     assert [panel["better"] for panel in panels(points, BOTH)] == ["higher is better", "lower is better"]
 
@@ -125,7 +126,7 @@ def test_bands_are_few_and_other_spreads_stand_side_by_side(count: int, banded: 
         assert (int(drawn["band"].sum()), len(bars)) == ((3 * count, 0) if banded else (0, count))
         assert all(first < second for first, second in pairwise(bars["bar"])) and set(bars["epoch"]) <= {3}
         assert banded or panel["gutter"] > bars["bar"].max()
-    assert ("bars: ± standard deviation at the end" in caption(points, BOTH)) != banded
+    assert ("which bars show at the end" in caption(points, BOTH)) != banded
 
 
 @pytest.mark.parametrize("epochs", [[5], [1, 2]])
@@ -155,7 +156,8 @@ def test_panels_share_their_values_where_all_are_shares_of_about_one_range(scale
 def test_many_lines_or_long_names_have_a_legend(lines: list[str]) -> None:
     history, rows = reports(lines, [1, 2])
     panel = panels(average(history, rows, BOTH), BOTH)[0]
-    assert panel["legend"] is not None and panel["lines"] == lines and panel["points"]["label"].isna().all()
+    assert panel["lines"] == lines and panel["points"]["label"].isna().all()
+    assert panel["legend"]["symbolStrokeWidth"] == 0, "the dashes of a line around its symbol would hide the shape"
 
 
 def test_spread_is_the_least_squares_solution() -> None:

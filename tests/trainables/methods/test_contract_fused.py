@@ -124,8 +124,8 @@ FLOAT32 = {"swav": 1e-2}
 @every_trained
 @pytest.mark.parametrize("width", [None, 3])
 def test_fused_equals_alone(name: str, width: int | None) -> None:
-    """Members that differ in all that is fusible, in one stack, and in stacks of three and one; 6 steps in float32: losses, weights, buffers (queues, averaged
-    weights), moments, and all that evaluators ask of the members."""
+    """Members that differ in all that is fusible, in one stack, and in stacks of three and one; 6 steps in float32:
+    losses, weights, buffers (queues, averaged weights), moments, and all that evaluators ask of the members."""
     _assert_equal(_train(_smooth_members(name), width), _alone(name), FLOAT32.get(name, 3e-4))
 
 
@@ -149,8 +149,8 @@ def test_variants_fused_equal_alone(name: str, keys: dict[str, Value]) -> None:
 
 @every_trained
 def test_fused_equals_alone_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two members, 6 steps with convolutions and ReLU, which turn the rounding of float32 into other gradients where a unit is near
-    zero."""
+    """Two members, 6 steps with convolutions and ReLU, which turn the rounding of float32 into other gradients where a
+    unit is near zero."""
     monkeypatch.setattr(Tensor, "float", Tensor.double)
     torch.set_default_dtype(torch.float64)
     try:

@@ -75,15 +75,14 @@ class VJE(ImageMethod):
     """The inference network computes `q(s|z)`, whose variance also scales the likelihood of the embedding. The
     embedding is the representation itself, as in the paper, unless there is a projector.
 
-    The part `likelihood` is the one in place of `dir` and `rad` where these are not split, `radial_scale` the learned
-    scale."""
+    Where direction and length are not split, the part `loss_likelihood` is in place of `loss_dir` and `loss_rad`."""
 
     Config = VJEConfig
     fusible = frozenset({"beta", "nu"})
     capabilities = frozenset({"embed", "score"})
     per_example = True
-    loss_parts = ("dir", "rad", "kl", "likelihood", "radial_scale")
-    measures = frozenset({"radial_scale"})
+    loss_parts = ("dir", "rad", "kl", "likelihood", "learned_scale")
+    measures = frozenset({"learned_scale"})
     representations = ("z", "mu")
     variance = "var"
     scores = ("joint", "dir", "rad", "variance", "entropy")
@@ -133,7 +132,7 @@ class VJE(ImageMethod):
         weights = {"kl": self.beta}
         total = sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(()))
         if self.config.radial_scale != "fixed":
-            parts["radial_scale"] = self.log_radial_scale.exp().detach()
+            parts["learned_scale"] = self.log_radial_scale.exp().detach()
         return Losses(total, parts)
 
     def _likelihood_variance(self, z: Tensor, var: Tensor) -> Tensor:

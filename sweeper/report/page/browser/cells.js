@@ -2,16 +2,34 @@
 
 const STANDARD_ERRORS = 20;
 
-function summary(values) {
-  const known = values.filter((value) => typeof value === "number" && !Number.isNaN(value));
-  const count = known.length;
-  const mean = count ? known.reduce((sum, value) => sum + value, 0) / count : NaN;
-  const squares = known.reduce((sum, value) => sum + (value - mean) ** 2, 0);
-  return { mean, std: count > 1 ? Math.sqrt(squares / (count - 1)) : NaN, count, missing: values.length - count };
+const SPREADS = { interval: "95 % interval", deviation: "standard deviation" };
+const EQUAL = 1e-9; // the largest deviation of values that differ by rounding alone
+const MIN_IQM = 5;
+
+const average = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
+
+/* What `summaries.py` says of a cell: over replicates, each of which counts once, with the mean of its trials. `halves[n]`
+   is half the width of the 95 % interval of n replicates whose standard deviation is 1. */
+function summary(trials, metric, replicateOf, halves) {
+  const groups = new Map();
+  for (const trial of trials) {
+    const value = metric.at(trial);
+    if (typeof value !== "number" || Number.isNaN(value)) continue;
+    const key = replicateOf(trial);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(value);
+  }
+  const count = [...groups.values()].reduce((sum, values) => sum + values.length, 0);
+  const known = [...groups.values()].map(average).sort((left, right) => left - right);
+  const [n, mean] = [known.length, average(known)];
+  const std = n > 1 ? Math.sqrt(known.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (n - 1)) : NaN;
+  const cut = Math.floor(n / 4);
+  const iqm = n >= MIN_IQM ? average(known.slice(cut, n - cut)) : NaN;
+  return { mean, std, half: std > EQUAL ? std * halves[n] : NaN, iqm, n, count, missing: trials.length - count };
 }
 
 /* One cell for every pair of values of two axes. Null is a value, too. */
-function pivot(entries, metric, rows, columns) {
+function pivot(entries, metric, rows, columns, replicateOf, halves) {
   const rowValues = rows.sorted(entries.map(rows.at));
   const columnValues = columns.sorted(entries.map(columns.at));
   const members = new Map();
@@ -24,7 +42,7 @@ function pivot(entries, metric, rows, columns) {
   for (const row of rowValues) {
     for (const column of columnValues) {
       const trials = members.get(`${row}\n${column}`) ?? [];
-      cells.push({ row, column, trials, ...summary(trials.map((trial) => metric.at(trial))) });
+      cells.push({ row, column, trials, ...summary(trials, metric, replicateOf, halves) });
     }
   }
   return { rowValues, columnValues, cells };
@@ -48,7 +66,7 @@ const median = (values) => {
 function colourRange(cells, bounds) {
   const means = cells.map((cell) => cell.mean).filter(Number.isFinite);
   const [low, high] = means.length ? [Math.min(...means), Math.max(...means)] : [0, 1];
-  const errors = cells.filter((cell) => Number.isFinite(cell.std)).map((cell) => cell.std / Math.sqrt(cell.count));
+  const errors = cells.filter((cell) => Number.isFinite(cell.std)).map((cell) => cell.std / Math.sqrt(cell.n));
   const smallest = errors.length ? STANDARD_ERRORS * median(errors) : 0;
   if (high - low >= smallest) {
     const margin = (high - low) * 0.02 || Math.abs(high) * 0.01 || 1;

@@ -1,12 +1,14 @@
 /* The paper's tables, the trajectories, the sheets, the trials that have not ended, and how the trials ran. */
 
-/* mean ± std, with the number of trials, the paper's figure and the difference from it. */
-function figureCell(cells, index, metric) {
-  const [mean, std, count, missing] = ["mean", "std", "count", "missing"].map((name) => cells[name][index]);
+/* mean ± spread, with the interquartile mean, the number of trials, the paper's figure and the difference from it. */
+function figureCell(cells, index, metric, spread) {
+  const [mean, std, high, iqm, count, missing] = ["mean", "std", "high", "iqm", "count", "missing"].map((name) => cells[name][index]);
   const [published, difference] = [cells.published[index], cells.difference[index]];
   const show = (value, digits = 4) => formatMetric(value, metric.percent, digits);
-  const text = count ? `${show(mean)}${std === null ? "" : ` ± ${show(std, 2)}`}` : DASH;
-  const below = [];
+  const half = high === null ? null : high - mean;
+  const beside = spread === "interval" ? half : std;
+  const text = count ? `${show(mean)}${beside === null ? "" : ` ± ${show(beside, 2)}`}` : DASH;
+  const below = iqm === null ? [] : [`IQM ${show(iqm)}`];
   if (published !== null) {
     const sign = difference > 0 ? "+" : "";
     below.push(`paper ${show(published)}${difference === null ? "" : ` (${sign}${show(difference, 2)})`}`);
@@ -17,7 +19,7 @@ function figureCell(cells, index, metric) {
   return cell;
 }
 
-function paperTable({ name, caption, rows, columns, metrics, cells }, write) {
+function paperTable({ name, captions, rows, columns, metrics, cells }, write, spread) {
   const count = cells.metric.length;
   const keyOf = (index) => rows.map((key) => String(cells[key][index])).join("\n");
   const places = new Map();
@@ -37,11 +39,11 @@ function paperTable({ name, caption, rows, columns, metrics, cells }, write) {
     const keys = rows.map((key) => el("th", { scope: "row" }, write(key, NUMBERS[cells[key][first]] ?? cells[key][first])));
     const figures = across.flatMap((value) => metrics.map((metric) => {
       const index = row.get(`${value}\n${metric.name}`);
-      return index === undefined ? el("td", {}, DASH) : figureCell(cells, index, metric);
+      return index === undefined ? el("td", {}, DASH) : figureCell(cells, index, metric, spread);
     }));
     return el("tr", {}, keys, figures);
   });
-  return el("div", {}, el("h3", {}, name.replaceAll("_", " ")), plainTable(caption, [...rows, ...heads], body, name));
+  return el("div", {}, el("h3", {}, name.replaceAll("_", " ")), plainTable(captions[spread], [...rows, ...heads], body, name));
 }
 
 /* The rows of a table that is given by column. */
@@ -61,7 +63,9 @@ function trajectory(box, panel) {
 }
 
 class Findings {
-  constructor() {
+  /* `spread` says what stands beside means. */
+  constructor({ spread }) {
+    this.spread = spread;
     this.tables = new Section("tables", "Tables", (body) => this.renderTables(body));
     this.trajectories = new Section("trajectories", "Trajectories", (body) => this.renderTrajectories(body));
     this.sheets = new Section("sheets", "Sheets", (body) => this.renderSheets(body));
@@ -91,7 +95,7 @@ class Findings {
   }
 
   renderTables(body) {
-    body.replaceChildren(...this.request.tables.flatMap((table) => paperTable({ ...table, metrics: this.inUnit(table.metrics) }, this.write)));
+    body.replaceChildren(...this.request.tables.flatMap((table) => paperTable({ ...table, metrics: this.inUnit(table.metrics) }, this.write, this.spread())));
   }
 
   renderTrajectories(body) {

@@ -4,9 +4,11 @@ const measured = (report, trials) =>
   report.named("metric").filter((column) => trials.some((trial) => typeof column.at(trial) === "number"));
 
 class Heatmap {
-  /* `pick` gets the trials of a cell that the user picks, `draw` those of the chosen cell at every drawing, or null. */
-  constructor({ pick, draw }) {
+  /* `pick` gets the trials of a cell that the user picks, `draw` those of the chosen cell at every drawing, or null;
+     `spread` says what stands beside means. */
+  constructor({ pick, draw, spread }) {
     this.onPick = pick;
+    this.spread = spread;
     this.onDraw = draw;
     this.chosen = null; // {row, column} as texts, which outlive new rows
     this.section = new Section("heatmap", "Heatmap", (body) => this.render(body));
@@ -102,7 +104,7 @@ class Heatmap {
     if (defined) return defined;
     const entries = this.entries(this.trials);
     const filled = (name) => {
-      const { cells } = pivot(entries, this.column(this.metric), this.axis(this.rows), this.axis(name));
+      const { cells } = this.pivot(entries, this.column(this.metric), this.axis(this.rows), this.axis(name));
       return cells.filter((cell) => cell.trials.length).length / cells.length;
     };
     return [...names].sort((left, right) => filled(right) - filled(left))[0];
@@ -110,6 +112,17 @@ class Heatmap {
 
   column(name) {
     return this.report.columns.get(name);
+  }
+
+  /* Hyperparameters whose values only repeat an experiment, without those on the axes. */
+  replicates(rows, columns) {
+    const names = (this.report.views[this.request.preset]?.replicates ?? []).filter((name) => name !== rows.name && name !== columns.name);
+    return names.map((name) => this.column(name)).filter(Boolean);
+  }
+
+  pivot(entries, metric, rows, columns) {
+    const repeating = this.replicates(rows, columns);
+    return pivot(entries, metric, rows, columns, (trial) => repeating.map((column) => column.at(trial)).join("\n"), this.report.halves);
   }
 
   draw() {
@@ -178,7 +191,7 @@ class Heatmap {
     const metric = this.column(this.metric);
     const trials = this.selected();
     const [entries, rows, columns] = [this.entries(trials), this.axis(this.rows), this.axis(this.columns)];
-    const grid = pivot(entries, metric, rows, columns);
+    const grid = this.pivot(entries, metric, rows, columns);
     const best = this.report.bestOf(this.request, this.metric);
     const frames = framed(grid.cells, entries, rows, columns, best.trials);
     const range = colourRange(grid.cells, metric.bounds);
@@ -197,20 +210,29 @@ class Heatmap {
   /* What a cell is, in words: the text of a screen reader and of the pointer. */
   words(cell, metric) {
     const lines = [`${this.rows}=${this.text(this.rows, cell.row)}, ${this.columns}=${this.text(this.columns, cell.column)}`];
-    const spread = Number.isFinite(cell.std) ? ` ± ${formatMetric(cell.std, metric.percent, 3)}` : "";
+    const beside = this.beside(cell);
+    const spread = Number.isFinite(beside) ? ` ± ${formatMetric(beside, metric.percent, 3)}` : "";
     lines.push(cell.count ? `${metric.label} ${formatMetric(cell.mean, metric.percent)}${spread}` : "no value");
+    if (Number.isFinite(cell.iqm)) lines.push(`interquartile mean ${formatMetric(cell.iqm, metric.percent)}`);
     lines.push(`${plural(cell.count, "trial")}${cell.missing ? `, ${cell.missing} without a value` : ""}`);
     const published = this.published(cell);
     if (published !== null) lines.push(`paper ${formatMetric(published, metric.percent)}`);
     return lines;
   }
 
+  /* What stands beside the mean of a cell. */
+  beside(cell) {
+    return this.spread() === "interval" ? cell.half : cell.std;
+  }
+
   caption(metric, grid, best, range) {
     const lines = [];
-    const counts = grid.cells.map((cell) => cell.count).filter(Boolean);
+    const counts = grid.cells.map((cell) => cell.n).filter(Boolean);
     const most = Math.max(0, ...counts);
     const over = this.report.views[this.request.preset]?.over ?? "trials";
-    if (most > 1) lines.push(`${metric.label}: mean ± standard deviation of ${Math.min(...counts) < most ? "up to " : ""}${most} ${this.isFiltered || this.remaining().length > 1 ? "trials" : over} a cell.`);
+    const each = grid.cells.some((cell) => cell.count > cell.n) ? ", each the mean of several trials" : "";
+    const noun = this.isFiltered || this.remaining().length > 1 ? "replicates" : over;
+    if (most > 1) lines.push(`${metric.label}: mean ± ${SPREADS[this.spread()]} over ${Math.min(...counts) < most ? `${Math.min(...counts)} to ` : ""}${most} ${noun}${each}.`);
     if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
     if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);
     lines.push("Choose a cell with a click, or with the arrow keys and Enter, to see its trials.");
@@ -236,14 +258,14 @@ class Heatmap {
     const cells = grid.cells.map((cell, index) => {
       const published = this.published(cell);
       const below = [
-        ...(Number.isFinite(cell.std) ? [`± ${formatMetric(cell.std, metric.percent, 2)}`] : []),
+        ...(Number.isFinite(this.beside(cell)) ? [`± ${formatMetric(this.beside(cell), metric.percent, 2)}`] : []),
         ...(published === null ? [] : [`paper ${formatMetric(published, metric.percent, 3)}`]),
       ];
       return {
         index,
         x: columnOrder[index % across],
         y: rowOrder[Math.floor(index / across)],
-        mean: Number.isFinite(cell.mean) ? cell.mean : null,
+        ...Object.fromEntries(["mean", "half", "iqm"].map((name) => [name, Number.isFinite(cell[name]) ? cell[name] : null])),
         shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
         text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
         below: step > 55 ? below : [],

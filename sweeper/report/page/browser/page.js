@@ -7,14 +7,17 @@ class Page {
     this.report = report;
     this.details = new TrialDetails();
     const open = (trial) => this.openTrial(trial);
+    const spread = () => this.spread;
+    this.spread = "interval"; // beside means
     this.opened = null; // the id of a trial that was opened from a table, which newer rows and other metrics leave open
     this.heatmap = new Heatmap({
       pick: (group) => this.openCell(group),
       draw: (group) => this.opened === null && this.details.set(this.report, group),
+      spread,
     });
     this.search = new Search(open);
     this.rows = new Rows(open);
-    this.findings = new Findings();
+    this.findings = new Findings({ spread });
     this.claims = new SweepClaims(open);
     const { tables, trajectories, sheets, training, runs } = this.findings;
     this.sections = [training, this.heatmap.section, this.search.section, this.details.section, this.claims.section, tables, trajectories, sheets, this.rows.section, runs];
@@ -49,11 +52,11 @@ class Page {
 
   update() {
     const { report, request } = this;
-    this.header();
     this.heatmap.set(report, request);
     this.search.set(report, request);
     this.findings.set(report, request);
     this.claims.set(report, request);
+    this.header();
     this.rows.set(report, request);
     if (this.opened !== null) this.details.set(report, this.openedGroup());
     else if (this.heatmap.element.hidden) this.details.set(report, null);
@@ -75,16 +78,25 @@ class Page {
     const states = [...counts].map(([status, count]) => `${count.toLocaleString("en")} ${status}`).join(", ");
     const ended = trials.map((trial) => report.value("ended", trial)).filter(Boolean).sort().at(-1);
     const parts = [el("h1", {}, report.name), report.about ? el("p", {}, report.about) : null];
+    const controls = [];
     if (report.requests.length > 1) {
       const options = report.requests.map((known) => [known.label, known.label]);
-      parts.push(el("div", { class: "controls" }, choice("request", options, request.label, (label) => {
+      controls.push(choice("request", options, request.label, (label) => {
         this.request = report.requests.find((known) => known.label === label);
         this.heatmap.chosen = null;
         this.opened = null;
         this.details.set(report, null);
         this.update();
-      })));
+      }));
     }
+    if (report.halves.length > 2 && !(this.heatmap.element.hidden && this.findings.tables.element.hidden)) {
+      const options = Object.entries(SPREADS).map(([key, text]) => [key, `${text} over replicates`]);
+      controls.push(choice("beside means", options, this.spread, (key) => {
+        this.spread = key;
+        this.redraw();
+      }));
+    }
+    if (controls.length) parts.push(el("div", { class: "controls" }, controls));
     parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${request.total ? `${trials.length} of ` : ""}${plural(request.total || trials.length, "trial")}${states ? `: ${states}` : ""}`));
     const best = report.bestOf(request, report.views[request.preset]?.headline);
     parts.push(...best.text.map((sentence) => el("p", { class: "status" }, sentence)));

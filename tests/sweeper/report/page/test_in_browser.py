@@ -77,6 +77,8 @@ def test_the_cells_are_the_means_of_the_rows(page: Watched, rows: pd.DataFrame) 
     cell_paths(page)
     assert drawn(page, "heatmap", "mean") == pytest.approx(cells["mean"].tolist(), abs=1e-15)
     assert drawn(page, "heatmap", "x") == ["0.5", "3", "∞"] * 3
+    assert drawn(page, "heatmap", "half") == pytest.approx((cells["high"] - cells["mean"]).tolist(), abs=1e-12)
+    assert drawn(page, "heatmap", "iqm") == pytest.approx(cells["iqm"].tolist(), abs=1e-12)
     assert cell_paths(page).nth(6).get_attribute("aria-label").endswith("paper 0.7500")
 
 
@@ -117,6 +119,17 @@ def test_metric_axes_and_filters_are_chosen(page: Watched, rows: pd.DataFrame) -
     assert means == pytest.approx(cells["mean"].tolist(), abs=1e-15)
     page.tab.get_by_label("rows", exact=True).select_option("nu")
     wait_for_cell(page, "nu=0.5, beta=0")
+
+
+def test_the_deviation_stands_beside_means_on_demand(page: Watched, rows: pd.DataFrame) -> None:
+    cell_paths(page)
+    assert "mean ± 95 % interval over 8 seeds" in page.tab.inner_text("#heatmap")
+    page.tab.get_by_label("beside means", exact=True).select_option("deviation")
+    page.tab.wait_for_function("() => document.querySelector('#heatmap').innerText.includes('± standard deviation')")
+    deviation = pivot(rows, "auroc_joint", ("beta", "nu"))["std"][0]
+    assert f"± {deviation:.2g}" in page.tab.locator("#heatmap svg").text_content()
+    page.see_everything()
+    assert "mean ± standard deviation over 8 seeds" in page.tab.inner_text("#tables caption")
 
 
 def test_labels_of_selections_are_an_axis(page: Watched, rows: pd.DataFrame) -> None:
@@ -207,7 +220,7 @@ def test_text_of_a_row_is_never_html(page: Watched) -> None:
 
 def test_tables_trajectories_sheets_and_runs(page: Watched, rows: pd.DataFrame) -> None:
     page.see_everything()
-    means = rows.groupby("beta")["knn_z"].mean().tolist()
+    means = rows.groupby(["beta", "seed"])["knn_z"].mean().groupby("beta").mean().tolist()
     assert numbers(page, "#tables td.number") == pytest.approx(means, abs=1e-15)
     assert "paper 93 (" in page.tab.inner_text("#tables tbody tr:last-child")
     points = drawn(page, "trajectories", "count", "source_0")

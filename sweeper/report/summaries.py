@@ -1,0 +1,92 @@
+"""What cells of heatmaps and tables, and points of trajectories, say of their trials.
+
+A replicate is a combination of values of those hyperparameters that only repeat an experiment: seeds, classes, folds.
+Trials of a cell that differ in anything else do not repeat it, so a replicate counts once, with the mean of its trials.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeper.plan.best_settings import NOUNS
+from sweeper.report.verdicts import half_widths
+from sweeper.spec.metric import SPREADS, Spread
+
+MEASURED = {
+    **dict.fromkeys(("mean", "std", "low", "high", "iqm"), "float64"),
+    **dict.fromkeys(("replicates", "count", "missing"), "int64"),
+}
+"""Columns of `summarise`, with their types."""
+MIN_IQM = 5
+"""Fewest replicates with an interquartile mean."""
+
+
+def replicate_numbers(rows: pd.DataFrame, replicates: Sequence[str]) -> np.ndarray:
+    """Return the number of each row's replicate. Without a column of `replicates` all rows are one."""
+    known = [name for name in replicates if name in rows]
+    if not known:
+        return np.zeros(len(rows), dtype=np.int64)
+    return rows.groupby(known, dropna=False, observed=True).ngroup().to_numpy()
+
+
+def summarise(values: pd.Series, cells: np.ndarray, replicates: np.ndarray, count: int) -> pd.DataFrame:
+    """Return a row for each of `count` cells. `values`, `cells` and `replicates` are those of trials; a value may be
+    null.
+
+    - `replicates`: those with a value, over which all that follows is taken
+    - `mean`, `std` (ddof=1), and `low` and `high`, the 95 % interval of the mean by Student's t. Null where it is not
+      known: for one replicate, or for equal ones
+    - `iqm`: the mean without the lowest and the highest quarter; null for fewer than `MIN_IQM` replicates
+    - `count`: trials with a value; `missing`: trials without one
+    """
+    trials = pd.DataFrame({"cell": cells, "replicate": replicates, "value": np.asarray(values, dtype="float64")})
+    known = trials.dropna(subset="value")
+    samples = known.groupby(["cell", "replicate"])["value"].mean().reset_index().sort_values(["cell", "value"])
+    groups = samples.groupby("cell")["value"]
+    found = groups.agg(["mean", "std", "count"]).rename(columns={"count": "replicates"}).reindex(range(count))
+    rank, size = groups.cumcount(), groups.transform("size")
+    middle = samples[(size >= MIN_IQM) & (rank >= size // 4) & (rank < size - size // 4)]
+    half = half_widths(found["std"].to_numpy(), found["replicates"].to_numpy())
+    every, counts = (table.groupby("cell").size().reindex(range(count), fill_value=0) for table in (trials, known))
+    found = found.assign(low=found["mean"] - half, high=found["mean"] + half, count=counts)
+    found["replicates"] = found["replicates"].fillna(0)
+    found = found.assign(iqm=middle.groupby("cell")["value"].mean(), missing=every - counts)
+    return found[list(MEASURED)].astype(MEASURED)
+
+
+def in_percent(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells of a share in percent."""
+    scaled = ("mean", "std", "low", "high", "iqm", "published", "difference")
+    return cells.assign(**{name: 100.0 * cells[name] for name in scaled if name in cells})
+
+
+def spread_of(cell: Mapping[Any, Any], spread: Spread = "interval") -> float:
+    """Return what follows the ± of a cell: half its interval, or its standard deviation. NaN if it has none."""
+    return float(cell["high"] - cell["mean"] if spread == "interval" else cell["std"])
+
+
+def described(cells: pd.DataFrame, over: str, spread: Spread = "interval") -> str:
+    """Return e.g. `mean ± 95 % interval over 3 to 5 seeds`; empty if there is no spread. `over`: what replicates are,
+    as a plural noun."""
+    n = cells["replicates"][cells["replicates"] > 0]
+    if n.empty or n.max() == 1:
+        return ""
+    span = f"{n.min()} to {n.max()}" if n.min() < n.max() else f"{n.max()}"
+    each = ", each the mean of several trials" if (cells["count"] > cells["replicates"]).any() else ""
+    return f"mean ± {SPREADS[spread]} over {span} {over}{each}"
+
+
+def averaged_over(rows: pd.DataFrame, axes: Sequence[str], replicates: Sequence[str]) -> str:
+    """Return what the replicates of a cell of these axes are: `seeds` or `classes` if only these differ within one."""
+    varying = [key for key in replicates if key in rows and key not in axes and rows[key].nunique(dropna=False) > 1]
+    if rows.empty or not varying or not {*axes} & {*rows}:
+        return "replicates"
+    within = (
+        rows.groupby([axis for axis in axes if axis in rows], dropna=False, observed=True)[varying]
+        .nunique(dropna=False)
+        .max()
+    )
+    differing = [key for key in varying if within[key] > 1]
+    return NOUNS.get(differing[0], f"values of {differing[0]}") if len(differing) == 1 else "replicates"

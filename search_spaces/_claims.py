@@ -6,7 +6,7 @@ from dataclasses import replace
 from sweeper.spec import Claim, Side
 from sweeper.spec.claim import Where
 
-PAPER, DIGITS = ("paper",), ("digits",)
+PAPER, DIGITS, CONTROLS = ("paper",), ("digits",), ("controls",)
 """Presets."""
 
 
@@ -18,6 +18,11 @@ def best(metric: str, where: Where, along: str = "method") -> Side:
 def least(metric: str, where: Where, along: str = "method") -> Side:
     """The smallest mean along a key."""
     return Side(metric, where, "smallest", along)
+
+
+def judged_by(presets: tuple[str, ...], *claims: Claim) -> tuple[Claim, ...]:
+    """Return the claims, of which those that name no preset are for these."""
+    return tuple(claim if claim.presets else replace(claim, presets=presets) for claim in claims)
 
 
 def also_by(

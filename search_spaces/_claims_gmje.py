@@ -2,10 +2,11 @@
 """What GJE and GMJE (arXiv 2603.26799) claim, by the sweep that can judge it. Figures are shares in [0, 1]."""
 
 from search_spaces import _assumptions as assumed
-from search_spaces._claims import DIGITS, PAPER, also_by, best
+from search_spaces._claims import CONTROLS, DIGITS, PAPER, also_by, best, judged_by
 from sweeper.spec import Claim, Condition, Side
 from sweeper.spec.claim import Where
 
+COMPONENTS = ("components",)
 JEPA: Where = {"method": "jepa_pairs"}
 PROCESS: Where = {"method": "gaussian_process"}
 GNG: Where = {"method": "gmje_gng"}
@@ -19,7 +20,8 @@ def _em(components: int) -> Where:
     return {"method": "gmje_em", "components": components}
 
 
-SYNTHETIC_ALIGNMENT = (
+SYNTHETIC_ALIGNMENT = judged_by(
+    PAPER,
     Claim("GMJ-01a", "a predictor by squared error (JEPA) averages the branches", "5.1, L", Side("branches", JEPA), "<", 0.5),
     Claim("GMJ-01b", "... so its energy distance is larger than the MDN's", "5.1, L", Side("energy_distance_point", JEPA), ">", Side(ENERGY, MDN)),
     Claim("GMJ-03a", "the dual process cannot separate branches either", "Figs. 4b, 6b", Side("branches", PROCESS), "<", 0.5),
@@ -32,6 +34,9 @@ SYNTHETIC_ALIGNMENT = (
     Claim("GMJ-06b", "... and stays coarse", "Figs. 4d, 6d", Side(NLL, _em(3)), ">", 0.5),
     Claim("GMJ-07a", "GNG follows the branches better than EM by the density", "Figs. 4e, 6e", Side(NLL, GNG), "<", Side(NLL, _em(3))),
     Claim("GMJ-07b", "... and by the branches found", "Figs. 4e, 6e", Side("branches", GNG), ">", Side("branches", _em(3))),
+    Claim("GMJ-08", "GNG finds the components by itself: it beats EM with as many", "4.5", Side(NLL, GNG), "<", Side(NLL, _em(30)), presets=COMPONENTS),
+    Claim("GMJ-17a", "with more components a mixture comes nearer to the density", "Thm. 1, Cor. 1", Side(NLL, {"method": "gmje_em"}, "correlation", "components"), "<", 0.0, presets=COMPONENTS),
+    Claim("GMJ-17b", "... so that little is missing with 30", "Thm. 1, Cor. 1", Side(NLL, _em(30)), "<", 0.1, presets=COMPONENTS),
     Claim("GMJ-09a", "the MDN has the best density", "Figs. 4f to 7", Side(NLL, MDN), "<", Side(NLL, GNG)),
     Claim("GMJ-09b", "... and the best energy distance", "Figs. 4f to 7", Side(ENERGY, MDN), "<", Side(ENERGY, GNG)),
     Claim("GMJ-10a", "the MDN beats GNG as printed, without annealing", "P.2.3", Side(NLL, PLAIN_MDN), "<", Side(NLL, GNG)),
@@ -43,11 +48,13 @@ SYNTHETIC_ALIGNMENT = (
     Claim("GMJ-16", "its uncertainty is calibrated: its density is near the true one", "D.3", Side(NLL, MDN), "<", 0.05),
 )  # fmt: skip
 
+SIZES = ("paper_sizes",)
 QUEUE: Where = {"method": "moco_v2"}
 BANK: Where = {"method": "smc_gmje"}
 DRAWN: Where = {**BANK, "resampling": "multinomial"}
 LATE, EARLY = Condition(">", 500), Condition("<", 100)
-MEMORY_BANK = (
+MEMORY_BANK = judged_by(
+    (*PAPER, *DIGITS),
     *also_by(
         (
             Claim("GMJ-18", "the particle bank beats the queue", "Fig. 8, 5.2.1", Side("probe_z", DRAWN), ">", Side("probe_z", QUEUE), 0.01, published="81.99 > 78.08"),
@@ -65,15 +72,22 @@ MEMORY_BANK = (
     Claim("GMJ-24", "the bank costs no more than a tenth of a second a trial above the queue", "4.7", Side("seconds", BANK), "<", Side("seconds", QUEUE), -0.1, DIGITS),
     Claim("GMJ-29b", "MoCo's probe with 256 negatives", "5.2.1", Side("probe_z", QUEUE), "~", 0.7808, 0.01, PAPER, "78.08"),
     Claim("GMJ-29c", "SMC-GMJE's probe with 256 particles", "5.2.1", Side("probe_z", DRAWN), "~", 0.8199, 0.01, PAPER, "81.99"),
+    Claim("GMJ-18", "the particle bank beats the queue at each size", "Fig. 8, 5.2.1", Side("probe_z", {**DRAWN, "bank": 64}), ">", Side("probe_z", {**QUEUE, "queue": 64}), 0.01, SIZES, "81.99 > 78.08"),
+    Claim("GMJ-22", "a small bank beats a large queue", "4.7", Side("probe_z", {**BANK, "bank": 64}), ">", Side("probe_z", {**QUEUE, "queue": 256}), presets=SIZES),
     Claim("SIM-46", "a tighter bound on mutual information (more negatives) does not help", "3.3", Side("probe_5", {**QUEUE, "queue": 128}), "~", Side("probe_5", {**QUEUE, "queue": 16}), 0.01, DIGITS, paper=assumed.SIMVAE),
 )  # fmt: skip
+
+
+EXACT: Where = {"method": "gpje", "random_features": 0}
+FEATURES: Where = {"method": "gpje", "random_features": 128}
 
 
 def _probe(*methods: str, metric: str = "probe_z") -> Side:
     return Side(metric, {"method": methods[0]}) if len(methods) == 1 else best(metric, {"method": methods})
 
 
-SSL_BENCHMARK = (
+SSL_BENCHMARK = judged_by(
+    (*PAPER, *DIGITS),
     *also_by(
         (
             Claim("GMJ-27a", "SimCLR beats BYOL", "Table 1", _probe("simclr"), ">", _probe("byol"), published="81.50 > 79.04"),
@@ -95,6 +109,12 @@ SSL_BENCHMARK = (
     Claim("GMJ-55", "entropy fills the space better than VICReg's hinge", "O.4", Side("effective_rank", {"method": "gje"}), ">", Side("effective_rank", {"method": "vicreg"})),
     Claim("GMJ-70", "random features approximate the exact dual", "F.1", Side("probe_5", {"method": "gpje", "random_features": 1024}), "~", Side("probe_5", {"method": "gpje", "random_features": 0}), 0.02, PAPER),
     Claim("GMJ-70", "random features approximate the exact dual", "F.1", Side("probe_5", {"method": "gpje", "random_features": 128}), "~", Side("probe_5", {"method": "gpje", "random_features": 0}), 0.02, DIGITS),
+    Claim("GMJ-33", "on a schedule four times as long SMC-GMJE is level with MoCo", "5.2.2", Side("probe_5", {"method": "smc_gmje", "epochs": 112}), "~", Side("probe_5", {"method": "moco_v2", "epochs": 112}), 0.01, CONTROLS),
+    Claim("GMJ-67", "DaM-GMJE and SimCLR train alike at one temperature", "4.6", Side("probe_5", {"method": "dam_gmje"}), "~", Side("probe_5", {"method": "simclr", "tau": 0.2}), 0.01, CONTROLS),
+    Claim("GMJ-69", "full covariances keep style that contrastive methods erase", "4.6", Side("style_ink", {"method": "gje", "styles": "ink+slant"}), ">", Side("style_ink", {"method": "simclr", "styles": "ink+slant"}), presets=CONTROLS),
+    Claim("GMJ-71a", "the exact dual's time for an epoch rises with the batch", "3.3, F, G", Side("seconds", {**EXACT, "batch_size": 1024}), ">", Side("seconds", {**EXACT, "batch_size": 64}), presets=CONTROLS),
+    Claim("GMJ-71b", "... unlike the primal's", "3.3, F, G", Side("seconds", {"method": "gje", "batch_size": 1024}), "<", Side("seconds", {"method": "gje", "batch_size": 64}), presets=CONTROLS),
+    Claim("GMJ-71c", "... and unlike that of random features", "3.3, F, G", Side("seconds", {**FEATURES, "batch_size": 1024}), "<", Side("seconds", {**FEATURES, "batch_size": 64}), presets=CONTROLS),
     Claim("GMJ-74a", "the general particle bank learns", "N", _probe("smc_joint_gmje", metric="probe_5"), ">", _probe("random", metric="probe_5")),
     Claim("GMJ-74b", "... as well as SMC-GMJE", "N", _probe("smc_joint_gmje", metric="probe_5"), "~", _probe("smc_gmje", metric="probe_5"), 0.02),
     Claim("SIM-45", "InfoNCE with cosine aligns the views of an image fully", "A.5", Side("cosine", {"method": "simclr"}), ">", 0.9, paper=assumed.SIMVAE),
@@ -108,7 +128,8 @@ def _of(method: str, density: str) -> Where:
 
 OWN, GAUSSIAN, MIXTURE = _of("gmje_parametric", "own"), _of("gje", "gaussian"), _of("simclr", "gmm")
 CONFIDENT, VOLUME = "sample_confident", "density_volume"
-LATENT_GENERATION = (
+LATENT_GENERATION = judged_by(
+    (*PAPER, *DIGITS),
     Claim("GMJ-36a", "volume: GMJE above GJE", "Table 2", Side(VOLUME, OWN), ">", Side(VOLUME, GAUSSIAN), published="-621.58 > -636.15"),
     Claim("GMJ-36b", "volume: GJE above SimCLR with a fitted mixture", "Table 2", Side(VOLUME, GAUSSIAN), ">", Side(VOLUME, MIXTURE), published="-636.15 > -878.99"),
     Claim("GMJ-37", "trace: GMJE above SimCLR", "Table 2", Side("density_trace", OWN), ">", Side("density_trace", MIXTURE), published="1.00 > 0.85"),
@@ -123,6 +144,9 @@ LATENT_GENERATION = (
     Claim("GMJ-42b", "... and so does one of SimCLR", "5.3", Side(CONFIDENT, MIXTURE), ">", Side(CONFIDENT, _of("simclr", "gaussian"))),
     Claim("GMJ-43a", "a density learned in training beats one fitted afterwards", "5.3, 6", Side(CONFIDENT, OWN), ">", Side(CONFIDENT, _of("gmje_parametric", "gmm"))),
     Claim("GMJ-43b", "... and GMJE's encoder is better to fit one to than SimCLR's", "5.3, 6", Side(CONFIDENT, _of("gmje_parametric", "gmm")), ">", Side(CONFIDENT, MIXTURE)),
+    Claim("GMJ-45", "... without loss of discriminative use: as good as SimCLR by the probe", "6", Side("probe_z", {**OWN, "prototypes": 10}), "~", Side("probe_z", MIXTURE), 0.02, CONTROLS),
+    Claim("GMJ-46a", "too few prototypes blur: two are less confident than ten", "6", Side(CONFIDENT, {**OWN, "prototypes": 2}), "<", Side(CONFIDENT, {**OWN, "prototypes": 10}), presets=CONTROLS),
+    Claim("GMJ-46b", "too many die: fifty cover less than ten", "6", Side("sample_coverage", {**OWN, "prototypes": 50}), "<", Side("sample_coverage", {**OWN, "prototypes": 10}), presets=CONTROLS),
     Claim("GMJ-47", "the log-determinant spreads prototypes by itself", "4.3", Side("spread", OWN), ">", 1.2, published="1.43"),
 )  # fmt: skip
 

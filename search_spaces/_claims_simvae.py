@@ -1,7 +1,7 @@
 # ruff: noqa: E501
 """What SimVAE (arXiv 2402.01399) claims, by the sweep that can judge it. Figures are shares in [0, 1]."""
 
-from search_spaces._claims import PAPER, also_by, best, least
+from search_spaces._claims import CONTROLS, PAPER, also_by, best, least
 from sweeper.spec import Claim, Condition, Side
 from sweeper.spec.claim import Where
 
@@ -54,6 +54,8 @@ SIMVAE_CONTENT = (
     Claim("SIM-18b", "SimCLR's k-NN on CIFAR-10", "Table 1", _on("knn_best", "cifar10", "simclr"), "~", 0.64, 0.03, PAPER, "64.0"),
     Claim("SIM-19a", "CR-VAE's mixture on MNIST", "Table 5", _on("gmm_accuracy", "mnist", "cr_vae"), "~", 0.969, 0.02, PAPER, "96.9"),
     Claim("SIM-19b", "beta-VAE's NMI on CIFAR-10", "Table 6", _on("nmi_batch64", "cifar10", "beta_vae"), "~", 0.335, 0.02, PAPER, "33.5"),
+    Claim("SIM-40", "VAEs are stable over learning rates, SimCLR is sensitive", "A.7.4, 6", Side("probe_mlp", SIMVAE, "range", "lr"), "<", Side("probe_mlp", {"method": "simclr"}, "range", "lr"), presets=CONTROLS),
+    Claim("SIM-42", "discriminative training makes views of an image coincide, SimVAE keeps them apart", "3.3, A.5", least("cosine", {"method": ("simclr", "vicreg"), "lr": 1e-3}), ">", Side("cosine", {**SIMVAE, "lr": 1e-3}), presets=CONTROLS),
 )  # fmt: skip
 
 _STYLE = (
@@ -85,6 +87,8 @@ J_ABLATION = (
     Claim("SIM-31a", "more views are better by the MLP probe on MNIST", "Fig. 7", Side("probe_mlp", {"dataset": "mnist"}, "correlation", "views"), ">", 0.0),
     Claim("SIM-31b", "... by k-NN on CIFAR-10", "Fig. 7", Side("knn_best", {"dataset": "cifar10"}, "correlation", "views"), ">", 0.0),
     Claim("SIM-31c", "... by mixtures on CIFAR-10", "Fig. 7", Side("gmm_accuracy", {"dataset": "cifar10"}, "correlation", "views"), ">", 0.0),
+    Claim("SIM-33a", "... by k-NN on Fashion", "Fig. 6", Side("knn_best", {}, "correlation", "views"), ">", 0.0, presets=("fashion",)),
+    Claim("SIM-33b", "... by mixtures on Fashion", "Fig. 6", Side("gmm_accuracy", {}, "correlation", "views"), ">", 0.0, presets=("fashion",)),
     Claim("SIM-32", "ten views gain over a point on two if the batch may grow with them", "A.8", Side("probe_mlp", {"views": 10}), ">", Side("probe_mlp", {"views": 2}), 0.01, ("digits_images",)),
 )  # fmt: skip
 

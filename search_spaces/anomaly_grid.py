@@ -1,12 +1,17 @@
 """One-class anomaly detection with VJE over beta x nu x class (vje.md 3.1: Fig. 4, Tables 3 and 4).
 
+The preset `controls` has on the digits what the grid lacks: the Gaussian likelihood (`nu=inf`), untrained networks, and
+scores by samples of the posterior.
+
 The preset `fashion` has Fashion-MNIST in place of CIFAR-10, a small network, and 8 epochs in place of the paper's 800.
 """
+
+import math
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, ONE_CLASS_DIGITS_LONG, ONE_CLASS_FASHION
-from sweeper.spec import Assumption, Grid, Heatmap, Metric, Sweep
+from sweeper.spec import Assumption, Grid, Heatmap, Metric, Selection, Sweep
 
 AXES = {
     "beta": (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0),
@@ -19,6 +24,20 @@ DIGITS = Grid(ONE_CLASS_DIGITS, AXES)
 DIGITS_LONG = Grid(ONE_CLASS_DIGITS_LONG, AXES)
 FASHION = Grid(ONE_CLASS_FASHION, AXES)
 
+CLASSES = {"normal_class": AXES["normal_class"]}
+OPTIMUM = {**ONE_CLASS_DIGITS, "beta": 1.0, "nu": 0.5}
+CONTROLS = (
+    Grid({**OPTIMUM, "nu": math.inf, "score_samples": 0}, CLASSES),
+    Grid(OPTIMUM, {"score_samples": (0, 8), **CLASSES}),
+    Grid({**OPTIMUM, "score_samples": 0, "epochs": 0}, CLASSES, pinned=frozenset({"epochs"})),
+)
+SETTINGS = (
+    Selection({"setting": "trained"}, {"epochs": 50, "score_samples": 0}),
+    Selection({"setting": "scored by eight samples"}, {"score_samples": 8}),
+    Selection({"setting": "untrained"}, {"epochs": 0}),
+)
+GRIDS = ("paper", "digits", "digits_long", "fashion")
+
 PUBLISHED = {"paper": {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}}
 """Preset -> (beta, nu) -> published AUROC of the joint score."""
 PUBLISHED_AT_OPTIMUM = {
@@ -29,7 +48,7 @@ PUBLISHED_AT_OPTIMUM = {
 
 SWEEP = Sweep(
     about="one-class anomaly AUROC of VJE over KL weight beta, degrees of freedom nu and the normal class",
-    presets={"paper": PAPER, "digits": DIGITS, "digits_long": DIGITS_LONG, "fashion": FASHION},
+    presets={"paper": PAPER, "digits": DIGITS, "digits_long": DIGITS_LONG, "fashion": FASHION, "controls": CONTROLS},
     paper=assumed.VJE,
     assumptions={
         "paper": (
@@ -38,11 +57,12 @@ SWEEP = Sweep(
         )
     },
     heatmaps=(
-        Heatmap(Metric("auroc_joint", "maximize"), rows="beta", columns="nu", published=PUBLISHED),
+        Heatmap(Metric("auroc_joint", "maximize"), "beta", "nu", PUBLISHED, GRIDS),
         *(
-            Heatmap(Metric(name, "maximize"), "beta", "nu", published=PUBLISHED_AT_OPTIMUM.get(name, {}))
+            Heatmap(Metric(name, "maximize"), "beta", "nu", PUBLISHED_AT_OPTIMUM.get(name, {}), GRIDS)
             for name in ("auroc_dir", "auroc_rad", "auroc_variance", "auroc_entropy")
         ),
+        Heatmap(Metric("auroc_joint", "maximize"), "setting", "nu", presets=("controls",), selections=SETTINGS),
     ),
     over="classes",
     breakdown="normal_class",

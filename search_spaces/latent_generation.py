@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
-from search_spaces._protocols import SEEDS, Keys
+from search_spaces._protocols import PROBE, SEEDS, Keys
 from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
 
 DENSITIES: Mapping[str, tuple[str, ...]] = {
@@ -81,6 +81,11 @@ Gaussian. Its temperature and weight were chosen on the digits by volume and spr
 OWN_DIGITS: Mapping[str, Keys] = {**OWN, "gmje_parametric": {**OWN["gmje_parametric"], "prototypes": 10}}
 
 
+def _free(method: str, *keys: str) -> Keys:
+    """A method on the digits without these of its hyperparameters."""
+    return {"method": method, **{key: value for key, value in OWN_DIGITS[method].items() if key not in keys}}
+
+
 def _grids(protocol: Keys, own: Mapping[str, Keys]) -> tuple[Grid, ...]:
     """One grid for each method over its densities and the seeds, and the test images."""
     methods = (
@@ -89,6 +94,17 @@ def _grids(protocol: Keys, own: Mapping[str, Keys]) -> tuple[Grid, ...]:
     )
     images = {**protocol, "method": "pixels", "epochs": 0, "seed": 0, "density": "images"}
     return (*methods, Grid(images, {}, pinned=frozenset({"epochs", "seed", "density"})))
+
+
+PROBED: Keys = {"probe_epochs": 100, "probe_lr": 0.5, "probe_batch_size": 64, "probe_standardize": True}
+CONTROLS = (
+    Grid(
+        {**DIGITS, **PROBED, **_free("gmje_parametric", "prototypes"), "density": "own"},
+        {"prototypes": (2, 10, 50), "seed": SEEDS},
+    ),
+    Grid({**DIGITS, **PROBED, **_free("simclr"), "density": "gmm"}, {"seed": SEEDS}),
+)
+"""A linear probe beside the samples, and the number of prototypes."""
 
 
 def ceilings(dimensions: int, components: int) -> str:
@@ -129,7 +145,7 @@ ASSUMED = (
 SWEEP = Sweep(
     about="images sampled from densities of representations: volume and spread beside quality and coverage; "
     "unlike the paper's, GJE's Gaussian is of 10,000 latents and decoders stop early",
-    presets={"paper": _grids(PAPER, OWN), "digits": _grids(DIGITS, OWN_DIGITS)},
+    presets={"paper": _grids(PAPER, OWN), "digits": _grids(DIGITS, OWN_DIGITS), "controls": CONTROLS},
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
     tables=(
@@ -148,6 +164,7 @@ SWEEP = Sweep(
             presets=("digits",),
             note=ceilings(32, 10),
         ),
+        Table("prototypes", ("method", "prototypes"), (PROBE, CONFIDENT, COVERAGE, FRECHET), presets=("controls",)),
     ),
     claims=claimed.LATENT_GENERATION,
 )

@@ -53,7 +53,11 @@ ASSUMED = (
 
 SWEEP = Sweep(
     about="a queue of negatives (MoCo v2) compared with a bank of resampled particles (SMC-GMJE), by its size",
-    presets={"paper": _grids(PAPER, (256,), (42,)), "digits": _grids(DIGITS, (16, 128), SEEDS)},
+    presets={
+        "paper": _grids(PAPER, (256,), (42,)),
+        "digits": _grids(DIGITS, (16, 128), SEEDS),
+        "paper_sizes": _grids(PAPER, (64, 256), SEEDS),
+    },
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
     tables=(

@@ -15,11 +15,24 @@ from collections.abc import Mapping, Sequence
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
+from search_spaces._protocols import COSINE
 from search_spaces._simvae_protocols import ARI, GMM, KNN, METHODS, NMI, PROBE_LINEAR, PROBE_MLP
 from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
 
 Rows = Mapping[str, Sequence[Sequence[float]]]
 """Method -> for each data set the figures of a table."""
+
+CONTROLLED: protocols.Keys = {
+    "geometry": "representation",
+    "content_probe_epochs": 200,
+    "content_probe_lr": protocols.PROBE_LR_DIGITS,
+}
+"""Whether views of an image coincide, and the class by a probe alone."""
+
+
+def _without_lr(keys: protocols.Keys) -> protocols.Keys:
+    return {key: value for key, value in keys.items() if key != "lr"}
+
 
 PAPER = protocols.method_grids(METHODS, protocols.OWN, protocols.paper_protocols(protocols.CONTENT))
 DIGITS = protocols.method_grids(METHODS, protocols.OWN_DIGITS, [{**protocols.DIGITS, **protocols.CONTENT_DIGITS}])
@@ -32,6 +45,14 @@ FASHION = (
         pinned=frozenset({"epochs", "gmm_n_init", "seed"}),
     ),
 )
+CONTROLS = protocols.method_grids(
+    ("simvae", "simclr", "vicreg"),
+    {method: _without_lr(own) for method, own in protocols.OWN_DIGITS.items()},
+    [_without_lr({**protocols.DIGITS, **CONTROLLED})],
+    {"lr": (1e-4, 1e-3, 1e-2)},
+)
+TABLED = ("paper", "digits", "fashion", "authors_code")
+"""The presets of the tables of the paper."""
 AUTHORS_METHODS = ("vae", "simvae")
 """The methods of the released code."""
 AUTHORS_CODE = protocols.method_grids(
@@ -77,7 +98,7 @@ TABLE_6: Rows = {
 }
 
 
-def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "", presets: tuple[str, ...] = ()) -> Table:
+def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "") -> Table:
     """Methods by data set beside the paper's figures of these metrics, whose names here end with the suffix."""
     shown = tuple(Metric(f"{metric.name}{suffix}", metric.direction, percent=True) for metric in metrics)
     paper = protocols.published(rows, shown)
@@ -86,14 +107,14 @@ def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "", p
         for cell, figures in paper.items()
         if cell[0] in AUTHORS_METHODS and cell[1] in protocols.AUTHORS_DATASETS
     }
-    shown_in = presets or ("paper", "fashion", "authors_code")
-    published = {preset: of_authors if preset == "authors_code" else paper for preset in shown_in}
-    return Table(name, ("method",), shown, columns="dataset", presets=presets, published=published)
+    of_fashion = {cell: figures for cell, figures in paper.items() if cell[1] == "fashion_mnist"}
+    published = {"paper": paper, "fashion": of_fashion, "authors_code": of_authors}
+    return Table(name, ("method",), shown, columns="dataset", presets=TABLED, published=published)
 
 
 SWEEP = Sweep(
     about="class accuracy of SimVAE, VAEs and discriminative methods by probes, k-NN and the clusters of a mixture",
-    presets={"paper": PAPER, "digits": DIGITS, "fashion": FASHION, "authors_code": AUTHORS_CODE},
+    presets={"paper": PAPER, "digits": DIGITS, "fashion": FASHION, "authors_code": AUTHORS_CODE, "controls": CONTROLS},
     paper=assumed.SIMVAE,
     assumptions={
         "paper": (*assumed.SIMVAE_METHODS, assumed.ADAM, assumed.MOCO),
@@ -113,7 +134,9 @@ SWEEP = Sweep(
             ("method",),
             tuple(Metric(f"{metric.name}_best", "maximize", percent=True) for metric in (PROBE_MLP, PROBE_LINEAR)),
             columns="dataset",
+            presets=TABLED,
         ),
+        Table("learning_rates", ("method", "lr"), (PROBE_MLP, COSINE), presets=("controls",)),
     ),
     claims=claimed.SIMVAE_CONTENT,
 )

@@ -13,7 +13,7 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK, SEEDS, Keys
-from sweeper.spec import Assumption, Grid, Sweep, Table, Trajectory
+from sweeper.spec import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
 
 METHODS: tuple[Keys, ...] = (
     {"method": "simclr", "tau": 0.5},
@@ -71,13 +71,36 @@ def _grids(protocol: Keys, methods: tuple[Keys, ...]) -> tuple[Grid, ...]:
     )
 
 
+def _controls(protocol: Keys) -> tuple[Grid, ...]:
+    """Methods at one temperature; memories on a longer schedule; styles; and the time of ever larger batches."""
+    own = {str(keys["method"]): keys for keys in METHODS_DIGITS if "random_features" not in keys}
+    seeds: dict[str, tuple[Value, ...]] = {"seed": SEEDS}
+    styles: Keys = {"styles": "ink+slant", "content_probe_epochs": 200, "content_probe_lr": 1e-2}
+    timed: Keys = {key: value for key, value in protocol.items() if key not in UNTIMED}
+    long: Keys = {key: value for key, value in protocol.items() if key != "epochs"}
+    return (
+        *(Grid({**protocol, **own[method], "tau": 0.2}, seeds) for method in ("dam_gmje", "simclr")),
+        *(Grid({**long, **own[method]}, {"epochs": (28, 112), **seeds}) for method in ("smc_gmje", "moco_v2")),
+        *(Grid({**protocol, **own[method], **styles}, seeds) for method in ("gje", "simclr")),
+        *(
+            Grid({**timed, **own[method], **more, "weight_decay": 0.0}, {"batch_size": (64, 256, 1024), **seeds})
+            for method, more in (("gje", {}), ("gpje", {"random_features": 0}), ("gpje", {"random_features": 128}))
+        ),
+    )
+
+
+UNTIMED = ("batch_size", "knn", "probe_epochs", "probe_lr", "probe_batch_size", "probe_standardize", "few_labels")
+"""Keys of evaluations, which would count as time."""
 METHOD = ("method", "random_features")
+CONTROLLED = (*METHOD, "tau", "epochs", "styles", "batch_size")
 TABLE_1: Mapping[tuple[str, None], Mapping[str, float]] = {
     ("simclr", None): {"probe_z": 81.50},
     ("byol", None): {"probe_z": 79.04},
     ("moco_v2", None): {"probe_z": 79.02},
     ("smc_gmje", None): {"probe_z": 74.52},
 }
+
+STYLES = tuple(Metric(f"style_{style}", "maximize", percent=True) for style in ("ink", "slant"))
 
 ASSUMED = (
     assumed.SEED,
@@ -109,12 +132,14 @@ SWEEP = Sweep(
     presets={
         "paper": _grids({**protocols.CIFAR10, "epochs": 200, "few_labels": 5}, METHODS),
         "digits": _grids({**protocols.DIGITS, "report_every": 7}, METHODS_DIGITS),
+        "controls": _controls({**protocols.DIGITS, "report_every": 28}),
     },
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
     tables=(
-        Table("accuracy", METHOD, (PROBE, PROBE_5, KNN), published={"paper": TABLE_1}),
-        Table("embeddings", METHOD, GEOMETRY),
+        Table("accuracy", METHOD, (PROBE, PROBE_5, KNN), presets=("paper", "digits"), published={"paper": TABLE_1}),
+        Table("embeddings", METHOD, GEOMETRY, presets=("paper", "digits")),
+        Table("controls", CONTROLLED, (PROBE, PROBE_5, *STYLES), presets=("controls",)),
     ),
     trajectories=(Trajectory("embeddings", (KNN, RANK, COSINE), by=METHOD),),
     claims=claimed.SSL_BENCHMARK,

@@ -26,6 +26,15 @@ PAPER = _grids({**SMALL_IMAGES, "dataset": "cifar10", "epochs": 800}, METHODS, 2
 DIGITS = _grids(protocols.DIGITS, METHODS_DIGITS, 64)
 FASHION = _grids(protocols.FASHION, METHODS_DIGITS, 64)
 
+PAPER_SETS = tuple(
+    Grid({**protocol, "epochs": 800, "method": method, **METHODS[method]}, {"seed": SEEDS})
+    for protocol in ({**SMALL_IMAGES, "dataset": "cifar100"}, protocols.STL10)
+    for method in ("vje", "simsiam", "vicreg")
+)
+"""The paper has VJE alone there."""
+CONTROLS = Grid({**protocols.DIGITS, "method": "vje", **METHODS_DIGITS["vje"]}, {"blur": (0.0, 0.5), "seed": SEEDS})
+
+TABLED = ("paper", "digits", "fashion")
 METHOD_AND_WIDTH = ("method", "projector_width")
 WEIGHTED_KNN = tuple(Metric(f"knn_weighted_{vector}", "maximize", percent=True) for vector in ("z", "mu"))
 TABLE_2 = {
@@ -43,12 +52,15 @@ OTHERS = Assumption(
 
 SWEEP = Sweep(
     about="VJE, seven baselines, an untrained encoder and raw pixels on one data set: k-NN in training, linear probe",
-    presets={"paper": PAPER, "digits": DIGITS, "fashion": FASHION},
+    presets={"paper": PAPER, "digits": DIGITS, "fashion": FASHION, "paper_sets": PAPER_SETS, "controls": CONTROLS},
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, OTHERS)},
     tables=(
-        Table("accuracy", METHOD_AND_WIDTH, (KNN, PROBE, KNN_MU, PROBE_MU), published={"paper": TABLE_2}),
-        Table("weighted_knn", METHOD_AND_WIDTH, (*WEIGHTED_KNN, Metric("var_mean"), Metric("var_cv"))),
+        Table(
+            "accuracy", METHOD_AND_WIDTH, (KNN, PROBE, KNN_MU, PROBE_MU), presets=TABLED, published={"paper": TABLE_2}
+        ),
+        Table("weighted_knn", METHOD_AND_WIDTH, (*WEIGHTED_KNN, Metric("var_mean"), Metric("var_cv")), presets=TABLED),
+        Table("further", ("method", "blur"), (KNN, PROBE), "dataset", presets=("paper_sets", "controls")),
     ),
     trajectories=(Trajectory("knn", (KNN, KNN_MU), by=METHOD_AND_WIDTH),),
     claims=claimed.SSL_CIFAR10,

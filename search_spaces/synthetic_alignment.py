@@ -24,6 +24,7 @@ TRAINED: dict[str, Value] = {
 """Full-batch epochs of the methods with gradients."""
 FITTED: dict[str, Value] = {**PAIRS, "epochs": 1}
 """An epoch of these fits a model to all pairs until it has converged, so `PINNED` keeps a request from repeating it."""
+DATA: dict[str, tuple[Value, ...]] = {"dataset": ("synthetic_a", "synthetic_b"), "seed": SEEDS}
 PINNED = frozenset({"epochs", "report_every"})
 MODELS: tuple[tuple[dict[str, Value], dict[str, tuple[Value, ...]]], ...] = (
     ({**TRAINED, "method": "jepa_pairs"}, {}),
@@ -32,6 +33,12 @@ MODELS: tuple[tuple[dict[str, Value], dict[str, tuple[Value, ...]]], ...] = (
     ({**FITTED, "method": "gmje_gng", "nodes": 30, "steps": 20_000}, {}),
     ({**TRAINED, "method": "gmje_mdn_pairs", "components": 3}, {"initial_floor": (0.0, 0.1), "starts": (1, 4)}),
 )
+
+COMPONENTS = (
+    Grid({**FITTED, "method": "gmje_em"}, {"components": (1, 3, 10, 30), **DATA}, pinned=PINNED),
+    Grid({**FITTED, "method": "gmje_gng", "nodes": 30, "steps": 20_000}, DATA, pinned=PINNED),
+)
+"""More components of EM, beside the growing network that finds them by itself."""
 
 MODEL: dict[str, dict[str, Value]] = {
     "JEPA": {"method": "jepa_pairs"},
@@ -70,11 +77,12 @@ SWEEP = Sweep(
         "paper": tuple(
             Grid(
                 fixed,
-                {**own, "dataset": ("synthetic_a", "synthetic_b"), "seed": SEEDS},
+                {**own, **DATA},
                 pinned=PINNED if fixed["epochs"] == 1 else frozenset(),
             )
             for fixed, own in MODELS
-        )
+        ),
+        "components": COMPONENTS,
     },
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
@@ -85,6 +93,10 @@ SWEEP = Sweep(
             (NLL, ENERGY, POINT_ENERGY, BRANCHES, SIGMA, PI_ERROR, *VARIANCES),
             columns="dataset",
             selections=tuple(Selection({"model": label}, where) for label, where in MODEL.items()),
+            presets=("paper",),
+        ),
+        Table(
+            "components", ("method", "components"), (NLL, ENERGY, BRANCHES), columns="dataset", presets=("components",)
         ),
     ),
     over="seeds",

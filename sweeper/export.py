@@ -23,7 +23,7 @@ from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
 from sweeper.report.best import sentence
-from sweeper.report.figures import PresetViews, read_views
+from sweeper.report.figures import PresetFigures, read_figures
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.storage.files import Files
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise SpecError(f"{given} must come with --best, because --trial names one trial already")
             trial = _trial(rows, options.trial)
         else:
-            best = _best(rows, _columns(files, name), read_views(files, name)[0], options.best, options.preset)
+            best = _best(rows, _columns(files, name), read_figures(files, name)[0], options.best, options.preset)
             trial, place = _replicate(rows, best, wanted)
             about = f"{sentence(best)}\ntrial {place} of its {len(best.values)}, best first\n"
         out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
@@ -138,7 +138,7 @@ def _columns(files: Files, name: str) -> Columns:
 
 
 def _best(
-    rows: pd.DataFrame, columns: Columns, views: Mapping[str, PresetViews], metric: str, preset: str | None
+    rows: pd.DataFrame, columns: Columns, views: Mapping[str, PresetFigures], metric: str, preset: str | None
 ) -> BestSetting:
     """The best setting of a preset: of the preset as it is defined if there are such trials.
 

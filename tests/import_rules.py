@@ -75,7 +75,8 @@ TABLE: Mapping[str, Rule] = {
         may=("torch", "trainables.validation", "trainables.sections", "trainables.networks", "trainables.data"),
         never=LAUNCHERS,
     ),
-    "trainables.metrics.meanings": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.metrics.families": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.metrics.meanings": Rule(may=("trainables.metrics.families",), never=("torch", *LAUNCHERS)),
     "trainables.metrics": Rule(
         may=(
             *("torch", "numpy", "scipy", "sklearn", "PIL", "torchmetrics", "trainables.validation"),
@@ -139,7 +140,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.spec": Rule(
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
-            *("trainables.metrics.meanings", "trainables.validation"),
+            *("trainables.metrics.families", "trainables.metrics.meanings", "trainables.validation"),
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),

@@ -14,7 +14,7 @@ from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
 from trainables.sections import TrialConfig
-from trainables.validation import above, at_least, between, checked, choices, one_of
+from trainables.validation import above, added, at_least, between, checked, choices, one_of
 
 PUBLISHED_SIZES = ("resnet18", "resnet50")
 """Encoders whose widths and sizes are fixed."""
@@ -223,6 +223,12 @@ class EmbeddingEvaluation:
     """Vectors whose effective rank, cosine, volume, trace and norm are reported, at every report: the
     `representation`, the `projection`, which is what the loss compares, or `none`. Where there is no projector, both
     are the same."""
+    compare_projection: bool = added(False)
+    """Evaluate both sides of the projector in one trial: train the probes that are asked for on the projection, too,
+    and with a `geometry` report the variance of views of both."""
+    prediction: bool = added(False)
+    """Predict projections of a view of test images from those of another view, by the joint Gaussian of those of
+    training images, at the end of training."""
 
 
 @checked

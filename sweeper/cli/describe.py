@@ -25,7 +25,8 @@ from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.class_folders import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
-from trainables.metrics.meanings import FAMILIES, SCORED, SCORES, VALIDATION, MetricFamily, family_of
+from trainables.metrics.families import MetricFamily
+from trainables.metrics.meanings import FAMILIES, SCORED, SCORES, VALIDATION, family_of
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 

@@ -12,7 +12,7 @@ from sweeper.errors import error_line
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
-from sweeper.report.figures import views_of, write_views
+from sweeper.report.figures import figures_of, write_figures
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
 from sweeper.storage.retry import NO_RETRIES
@@ -121,7 +121,7 @@ def _write_what_is_shown(plan: Plan, files: Files) -> None:
     """Write the views of the plan's preset, and the names of the classes of the user's own images."""
     from trainables.data.datasets.class_folders import listed  # here: it imports torch
 
-    write_views(files, plan.name, views_of(plan.sweep, plan.preset))
+    write_figures(files, plan.name, figures_of(plan.sweep, plan.preset))
     for digest in {str(trial.config.get("image_digest") or "") for trial in plan.trials}:
         if listing := listed(digest):
             files.write(class_names_path(plan.name, digest), json.dumps(listing.classes).encode())

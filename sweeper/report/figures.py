@@ -19,8 +19,8 @@ from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import page_views_folder
 from trainables.json_input import Length
 
-MAX_VIEWS, MAX_FIGURES = 500, 20_000
-"""Most views of a kind, grids, selections or metrics of a file that is read, and most published figures of a view."""
+MAX_FIGURES, MAX_PUBLISHED = 500, 20_000
+"""Most figures of a kind, grids, selections or metrics of a file that is read, and most published values of one."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class PresetViews:
-    """The views of a preset, none of which is restricted to other presets."""
+class PresetFigures:
+    """The figures of a preset, none of which is restricted to other presets, and what they say of it."""
 
     preset: str
     about: str
@@ -74,12 +74,12 @@ class PresetViews:
         return next((metric for metric in self.metrics if metric.name.removeprefix(VALIDATION) == own), None)
 
 
-def views_of(sweep: Sweep, preset: str) -> PresetViews:
-    """Return the views of a preset of a sweep."""
+def figures_of(sweep: Sweep, preset: str) -> PresetFigures:
+    """Return the figures of a preset of a sweep."""
     shown = sweep.for_preset(preset)
     distributions = {key: distribution for part in sweep.parts(preset) for key, distribution in part.space.items()}
     parameters = (Parameter(key, bool(getattr(kind, "log", False))) for key, kind in distributions.items())
-    return PresetViews(
+    return PresetFigures(
         preset,
         sweep.about,
         sweep.over,
@@ -95,27 +95,27 @@ def views_of(sweep: Sweep, preset: str) -> PresetViews:
     )
 
 
-def write_views(files: Files, name: str, views: PresetViews) -> None:
-    """Write the views of a preset. Raises StoreError if that is not possible."""
-    plain = asdict(views)
+def write_figures(files: Files, name: str, figures: PresetFigures) -> None:
+    """Write the figures of a preset. Raises StoreError if that is not possible."""
+    plain = asdict(figures)
     for record in (*plain["heatmaps"], *plain["tables"]):
         del record["presets"]
-        figures = record["published"].get(views.preset, {})  # whose keys are tuples, which JSON lacks
-        record["published"] = [[list(cell), figure] for cell, figure in figures.items()]
+        published = record["published"].get(figures.preset, {})  # whose keys are tuples, which JSON lacks
+        record["published"] = [[list(cell), value] for cell, value in published.items()]
     for grid in plain["grids"]:
         del grid["pinned"]
     text = json.dumps(plain, separators=(",", ":"), default=_plain)  # infinity as Python reads it
-    files.write(f"{page_views_folder(name)}/{quote(views.preset, safe=' ,=+')}.json", text.encode())
+    files.write(f"{page_views_folder(name)}/{quote(figures.preset, safe=' ,=+')}.json", text.encode())
 
 
-def read_views(files: Files, name: str) -> tuple[dict[str, PresetViews], list[str]]:
-    """Return preset -> its views, of those that were written, and a sentence for each file that cannot be read."""
+def read_figures(files: Files, name: str) -> tuple[dict[str, PresetFigures], list[str]]:
+    """Return preset -> its figures, of those that were written, and a sentence for each file that cannot be read."""
     folder = page_views_folder(name)
-    found, problems = dict[str, PresetViews](), list[str]()
+    found, problems = dict[str, PresetFigures](), list[str]()
     for file in files.list_files(folder, ".json"):
-        views, problem = checked_record(files, f"{folder}/{file}", _PresetRecord, _PresetRecord.views)
-        if views:
-            found[views.preset] = views
+        figures, problem = checked_record(files, f"{folder}/{file}", _PresetRecord, _PresetRecord.figures)
+        if figures:
+            found[figures.preset] = figures
         if problem:
             problems.append(f"The views in {folder}/{file} cannot be read and are left out: {problem}.")
     return found, problems
@@ -125,10 +125,10 @@ def _published(view: Heatmap | Table, preset: str) -> Mapping[str, Any]:
     return {preset: figures} if (figures := view.published.get(preset)) else {}
 
 
-Figures = Annotated[list[tuple[Annotated[tuple[Value, ...], Length(20)], Mapping[str, float]]], Length(MAX_FIGURES)]
+Published = Annotated[list[tuple[Annotated[tuple[Value, ...], Length(20)], Mapping[str, float]]], Length(MAX_PUBLISHED)]
 """The paper's figures of a table: cell -> metric -> figure. JSON has no tuples as keys."""
-Selections = Annotated[tuple[Selection, ...], Length(MAX_VIEWS)]
-Metrics = Annotated[tuple[Metric, ...], Length(MAX_VIEWS)]
+Selections = Annotated[tuple[Selection, ...], Length(MAX_FIGURES)]
+Metrics = Annotated[tuple[Metric, ...], Length(MAX_FIGURES)]
 Axes = Annotated[tuple[str, ...], Length(20)]
 
 
@@ -137,7 +137,7 @@ class _HeatmapRecord:
     metric: Metric
     rows: str
     columns: str
-    published: Annotated[list[tuple[tuple[Value, Value], float]], Length(MAX_FIGURES)] = field(default_factory=list)
+    published: Annotated[list[tuple[tuple[Value, Value], float]], Length(MAX_PUBLISHED)] = field(default_factory=list)
     selections: Selections = ()
 
     def view(self, preset: str) -> Heatmap:
@@ -153,7 +153,7 @@ class _TableRecord:
     columns: str | None = None
     listed: bool = False
     selections: Selections = ()
-    published: Figures = field(default_factory=list)
+    published: Published = field(default_factory=list)
     note: str = ""
 
     def view(self, preset: str) -> Table:
@@ -164,14 +164,6 @@ class _TableRecord:
 
 
 @dataclass(frozen=True)
-class _TrajectoryRecord:
-    name: str
-    metrics: Metrics
-    by: Axes
-    selections: Selections = ()
-
-
-@dataclass(frozen=True)
 class _GridRecord:
     fixed: Mapping[str, Value]
     axes: Annotated[Mapping[str, tuple[Value, ...]], Length(100)]
@@ -179,30 +171,30 @@ class _GridRecord:
 
 @dataclass(frozen=True)
 class _PresetRecord:
-    """The views of a preset as `write_views` writes them."""
+    """The figures of a preset as `write_figures` writes them."""
 
     preset: str
     about: str
     over: str
     headline: Metric
-    heatmaps: Annotated[list[_HeatmapRecord], Length(MAX_VIEWS)]
-    tables: Annotated[list[_TableRecord], Length(MAX_VIEWS)]
-    trajectories: Annotated[list[_TrajectoryRecord], Length(MAX_VIEWS)]
-    grids: Annotated[list[_GridRecord], Length(MAX_VIEWS)]
+    heatmaps: Annotated[list[_HeatmapRecord], Length(MAX_FIGURES)]
+    tables: Annotated[list[_TableRecord], Length(MAX_FIGURES)]
+    trajectories: Annotated[tuple[Trajectory, ...], Length(MAX_FIGURES)]
+    grids: Annotated[list[_GridRecord], Length(MAX_FIGURES)]
     objectives: Metrics
-    parameters: Annotated[tuple[Parameter, ...], Length(MAX_VIEWS)]
+    parameters: Annotated[tuple[Parameter, ...], Length(MAX_FIGURES)]
     replicates: Annotated[tuple[str, ...], Length(100)] = REPLICATES  # earlier versions wrote neither of the two
     naming: Annotated[tuple[str, ...], Length(100)] = ()
 
-    def views(self) -> PresetViews:
-        return PresetViews(
+    def figures(self) -> PresetFigures:
+        return PresetFigures(
             self.preset,
             self.about,
             self.over,
             self.headline,
             tuple(record.view(self.preset) for record in self.heatmaps),
             tuple(record.view(self.preset) for record in self.tables),
-            tuple(Trajectory(view.name, view.metrics, view.by, view.selections) for view in self.trajectories),
+            self.trajectories,
             tuple(Grid(record.fixed, record.axes) for record in self.grids),
             self.objectives,
             self.parameters,

@@ -135,7 +135,9 @@ def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText =
                 "epochs": [low - margin, high + margin],
                 "ticks": [int(own["epoch"].iloc[0])] if own["epoch"].nunique() == 1 else None,
                 "gutter": bars + 14,
-                "legend": None if labelled else {"orient": "right", "offset": bars + 18, "symbolOpacity": 1},
+                "legend": None
+                if labelled
+                else {"orient": "right", "offset": bars + 18, "symbolOpacity": 1, "symbolStrokeWidth": 0},
                 "width": 420,
                 "height": HEIGHT,
             }

@@ -189,9 +189,14 @@ def may_meet(part: Grid | Search, where: Where, parts: Sequence[Grid | Search]) 
     """Whether trials of a part, one of `parts`, may meet all conditions. A key that the part does not set may have any
     value if another part of the same method sets it, or if it is searched; else it is null."""
     methods = set(part.values("method"))
-    own = {key for other in parts if other is part or methods & set(other.values("method")) for key in _keys(other)}
+
+    def is_free(key: str) -> bool:
+        """Whether trials of this part may have any value of the key."""
+        others = (other for other in parts if key in _keys(other))
+        return not part.values(key) and any(other is part or methods & set(other.values("method")) for other in others)
+
     return all(
-        any(meets(value, wanted) for value in part.values(key) or (None,)) or (key in own and not part.values(key))
+        any(meets(value, wanted) for value in part.values(key) or (None,)) or is_free(key)
         for key, wanted in where.items()
         if key != EPOCH
     )

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from sweeper.errors import SpecError
-from trainables.metrics.meanings import SHARE, VALIDATION, family_of
+from trainables.metrics.families import SHARE
+from trainables.metrics.meanings import VALIDATION, family_of
 
 Direction = Literal["maximize", "minimize"]
 BETTER = {"maximize": "higher", "minimize": "lower"}

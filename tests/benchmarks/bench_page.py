@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeper.report.figures import views_of, write_views
+from sweeper.report.figures import figures_of, write_figures
 from sweeper.report.page import publish
 from sweeper.report.page.document import compressed_library
 from sweeper.spec import registry
@@ -51,7 +51,7 @@ def fill(folder: Path, trials: int) -> Store:
     """Write a store with so many rows, and five reports of each metric of each trial."""
     store, rng = Store(folder), np.random.default_rng(0)
     store.prepare(NAME, COLUMNS)
-    write_views(store.files, NAME, views_of(registry.find(NAME), "digits"))
+    write_figures(store.files, NAME, figures_of(registry.find(NAME), "digits"))
     values = rng.random((trials, len(EPOCHS), len(METRICS)))
     now = datetime.now(UTC)
     run = {"status": "finished", "cohort": "c", "cohort_size": 280, "epochs_run": 50, "device": "cpu", "host": "here"}

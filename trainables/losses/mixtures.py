@@ -54,6 +54,13 @@ def prototype_nll(exponents_BM: Tensor, logits: Tensor) -> Tensor:
     return -(logits.log_softmax(-1) + exponents_BM).logsumexp(-1)
 
 
+def weight_entropy(logits_BM: Tensor) -> Tensor:
+    """Entropy of the weights over that of equal ones, `[B]`: 1 if all weigh the same, 0 if one has all the weight, or
+    if there is only one."""
+    log_weights_BM = logits_BM.log_softmax(-1)
+    return -(log_weights_BM.exp() * log_weights_BM).sum(-1) / math.log(max(logits_BM.shape[-1], 2))
+
+
 def data_as_mode_nll(
     context_BD: Tensor, target_BD: Tensor, mode_context_MD: Tensor, mode_target_MD: Tensor, tau: float | Tensor
 ) -> Tensor:

@@ -254,11 +254,12 @@ class ContentProbes(AdamProbes):
 
 
 class StyleProbes(AdamProbes):
-    """Accuracy of an MLP probe of each attribute that is asked for."""
+    """Accuracy of an MLP probe of each attribute that is asked for, and its mean over several."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
-        return [f"style_{name}" for name in config.content.style_names] if last else ()
+        names = config.content.style_names if last else ()
+        return [*(f"style_{name}" for name in names), *(["style_mean"] if len(names) > 1 else [])]
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         metrics: dict[str, Floats] = {}
@@ -266,4 +267,4 @@ class StyleProbes(AdamProbes):
             labels_N, labels_M = self.images.bank_attributes[name], tested.attributes[name]
             classes = self.images.dataset.attributes[name].classes
             metrics[f"style_{name}"] = self.accuracies(vectors, tested, labels_N, labels_M, classes, mlp=True).last
-        return metrics
+        return metrics if len(metrics) < 2 else {**metrics, "style_mean": np.mean([*metrics.values()], axis=0)}

@@ -30,6 +30,7 @@ from trainables.metrics.linear_probes import LinearProbes
 from trainables.metrics.meanings import VALIDATION
 from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
 from trainables.metrics.scores import AnomalyDetection, OutlierDetection
+from trainables.metrics.target_prediction import TargetPrediction
 
 REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
     Neighbours,
@@ -43,6 +44,7 @@ REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
     FewLabelProbes,
     EmbeddingGeometry,
     LatentDensityEvaluator,
+    TargetPrediction,
 )
 SCORE_EVALUATORS: Sequence[type[ScoreEvaluator]] = (AnomalyDetection, OutlierDetection)
 EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE_EVALUATORS)

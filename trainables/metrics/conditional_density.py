@@ -49,6 +49,20 @@ def log_likelihood(y_B: Tensor, density: ConditionalDensity) -> Tensor:
     return log_mixture_density(y_B[..., None], density.log_weights_BM, means_BM1, sigmas_BM1)
 
 
+def distribution_values(y_B: Tensor, density: ConditionalDensity) -> Tensor:
+    """The distribution function at y, `[B]`: uniform in [0, 1] over pairs if the density is the true one."""
+    standardised_BM = (y_B[..., None] - density.means_BM) / density.sigmas_BM
+    return (density.log_weights_BM.exp() * torch.special.ndtr(standardised_BM)).sum(-1)
+
+
+def distance_from_uniform(values_B: Tensor) -> Tensor:
+    """Largest distance of the distribution function of a sample from that of a uniform variable in [0, 1]
+    (Kolmogorov and Smirnov)."""
+    count, sorted_B = len(values_B), values_B.sort().values
+    steps_B = torch.arange(count + 1, dtype=values_B.dtype) / count
+    return torch.maximum((steps_B[1:] - sorted_B).max(), (sorted_B - steps_B[:-1]).max())
+
+
 def energy_distance(first: ConditionalDensity, second: ConditionalDensity) -> Tensor:
     """`2 E|X - Y| - E|X - X'| - E|Y - Y'|` at each x, `[B]`: twice the integral of the squared difference of the two
     distribution functions. At least 0."""
@@ -85,12 +99,15 @@ TOLERANCE = 3 * NOISE
 """Distance from a branch at which it is recovered."""
 LEAST_WEIGHT = 0.05
 """Least weight of a component that recovers a branch."""
+INTERVAL = 0.9
+"""Probability of the central interval whose coverage is reported."""
 SHOWN = 600
 """Training pairs of a figure."""
 DURING_TRAINING = ("nll_excess",)
 AT_END = (
     *(*DURING_TRAINING, "energy_distance", "energy_distance_point", "branches", "sigma_mean", "pi_error"),
-    *("variance_within", "variance_between"),
+    *("variance_within", "variance_between", "mean_distance", "sigma_deviation", "components_used"),
+    *("coverage", "calibration_error"),
 )
 
 
@@ -156,8 +173,21 @@ class _KnownDensity:
                 "pi_error": _pi_error(weights_GM, self._branches_GF.shape[1]),
                 "variance_within": within_G.mean(),
                 "variance_between": between_G.mean(),
+                "mean_distance": (mean(on_grid) - mean(self._on_grid)).abs().mean(),
+                "sigma_deviation": (within_G + between_G).sqrt().std(correction=0),
+                "components_used": _unless_nan((weights_GM >= LEAST_WEIGHT).any(0).sum().to(weights_GM.dtype), on_grid),
+                **self._calibration(held_out),
             }
         return {name: value.item() for name, value in metrics.items()}
+
+    def _calibration(self, held_out: ConditionalDensity) -> dict[str, Tensor]:
+        """How well the intervals of a density, `[N, M]`, hold the targets that it predicts."""
+        values_N = distribution_values(self._y_N, held_out)
+        covered_N = (values_N - 0.5).abs() <= INTERVAL / 2
+        return {
+            "coverage": _unless_nan(covered_N.to(values_N.dtype).mean(), held_out),
+            "calibration_error": distance_from_uniform(values_N),
+        }
 
     def figure_data(self, density: ConditionalDensity, training: Pairs) -> bytes:
         """What a figure shows of a density, as a file of NumPy: `x`, `[G]`; `weights`, `means` and `sigmas`, `[G, M]`;

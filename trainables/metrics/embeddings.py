@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
-from trainables.metrics.evaluator import EvaluationSet, Floats, RepresentationEvaluator, Representations
+from trainables.metrics.evaluator import PROJECTION, EvaluationSet, Floats, RepresentationEvaluator, Representations
 
 ISOTROPIC = 1e-6
 """Share of the isotropic covariance `I / D` that the volume mixes in, so that it is finite for collapsed embeddings."""
@@ -60,6 +60,35 @@ def cosine(first_KND: Tensor, second_KND: Tensor) -> Floats:
     return mean_K
 
 
+def view_variance(views_JKND: Sequence[Tensor]) -> Floats:
+    """Variance of embeddings of J views around the mean of their image, over the variance of these means, `[K]`: 0 if
+    views of an image coincide. Embeddings keep their lengths; neither number depends on their common scale. NaN if the
+    means are one point."""
+    z_JKND = torch.stack([*views_JKND]).double()
+    mean_KND = z_JKND.mean(0)
+    within_K = (z_JKND - mean_KND).square().sum(-1).mean((0, -1))
+    between_K = (mean_KND - mean_KND.mean(1, keepdim=True)).square().sum(-1).mean(-1)
+    scale_K = z_JKND.square().sum(-1).mean((0, -1))
+    ratio_K: Floats = torch.where(between_K > ONE_POINT * scale_K, within_K / between_K, math.nan).cpu().numpy()
+    return ratio_K
+
+
+def class_distance(z_KND: Tensor, labels_N: Tensor) -> Floats:
+    """Mean of 1 - cosine over all pairs of different images of one class, over that of images of different classes,
+    `[K]`: 1 where classes are as wide as the whole, 0 where each is one point. NaN if all are one point, or if there
+    are no such pairs. Images without a label do not count."""
+    known_N = labels_N >= 0
+    unit_KND, labels_N = F.normalize(z_KND[:, known_N].double(), dim=-1), labels_N[known_N]
+    member_NC = F.one_hot(labels_N).double().to(unit_KND.device)
+    sums_KCD, sizes_C = member_NC.mT @ unit_KND, member_NC.sum(0)
+    own_K, of_class_K = unit_KND.square().sum((-2, -1)), sums_KCD.square().sum((-2, -1))
+    of_all_K, pairs = sums_KCD.sum(1).square().sum(-1), (sizes_C * (sizes_C - 1)).sum()
+    within_K = 1 - (of_class_K - own_K) / pairs
+    between_K = 1 - (of_all_K - of_class_K) / (sizes_C.sum().square() - sizes_C.square().sum())
+    ratio_K: Floats = torch.where(between_K > ONE_POINT, within_K / between_K, math.nan).cpu().numpy()
+    return ratio_K
+
+
 def _eigenvalues(z_ND: Tensor) -> Floats:
     z_ND = F.normalize(z_ND.double(), dim=-1)
     centred_ND = z_ND - z_ND.mean(0)
@@ -97,37 +126,66 @@ class EmbeddingGeometry(RepresentationEvaluator):
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
-        asked = config.embeddings.geometry != "none"
-        return ("effective_rank", "cosine", "volume", "trace", "norm") if asked else ()
+        if config.embeddings.geometry == "none":
+            return ()
+        of_views = [f"view_variance_{name}" for name in cls._vectors(config)]
+        return ("effective_rank", "cosine", "volume", "trace", "norm", "class_distance", *of_views)
+
+    @staticmethod
+    def _vectors(config: ImageTrial) -> Sequence[str]:
+        """Those whose views are compared: first those that the geometry is of."""
+        asked = PROJECTION if config.embeddings.geometry == "projection" else "z"
+        other = "z" if asked == PROJECTION else PROJECTION
+        return (asked, other) if config.embeddings.compare_projection else (asked,)
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
-        plain_KMP = self._embedded(vectors, self.images.prepared(tested.images))
-        first_KMP, second_KMP = (self._embedded(vectors, self.images.views(tested.images, index)) for index in range(2))
+        names = self._vectors(self.config)
+        plain_KMP = self._embedded(vectors, names[0], self.images.prepared(tested.images))
+        views = {
+            name: [self._embedded(vectors, name, self.images.views(tested.images, index)) for index in range(2)]
+            for name in names
+        }
         eigenvalues_KP = spectrum(plain_KMP)
         return {
             "effective_rank": effective_rank(eigenvalues_KP),
-            "cosine": cosine(first_KMP, second_KMP),
+            "cosine": cosine(*views[names[0]]),
             "volume": volume(eigenvalues_KP),
             "trace": trace(eigenvalues_KP),
             "norm": plain_KMP.double().norm(dim=-1).mean(-1).cpu().numpy(),
+            "class_distance": class_distance(plain_KMP, tested.labels),
+            **{f"view_variance_{name}": view_variance(views[name]) for name in names},
         }
 
-    def _embedded(self, vectors: Representations, batches: Iterator[Tensor]) -> Tensor:
-        """Embeddings `[K, M, P]` of prepared images."""
-        if self.config.embeddings.geometry == "projection":
-            return torch.cat([vectors.stack.evaluate("project", batch_BCHW) for batch_BCHW in batches], dim=1)
+    def _embedded(self, vectors: Representations, name: str, batches: Iterator[Tensor]) -> Tensor:
+        """Representations or projections `[K, M, P]` of prepared images."""
+        if name == PROJECTION:
+            return self.images.projected(vectors.stack, batches)
         return torch.cat([vectors.stack.evaluate("embed", batch_BCHW)["z"] for batch_BCHW in batches], dim=1)
 
 
+MEAN_METRICS = ("mu_cosine", "mu_norm", "radius_difference")
+"""Names of the metrics of the posterior's mean beside the embedding that it is the posterior of."""
+
+
 class PosteriorSpread(RepresentationEvaluator):
-    """Statistics of the posterior's variance, at every report."""
+    """Statistics of the posterior's variance, and its mean beside the embedding, at every report."""
 
     needs_bank = False
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
-        return POSTERIOR_METRICS if method.variance else ()
+        beside = MEAN_METRICS if "mu" in method.representations and not method.projects(config.options) else ()
+        return (*POSTERIOR_METRICS, *beside) if method.variance else ()
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         assert vectors.method.variance
-        return statistics(vectors.test(tested)[vectors.method.variance])
+        test, method = vectors.test(tested), vectors.method
+        metrics = statistics(test[vectors.method.variance])
+        if "mu" not in method.representations or method.projects(self.config.options):
+            return metrics
+        z_KM, mu_KM = (test[name].double().norm(dim=-1) for name in ("z", "mu"))
+        values = (cosine(test["z"], test["mu"]), mu_KM.mean(-1), (z_KM - mu_KM).abs().mean(-1))
+        beside = {
+            name: np.asarray(torch.as_tensor(each).cpu()) for name, each in zip(MEAN_METRICS, values, strict=True)
+        }
+        return {**metrics, **beside}

@@ -5,7 +5,7 @@ Shapes: K members, N images, B images of a batch, D dimensions.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -28,6 +28,8 @@ from trainables.metrics.meanings import VALIDATION
 
 Floats = NDArray[np.float64]
 """An array of float64."""
+PROJECTION = "projection"
+"""Name, in those of metrics, of the vectors that the loss compares."""
 BATCH = 256
 """Images evaluated at a time. It is fixed because the noise of sampled scores is drawn per batch."""
 
@@ -147,6 +149,10 @@ class EvaluationImages:
                     vectors.setdefault(name, []).append(vector_KBD)
         return {name: peers.gather(torch.cat(batches, dim=1), len(images)) for name, batches in vectors.items()}
 
+    def projected(self, stack: StackedMembers, batches: Iterable[Tensor]) -> Tensor:
+        """What the loss compares, `[K, N, P]`, of prepared batches. Each process computes all of it."""
+        return torch.cat([stack.evaluate("project", batch_BCHW) for batch_BCHW in batches], dim=1)
+
     def scores(self, stacks: Sequence[StackedMembers], images: Images) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name of the images."""
         batches = []
@@ -183,6 +189,7 @@ class Representations:
         self.stack, self.method, self._images = stack, stack.method, images
         self._bank: dict[str, Tensor] = {}
         self._test: dict[str, dict[str, Tensor]] = {}  # by prefix
+        self._projections: dict[str, tuple[Tensor, Tensor]] = {}  # by prefix
 
     def bank(self) -> dict[str, Tensor]:
         """Each representation `[K, N, D]` of the bank, by name."""
@@ -196,6 +203,21 @@ class Representations:
             names = (*self.method.representations, self.method.variance)
             self._test[tested.prefix] = self._images.embedded(self.stack, tested.images, names)
         return self._test[tested.prefix]
+
+    def probed(self, tested: EvaluationSet) -> dict[str, tuple[Tensor, Tensor]]:
+        """The vectors `[K, N, D]` that probes are trained on, of the bank and of the evaluated images, by name: the
+        representations, and the `projection` if the trial asks for it."""
+        test = self.test(tested)
+        vectors = {name: (bank_KND, test[name]) for name, bank_KND in self.bank().items()}
+        if not self._images.config.embeddings.compare_projection:
+            return vectors
+        if tested.prefix not in self._projections:
+            first, second = (
+                self._images.projected(self.stack, self._images.prepared(images))
+                for images in (self._images.bank_images, tested.images)
+            )
+            self._projections[tested.prefix] = first, second
+        return {**vectors, PROJECTION: self._projections[tested.prefix]}
 
 
 class ImageEvaluator(ABC):

@@ -15,7 +15,14 @@ from torch import Tensor
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import seeded_generator
-from trainables.metrics.evaluator import EvaluationSet, Floats, RepresentationEvaluator, Representations, all_finite
+from trainables.metrics.evaluator import (
+    PROJECTION,
+    EvaluationSet,
+    Floats,
+    RepresentationEvaluator,
+    Representations,
+    all_finite,
+)
 from trainables.metrics.linear_probes import Standardisation
 
 MAX_STEPS, CHECKED_EVERY = 5000, 25
@@ -95,12 +102,15 @@ def _with_constant(x: Tensor) -> Tensor:
 
 
 class FewLabelProbes(RepresentationEvaluator):
-    """Accuracy of linear probes on z that see a few labels of each class, at the end or at every report."""
+    """Accuracy of linear probes on z, and on the projection if the trial asks for it, that see a few labels of each
+    class, at the end or at every report."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
         labels = config.embeddings.few_labels
-        return [f"probe_{labels}"] if labels and (last or config.embeddings.probe_curve) else ()
+        if not labels or not (last or config.embeddings.probe_curve):
+            return ()
+        return [f"probe_{labels}", *([f"probe_{labels}_{PROJECTION}"] if config.embeddings.compare_projection else [])]
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         images, embeddings = self.images, self.config.embeddings
@@ -112,13 +122,17 @@ class FewLabelProbes(RepresentationEvaluator):
             )
             for index in range(embeddings.few_label_draws)
         ]
-        shares = accuracies(
-            vectors.bank()["z"],
-            images.bank_labels,
-            vectors.test(tested)["z"],
-            tested.labels,
-            images.classes,
-            draws,
-            images.raise_if_stopped,
-        )
-        return {f"probe_{embeddings.few_labels}": shares}
+        suffixes = {"z": "", PROJECTION: f"_{PROJECTION}"}
+        return {
+            f"probe_{embeddings.few_labels}{suffixes[name]}": accuracies(
+                bank_KND,
+                images.bank_labels,
+                test_KMD,
+                tested.labels,
+                images.classes,
+                draws,
+                images.raise_if_stopped,
+            )
+            for name, (bank_KND, test_KMD) in vectors.probed(tested).items()
+            if name in suffixes
+        }

@@ -126,6 +126,20 @@ def spread(mixture: Mixture) -> float:
     return torch.pdist(mixture.means_MD.double().cpu()).mean().item() if count > 1 else math.nan
 
 
+NEIGHBOUR = 3
+"""A sample is near a real latent if it is not further away than the third nearest other real one."""
+
+
+def precision(samples_SD: Tensor, real_TD: Tensor) -> float:
+    """Share of samples that are near a real latent (improved precision, Kynkaanniemi et al. 2019). NaN if a value is
+    not finite, or if there are not four real latents."""
+    if len(real_TD) <= NEIGHBOUR or not (samples_SD.isfinite().all() and real_TD.isfinite().all()):
+        return math.nan
+    samples_SD, real_TD = samples_SD.double(), real_TD.double()
+    radius_T = torch.cdist(real_TD, real_TD).topk(NEIGHBOUR + 1, largest=False).values[:, -1]
+    return (torch.cdist(samples_SD, real_TD) <= radius_T).any(1).double().mean().item()
+
+
 def _identity(z_ND: Tensor) -> Tensor:
     return torch.eye(z_ND.shape[-1], dtype=torch.float64, device=z_ND.device)
 
@@ -247,7 +261,7 @@ class LatentDensityEvaluator(RepresentationEvaluator):
         asked = config.latent_density
         if not last or not asked.evaluated:
             return ()
-        names = ["density_volume", "density_trace", "spread"] if asked.sampled else []
+        names = ["density_volume", "density_trace", "spread", "sample_precision"] if asked.sampled else []
         names += ["frechet_digits"] if asked.decoded and config.data.dataset in CLASSIFIED else []
         return (*names, "sample_confident", "sample_coverage")
 
@@ -257,6 +271,9 @@ class LatentDensityEvaluator(RepresentationEvaluator):
             mixtures = self._latents_of(vectors).mixtures
             for name, measure in (("density_volume", mean_volume), ("density_trace", mean_trace), ("spread", spread)):
                 metrics[name] = np.array([measure(mixture) for mixture in mixtures])
+            latents = self._latents_of(vectors)
+            pairs = zip(latents.samples, latents.of_images(tested, MOST_MAPPED), strict=True)
+            metrics["sample_precision"] = np.array([precision(*pair) for pair in pairs])
         images_KSCHW = self._judged(vectors, tested)
         if asked.decoded and self.config.data.dataset in CLASSIFIED:
             pixels_TCHW = torch.cat([pixels for pixels, _ in self.images.pixels(tested.images)])

@@ -16,7 +16,14 @@ from torch import Tensor
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import seeded_generator
-from trainables.metrics.evaluator import EvaluationSet, Floats, RepresentationEvaluator, Representations, all_finite
+from trainables.metrics.evaluator import (
+    PROJECTION,
+    EvaluationSet,
+    Floats,
+    RepresentationEvaluator,
+    Representations,
+    all_finite,
+)
 from trainables.validation import between, positive, whole
 
 TOP = 5
@@ -164,12 +171,13 @@ class LinearProbes(RepresentationEvaluator):
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
         if not config.evaluation.probe_epochs or not (last or config.embeddings.probe_curve):
             return ()
-        return [f"probe{suffix}_{vector}" for vector in method.representations for _, suffix in probe_top_k(classes)]
+        vectors = (*method.representations, *([PROJECTION] if config.embeddings.compare_projection else []))
+        return [f"probe{suffix}_{vector}" for vector in vectors for _, suffix in probe_top_k(classes)]
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         metrics: dict[str, Floats] = {}
-        for name, bank_KND in vectors.bank().items():
-            metrics |= self._accuracies(name, bank_KND, vectors.test(tested)[name], tested.labels)
+        for name, (bank_KND, test_KMD) in vectors.probed(tested).items():
+            metrics |= self._accuracies(name, bank_KND, test_KMD, tested.labels)
         return metrics
 
     def _accuracies(self, name: str, bank_KND: Tensor, test_KMD: Tensor, labels_M: Tensor) -> dict[str, Floats]:

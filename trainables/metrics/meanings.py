@@ -8,15 +8,12 @@ The name of a metric begins with its family: `knn_z` is the metric of the family
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+
+from trainables.metrics.families import CORRECTED_SHARE, GENERATION, PAIRS, MetricFamily
 
 VALIDATION = "val_"
 """Prefix of the names of metrics on validation images."""
-SHARE = "a share in [0, 1]"
-CORRECTED_SHARE = "a share of at most 1, corrected for chance: 0 for random clusters"
-
 SCORES: Mapping[str, str] = {
     "joint": "the negative log likelihood of an image's embedding under its own posterior: the sum of `dir` and `rad`",
     "dir": "the part of `joint` that is the direction of the embedding",
@@ -27,33 +24,6 @@ SCORES: Mapping[str, str] = {
 """Name of an anomaly score, which the names of its metrics contain -> its meaning. The higher, the less normal."""
 SCORED = ("auroc", "aupr", "fpr95")
 """Families of metrics of anomaly scores."""
-
-
-@dataclass(frozen=True)
-class MetricFamily:
-    """The properties that all metrics of a family share."""
-
-    meaning: str
-    """One or two sentences."""
-    direction: Literal["maximize", "minimize"] | None = None
-    """Which direction is better; None if neither is, or if it depends on the question."""
-    unit: str = SHARE
-    """Unit and range."""
-    at_end: bool = False
-    """Whether it is reported at the end of training only, not at every report."""
-    may_be_undefined: bool = False
-    """Whether it may be NaN. A trial with a NaN in any other metric has diverged."""
-    chosen_on_test: bool = False
-    """Whether it is the best of several values, chosen on the very images that it is measured on."""
-    measured_on: Literal["test images", "test pairs", "training data"] = "test images"
-    """What it is a number of, unless it is one of validation images."""
-    pattern: str = ""
-    """Pattern of the names of its metrics, where they are named otherwise than it: `loss_kl`, `knn_3_z`, `probe_5`."""
-
-    @property
-    def share(self) -> bool:
-        """Whether it is a share, so that it can be shown in percent."""
-        return self.unit in (SHARE, CORRECTED_SHARE)
 
 
 _TRAINING = {
@@ -84,6 +54,12 @@ _CLASSIFIERS_AND_CLUSTERS = {
     "knn_weighted": MetricFamily(
         "Accuracy on test images of the same neighbours, each with the weight exp(cosine / knn_temperature).",
         "maximize",
+    ),
+    "error_auroc": MetricFamily(
+        "How often the posterior's entropy is higher for a test image that the vote of `knn_z` gets wrong than for one "
+        "that it gets right. 0.5 is chance. Null where all are right.",
+        "maximize",
+        may_be_undefined=True,
     ),
     "probe": MetricFamily(
         "Accuracy on test images of a linear classifier trained on the frozen representation. With `probe_curve` "
@@ -140,7 +116,7 @@ _CLASSIFIERS_AND_CLUSTERS = {
         "training images. With `probe_curve` it is reported at every report.",
         "maximize",
         at_end=True,
-        pattern=r"probe_\d+",
+        pattern=r"probe_\d+(_projection)?",
     ),
     "style": MetricFamily(
         "Accuracy on test images of classifiers with one hidden layer, trained on the frozen representation to "
@@ -148,6 +124,9 @@ _CLASSIFIERS_AND_CLUSTERS = {
         "weights.",
         "maximize",
         at_end=True,
+    ),
+    "style_mean": MetricFamily(
+        "The mean of the accuracies style_NAME over all attributes that a trial asks for.", "maximize", at_end=True
     ),
     "gmm_accuracy": MetricFamily(
         "Share of test images whose component in a Gaussian mixture is matched with their class. Null where the "
@@ -216,6 +195,49 @@ _EMBEDDINGS_AND_POSTERIORS = {
         "Length of the embeddings of test images before they are scaled to unit length, the mean over images.",
         unit="a number of at least 0",
     ),
+    "class_distance": MetricFamily(
+        "Mean of 1 - cosine over pairs of different test images of one class, over that of images of different "
+        "classes: 1 where a class is as wide as the whole. Null where all embeddings are one point.",
+        "minimize",
+        "a number of at least 0",
+        may_be_undefined=True,
+    ),
+    "view_variance": MetricFamily(
+        "Variance of the embeddings of two augmented views around their image's mean, over the variance of these "
+        "means: 0 where views of a test image coincide. `view_variance_z` is of representations, and "
+        "`view_variance_projection` of what the loss compares. Null where all embeddings are one point.",
+        unit="a number of at least 0",
+        may_be_undefined=True,
+    ),
+    "predicted_error": MetricFamily(
+        "Squared error of the projections of a view of test images, as the joint Gaussian of training images predicts "
+        "them from another view, over their variance: 1 says nothing more than their mean. Null where they are one "
+        "point.",
+        "minimize",
+        "a number of at least 0",
+        at_end=True,
+        may_be_undefined=True,
+    ),
+    "predicted_log_density": MetricFamily(
+        "Log density that this Gaussian, given a view, gives to the projection of the other, the mean over test "
+        "images.",
+        "maximize",
+        "a real number, in nats",
+        at_end=True,
+        may_be_undefined=True,
+    ),
+    "predicted_coverage": MetricFamily(
+        "Share of test images whose projection is in the ellipsoid that holds 90 % of the predicted Gaussian: 0.9 if "
+        "its uncertainty is right.",
+        at_end=True,
+        may_be_undefined=True,
+    ),
+    "routing_entropy": MetricFamily(
+        "Entropy of the weights that GMJE-MDN gives the components of its mixture, over that of equal weights, the "
+        "mean over images and the batches of an epoch: 1 where it chooses none.",
+        unit="a number in [0, 1]",
+        measured_on="training data",
+    ),
     "ess": MetricFamily(
         "Effective sample size of the pool of particles from which the next bank is drawn, 1 over the sum of the "
         "squared weights; the mean over the batches of an epoch. Copies of a particle count as different, see "
@@ -229,6 +251,16 @@ _EMBEDDINGS_AND_POSTERIORS = {
     "bank_age": MetricFamily(
         "Age of the particles in a bank, the mean over particles and the batches of an epoch. Null for a queue.",
         unit="a number of at least 0, in steps since the batch that a particle comes from",
+    ),
+    "mu_cosine": MetricFamily(
+        "Cosine of the embedding and the mean of its posterior, the mean over test images.", unit="a number in [-1, 1]"
+    ),
+    "mu_norm": MetricFamily(
+        "Length of the posterior's mean, the mean over test images.", unit="a number of at least 0"
+    ),
+    "radius_difference": MetricFamily(
+        "Absolute difference of the lengths of the embedding and of its posterior's mean, the mean over test images.",
+        unit="a number of at least 0",
     ),
     "radial_scale": MetricFamily(
         "Learned scale of the difference of lengths in VJE's radial likelihood, the mean over the batches of an epoch.",
@@ -253,71 +285,6 @@ _EMBEDDINGS_AND_POSTERIORS = {
         may_be_undefined=True,
     ),
 }
-_GENERATION = {
-    "reconstruction_mse": MetricFamily(
-        "Squared error of reconstructed test images, the mean over images and pixels.",
-        "minimize",
-        "a number of at least 0, for pixels in [0, 1]",
-        at_end=True,
-    ),
-    "frechet_digits": MetricFamily(
-        "Fréchet distance of 500 generated images from the test images of digits, in the last hidden layer of a small "
-        "classifier of digits. It depends on the number of images, so it is always of 500, and null for fewer. It does "
-        "not compare with FID.",
-        "minimize",
-        "a number of at least 0",
-        at_end=True,
-        may_be_undefined=True,
-    ),
-    "fid": MetricFamily(
-        "Fréchet Inception distance of generated images from test images.",
-        "minimize",
-        "a number of at least 0",
-        at_end=True,
-    ),
-    "sample_accuracy": MetricFamily(
-        "Share of generated images that a classifier assigns to the class they were generated for.",
-        "maximize",
-        at_end=True,
-    ),
-    "diversity": MetricFamily(
-        "Variance of the pixels over generated images, divided by that over test images: below 1 the samples are "
-        "too much alike.",
-        unit="a number of at least 0",
-        at_end=True,
-    ),
-    "density_volume": MetricFamily(
-        "Log-determinant of the covariance of a component of a density of unit representations, the mean over "
-        "components. A large volume is no sign of good samples.",
-        unit="a real number, for D dimensions at most -D log D for covariances whose trace is at most 1",
-        at_end=True,
-    ),
-    "density_trace": MetricFamily(
-        "Trace of the covariance of a component of a density of unit representations, the mean over components.",
-        unit="a number of at least 0, at most 1 for covariances of unit vectors",
-        at_end=True,
-    ),
-    "spread": MetricFamily(
-        "Distance between the means of two components of a density of unit representations, the mean over pairs. "
-        "Null for one component.",
-        unit="a number of at least 0, for K means on the unit sphere at most sqrt(2 K / (K - 1))",
-        at_end=True,
-        may_be_undefined=True,
-    ),
-    "sample_confident": MetricFamily(
-        "Share of images decoded from samples of a density for which a classifier of real images gives a class at "
-        "least the probability density_confidence.",
-        "maximize",
-        at_end=True,
-    ),
-    "sample_coverage": MetricFamily(
-        "Entropy of the classes of the images that sample_confident counts, over the logarithm of the number of "
-        "classes: 1 if all classes are equally frequent, 0 for a single one or no such image.",
-        "maximize",
-        "a number in [0, 1]",
-        at_end=True,
-    ),
-}
 _SCORES = {
     "auroc": MetricFamily(
         "Area under the ROC curve: how often an outlier has a higher anomaly score than an inlier. 0.5 is chance.",
@@ -331,67 +298,8 @@ _SCORES = {
         "Share of outliers that are taken for inliers where 95 % of the inliers are accepted.", "minimize"
     ),
 }
-_PAIRS = {
-    "nll_excess": MetricFamily(
-        "Negative log density that the model gives held-out targets y given x, minus that of the true density.",
-        "minimize",
-        "a number in nats, 0 for the true density",
-        measured_on="test pairs",
-    ),
-    "energy_distance": MetricFamily(
-        "Energy distance of the model's density of y given x from the true one, the mean over a grid of x: twice "
-        "the integral of the squared difference of their distribution functions.",
-        "minimize",
-        "a number of at least 0, in the unit of y",
-        at_end=True,
-        measured_on="test pairs",
-    ),
-    "energy_distance_point": MetricFamily(
-        "The same energy distance of a model that predicts the mean of its density alone.",
-        "minimize",
-        "a number of at least 0, in the unit of y",
-        at_end=True,
-        measured_on="test pairs",
-    ),
-    "branches": MetricFamily(
-        "Share of the true branches with a mean of a component, whose weight is at least 0.05, within 3 true "
-        "standard deviations (0.15), the mean over a grid of x.",
-        "maximize",
-        at_end=True,
-        measured_on="test pairs",
-    ),
-    "sigma_mean": MetricFamily(
-        "Standard deviation of the components, their weighted mean over a grid of x. That of the noise is 0.05.",
-        unit="a number above 0, in the unit of y",
-        at_end=True,
-        measured_on="test pairs",
-    ),
-    "pi_error": MetricFamily(
-        "Absolute difference of a component's weight from 1/3, the mean over components and a grid of x. Null for "
-        "a model without three components.",
-        "minimize",
-        "a number in [0, 2/3]",
-        at_end=True,
-        may_be_undefined=True,
-        measured_on="test pairs",
-    ),
-    "variance_within": MetricFamily(
-        "Variance of y within the components of its density, their weighted mean over a grid of x. That of the noise "
-        "is 0.0025.",
-        unit="a number above 0, in the square of the unit of y",
-        at_end=True,
-        measured_on="test pairs",
-    ),
-    "variance_between": MetricFamily(
-        "Variance of the means of the components, weighted, the mean over a grid of x: how much they disagree. With "
-        "`variance_within` it adds up to the variance of y.",
-        unit="a number of at least 0, in the square of the unit of y",
-        at_end=True,
-        measured_on="test pairs",
-    ),
-}
 FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
-    _TRAINING | _CLASSIFIERS_AND_CLUSTERS | _EMBEDDINGS_AND_POSTERIORS | _GENERATION | _SCORES | _PAIRS
+    {**_TRAINING, **_CLASSIFIERS_AND_CLUSTERS, **_EMBEDDINGS_AND_POSTERIORS, **GENERATION, **_SCORES, **PAIRS}
 )
 """Name of a family -> the family."""
 

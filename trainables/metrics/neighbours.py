@@ -14,6 +14,7 @@ from torch import Tensor
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.metrics.evaluator import EvaluationSet, Floats, RepresentationEvaluator, Representations, all_finite
+from trainables.metrics.scores import auroc
 from trainables.validation import positive, whole
 
 CHUNK_BYTES = 128 * 2**20
@@ -46,25 +47,41 @@ def accuracies(
     all others. With `temperature = inf` both votes are the same. NaN if a feature is not finite. Raises ValueError
     unless `1 <= k <= N` and `temperature > 0`.
     """
+    correct_2M = correct(bank_ND, bank_labels_N, test_MD, test_labels_M, classes, k, temperature)
+    if correct_2M is None:
+        return Accuracies(math.nan, math.nan)
+    return Accuracies(*_shares(correct_2M))
+
+
+@torch.no_grad()
+def correct(
+    bank_ND: Tensor,
+    bank_labels_N: Tensor,
+    test_MD: Tensor,
+    test_labels_M: Tensor,
+    classes: int,
+    k: int,
+    temperature: float,
+) -> Tensor | None:
+    """Whether the class of each test image wins the majority vote and the weighted one, `[2, M]`, with the arguments of
+    `accuracies`; None if a feature is not finite."""
     _check("k", k, bank_ND)
     positive("temperature", temperature, infinite=True)
     if not (all_finite(bank_ND) and all_finite(test_MD)):
-        return Accuracies(math.nan, math.nan)
+        return None
     bank_DN, test_MD = _unit(bank_ND).T, _unit(test_MD)
     bank_labels_N, test_labels_M = bank_labels_N.to(test_MD.device), test_labels_M.to(test_MD.device)
     parts = _parts(test_MD, len(bank_ND))
     similarity_BN = test_MD.new_empty(-(-len(test_MD) // parts), len(bank_ND))
-    correct_2 = torch.zeros(2, dtype=torch.long, device=test_MD.device)
+    correct_2B = []
     for test_BD, labels_B in zip(test_MD.tensor_split(parts), test_labels_M.tensor_split(parts), strict=True):
         near_BN = torch.mm(test_BD, bank_DN, out=similarity_BN[: len(test_BD)])
         near_Bk, neighbours_Bk = near_BN.topk(k)
         weights_Bk = ((near_Bk - near_Bk[:, :1]) / temperature).exp()
         both_votes = (torch.ones_like(weights_Bk), weights_Bk)
-        correct_2 += torch.stack(
-            [(_elect(bank_labels_N[neighbours_Bk], votes_Bk, classes) == labels_B).sum() for votes_Bk in both_votes]
-        )
-    majority, weighted = (correct_2.double() / len(test_MD)).tolist()
-    return Accuracies(majority, weighted)
+        elected_2B = [_elect(bank_labels_N[neighbours_Bk], votes_Bk, classes) for votes_Bk in both_votes]
+        correct_2B.append(torch.stack(elected_2B) == labels_B)
+    return torch.cat(correct_2B, dim=1)
 
 
 @torch.no_grad()
@@ -130,31 +147,52 @@ def _unit(x_ND: Tensor) -> Tensor:
 
 
 class Neighbours(RepresentationEvaluator):
-    """Accuracy of the k nearest neighbours by cosine, at every report."""
+    """Accuracy of the k nearest neighbours by cosine, and how well the posterior's entropy foretells the errors of
+    those of z, at every report."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
         if not config.evaluation.knn:
             return ()
-        return [f"{family}_{vector}" for vector in method.representations for family in ("knn", "knn_weighted")]
+        names = [f"{family}_{vector}" for vector in method.representations for family in ("knn", "knn_weighted")]
+        return [*names, "error_auroc"] if method.variance else names
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         metrics: dict[str, Floats] = {}
+        foretold: dict[str, Floats] = {}
         for name, bank_KND in vectors.bank().items():
-            majority, weighted = self._accuracies(bank_KND, vectors.test(tested)[name], tested.labels)
+            correct_K = self._correct(bank_KND, vectors.test(tested)[name], tested.labels)
+            shares = [(math.nan, math.nan) if each is None else _shares(each) for each in correct_K]
+            majority, weighted = np.array(shares, dtype=np.float64).T
             metrics |= {f"knn_{name}": majority, f"knn_weighted_{name}": weighted}
-        return metrics
+            if name == "z" and vectors.method.variance:
+                var_KMD = vectors.test(tested)[vectors.method.variance]
+                foretold["error_auroc"] = np.array([*map(error_auroc, var_KMD, correct_K)])
+        return {**metrics, **foretold}
 
-    def _accuracies(self, bank_KND: Tensor, test_KMD: Tensor, labels_M: Tensor) -> tuple[Floats, Floats]:
-        """Of the majority vote and of the weighted one, `[K]` each."""
+    def _correct(self, bank_KND: Tensor, test_KMD: Tensor, labels_M: Tensor) -> list[Tensor | None]:
+        """Of each member."""
         evaluation, images = self.config.evaluation, self.images
         by_member = []
         for bank_ND, test_MD in zip(bank_KND, test_KMD, strict=True):
             images.raise_if_stopped()
             k, temperature = evaluation.knn, evaluation.knn_temperature
-            by_member.append(accuracies(bank_ND, images.bank_labels, test_MD, labels_M, images.classes, k, temperature))
-        majority, weighted = np.array(by_member, dtype=np.float64).T
-        return majority, weighted
+            by_member.append(correct(bank_ND, images.bank_labels, test_MD, labels_M, images.classes, k, temperature))
+        return by_member
+
+
+def error_auroc(var_MD: Tensor, correct_2M: Tensor | None) -> float:
+    """How often the entropy of `N(., diag var)` is larger for an image that the majority vote gets wrong than for one
+    that it gets right. NaN if a variance or a feature is not finite, or if all images are right, or all wrong."""
+    if correct_2M is None:
+        return math.nan
+    entropy_M = var_MD.double().log().sum(-1).cpu().numpy()
+    return float(auroc(entropy_M[None], ~correct_2M[:1].cpu().numpy())[0])
+
+
+def _shares(correct_2M: Tensor) -> tuple[float, float]:
+    majority, weighted = (correct_2M.sum(1).double() / correct_2M.shape[1]).tolist()
+    return majority, weighted
 
 
 class EuclideanNeighbours(RepresentationEvaluator):

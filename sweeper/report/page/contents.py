@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from sweeper.report.figures import PresetViews, made, read_views
+from sweeper.report.figures import PresetFigures, made, read_figures
 from sweeper.report.formatting import (
     ValueText,
     format_significant,
@@ -107,7 +107,7 @@ class Contents:
 def collect(files: Files, name: str) -> Contents:
     """Read a sweep from the store: its rows and history, and what it says to show of them."""
     snapshot = take_snapshot(files, name)
-    shown, problems = read_views(files, name)
+    shown, problems = read_figures(files, name)
     rows, history = snapshot.rows, snapshot.history
     recorded = list(rows["trial_id"])
     unfinished = sorted(set(history["trial_id"]).difference(recorded))
@@ -146,7 +146,7 @@ def collect(files: Files, name: str) -> Contents:
     return Contents(report, packed.values.astype("<f8").tobytes(), summarise(report, shown, rows))
 
 
-def _halves(rows: pd.DataFrame, shown: Iterable[PresetViews]) -> list[float | None]:
+def _halves(rows: pd.DataFrame, shown: Iterable[PresetFigures]) -> list[float | None]:
     """Return half the widths of the 95 % intervals of n replicates whose standard deviation is 1, by n: up to as many
     as the rows have. That of none or one is not known."""
     replicates = dict.fromkeys(name for preset in shown for name in preset.replicates)
@@ -179,7 +179,7 @@ class _Request:
 
 
 def _requests(
-    files: Files, name: str, snapshot: Snapshot, shown: Mapping[str, PresetViews]
+    files: Files, name: str, snapshot: Snapshot, shown: Mapping[str, PresetFigures]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the requests that have rows, that with the latest row first, and sentences about what is left out."""
     known, notes = _listed_requests(files, name, snapshot.rows)
@@ -237,7 +237,7 @@ def _listed_requests(files: Files, name: str, rows: pd.DataFrame) -> tuple[list[
 
 
 def _findings_of(
-    shown: PresetViews | None,
+    shown: PresetFigures | None,
     rows: pd.DataFrame,
     history: pd.DataFrame,
     value_text: ValueText,
@@ -257,7 +257,9 @@ def _findings_of(
     }
 
 
-def _best(shown: PresetViews | None, request: _Request, comparable: pd.DataFrame, snapshot: Snapshot) -> dict[str, Any]:
+def _best(
+    shown: PresetFigures | None, request: _Request, comparable: pd.DataFrame, snapshot: Snapshot
+) -> dict[str, Any]:
     """Return what is said of the best settings of one request, as in the terminal."""
     if shown is None:
         return {}
@@ -265,7 +267,7 @@ def _best(shown: PresetViews | None, request: _Request, comparable: pd.DataFrame
     return findings.best(shown, comparable, snapshot.columns, so_far=so_far)
 
 
-def _first_metrics(shown: Mapping[str, PresetViews]) -> Sequence[str]:
+def _first_metrics(shown: Mapping[str, PresetFigures]) -> Sequence[str]:
     """Return the metrics whose curves matter most."""
     names = [*(preset.headline.name for preset in shown.values()), "loss", *declared_metrics(shown.values())]
     return list(dict.fromkeys(name for metric in names for name in (metric, f"{VALIDATION}{metric}")))
@@ -280,7 +282,7 @@ def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets
     return [*notes, *([curves_note] if curves_note else [])]
 
 
-def summarise(report: Mapping[str, Any], shown: Mapping[str, PresetViews], rows: pd.DataFrame) -> Summary:
+def summarise(report: Mapping[str, Any], shown: Mapping[str, PresetFigures], rows: pd.DataFrame) -> Summary:
     """Return the summary of a sweep from the `report` of its page, the views of its presets, and all of its rows."""
     statuses = rows["status"].value_counts()
     summary = Summary(str(report["about"])[:MAX_TEXT], {name: int(statuses.get(name, 0)) for name in STATUSES})
@@ -311,7 +313,7 @@ def write_summary(files: Files, name: str, summary: Summary) -> None:
     files.write(summary_path(name), json.dumps(asdict(summary), separators=(",", ":"), allow_nan=False).encode())
 
 
-def _best_sentences(views: PresetViews | None, best: Mapping[str, Any]) -> list[str]:
+def _best_sentences(views: PresetFigures | None, best: Mapping[str, Any]) -> list[str]:
     """Return the first sentences about the metric by which the preset decides, as in the head of the page."""
     plain = views.headline.name.removeprefix(VALIDATION) if views else ""
     said: list[str] = (best.get(plain) or best.get(f"{VALIDATION}{plain}") or {"text": []})["text"]
@@ -323,7 +325,7 @@ def _left_out(reason: str) -> None:
     """A heatmap that fails for its data is not drawn; the page says why."""
 
 
-def _thumbnail(views: PresetViews | None, rows: pd.DataFrame) -> Thumbnail | None:
+def _thumbnail(views: PresetFigures | None, rows: pd.DataFrame) -> Thumbnail | None:
     """Return the first heatmap of the preset that has values and is small enough."""
     if views is None:
         return None

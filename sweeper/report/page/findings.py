@@ -12,7 +12,7 @@ import pandas as pd
 from sweeper.plan.best_settings import Settings
 from sweeper.report import tables, trajectories
 from sweeper.report.best import not_worse, sentences
-from sweeper.report.figures import PresetViews, made
+from sweeper.report.figures import PresetFigures, made
 from sweeper.report.formatting import ValueText, json_values
 from sweeper.report.selections import labelled, narrowed
 from sweeper.report.summaries import averaged_over
@@ -32,7 +32,7 @@ JOURNAL = "journal.log"
 """The file that Optuna's dashboard reads. While it is written, a lock whose name begins with it lies beside it."""
 
 
-def views(shown: PresetViews) -> dict[str, Any]:
+def views(shown: PresetFigures) -> dict[str, Any]:
     """Return the heatmaps of a preset, and its objectives and searched hyperparameters if it is a search."""
     heatmaps = [
         {
@@ -61,7 +61,7 @@ def views(shown: PresetViews) -> dict[str, Any]:
     return found
 
 
-def _defined_axes(shown: PresetViews) -> list[str]:
+def _defined_axes(shown: PresetFigures) -> list[str]:
     """Return the hyperparameters that the definition of a preset varies, those of its views first."""
     of_views = [name for heatmap in shown.heatmaps for name in heatmap.hyperparameters]
     of_views += [name for table in shown.tables for name in table.hyperparameters]
@@ -69,7 +69,7 @@ def _defined_axes(shown: PresetViews) -> list[str]:
     return list(dict.fromkeys((*of_views, *shown.naming, *of_grids, *(known.name for known in shown.parameters))))
 
 
-def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any] | None:
+def table(shown: PresetFigures, view: Table, rows: pd.DataFrame) -> dict[str, Any] | None:
     """Return a table of a preset: keys of the rows, and for each row, column and metric the measured figures; None if
     none of its cells has a trial."""
     own = _rows(shown, rows, view.axes, view.selections)
@@ -89,7 +89,7 @@ def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any]
 
 
 def trajectory(
-    shown: PresetViews, view: Trajectory, rows: pd.DataFrame, history: pd.DataFrame, value_text: ValueText
+    shown: PresetFigures, view: Trajectory, rows: pd.DataFrame, history: pd.DataFrame, value_text: ValueText
 ) -> dict[str, Any]:
     """Return a trajectory of a preset: its caption, and for each metric the values of its chart, points by column."""
     own = _rows(shown, rows, view.by, view.selections)
@@ -100,7 +100,7 @@ def trajectory(
     return {"name": view.name, "caption": trajectories.caption(points, view), "panels": panels}
 
 
-def best(shown: PresetViews, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:
+def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:
     """Return metric -> the sentences about its best settings, and their trials as positions in all rows of the page,
     for every metric of the rows that has a direction. A front of several objectives has no best setting."""
     if len(shown.objectives) > 1:
@@ -143,7 +143,7 @@ def _on_all_images(metric: Metric) -> tuple[str, str]:
     return plain, f"{VALIDATION}{plain}"
 
 
-def _ranking_metrics(shown: PresetViews, columns: Columns) -> Sequence[Metric]:
+def _ranking_metrics(shown: PresetFigures, columns: Columns) -> Sequence[Metric]:
     """Return the metrics that rank settings: those of the views, and of the others each whose family has a direction.
     A setting is chosen on validation images by itself, so their metrics are not among the others."""
     declared = {metric.name: metric for metric in shown.metrics}
@@ -153,7 +153,9 @@ def _ranking_metrics(shown: PresetViews, columns: Columns) -> Sequence[Metric]:
     return [*declared.values(), *(metric for metric in more if not metric.name.startswith(VALIDATION))]
 
 
-def _rows(shown: PresetViews, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]) -> pd.DataFrame:
+def _rows(
+    shown: PresetFigures, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]
+) -> pd.DataFrame:
     """The rows that a view shows: those of its selections under their labels, else all in the order of the axes."""
     return labelled(rows, selections) if selections else in_order(shown.grids, rows, axes)
 
@@ -244,7 +246,7 @@ def _frame(files: Files, path: str) -> pd.DataFrame | None:
         return None
 
 
-def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetViews]) -> list[dict[str, Any]]:
+def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetFigures]) -> list[dict[str, Any]]:
     """Return every column: `name`, `kind`, and `values`, or `constant` where all trials have the same value.
 
     The `kind` is `hyperparameter`, `metric` or `run` (how the trial ran). Metrics have a `direction`, `percent` and
@@ -266,7 +268,7 @@ def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetViews])
     return encoded
 
 
-def declared_metrics(shown: Collection[PresetViews]) -> Mapping[str, Metric]:
+def declared_metrics(shown: Collection[PresetFigures]) -> Mapping[str, Metric]:
     """Return the objectives of searches and the metrics of views, by name. The first that has a name decides."""
     objectives = [metric for preset in shown for metric in preset.objectives]
     heatmaps = [heatmap.metric for preset in shown for heatmap in preset.heatmaps]

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from sweeper.errors import StoreError
 from sweeper.names import is_name
-from sweeper.report.figures import read_views
+from sweeper.report.figures import read_figures
 from sweeper.report.page import claims
 from sweeper.report.page.contents import Summary, Thumbnail, collect, read_summary, write_summary
 from sweeper.report.page.document import claims_document, document, page_data, static_document
@@ -101,7 +101,7 @@ def _summary(files: Files, name: str) -> tuple[Summary, str]:
     empty if they can."""
     if (known := read_summary(files, name)) is not None:
         return known, ""
-    views, _ = read_views(files, name)
+    views, _ = read_figures(files, name)
     counts, problem = dict.fromkeys(STATUSES, 0), ""
     try:
         for status in StoreReader(files).statuses(name, check_history=False).values():

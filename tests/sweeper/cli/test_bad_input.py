@@ -1,16 +1,25 @@
-"""A wrong request ends with exit status 2 and one line, before any Ray process starts."""
+"""A wrong request, data that are missing or damaged, and a store that cannot be used end with exit status 2 and one
+line, before any Ray process starts.
+"""
 
 import socket
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
+from urllib.error import URLError
 
 import pytest
 
 import sweeper.run as run
 from sweeper.spec import Metric, registry
 from sweeper.spec.views import Table, Trajectory
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
+from tests.image_files import write_imagenet
+from tests.published_files import write_cifar10
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
 
 
@@ -30,7 +39,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
     assert command_line.refuse(name="anomaly_gird").error.startswith(
         "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?); --list shows all"
     )
-    presets = "paper, digits, digits_long"
+    presets = "paper, digits, digits_long, fashion"
     assert (
         command_line.refuse(preset="digit").error == f"no preset 'digit' (did you mean 'digits'?); there are: {presets}"
     )
@@ -149,3 +158,113 @@ def test_an_axis_of_the_heatmap_may_be_one_value(command_line: CommandLine, caps
     out, err = capsys.readouterr()
     assert "10: 0 finished" in out and err == ""
     assert not command_line.store.exists()
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> Never:
+        raise URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+
+
+@pytest.mark.usefixtures("offline")
+def test_data_that_are_missing(command_line: CommandLine) -> None:
+    error = command_line.refuse("--data", str(command_line.folder / "data"), preset="paper").error
+    assert error.startswith(f"cifar10 is absent from {command_line.folder / 'data'} and its download failed (")
+    assert error.endswith(
+        "put cifar-10-python.tar.gz there, from https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
+    )
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    ("arguments", "law"),
+    [
+        ("--set normal_class=10", "normal_class must be one of 0..9 for cifar10, but got 10"),
+        ("--set batch_size=6000", "batch_size must not exceed the 5000 training images of cifar10 with normal_class=0"),
+        ("ood_detection --set outliers=digits", "outliers must have as many channels as the images of cifar10, 3, but"),
+        ("nu_ablation --axis dataset=stl10 --set knn=5001", "knn must not exceed the 5000 labelled training images of"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_data_are_looked_for(
+    command_line: CommandLine, arguments: str, law: str
+) -> None:
+    name, *options = (arguments if arguments[0] != "-" else f"anomaly_grid {arguments}").split()
+    assert command_line.refuse(*options, "--data", "/nowhere", name=name, preset="paper").error.startswith(law)
+
+
+@pytest.mark.usefixtures("offline")
+def test_data_that_are_truncated(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_cifar10(command_line.folder / "data", 80, monkeypatch)
+    file = folder / "data_batch_3"
+    file.write_bytes(file.read_bytes()[:-1])
+    error = command_line.refuse("--data", str(command_line.folder / "data"), preset="paper").error
+    assert error == (
+        f"cifar10 is corrupt: {file} does not have its published checksum; remove {folder} to have it downloaded again"
+    )
+    file.unlink()
+    error = command_line.refuse("--data", str(command_line.folder / "data"), preset="paper").error
+    assert "data_batch_3 is missing" in error
+
+
+def test_images_in_folders_that_are_missing_or_broken(command_line: CommandLine) -> None:
+    data, folder = str(command_line.folder / "data"), command_line.folder / "data/imagenet"
+
+    def error() -> str:
+        return command_line.refuse("--data", data, name="imagenet_linear", preset="paper").error
+
+    assert error().startswith(f"imagenet is absent from {data} and not to be downloaded; put its images into {folder}/")
+    write_imagenet(command_line.folder / "data")
+    (broken := folder / "train/n01440764/n01440764_0.JPEG").write_bytes(b"\xff\xd8\xff")
+    message = f"1 of 18 images of imagenet cannot be read, the first is {broken} (not an image); remove or replace them"
+    assert error() == message
+    (folder / "val").rename(folder / "validation")
+    assert error().startswith(f"imagenet is without the split 'val': there is no folder {folder / 'val'}; ")
+
+
+def test_a_class_smaller_than_the_batch(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar10(command_line.folder / "data", 10, monkeypatch)
+    error = command_line.refuse("--data", str(command_line.folder / "data"), preset="paper").error
+    assert error == (
+        "batch_size must not exceed the 10 training images of cifar10 with normal_class=0, but got batch_size=64 "
+        "(batch_size and normal_class are set by preset 'paper')"
+    )
+
+
+PLAN = ["anomaly_grid", "--preset", "digits", "--axis", "beta=1", "--plan"]
+
+
+def test_a_store_with_rows_of_another_schema(command_line: CommandLine) -> None:
+    columns = Columns({"method": str, "dataset": str, "nu": str}, ("auroc_joint",))
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    fixed = {"status": "finished", "cohort": "c", "cohort_size": 1, "epochs_run": 1, "started": moment, "ended": moment}
+    store = Store(command_line.store)
+    store.prepare("anomaly_grid", columns)
+    store.write("anomaly_grid", "c", [{"trial_id": "t", "nu": "3", **fixed}], columns)
+    error = command_line.refuse().error
+    assert f"store {command_line.store} holds rows of sweep 'anomaly_grid' in another schema: column 'nu'" in error
+    assert error.endswith("use another --store, or use --fresh to set all rows aside")
+
+
+def test_a_file_where_the_store_should_be(command_line: CommandLine) -> None:
+    command_line.store.write_text("in the way")
+    assert command_line.refuse().error.startswith(f"store {command_line.store}: cannot write")
+    assert command_line.refuse("--fresh").error.startswith(f"store {command_line.store}: cannot")
+
+
+@pytest.mark.parametrize("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1", "s3:/typo", "s3:x", "a\0b"])
+def test_a_store_with_an_invalid_address(command_line: CommandLine, uri: str) -> None:
+    assert "cannot be opened" in command_line.refuse("--store", uri).error
+
+
+def test_an_empty_store_is_not_the_working_folder(command_line: CommandLine) -> None:
+    assert command_line.refuse("--store", "").error == "--store must name a folder, but got ''"
+
+
+def test_a_folder_of_a_store_is_no_store(command_line: CommandLine) -> None:
+    Store(command_line.store).prepare("anomaly_grid", Columns({"method": str, "dataset": str}, ()))
+    inner = command_line.store / "trials" / "mine"
+    error = command_line.refuse("--store", str(inner)).error
+    assert error.startswith(f"store {inner} must not be in the store {command_line.store}, whose folder 'trials'")
+    assert run.main([*PLAN, "--store", str(command_line.store / "mine")]) == 0

@@ -14,7 +14,7 @@ from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.requests import selecting_line
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.plan.test_plan import make
+from tests.sweeper.plan.test_cohorts import make
 
 COLUMNS = Columns({"beta": int, "nu": int}, ("auroc",))
 

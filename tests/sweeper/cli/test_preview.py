@@ -1,4 +1,6 @@
-"""What `--plan` shows: axes, fixed values, changes by the request, and what an allocation lets expect."""
+"""What `--plan` shows: axes, fixed values, changes by the request, and what an allocation lets expect; what errors say
+of keys that the preset has set; and `--fresh`, which sets rows aside, and prints the command that brings them back.
+"""
 
 import json
 import math
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.cli.arguments import parse
+from sweeper.cli.arguments import Restoration, parse, parse_command
+from sweeper.cli.fresh import archive, preview_archive, restore
+from sweeper.cli.parser import EXIT_OK
 from sweeper.cli.preview import (
     distribution_text,
     expectation,
@@ -21,15 +25,22 @@ from sweeper.cli.preview import (
     space_lines,
     text,
 )
-from sweeper.packing.compilation import StudySteps
+from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
+from sweeper.packing.packer import COHORT_START_SECONDS
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.plan.plan import Plan
-from sweeper.spec import Grid, Metric, Search, Sweep
+from sweeper.plan.prepare import explain_preset_keys, prepare
+from sweeper.spec import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep, registry
 from sweeper.spec.node_price import NodePrice
+from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.load import load
+from sweeper.storage.store import Store
+from tests.sweeper.cli.test_conclusion import COLUMNS, store_of
 from tests.sweeper.packing.fake_cluster import FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, allocated, grid
-from tests.sweeper.plan.test_plan import make
+from tests.sweeper.plan.test_cohorts import SWEEP, make
+from tests.sweeper.search.test_search_plan import continued, plan
 from tests.sweeper.search.toy_waves import study_run
 
 
@@ -37,7 +48,7 @@ def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> Non
     """32 members in stacks of 8 on 4 cores: ten thousand steps of sqrt(8) hundredths of a second."""
     plan = grid()
     allocation = allocated(tmp_path, FakeMeasure(CPU), plan, "--plan", "--node-price", "3")
-    seconds = 0.4 + 10_000 * 0.01 * 8**0.5
+    seconds = COHORT_START_SECONDS + 10_000 * 0.01 * 8**0.5
     plain = expectation(allocation, plan, NodePrice({"": 3.0}))
     assert plain["hours"] == pytest.approx(seconds / 3600) and plain["cost"] == pytest.approx(3 * seconds / 3600)
     assert (plain["at_a_time"], plain["stack_widths"]) == (4, [8]) and json.loads(json.dumps(plain)) == plain
@@ -131,3 +142,115 @@ def test_a_plan_that_is_not_yet_cut_says_so() -> None:
     plain = outline_plan(make(), None, "one core")
     assert plain["cohorts"] is None and plain["cohort_sizes"] is None
     assert "cut by measurement when the run begins" in outline_text(plain)
+
+
+GRID = Grid({"method": "vje", "bottleneck": 64, "epochs": 5}, {"nu": (1.0, 2.0)})
+SEARCH = Search(
+    {"nu": FloatDistribution(0, 1)}, {"method": "vje", "bottleneck": 64}, 4, Metric("m", "minimize"), wave=2
+)
+
+
+@pytest.mark.parametrize("space", [GRID, (GRID,), SEARCH, (SEARCH,)])
+def test_a_key_that_only_the_preset_sets_is_named_before_the_choices(space: Any) -> None:
+    request = parse(["x", "--set", "method=simclr"])
+    explained = explain_preset_keys("no key 'bottleneck'; simclr has: tau, nu, lr", request, "digits", space)
+    assert explained == "no key 'bottleneck' (bottleneck is set by preset 'digits'); simclr has: tau, nu, lr"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ("--set nu=-1", "`nu > 0` must hold, but got nu=-1.0"),
+        ("--axis nu=-1", "`nu > 0` must hold, but got nu=-1.0"),
+        ("--set nuu=1", "no key 'nuu' (did you mean 'nu'?); there are: nu"),
+        ("", "no method 'vja'; there are: vje, nu"),
+        ("", "cifar10 is absent from /data/epochs/nu and its download failed"),
+    ],
+)
+def test_an_error_about_nothing_that_the_preset_sets_stays(arguments: str, error: str) -> None:
+    assert explain_preset_keys(error, parse(["x", *arguments.split()]), "digits", GRID) == error
+
+
+def test_of_two_keys_the_one_that_the_user_did_not_set_is_named() -> None:
+    error = "nu must not exceed epochs, but got nu=9.0, epochs=5"
+    request = parse(["x", "--set", "nu=9"])
+    assert explain_preset_keys(error, request, "digits", GRID) == f"{error} (epochs is set by preset 'digits')"
+    expected = f"{error} (epochs and nu are set by preset 'paper')"
+    assert explain_preset_keys(error, parse(["x"]), "paper", GRID) == expected
+
+
+def test_a_request_may_leave_out_all_trials_that_a_heatmap_selects(tmp_path: Path) -> None:
+    """The key `objective`, by which trials of other methods are selected, is none of the untrained encoder's."""
+    plan, _ = prepare(parse(["collapse_ablation", "--preset", "digits", "--axis", "method=random"]), Store(tmp_path))
+    assert plan.total == 3
+
+
+def test_a_selection_by_a_key_that_no_method_has_is_refused(tmp_path: Path) -> None:
+    selections = (Selection({"setting": "high"}, {"nuu": 3.0}),)
+    heatmap = Heatmap(Metric("auroc_joint", "maximize"), "setting", "nu", selections=selections)
+    grid = Grid({"method": "vje", "dataset": "digits", "normal_class": 0}, {"nu": (1.0, 3.0)})
+    request = replace(parse(["x"]), sweep=Sweep("about", {"digits": grid}, (heatmap,), name="mine"))
+    with pytest.raises(SpecError, match=r"^a heatmap of auroc_joint needs the axis nuu, which these trials lack$"):
+        prepare(request, Store(tmp_path))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return store_of(tmp_path, make(3), {"t0": "finished", "t1": "finished", "t2": "finished"})
+
+
+def restoration(printed: str) -> Restoration:
+    """What the printed command asks for."""
+    command = parse_command(printed.split("python -m sweeper.run ")[1].split())
+    assert isinstance(command, Restoration)
+    return command
+
+
+def test_rows_that_a_fresh_run_replaced_are_restored(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "find", lambda name: SWEEP)
+    plan = make(2)  # of the three trials that have rows
+    before = load("grid", store.files)
+    assert preview_archive(plan, store, COLUMNS).rows == 2
+    archive(plan, store, COLUMNS)
+    out = capsys.readouterr().out
+    assert out.startswith("set aside: 2 rows, from 1 files of rows and history, in ")
+    assert load("grid", store.files)["trial_id"].tolist() == ["t2"]
+    assert restore(restoration(out)) == EXIT_OK
+    assert load("grid", store.files).equals(before)
+    assert capsys.readouterr().out.startswith("brought back: 2 rows")
+
+
+def test_a_stale_checkpoint_is_out_of_the_way_when_its_cohort_starts(store: Store) -> None:
+    path = checkpoint_path("grid", "c0")
+    store.files.write(path, b"stale")
+    path_of = archive(make(3), store, COLUMNS)
+    assert store.files.read(path) == b"stale"
+    assert path_of("c0") == path and store.files.read(path) is None
+
+
+def test_rows_of_a_sweep_that_was_given_as_a_value_are_restored(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sweep `grid` is in no file."""
+    before = load("grid", store.files)
+    archive(make(2), store, COLUMNS)
+    command = restoration(capsys.readouterr().out)
+    assert command.sweep == "grid" and restore(command) == EXIT_OK
+    assert load("grid", store.files).equals(before)
+
+
+def test_only_a_known_sweep_is_restored(store: Store) -> None:
+    with pytest.raises(SpecError, match="no sweep 'grid'"):
+        restore(Restoration("grid", store.files.uri, "x"))
+
+
+def test_a_fresh_search_chooses_its_steps_again(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    search_plan, steps = plan(continued("finished")), StudySteps(4, every=True)
+    study = search_plan.study_runs[0].id
+    record_steps(store.files, "search", study, steps)
+    archive(search_plan, store, COLUMNS)
+    assert recorded_steps(store.files, "search", study) is None
+    assert restore(restoration(capsys.readouterr().out)) == EXIT_OK
+    assert recorded_steps(store.files, "search", study) == steps

@@ -21,7 +21,7 @@ from sweeper.packing.profiler import fixed_shape
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut, Trial, cut, group
 from sweeper.storage.files import Files
-from tests.sweeper.plan.test_plan import make
+from tests.sweeper.plan.test_cohorts import make
 
 
 def cutter(*arguments: str, slots: int = 2, studies: int = 1, **steps: StudySteps) -> WaveCutter:

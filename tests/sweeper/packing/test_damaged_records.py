@@ -13,7 +13,7 @@ from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads
 from sweeper.packing.profiler import GroupProfile, ProfileStore
 from sweeper.plan.cohorts import Cut
 from sweeper.storage.files import Files
-from tests.sweeper.plan.test_plan import make
+from tests.sweeper.plan.test_cohorts import make
 from trainables.training.measurement import Measurement
 
 STACKS = (Measurement(1, 0.01, 100, 10), Measurement(4, 0.005, 300, 10))

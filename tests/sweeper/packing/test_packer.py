@@ -109,12 +109,12 @@ def test_one_measurement_is_enough() -> None:
 def test_large_groups_are_split_over_slots_evenly_and_in_whole_streams(
     lengths: list[int], slots: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step takes equally long for any stack, so one round is fastest. Three slots get four, four and two of ten
+    """A step takes hardly longer for a wider stack, so one round is fastest. Three slots get four, four and two of ten
     streams; cohorts of a third of all trials would leave one stream behind."""
     monkeypatch.setattr("sweeper.packing.packer.TOLERANCE", 1.0)
-    flat = [measurement(2**k, 1e-3 / 2**k) for k in range(12)]
+    flat = [measurement(2**k, 1e-3 / 2**k + 1e-13) for k in range(12)]
     packed = pack([Workload(members(*lengths), flat, 10_000)], [Devices(slots, PLENTY)])
-    assert packed.seconds == pytest.approx(0.4 + 10)
+    assert packed.seconds == pytest.approx(COHORT_START_SECONDS + 10)
     cohorts = cohorts_of(members(*lengths), packed.cuts[0])
     assert len(cohorts) == slots and max(len(cohort.trials) for cohort in cohorts) == longest
 
@@ -123,7 +123,7 @@ def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
     """Five stacks of up to 16 members. A cohort of 20 would make two steps, and there would be seven cohorts of 15."""
     flat = [measurement(2**k, 1e-3 / 2**k, 2**k * MIB, held=MIB) for k in range(6)]
     packed = pack([Workload(members(20, 16, 16, 8), flat, 10_000)], [Devices(1, 20 * MIB)])
-    assert packed.cuts == (Cut(16, 16),) and packed.seconds == pytest.approx(5 * (0.4 + 10))
+    assert packed.cuts == (Cut(16, 16),) and packed.seconds == pytest.approx(5 * (COHORT_START_SECONDS + 10))
 
 
 def test_a_fixed_cut_is_kept_and_its_placement_chosen() -> None:
@@ -157,12 +157,14 @@ def test_a_device_is_shared_as_long_as_that_gains() -> None:
     """Three processes take 1.5 times as long as one, so they do the work of two; a fourth gains nothing."""
     packed = pack([LONG], [Devices(1, PLENTY, cores=16, slowdowns={1: {2: 1.2, 3: 1.5}})])
     assert packed.slots_per_device == (3,)
-    assert packed.seconds == pytest.approx(11 * 0.4 + 11 * 150, rel=TOLERANCE - 1)
+    assert packed.seconds == pytest.approx(11 * (COHORT_START_SECONDS + 150), rel=TOLERANCE - 1)
 
 
 def test_a_requested_share_is_kept() -> None:
     packed = pack([LONG], [Devices(2, 1000 * MIB, cores=16)], slots_per_device=[4])
-    assert packed.slots_per_device == (4,) and packed.seconds == pytest.approx(4 * (0.4 + 400), rel=0.1)
+    assert packed.slots_per_device == (4,) and packed.seconds == pytest.approx(
+        4 * (COHORT_START_SECONDS + 400), rel=0.1
+    )
     assert pack([LONG], [Devices(2, 400 * MIB)], slots_per_device=[4]).cuts == (Cut(1, 1),)
 
 
@@ -194,7 +196,7 @@ def test_a_faster_kind_takes_more() -> None:
     kinds = [Devices(1, PLENTY, speed=3.0), Devices(1, PLENTY)]
     packed = pack([LONG], kinds)
     assert packed.slots_per_device == (1, 1)
-    assert packed.seconds == pytest.approx(8 * (0.4 + 100), rel=0.01)
+    assert packed.seconds == pytest.approx(8 * (COHORT_START_SECONDS + 100), rel=0.01)
 
 
 def test_a_kind_that_is_slow_or_has_no_room_is_not_used() -> None:
@@ -221,7 +223,7 @@ def test_no_trials_take_no_time() -> None:
 def test_hours_and_cost_are_those_of_the_nodes_that_are_used() -> None:
     used, idle = Devices(6, PLENTY, node_price=10.0, node_devices=4), Devices(1, MIB, node_price=99.0)
     packed = pack([LONG], [used, idle])
-    assert packed.hours == pytest.approx(6 * 100.4 / 3600) and packed.slots_per_device == (1, 0)
+    assert packed.hours == pytest.approx(6 * (COHORT_START_SECONDS + 100) / 3600) and packed.slots_per_device == (1, 0)
     assert packed.cost == pytest.approx(2 * 10.0 * packed.hours)
     assert replace(packed, devices=(replace(used, node_price=None), idle)).cost is None
     assert replace(packed, devices=(used, replace(idle, node_price=None))).cost is not None

@@ -8,7 +8,7 @@ import pytest
 from sweeper.errors import ClusterError
 from sweeper.packing.allocate import least_threads, longest_group, on_cores, on_gpus
 from sweeper.packing.cluster import DeviceInfo, SlotResources, Slots, whole_device_slots
-from sweeper.packing.packer import TOLERANCE, Workload
+from sweeper.packing.packer import COHORT_START_SECONDS, TOLERANCE, Workload
 from sweeper.packing.profiler import GroupProfile
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY
 from tests.sweeper.packing.measured import MIB, measurement, members
@@ -75,7 +75,9 @@ def test_a_cohort_that_fits_no_kind_goes_to_the_one_with_most_room() -> None:
     assert set(packing.slots[1].fitting_kinds.values()) == {(0,)} and len(packing.slots[1].fitting_kinds) == 16
 
 
-@pytest.mark.parametrize(("count", "threads", "seconds"), [(2, 2, 0.4 + 6), (32, 1, 8 * (0.4 + 10))])
+@pytest.mark.parametrize(
+    ("count", "threads", "seconds"), [(2, 2, COHORT_START_SECONDS + 6), (32, 1, 8 * (COHORT_START_SECONDS + 10))]
+)
 def test_on_cores_the_number_of_threads_that_ends_soonest_is_taken(count: int, threads: int, seconds: float) -> None:
     """On four cores, two trials take two cores each, which makes them faster; thirty-two trials take one each."""
     by_threads = {

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from sweeper.plan import cohorts
 from sweeper.plan.cohorts import (
     Cohort,
     Cut,
@@ -23,7 +24,9 @@ from sweeper.plan.cohorts import (
     remaining,
     worker_count,
 )
-from sweeper.spec import SpecError, Value
+from sweeper.plan.plan import Plan
+from sweeper.spec import Grid, Metric, SpecError, Sweep, Value
+from sweeper.spec.views import Heatmap
 from tests.sweeper.packing.measured import members
 from trainables.config import resolve
 
@@ -251,3 +254,23 @@ def test_a_trial_that_is_there_twice_is_refused() -> None:
 def test_an_illegal_value_is_a_wrong_request() -> None:
     with pytest.raises(SpecError, match=r"`nu > 0` must hold, but got nu=-1"):
         enumerate_trials([{"nu": 1.0}, {"nu": -1.0}], complete)
+
+
+SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))
+
+
+def make(count: int = 6, statuses: Mapping[str, str] | None = None) -> Plan:
+    trials = tuple(Trial(f"t{i}", {"beta": i % 2, "nu": i}) for i in range(count))
+    groups = cohorts.group(trials, lambda trial: trial.config["beta"], lambda trial: 0)
+    return Plan("grid", "paper", SWEEP, trials, groups, [10] * len(groups), statuses or {})
+
+
+def test_counts_are_of_the_plans_own_trials() -> None:
+    statuses = {"t0": "finished", "t1": "diverged", "t2": "failed", "another": "finished"}
+    plan = make(statuses=statuses)
+    assert plan.counts == {"finished": 1, "diverged": 1, "pruned": 0, "failed": 1, "to run": 3}
+    assert plan.trials_left == 4
+
+
+def test_an_id_depends_on_the_trials_and_not_on_their_status() -> None:
+    assert make().grid_id == make(statuses={"t0": "finished"}).grid_id != make(5).grid_id

@@ -5,11 +5,11 @@ import pytest
 
 from sweeper.plan.cohorts import Cohort
 from sweeper.record.page import REST, SECONDS_BETWEEN, PageWriter, write_page
-from sweeper.report.figures import read_views, views_of
+from sweeper.report.figures import figures_of, read_figures
 from sweeper.report.page import publish
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.store import Store
-from tests.sweeper.plan.test_plan import SWEEP, make
+from tests.sweeper.plan.test_cohorts import SWEEP, make
 
 COHORT = Cohort("c0", (), 1)
 
@@ -83,7 +83,7 @@ def test_names_that_were_refused_are_written_with_the_next_cohort(tmp_path: Path
     writer.started(COHORT)
     blocker.unlink()
     writer.started(COHORT)
-    assert store.files.read(trial_names_path("grid")) and read_views(store.files, "grid")[0] and len(lines) == 1
+    assert store.files.read(trial_names_path("grid")) and read_figures(store.files, "grid")[0] and len(lines) == 1
 
 
 def test_names_of_trials_are_written_when_there_are_new_ones(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_names_of_trials_are_written_when_there_are_new_ones(tmp_path: Path) -> 
 def test_views_are_written_before_there_is_a_row(tmp_path: Path) -> None:
     store = Store(tmp_path)
     PageWriter(make(), store.files, print).started(COHORT)
-    assert read_views(store.files, "grid") == ({"paper": views_of(SWEEP, "paper")}, [])
+    assert read_figures(store.files, "grid") == ({"paper": figures_of(SWEEP, "paper")}, [])
 
 
 def test_names_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:

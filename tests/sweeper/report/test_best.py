@@ -42,7 +42,7 @@ def test_settings_with_the_same_seeds_are_compared_by_the_paired_t_test(directio
     }
     values |= {name: shared + rng.normal(-sign * 0.05 * index, 0.1, SEEDS) for index, name in enumerate("uvwxyz")}
     best = best_of({name: column.tolist() for name, column in values.items()}, Metric("score", direction))
-    top = best.at["method"]
+    top = str(best.at["method"])
     side = "less" if direction == "maximize" else "greater"
     expected = {
         name

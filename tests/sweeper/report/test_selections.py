@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.plan.cohorts import enumerate_trials
 from sweeper.report import publish, trajectories
-from sweeper.report.figures import views_of
+from sweeper.report.figures import figures_of
 from sweeper.report.page import findings
 from sweeper.report.selections import labelled, narrowed
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory, registry
@@ -172,7 +172,7 @@ def shown_tables(sweep: Sweep, preset: str, rows: pd.DataFrame, folder: Path) ->
     own = sweep.for_preset(preset)
     text = publish.write(Files(folder), sweep.name, own, preset, rows)
     stored = {path.stem: pd.read_parquet(path) for path in (folder / "tables").rglob("*.parquet")}
-    views = views_of(own, preset)
+    views = figures_of(own, preset)
     on_page = {table.name: findings.table(views, table, rows) for table in own.tables}
     assert {name for name, table in on_page.items() if table} == set(stored)
     for view in own.tables:
@@ -202,7 +202,7 @@ def test_a_whole_request_keeps_the_rows_that_only_the_paper_has() -> None:
     sweep = registry.find("imagenet_linear")
     (table,) = sweep.tables
     assert len(table.published["paper"]) == 6
-    views = views_of(sweep, "paper")
+    views = figures_of(sweep, "paper")
     found = findings.table(views, table, pd.DataFrame({"method": ["vje"], "probe_z": [0.6], "trial_id": ["a"]}))
     assert found and {"simclr", "byol", "swav"} < set(found["cells"]["method"])
 

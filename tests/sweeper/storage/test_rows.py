@@ -1,14 +1,16 @@
-"""Columns of a sweep, and rows as Arrow tables."""
+"""Columns of a sweep, rows as Arrow tables, and loading them."""
 
 import math
+from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sweeper.errors import SchemaError
-from sweeper.storage.load import load
+from sweeper.errors import SchemaError, StoreError
+from sweeper.storage.load import load, load_history, load_trials, take_snapshot
 from sweeper.storage.parquet_files import table_to_parquet
 from sweeper.storage.rows import (
     FIXED,
@@ -22,7 +24,7 @@ from sweeper.storage.rows import (
     table_of,
 )
 from sweeper.storage.store import Store
-from tests.sweeper.storage.rows import COLUMNS, row
+from tests.sweeper.storage.rows import COLUMNS, folder, row
 
 ADDED = [name for name, column in FIXED.items() if column.added]
 
@@ -114,3 +116,101 @@ def test_every_null_is_none(null: object) -> None:
 def test_a_value_is_one_of_python(value: object) -> None:
     plain = plain_value(value)
     assert plain == value and not isinstance(plain, np.integer | np.bool_) and type(plain) is not np.float64
+
+
+def test_an_error_of_a_reader_names_the_file_that_is_not_parquet_and_the_remedy(store):
+    store.files.write("trials/sweep=grid/x.parquet", b"PAR1 not really")
+    with pytest.raises(StoreError, match=r"x\.parquet.*not a whole Parquet file.*run the sweep again"):
+        load("grid", store.files)
+
+
+def test_load_unites_files_and_sweeps_of_different_columns(store):
+    store.write("grid", "c0", [row("a")], COLUMNS)
+    other = Columns({"method": str, "beta": float}, ("knn",))
+    store.write("other", "c0", [{"trial_id": "z", "status": "finished", "beta": 1.0, "knn": 0.5}], other)
+    both = load(["grid", "other"], store.files)
+    assert both["sweep"].tolist() == ["grid", "other"] and both["nu"].isna().tolist() == [False, True]
+    assert load("other", store.files)["beta"].tolist() == [1.0]
+    with pytest.raises(StoreError, match=r"no trials of sweep 'nope'; there are: grid, other"):
+        load("nope", store.files)
+
+
+def test_load_selects_a_preset_and_its_changes(store):
+    labels = {"a": ("digits", ""), "b": ("digits", "epochs=5"), "c": ("paper", "")}
+    rows = [row(trial, preset=preset, changes=changes) for trial, (preset, changes) in labels.items()]
+    store.write("grid", "c0", rows, COLUMNS)
+
+    def loaded(**chosen: str | None) -> list[str]:
+        return load("grid", store.files, **chosen)["trial_id"].tolist()
+
+    assert loaded() == ["a", "b", "c"] and loaded(preset="digits", changes=None) == ["a", "b"]
+    assert loaded(preset="digits") == ["a"] and loaded(preset="digits", changes="epochs=5") == ["b"]
+    assert loaded(changes="epochs=5") == ["b"], "of any preset"
+    with pytest.raises(StoreError, match=r"no rows with preset 'digit'; there are: 'digits', 'paper'$"):
+        loaded(preset="digit")
+    with pytest.raises(StoreError, match=r"no rows with changes 'epochs=6'; there are: '', 'epochs=5'$"):
+        loaded(preset="digits", changes="epochs=6")
+    frame = pd.read_parquet(folder(store))
+    assert frame[(frame.preset == "digits") & (frame.changes == "")]["trial_id"].tolist() == ["a"]
+
+
+def test_load_takes_one_row_a_trial_results_first_then_the_latest(store):
+    late = datetime(2026, 2, 1, tzinfo=UTC)
+    for name, rows in {
+        "x": [row("a", auroc=0.1), row("b", auroc=0.2)],
+        "w": [row("a", auroc=0.3, ended=late), row("b", "failed", auroc=None, ended=late)],
+    }.items():
+        store.files.write(f"trials/sweep=grid/{name}.parquet", table_to_parquet(table_of(rows, COLUMNS)))
+    assert load("grid", store.files)["auroc"].tolist() == [0.3, 0.2]
+    store.prepare("grid", COLUMNS)
+    assert len(pd.read_parquet(folder(store))) == 2
+
+
+def test_history_overlays_by_trial_metric_and_epoch(store):
+    store.write_history("grid", "c0", [("a", 1, "auroc", 0.1), ("a", 2, "auroc", math.nan)])
+    store.write_history("grid", "c0", [("a", np.int64(2), "auroc", np.float32(0.25)), ("a", 10, "auroc", 0.3)])
+    history = load_history("grid", store.files)
+    assert history["epoch"].tolist() == [1, 2, 10] and history["value"].tolist() == [0.1, 0.25, 0.3]
+
+
+def test_rows_are_in_the_requested_order(tmp_path: Path) -> None:
+    store, columns = Store(tmp_path), Columns({"k": int}, ("knn",))
+    for cohort, trials in {"x": "da", "y": "cb"}.items():
+        store.write("grid", cohort, [{"trial_id": t, "status": "finished", "k": ord(t)} for t in trials], columns)
+    rows = load_trials(store.files, "grid", ("c", "missing", "a", "d"))
+    assert rows["trial_id"].tolist() == ["c", "a", "d"] and rows["k"].tolist() == [ord(t) for t in "cad"]
+    assert rows.index.tolist() == [0, 1, 2]
+
+
+def test_rows_and_history_of_all_files(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("grid", "c0", [row("a"), row("b", "failed", auroc=None, k=None)], COLUMNS)
+    store.write_history("grid", "c1", [("c", 1, "auroc", 0.5), ("c", 1, "auroc", 0.6)])
+    snapshot = take_snapshot(store.files, "grid")
+    assert snapshot.rows["trial_id"].tolist() == ["a", "b"] and math.isnan(snapshot.rows["k"][1])
+    assert snapshot.columns == COLUMNS and snapshot.damaged == {}
+    assert snapshot.history.values.tolist() == [["c", 1, "auroc", 0.6]]
+
+
+def test_a_sweep_without_files_is_empty(tmp_path: Path) -> None:
+    snapshot = take_snapshot(Store(tmp_path).files, "grid")
+    assert len(snapshot.rows) == len(snapshot.history) == 0 and "status" in snapshot.rows
+
+
+def test_damaged_files_are_named_and_stay(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("grid", "c0", [row("a")], COLUMNS)
+    store.write("grid", "c1", [row("b")], COLUMNS)
+    path = folder(store) / "c1.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    snapshot = take_snapshot(store.files, "grid")
+    assert snapshot.rows["trial_id"].tolist() == ["a"]
+    assert list(snapshot.damaged) == ["trials/sweep=grid/c1.parquet"] and path.exists()
+
+
+def test_a_foreign_schema_is_an_error(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("grid", "c0", [row("a")], COLUMNS)
+    take_snapshot(store.files, "grid").rows.to_parquet(folder(store) / "foreign.parquet")
+    with pytest.raises(StoreError, match=r"another schema: 'foreign.parquet'"):
+        take_snapshot(store.files, "grid")

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
+from scipy.stats import kstest, norm
 from torch import Tensor
 
 from trainables.config import resolve
@@ -27,6 +27,8 @@ from trainables.metrics.conditional_density import (
     SHOWN,
     ConditionalDensityEvaluator,
     branches_recovered,
+    distance_from_uniform,
+    distribution_values,
     energy_distance,
     equal_mixture,
     log_likelihood,
@@ -182,6 +184,8 @@ def test_the_truth_is_perfect_and_each_member_is_compared_with_its_own_data_set(
     for name, value in expected.items():
         assert metrics[name] == pytest.approx([value, value], abs=1e-6), name
     assert (metrics["energy_distance_point"] > 0.25).all()
+    assert metrics["coverage"] == pytest.approx([0.9, 0.9], abs=0.009) and (metrics["calibration_error"] < 0.02).all()
+    assert metrics["mean_distance"] == pytest.approx([0, 0], abs=1e-6) and metrics["components_used"].tolist() == [3, 3]
     assert metrics["variance_within"] == pytest.approx(NOISE**2, rel=1e-5)
     branches = [BRANCHES[name].at(torch.linspace(-1, 1, GRID)) for name in ("synthetic_a", "synthetic_b")]
     assert metrics["variance_between"] == pytest.approx([each.var(1, correction=0).mean().item() for each in branches])
@@ -194,6 +198,8 @@ def test_a_model_of_one_branch_is_worse_in_all_metrics() -> None:
     assert 1 / 3 < metrics["branches"] < 0.45  # near the origin it has the others, too
     assert metrics["sigma_mean"] == pytest.approx([2 * NOISE], rel=1e-5)
     assert metrics["pi_error"] == pytest.approx([(1 / 6 + 1 / 6 + 1 / 3) / 3], abs=1e-5)
+    assert metrics["components_used"] == 2 and metrics["sigma_deviation"] == pytest.approx([0], abs=1e-6)
+    assert metrics["coverage"] < 0.6 and metrics["calibration_error"] > 0.2
 
 
 def test_a_member_whose_prediction_is_not_a_number_has_no_metric_and_the_other_keeps_its_own() -> None:
@@ -228,3 +234,11 @@ def test_trials_that_ask_for_no_sheets_have_none() -> None:
     evaluator = _evaluator(_trial("synthetic_b"))
     _metrics(evaluator, Predictions(_one_branch), members=(0,))
     assert not evaluator.pictures
+
+
+def test_the_distribution_function_is_scipys_and_uniform_under_the_true_density() -> None:
+    mixture, y_B = _mixture(3, 0), torch.linspace(-1, 1, B, dtype=torch.float64)
+    expected = [_cdf(mixture, point, y_B[point : point + 1].numpy())[0] for point in range(B)]
+    np.testing.assert_allclose(distribution_values(y_B, mixture), expected, rtol=1e-9)
+    values = torch.rand(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 2
+    assert distance_from_uniform(values).item() == pytest.approx(kstest(values.numpy(), "uniform").statistic)

@@ -5,14 +5,16 @@ Shapes: K members, N or M images, D dimensions.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import variation
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import f_oneway, variation
 from torch import Tensor
 
-from tests.trainables.metrics.evaluated import evaluated, features, model_of, tiny, trial
+from tests.trainables.metrics.evaluated import evaluated, features, model_of, pixels_of, tiny, trial
 from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import seeded_generator
 from trainables.metrics import embeddings, few_label_probes
@@ -88,6 +90,37 @@ def test_a_member_that_is_not_finite_has_nan_and_the_others_have_their_values() 
         assert np.isnan(values_K).tolist() == [False, True, False]
 
 
+def test_the_variance_of_views_is_that_of_an_analysis_of_variance() -> None:
+    """By scipy's F, for numbers; it has no scale."""
+    source = torch.Generator().manual_seed(0)
+    image_N1 = torch.randn(30, 1, generator=source)
+    views = [image_N1 + 0.5 * torch.randn(30, 1, generator=source) for _ in range(2)]
+    groups = torch.stack(views)[..., 0].T.double().numpy()
+    f = f_oneway(*groups).statistic
+    expected = 30 / (29 * f)  # sums of squares within over between, from the ratio of mean squares
+    for scale in (1.0, 50.0):
+        assert embeddings.view_variance([(scale * view)[None] for view in views])[0] == pytest.approx(
+            expected, rel=1e-6
+        )
+    assert embeddings.view_variance([views[0][None], views[0][None]]).tolist() == [0]
+    assert np.isnan(embeddings.view_variance([torch.ones(1, 5, 3)] * 2)).all()
+
+
+def test_the_distance_within_a_class_is_the_mean_over_scipys_pairs() -> None:
+    z_KND, labels_N = _gaussian(1, 12, 4), torch.arange(12) % 3
+    distances = squareform(pdist(z_KND[0].double().numpy(), "cosine"))
+    same = labels_N[:, None] == labels_N
+    own = distances[(same & ~torch.eye(12, dtype=torch.bool)).numpy()].mean()
+    other = distances[(~same).numpy()].mean()
+    assert embeddings.class_distance(z_KND, labels_N)[0] == pytest.approx(own / other, rel=1e-6)
+    unlabelled_KND = torch.cat([z_KND, torch.randn(1, 3, 4)], dim=1)
+    with_unlabelled = torch.cat([labels_N, torch.full((3,), -1)])
+    assert embeddings.class_distance(unlabelled_KND, with_unlabelled)[0] == pytest.approx(own / other, rel=1e-6)
+    points_KND = torch.eye(3)[labels_N][None]
+    assert embeddings.class_distance(points_KND, labels_N)[0] == pytest.approx(0, abs=1e-12)
+    assert np.isnan(embeddings.class_distance(torch.ones(1, 12, 4), labels_N)).all()
+
+
 # --- Mean and spread of the variance of posteriors, in the three regimes of the paper ---
 
 K, M, D = 4, 50, 9
@@ -158,7 +191,7 @@ def test_a_variance_that_is_not_finite_affects_only_its_own_member(var_KMD: Tens
 pytestmark = pytest.mark.usefixtures("tiny_datasets")
 
 DIGITS = tiny("digits")
-GEOMETRY = ("effective_rank", "cosine", "volume", "trace", "norm")
+GEOMETRY = ("effective_rank", "cosine", "volume", "trace", "norm", "class_distance")
 
 
 def test_trials_that_ask_for_nothing_have_the_keys_of_before() -> None:
@@ -200,7 +233,10 @@ def test_geometry_is_of_the_vectors_asked_for_of_test_images_without_augmentatio
         z_MD = projector(z_MD)
     eigenvalues_KD = embeddings.spectrum(z_MD[None])
     metrics = evaluated(config, last=False)
-    assert tuple(metrics) == GEOMETRY and len(eigenvalues_KD[0]) == (4 if vectors == "projection" else 6)
+    name = "z" if vectors == "representation" else vectors
+    assert tuple(metrics) == (*GEOMETRY, f"view_variance_{name}") and len(eigenvalues_KD[0]) == (
+        4 if vectors == "projection" else 6
+    )
     np.testing.assert_allclose(metrics["volume"], embeddings.volume(eigenvalues_KD), rtol=1e-4)
     np.testing.assert_allclose(metrics["trace"], embeddings.trace(eigenvalues_KD), rtol=1e-4)
     np.testing.assert_allclose(metrics["effective_rank"], embeddings.effective_rank(eigenvalues_KD), rtol=1e-4)
@@ -209,7 +245,7 @@ def test_geometry_is_of_the_vectors_asked_for_of_test_images_without_augmentatio
 
 def test_without_a_projector_the_projection_is_the_representation() -> None:
     first, second = (evaluated(trial("random", geometry=name)) for name in ("representation", "projection"))
-    assert first == second
+    assert [*first.values()] == [*second.values()]
 
 
 def test_the_cosine_is_of_two_views_which_agree_where_images_are_not_augmented() -> None:
@@ -244,3 +280,39 @@ def test_evaluations_that_cannot_be_are_refused(keys: dict[str, int | str], mess
     with pytest.raises(ValueError) as error:
         trial("simclr", **keys)
     assert message in str(error.value)
+
+
+def test_the_posteriors_mean_is_compared_with_the_embedding() -> None:
+    """At every report, unless a projector is between the representation and what the posterior is of."""
+    config = trial("vje")
+    model = model_of(config)
+    with torch.no_grad():
+        vectors = model.embed((pixels_of(DIGITS.test_images, DIGITS) - DIGITS.mean[0]) / DIGITS.std[0])
+    z, mu = (vectors[name].double().numpy() for name in ("z", "mu"))
+    lengths, own = np.linalg.norm(mu, axis=1), np.linalg.norm(z, axis=1)
+    metrics = evaluated(config, last=False)
+    assert metrics["mu_cosine"] == pytest.approx(((z * mu).sum(1) / own / lengths).mean(), rel=1e-4)
+    assert metrics["mu_norm"] == pytest.approx(lengths.mean(), rel=1e-4)
+    assert metrics["radius_difference"] == pytest.approx(np.abs(own - lengths).mean(), rel=1e-4)
+    assert "mu_cosine" not in evaluated(trial("vje", projector_width=8), last=False)
+
+
+def test_both_sides_of_the_projector_are_evaluated_in_one_trial() -> None:
+    """As each alone; and the columns of before have their values."""
+    keys: dict[str, Any] = {"geometry": "projection", "rotation": 20.0, "probe_epochs": 1, "few_labels": 2}
+    both, alone = evaluated(trial("simclr", **keys, compare_projection=True)), evaluated(trial("simclr", **keys))
+    assert {name: both[name] for name in alone} == alone
+    assert both.keys() - alone.keys() == {
+        *("view_variance_z", "probe_projection", "probe_top5_projection", "probe_2_projection")
+    }
+    of_z = evaluated(trial("simclr", **{**keys, "geometry": "representation"}))
+    assert both["view_variance_z"] == of_z["view_variance_z"] != both["view_variance_projection"]
+    same = evaluated(trial("random", **keys, compare_projection=True))
+    assert same["probe_2"] == same["probe_2_projection"] and same["probe_z"] == same["probe_projection"]
+    with pytest.raises(ValueError, match="compare_projection needs geometry"):
+        trial("simclr", compare_projection=True)
+
+
+def test_new_keys_of_the_evaluation_are_part_of_the_trials_that_set_them_alone() -> None:
+    assert not {"compare_projection", "prediction"} & trial("simclr", few_labels=5).flat().keys()
+    assert trial("simclr", prediction=True).flat()["prediction"] is True

@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from scipy import stats
 from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -377,3 +378,15 @@ def test_samples_are_drawn_and_decoded_once_for_all_metrics_and_pictures(
     configs = [_trial("simclr", "gaussian", density_pictures=True, validation=0.25, tau=tau) for tau in taus]
     evaluated(*configs)
     assert len(drawn) == members and decoded == [(members, S, FEATURES)]
+
+
+def test_the_precision_is_the_share_of_samples_in_the_balls_of_scikit_learns_neighbours() -> None:
+    source = torch.Generator().manual_seed(0)
+    real_TD, samples_SD = torch.randn(60, 3, generator=source), 2 * torch.randn(80, 3, generator=source)
+    radius_T = NearestNeighbors(n_neighbors=3).fit(real_TD.numpy()).kneighbors()[0][:, -1]  # of others than itself
+    distances_ST = np.linalg.norm(samples_SD.numpy()[:, None] - real_TD.numpy(), axis=-1)
+    expected = (distances_ST <= radius_T).any(1).mean()
+    assert 0.2 < expected < 0.9 and latent_density.precision(samples_SD, real_TD) == pytest.approx(expected)
+    assert latent_density.precision(real_TD, real_TD) == 1 and latent_density.precision(real_TD + 100, real_TD) == 0
+    assert math.isnan(latent_density.precision(samples_SD * math.nan, real_TD))
+    assert math.isnan(latent_density.precision(samples_SD, real_TD[:3]))

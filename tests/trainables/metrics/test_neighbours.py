@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
+from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
@@ -186,3 +188,15 @@ def test_more_neighbours_than_images_are_refused(sets: Sets) -> None:
         accuracies_by_k(*sets, C, N + 1)
     with pytest.raises(ValueError, match="`most >= 1` must hold, but got most=0"):
         accuracies_by_k(*sets, C, 0)
+
+
+def test_errors_are_foretold_by_the_entropy_as_scikit_learns_curve_says() -> None:
+    """Of the majority vote. Undefined where all are right."""
+    source = torch.Generator().manual_seed(0)
+    var_MD = torch.rand(40, 3, generator=source) + 0.1
+    correct_2M = torch.stack([torch.rand(40, generator=source) < 0.7, torch.ones(40) > 0])
+    entropy_M = norm.entropy(scale=var_MD.sqrt().numpy()).sum(1)
+    expected = roc_auc_score(~correct_2M[0].numpy(), entropy_M)
+    assert neighbours.error_auroc(var_MD, correct_2M) == pytest.approx(expected)
+    assert math.isnan(neighbours.error_auroc(var_MD, correct_2M[[1, 0]]))
+    assert math.isnan(neighbours.error_auroc(var_MD, None))

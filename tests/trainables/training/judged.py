@@ -1,19 +1,27 @@
-"""Small cohorts whose members leave or move, and helpers that compare their reports without seconds."""
+"""Small cohorts whose members leave or move, and helpers that compare their reports without seconds.
+
+A step to compile: that of two small members.
+"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.trainables.small import HERE, config_of
 from trainables.config import resolve
+from trainables.learners.compiled import Library
 from trainables.reports import Judge, Member, Report, Verdict
 from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
+from trainables.training.compile_step import StepTask
+from trainables.training.compiled_steps import LibraryFolder, StepCompiler
 
 State = dict[int, dict[str, Tensor]]
 """Index of a member -> its tensors, named by kind and name."""
@@ -85,3 +93,25 @@ def float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(torch.float32)
+
+
+class _AskedError(Exception):
+    """Ends a cohort at its first step, whose task is the argument."""
+
+
+class _AskedCompiler(StepCompiler):
+    def _library(self, task: StepTask, wait: Callable[[], None]) -> Library:
+        raise _AskedError(task)
+
+
+def task_of(**changes: Value) -> StepTask:
+    """The task of the first step of a cohort of two members, which is neither traced nor made."""
+    compiler = _AskedCompiler(folder=LibraryFolder(Path("nobody's")))
+    cohort = Cohort([config_of(**changes)] * 2, HERE, torch.device("cpu"), None, compiler=compiler)
+    try:
+        cohort.step(0, 0, cohort.orders(0), 0.1)
+    except _AskedError as asked:
+        (task,) = asked.args
+        assert isinstance(task, StepTask)
+        return task
+    raise AssertionError("a step needs a library")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
 from trainables.losses.linear_algebra import cholesky
-from trainables.losses.mixtures import floored_softplus, mixture_density_nll
+from trainables.losses.mixtures import floored_softplus, mixture_density_nll, weight_entropy
 from trainables.losses.moments import averaged_moment, entropy, gaussian_nll, second_moment
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.networks.heads import mlp
@@ -50,7 +50,8 @@ class MDNGMJE(ProjectedMethod):
 
     Config = MDNGMJEConfig
     fusible = frozenset({"entropy_weight", "epsilon", "sigma_floor"})
-    loss_parts = ("nll", "entropy", "context_nll")
+    loss_parts = ("nll", "entropy", "context_nll", "routing_entropy")
+    measures = frozenset({"routing_entropy"})
 
     entropy_weight: Tensor
     epsilon: Tensor
@@ -66,16 +67,20 @@ class MDNGMJE(ProjectedMethod):
             self.register_buffer("moment_PP", torch.eye(size) / size)
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The objective, and `nll`, the mean negative log-likelihood of the target given the context."""
+        """The objective, and `nll`, the mean negative log-likelihood of the target given the context. `routing_entropy`
+        says how evenly the network weighs the components."""
         context_BP, target_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         seen = torch.cat([context_BP, target_BP], dim=-1) if self.config.leaky else context_BP
-        nll = mixture_density_nll(target_BP, *self.mixture(seen)).mean()
+        logits_BM, means_BMP, sigma_BMP = self.mixture(seen)
+        nll = mixture_density_nll(target_BP, logits_BM, means_BMP, sigma_BMP).mean()
+        routing = weight_entropy(logits_BM.detach()).mean()
         if self.config.objective == "literal":
             context_nll = self._context_nll(context_BP)
-            return Losses(nll + context_nll, {"nll": nll, "context_nll": context_nll})
+            return Losses(nll + context_nll, {"nll": nll, "context_nll": context_nll, "routing_entropy": routing})
         entropies = entropy(second_moment(torch.stack([context_BP, target_BP])), self.epsilon).sum()
         size = self.projection
-        return Losses(nll / size - self.entropy_weight / (2 * size) * entropies, {"nll": nll, "entropy": entropies})
+        parts = {"nll": nll, "entropy": entropies, "routing_entropy": routing}
+        return Losses(nll / size - self.entropy_weight / (2 * size) * entropies, parts)
 
     def mixture(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits `[B, M]` of the weights, means and standard deviations `[B, M, P]` of the target's density, in float32

@@ -75,8 +75,7 @@ class VJE(ImageMethod):
     """The inference network computes `q(s|z)`, whose variance also scales the likelihood of the embedding. The
     embedding is the representation itself, as in the paper, unless there is a projector.
 
-    The part `likelihood` is the one in place of `dir` and `rad` where these are not split, `radial_scale` the learned
-    scale."""
+    Where direction and length are not split, the part `loss_likelihood` is in place of `loss_dir` and `loss_rad`."""
 
     Config = VJEConfig
     fusible = frozenset({"beta", "nu"})

@@ -36,6 +36,7 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     _check_capabilities(config, method, methods)
     _check_outliers(config)
     _check_batches(config, method)
+    _check_comparison(config)
     _check_content(config, declared.attributes)
     _check_generation(config, method, declared)
     _check_density(config, method, declared)
@@ -77,6 +78,8 @@ def _check_one_class(config: ImageTrial) -> None:
         ("reconstructions", generation.reconstructions),
         ("samples_per_class", generation.samples_per_class),
         ("few_labels", embeddings.few_labels),
+        ("compare_projection", embeddings.compare_projection),
+        ("prediction", embeddings.prediction),
         ("geometry", embeddings.geometry if embeddings.geometry != "none" else ""),
         ("density", config.latent_density.density if config.latent_density.evaluated else ""),
         ("held_out", config.data.held_out),
@@ -124,6 +127,16 @@ def _check_batches(config: ImageTrial, method: type[ImageMethod]) -> None:
         )
     if config.gradient.workers > 1:
         raise ValueError(f"batch_unit=views needs one worker, but got workers={config.gradient.workers}")
+
+
+def _check_comparison(config: ImageTrial) -> None:
+    """Raise ValueError if nothing is evaluated of the projection that is to be compared."""
+    embeddings = config.embeddings
+    evaluated = embeddings.geometry != "none" or embeddings.few_labels or config.evaluation.probe_epochs
+    if embeddings.compare_projection and not evaluated:
+        raise ValueError(
+            "compare_projection needs geometry, few_labels or probe_epochs, but the trial has none of them"
+        )
 
 
 def _check_content(config: ImageTrial, attributes: Collection[str]) -> None:

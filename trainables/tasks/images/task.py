@@ -86,7 +86,13 @@ class Images(Task):
     def full_evaluations(self, method: type[Method]) -> Sequence[Mapping[str, Value]]:
         scored = "score" in method.capabilities
         outliers: Mapping[str, Value] = {"outliers": "+".join(OUTLIERS), "held_out": "0"} if scored else {}
-        embeddings: Mapping[str, Value] = {"few_labels": 5, "few_label_draws": 2, "geometry": "projection"}
+        embeddings: Mapping[str, Value] = {
+            "few_labels": 5,
+            "few_label_draws": 2,
+            "geometry": "projection",
+            "compare_projection": True,
+            "prediction": True,
+        }
         classified: Mapping[str, Value] = {"knn": 1, "probe_epochs": 1, **outliers, **embeddings}
         content: Mapping[str, Value] = {"content_probe_epochs": 1, "content_knn": 15, "gmm_n_init": 1}
         decoded: Mapping[str, Value] = {

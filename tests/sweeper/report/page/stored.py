@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sweeper.report.figures import views_of, write_views
+from sweeper.report.figures import figures_of, write_figures
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.layout import sheet_path
 from sweeper.storage.rows import Columns
@@ -52,7 +52,7 @@ EPOCHS = (1, 2, 3)
 def fill(folder: Path, *, name: str = NAME, repeat: int = 1) -> Store:
     """Write `18 * repeat` rows, of which the last one failed, and the history of one trial more."""
     store, rng = Store(folder), np.random.default_rng(0)
-    write_views(store.files, name, views_of(SWEEP, "paper"))
+    write_figures(store.files, name, figures_of(SWEEP, "paper"))
     store.prepare(name, COLUMNS)
     combinations = [
         {"beta": beta, "nu": nu, "seed": seed + 2 * part}

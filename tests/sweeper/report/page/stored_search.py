@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeper.report.figures import views_of, write_views
+from sweeper.report.figures import figures_of, write_figures
 from sweeper.spec import Metric, Search, Sweep
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
@@ -28,7 +28,7 @@ COLUMNS = Columns(
 def fill(folder: Path) -> Store:
     """Write two studies of 30 trials each, and the importances of the first."""
     store, rng = Store(folder), np.random.default_rng(0)
-    write_views(store.files, NAME, views_of(SWEEP, "paper"))
+    write_figures(store.files, NAME, figures_of(SWEEP, "paper"))
     store.prepare(NAME, COLUMNS)
     rows = []
     for study in (0, 1):

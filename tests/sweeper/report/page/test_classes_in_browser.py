@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.report.figures import views_of, write_views
+from sweeper.report.figures import figures_of, write_figures
 from sweeper.report.page import publish
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.layout import class_names_path
@@ -29,7 +29,7 @@ COLUMNS = Columns(
 def fill(folder: Path) -> Store:
     store = Store(folder)
     store.prepare("own", COLUMNS)
-    write_views(store.files, "own", views_of(SWEEP, "own"))
+    write_figures(store.files, "own", figures_of(SWEEP, "own"))
     store.files.write(class_names_path("own", "abc123"), json.dumps(["cat", "dog", "fox"]).encode())
     run = {"status": "finished", "cohort": "c", "cohort_size": 6, "epochs_run": 1, "seconds": 1.0, "preset": "own"}
     fixed = {**run, "changes": "", "started": BEGIN, "ended": BEGIN, "method": "vje", "dataset": "folder"}

@@ -9,7 +9,7 @@ import pytest
 
 from sweeper.plan.best_settings import Settings, best_settings
 from sweeper.report.best import sentences
-from sweeper.report.figures import read_views, views_of
+from sweeper.report.figures import figures_of, read_figures
 from sweeper.report.formatting import json_values
 from sweeper.report.page import contents as contents_module
 from sweeper.report.page import findings
@@ -228,7 +228,7 @@ def test_what_is_best_is_the_same_without_the_columns_that_tell_no_settings_apar
     """Most columns of a sweep are constant, and each costs time in every row of every request."""
     files, read = stored(tmp_path).files, set[str]()
     (name,) = sweep_names(files)
-    (shown,) = read_views(files, name)[0].values()
+    (shown,) = read_figures(files, name)[0].values()
     snapshot = take_snapshot(files, name)
 
     class Recorded(Settings):
@@ -254,7 +254,7 @@ def test_what_is_best_is_the_same_without_the_columns_that_tell_no_settings_apar
     assert "trial_id" in read and not read & {"method", "flip", "seconds", "host", "cohort"}
 
 
-VIEWS = [views_of(SWEEP, "paper")]
+VIEWS = [figures_of(SWEEP, "paper")]
 FEW_COLUMNS = Columns({"width": int, "nu": float, "flip": bool}, ("knn_z", "loss"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.report.figures import views_of, write_views
+from sweeper.report.figures import figures_of, write_figures
 from sweeper.report.page import publish
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.requests import RequestRows, write_request
@@ -48,7 +48,7 @@ def write(
     """Write a store with these rows and requests, and its page. Returns the address of the page."""
     store = Store(folder)
     store.prepare("best", COLUMNS)
-    write_views(store.files, "best", views_of(sweep, "paper"))
+    write_figures(store.files, "best", figures_of(sweep, "paper"))
     store.write("best", "c", rows, COLUMNS)
     for request, trials in requests.items():
         write_request(store.files, "best", RequestRows(request, "paper", trials))

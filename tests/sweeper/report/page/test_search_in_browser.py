@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.report.figures import views_of, write_views
+from sweeper.report.figures import figures_of, write_figures
 from sweeper.report.page import publish
 from sweeper.spec import Metric
 from sweeper.storage.load import load
@@ -108,7 +108,7 @@ def tip(page: Watched, heading: str, mark: str) -> str:
 def test_numbers_at_the_pointer_are_short_and_in_percent(chromium: Any, tmp_path: Path) -> None:
     store = fill(tmp_path)
     objectives = OBJECTIVE, Metric("knn_z", "maximize", percent=True)
-    write_views(store.files, NAME, replace(views_of(SWEEP, "paper"), objectives=objectives))
+    write_figures(store.files, NAME, replace(figures_of(SWEEP, "paper"), objectives=objectives))
     publish.write(store.files, NAME)
     short = r" \(%\): \d{1,2}\.\d{1,3}(\n|$)"
     with tab(chromium) as page:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax, logsumexp, softmax
 from torch import nn
 
 from tests.trainables.methods.plain import (
@@ -59,6 +59,11 @@ def test_entropy_form_is_nll_over_dimensions_minus_entropies(leaky: bool, weight
     entropies = sum(np.log(np.linalg.eigvalsh(z.T @ z / B) + 0.01).sum() / 2 for z in (context, target))
     assert parts["nll"].item() == pytest.approx(nll, rel=1e-4)
     assert parts["entropy"].item() == pytest.approx(entropies, rel=1e-4)
+    seen = np.concatenate([context, target], -1) if leaky else context
+    weights = softmax(through(model.parameter_network, seen)[:, :M], axis=1)
+    routing = stats.entropy(weights, axis=1).mean() / np.log(M)
+    assert parts["routing_entropy"].item() == pytest.approx(routing, rel=1e-4)
+    assert not parts["routing_entropy"].requires_grad
     assert total.item() == pytest.approx(nll / P - weight / (2 * P) * entropies, rel=1e-4)
 
 

@@ -1,6 +1,6 @@
-"""The VAE against Eq. 6 of SimVAE in float64, and its collapse on the digits.
+"""VAE, beta-VAE and CR-VAE against Eqs. 6 and 7 of SimVAE in float64, and the VAE's collapse on the digits.
 
-Shapes: B images, L latent dimensions.
+Shapes: B images, P = 2 (plain and augmented), L latent dimensions.
 """
 
 import math
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor
 
 from tests.trainables.methods.autoencoders import (
     L,
@@ -26,8 +27,9 @@ from tests.trainables.methods.autoencoders import (
 from tests.trainables.small import HERE
 from trainables.config import resolve
 from trainables.contract import Batch, Noise
-from trainables.methods.variational.vae import VAE
-from trainables.methods.variational.vae import VAEConfig as Config
+from trainables.methods.variational.beta_vae import BetaVAE, BetaVAEConfig
+from trainables.methods.variational.cr_vae import CRVAE, CRVAEConfig
+from trainables.methods.variational.vae import VAE, VAEConfig
 from trainables.training.cohort import Cohort
 
 B = 6
@@ -38,7 +40,7 @@ BATCH: Batch = {"views": indices([5, 1, 9, 20, 0, 7]), "view_pixels": pixels(1, 
 @pytest.mark.parametrize(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
 @pytest.mark.parametrize("sigma_x2", [1.0, 0.1, 0.01005])
 def test_loss_is_the_negative_elbo(likelihood: str, nll: Any, sigma_x2: float) -> None:
-    model = built(VAE, Config(sigma_x2, likelihood))
+    model = built(VAE, VAEConfig(sigma_x2, likelihood))
     total, parts = model.losses(BATCH, NOISE)
     (view_BCHW,), (pixels_BCHW,) = BATCH["views"], BATCH["view_pixels"]
     mu_BL, sd_BL = posterior_of(model, view_BCHW)
@@ -56,7 +58,7 @@ def test_the_halves_of_the_kl_can_be_weighted_and_sampled(
 ) -> None:
     """`sampled_prior` with the weight 2 pi is the loss of the authors' code: `-log p(x|z) - 2 pi H[q] - log p(z)` of
     one sample z, up to constants. Eq. 6 is that with weight 1, and the expectation of the last term."""
-    model = built(VAE, Config(0.01005, likelihood, sampled_prior, entropy_weight))
+    model = built(VAE, VAEConfig(0.01005, likelihood, sampled_prior, entropy_weight))
     total, parts = model.losses(BATCH, NOISE)
     (view_BCHW,), (pixels_BCHW,) = BATCH["views"], BATCH["view_pixels"]
     mu_BL, sd_BL = posterior_of(model, view_BCHW)
@@ -77,7 +79,7 @@ def test_the_halves_of_the_kl_can_be_weighted_and_sampled(
 
 def test_its_gradient_is_that_of_the_authors_formulas() -> None:
     """Their sums over a batch, with `torch.distributions`, over the number of images. Posteriors are in float32."""
-    model = built(VAE, Config(0.01005, "bernoulli", sampled_prior=True, entropy_weight=2 * math.pi)).double()
+    model = built(VAE, VAEConfig(0.01005, "bernoulli", sampled_prior=True, entropy_weight=2 * math.pi)).double()
     (view_BCHW,), pixels_BCHW = BATCH["views"], BATCH["view_pixels"][0].double()
     noise_BL = NOISE["posterior"].double()
     batch: Batch = {"views": (view_BCHW,), "view_pixels": (pixels_BCHW,)}
@@ -103,7 +105,7 @@ def test_trials_with_the_loss_of_eq_6_have_the_keys_that_they_had_before() -> No
 
 
 def test_it_takes_one_view_and_noise_of_each_image() -> None:
-    model = built(VAE, Config())
+    model = built(VAE, VAEConfig())
     assert VAE.view_count(model.config) == VAE.encoded_count(model.config) == 1
     assert model.noise(B) == {"posterior": Noise((B, L), batch_dim=0)}
 
@@ -122,3 +124,148 @@ def test_the_digits_collapse_with_a_variance_of_1_but_not_of_one_tenth() -> None
     collapsed_variance, sound_variance = cohort.evaluate(last=True)["var_mean"]
     assert collapsed_kl < 0.02 and abs(collapsed_variance - 1) < 0.02
     assert sound_kl > 1 and sound_variance < 0.8
+
+
+BETA_B = 5
+BETA_NOISE = {"posterior": drawn(BETA_B, L)}
+BETA_BATCH: Batch = {"views": indices([3, 14, 1, 0, 8]), "view_pixels": pixels(1, BETA_B)}
+
+
+@pytest.mark.parametrize(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
+@pytest.mark.parametrize(("beta", "sigma_x2"), [(1.0, 0.02), (0.0, 0.5), (4.0, 1.0)])
+def test_loss_is_the_reconstruction_and_the_weighted_kl(
+    likelihood: str, nll: Any, beta: float, sigma_x2: float
+) -> None:
+    model = built(BetaVAE, BetaVAEConfig(beta, sigma_x2, likelihood))
+    total, parts = model.losses(BETA_BATCH, BETA_NOISE)
+    mu_BL, sd_BL = posterior_of(model, BETA_BATCH["views"][0])
+    mean_BCHW = decoded(model, mu_BL + sd_BL * BETA_NOISE["posterior"].double().numpy())
+    expected = {
+        "reconstruction": nll(BETA_BATCH["view_pixels"][0], mean_BCHW, sigma_x2),
+        "kl": kl(mu_BL, sd_BL).mean(),
+    }
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, rel=1e-5)
+    assert total.item() == pytest.approx(expected["reconstruction"] + beta * expected["kl"], rel=1e-5)
+
+
+@pytest.mark.parametrize("sigma_x2", [0.02, 1.0])
+def test_with_a_weight_of_1_it_is_the_vae(sigma_x2: float) -> None:
+    """Losses, parts and gradients of equal weights."""
+    ours, theirs = built(BetaVAE, BetaVAEConfig(1.0, sigma_x2)), built(VAE, VAEConfig(sigma_x2))
+    losses, expected = (model.losses(BETA_BATCH, BETA_NOISE) for model in (ours, theirs))
+    assert torch.equal(losses.total, expected.total) and losses.parts == expected.parts
+    gradients, others = (
+        torch.autograd.grad(loss.total, list(model.parameters()))
+        for loss, model in ((losses, ours), (expected, theirs))
+    )
+    assert all(torch.equal(gradient, other) for gradient, other in zip(gradients, others, strict=True))
+
+
+@pytest.mark.parametrize(("beta", "sigma_x2"), [(1.0, 0.02), (3.0, 0.1), (0.5, 4.0)])
+def test_the_variance_of_pixels_is_a_scale_and_a_weight(beta: float, sigma_x2: float) -> None:
+    """The loss of `beta` and `sigma_x2` is that of `beta * sigma_x2` and 1, over `sigma_x2`."""
+    scaled = built(BetaVAE, BetaVAEConfig(beta, sigma_x2)).losses(BETA_BATCH, BETA_NOISE).total
+    plain = built(BetaVAE, BetaVAEConfig(beta * sigma_x2, 1.0)).losses(BETA_BATCH, BETA_NOISE).total
+    assert scaled.item() == pytest.approx(plain.item() / sigma_x2, rel=1e-5)
+
+
+CR_B = 5
+CR_NOISE = {"posterior": drawn(CR_B, 2, L)}
+PLAIN, VIEW = [4, 0, 11, 7, 2], [1, 16, 3, 20, 9]
+PIXELS = pixels(2, CR_B)
+CR_BATCH: Batch = {
+    "plain": indices(PLAIN), "views": indices(VIEW), "plain_pixels": PIXELS[:1], "view_pixels": PIXELS[1:],
+}  # fmt: skip
+
+
+def _picked(batch: Batch, order: list[int]) -> dict[str, Any]:
+    return {name: tuple(image[order] for image in images) for name, images in batch.items()}
+
+
+def _parts(model: CRVAE, batch: Batch, noise: Tensor) -> dict[str, float]:
+    parts: dict[str, float] = {
+        name: part.item() for name, part in model.losses(batch, {"posterior": noise}).parts.items()
+    }
+    return parts
+
+
+@pytest.mark.parametrize(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
+@pytest.mark.parametrize(("weight", "sigma_x2"), [(0.1, 0.02), (3.0, 1.0), (0.0, 0.02)])
+def test_loss_is_both_elbos_and_the_divergence_from_the_view_to_the_plain_image(
+    likelihood: str, nll: Any, weight: float, sigma_x2: float
+) -> None:
+    """Averaged over both images of each pair."""
+    model = built(CRVAE, CRVAEConfig(weight, sigma_x2, likelihood))
+    total, parts = model.losses(CR_BATCH, CR_NOISE)
+    posteriors = [posterior_of(model, CR_BATCH[name][0]) for name in ("plain", "views")]
+    noise_BPL, negative_elbos = CR_NOISE["posterior"].double().numpy(), []
+    for index, (mu_BL, sd_BL) in enumerate(posteriors):
+        reconstruction = nll(PIXELS[index], decoded(model, mu_BL + sd_BL * noise_BPL[:, index]), sigma_x2)
+        negative_elbos.append(reconstruction + kl(mu_BL, sd_BL).mean())
+    consistency = kl(*posteriors[1], *posteriors[0]).mean()
+    assert 2 * total.item() == pytest.approx(sum(negative_elbos) + weight * consistency, rel=1e-5)
+    assert 2 * parts["consistency"].item() == pytest.approx(consistency, rel=1e-5)
+    assert abs(consistency - kl(*posteriors[0], *posteriors[1]).mean()) > 0.1  # the other direction
+
+
+def test_pairs_are_images_and_their_own_views() -> None:
+    """Pairs may be permuted, but not one side of them."""
+    model, order = built(CRVAE, CRVAEConfig()), [2, 4, 0, 1, 3]
+    expected = _parts(model, CR_BATCH, CR_NOISE["posterior"])
+    assert _parts(model, _picked(CR_BATCH, order), CR_NOISE["posterior"][order]) == pytest.approx(expected, rel=1e-5)
+    mixed = {**CR_BATCH, **{name: _picked(CR_BATCH, order)[name] for name in ("views", "view_pixels")}}
+    noise_PBL = CR_NOISE["posterior"].transpose(0, 1)
+    got = _parts(model, mixed, torch.stack([noise_PBL[0], noise_PBL[1][order]], dim=1))
+    assert got["reconstruction"] == pytest.approx(expected["reconstruction"], rel=1e-5)
+    assert got["kl"] == pytest.approx(expected["kl"], rel=1e-5)
+    assert abs(got["consistency"] - expected["consistency"]) > 0.1
+
+
+def test_swapping_image_and_view_changes_the_direction_of_their_divergence_alone() -> None:
+    model = built(CRVAE, CRVAEConfig())
+    swapped = {
+        "plain": CR_BATCH["views"], "views": CR_BATCH["plain"], "plain_pixels": PIXELS[1:], "view_pixels": PIXELS[:1],
+    }  # fmt: skip
+    got, expected = (
+        _parts(model, swapped, CR_NOISE["posterior"].flip(1)),
+        _parts(model, CR_BATCH, CR_NOISE["posterior"]),
+    )
+    assert got["reconstruction"] == pytest.approx(expected["reconstruction"], rel=1e-5)
+    assert got["kl"] == pytest.approx(expected["kl"], rel=1e-5)
+    posteriors = [posterior_of(model, CR_BATCH[name][0]) for name in ("plain", "views")]
+    assert 2 * got["consistency"] == pytest.approx(kl(*posteriors[0], *posteriors[1]).mean(), rel=1e-5)
+
+
+def test_equal_posteriors_are_consistent() -> None:
+    model = built(CRVAE, CRVAEConfig())
+    equal = {**CR_BATCH, "views": CR_BATCH["plain"]}
+    assert _parts(model, equal, CR_NOISE["posterior"])["consistency"] == 0
+
+
+def test_gradients_of_the_consistency_flow_through_both_posteriors() -> None:
+    """With the gradient that finite differences of the divergence have."""
+    model = built(CRVAE, CRVAEConfig())
+    rows = model.encoder.get_parameter("rows")
+    (gradient,) = torch.autograd.grad(model.losses(CR_BATCH, CR_NOISE).parts["consistency"], rows)
+
+    def consistency() -> float:
+        posteriors = [posterior_of(model, CR_BATCH[name][0]) for name in ("plain", "views")]
+        return float(kl(*posteriors[1], *posteriors[0]).mean() / 2)
+
+    for row in (*PLAIN, *VIEW):
+        for column in (0, L):
+            with torch.no_grad():
+                values = []
+                for step in (0.01, -0.01):
+                    rows[row, column] += step
+                    values.append(consistency())
+                    rows[row, column] -= step
+            slope = (values[0] - values[1]) / 0.02
+            assert gradient[row, column].item() == pytest.approx(slope, rel=1e-2, abs=1e-4)
+    assert (gradient[[*PLAIN, *VIEW]].abs().amax(1) > 1e-3).all()
+
+
+def test_it_takes_one_view_beside_the_plain_image() -> None:
+    model = built(CRVAE, CRVAEConfig())
+    assert CRVAE.view_count(model.config) == 1 and CRVAE.encoded_count(model.config) == 2
+    assert model.noise(CR_B) == {"posterior": Noise((CR_B, 2, L), batch_dim=0)}

@@ -1,11 +1,33 @@
-"""What the sections of a trial on images must agree on: with each other, the method and the data set."""
+"""What the sections of a trial on images must agree on, checks before anything trains, and images that a trained model
+takes as users have them.
 
+Shapes: B images of C channels, H by W pixels.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
+import torch
 
-from tests.trainables.small import IMAGE_METHODS, image_trial
+from tests.image_files import write_broken, write_imagenet
+from tests.trainables.methods.method_configs import config_of, images_of_tests, model_of
+from tests.trainables.small import HERE, IMAGE_METHODS, image_trial
 from trainables.config import resolve
-from trainables.image_trial import PUBLISHED_SIZES, LatentDensity
-from trainables.sections import Value
+from trainables.contract import ImageMethod
+from trainables.data.datasets.catalog import DATASETS, load
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.errors import DataError
+from trainables.image_trial import PUBLISHED_SIZES, ImageTrial, LatentDensity
+from trainables.metrics.evaluator import BATCH
+from trainables.sections import TrialConfig, Value
+from trainables.tasks.images import preflight
+from trainables.tasks.images.model import ImageModel, inputs_of
+from trainables.training.checks import check_trials
+from trainables.training.cohort import Cohort
+from trainables.training.metric_names import metric_names
 
 
 def _error(method: str = "vje", /, **values: Value) -> str:
@@ -163,3 +185,197 @@ def test_a_density_that_cannot_be_sampled_or_decoded_is_refused(
 def test_real_images_need_no_decoder() -> None:
     asked = image_trial({"method": "pixels", "epochs": 0, "density": "images"}).latent_density
     assert asked.evaluated and not asked.decoded and not asked.sampled
+
+
+def image_model(name: str = "vje", **changes: Value) -> ImageModel:
+    config, method = config_of(name, **changes), model_of(name)
+    assert isinstance(config, ImageTrial) and isinstance(method, ImageMethod)
+    return ImageModel(config, method, inputs_of(load("digits", HERE)))
+
+
+def digits() -> torch.Tensor:
+    images = load("digits", HERE).test_images
+    assert isinstance(images, torch.Tensor)
+    return images
+
+
+def test_types_and_layouts_are_prepared_as_in_training() -> None:
+    model, images_BCHW, expected_BCHW = image_model(), digits()[:20], images_of_tests()[:20]
+    for images in (
+        images_BCHW,
+        images_BCHW.numpy(),
+        images_BCHW.permute(0, 2, 3, 1),
+        images_BCHW[:, 0],
+        images_BCHW.float() / 16,
+        (images_BCHW.numpy() / 16).astype(np.float64).transpose(0, 2, 3, 1),
+    ):
+        torch.testing.assert_close(model.prepare(images), expected_BCHW)
+    halves = image_model(binarise=True, normalise=False).prepare(images_BCHW)
+    assert torch.equal(halves, (images_BCHW > 8).float())
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (
+            torch.zeros(2, 1, 9, 9),
+            r"images must have the shape \[B, 1, 8, 8\] or \[B, 8, 8, 1\], but got \[2, 1, 9, 9\]",
+        ),
+        (torch.zeros(8, 8), r"but got \[8, 8\]"),
+        (
+            torch.full((1, 8, 8), 17, dtype=torch.uint8),
+            r"of uint8 images must be in \[0, 16\], but got 17 to 17",
+        ),
+        (torch.full((1, 8, 8), 1.5), r"pixels of float images must be in \[0, 1\], but got 1.5 to 1.5"),
+        (torch.full((1, 8, 8), torch.nan), r"must be in \[0, 1\], but got nan to nan"),
+        (torch.zeros(1, 8, 8, dtype=torch.int64), r"images must be uint8, or floats in \[0, 1\], but got torch.int64"),
+    ],
+)
+def test_other_images_are_refused(images: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        image_model().embed(images)
+
+
+def test_what_a_method_cannot_do_is_refused_by_name() -> None:
+    for verb in ("score", "reconstruct"):
+        with pytest.raises(ValueError, match=r"simclr must be able to .* for that, but can only embed"):
+            getattr(image_model("simclr"), verb)(digits()[:2])
+
+
+def test_any_number_of_images_is_taken_and_only_a_call_has_gradients() -> None:
+    model, images = image_model(), digits()
+    scores, vectors = model.score(images), model.embed(images)
+    assert {len(score) for score in scores.values()} == {len(images)} and len(images) > BATCH
+    torch.testing.assert_close(model.embed(images[BATCH:])["z"], vectors["z"][BATCH:])
+    z_BD = model(images[:10])
+    torch.testing.assert_close(z_BD, vectors["z"][:10])
+    assert z_BD.requires_grad and not vectors["z"].requires_grad
+    assert {len(vector) for vector in model.embed(images[:0]).values()} == {0}
+
+
+CPU = torch.device("cpu")
+
+
+def _config(**changes: Value) -> TrialConfig:
+    return resolve({"method": "vje", "batch_size": 60, **changes})
+
+
+def test_steps_are_those_of_each_trial_in_order(tmp_path: Path) -> None:
+    configs = [_config(), _config(normal_class=3), _config(normal_class=3, batch_size=100, seed=4), _config(beta=2)]
+    assert [result.steps for result in check_trials(configs, tmp_path)] == [21, 2, 1, 21]
+
+
+def test_a_class_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError) as error:
+        check_trials([_config(normal_class=3), _config(normal_class=10)], tmp_path)
+    assert str(error.value) == "normal_class must be one of 0..9 for digits, but got 10"
+
+
+def test_a_batch_larger_than_its_class_is_refused(tmp_path: Path) -> None:
+    """It is refused although another trial on the same class fits."""
+    with pytest.raises(ValueError, match=r"^batch_size must not exceed the 12\d training images of digits with "):
+        check_trials([_config(normal_class=3), _config(normal_class=3, batch_size=400)], tmp_path)
+
+
+def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(root: Path) -> Dataset:
+        raise DataError(f"gone from {root}")
+
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], load=absent))
+    with pytest.raises(DataError, match="gone from"):
+        check_trials([_config(), _config(dataset="mnist")], tmp_path)
+
+
+def test_each_data_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counted(name: str, root: Path) -> Dataset:
+        calls.append(name)
+        return load(name, root)
+
+    monkeypatch.setattr(preflight, "load", counted)
+    check_trials([_config(normal_class=digit, seed=seed) for digit in range(3) for seed in range(3)], tmp_path)
+    assert calls == ["digits"]
+
+
+def test_metric_names_follow_from_the_data_and_the_evaluation(tmp_path: Path) -> None:
+    write_imagenet(tmp_path)
+    files = _config(dataset="imagenet", batch_size=4, probe_epochs=1)
+    configs = [_config(knn=5), files, _config(normal_class=3), _config(held_out="3", outliers="held_out")]
+    trials = check_trials(configs, tmp_path)
+    expected = [metric_names(config, 3 if config is files else 10) for config in configs]
+    assert [result.metrics for result in trials] == expected
+    assert trials[1].steps == 3 and "probe_top5_z" not in trials[1].metrics
+
+
+def test_held_out_classes_leave_fewer_steps(tmp_path: Path) -> None:
+    trials = check_trials([_config(), _config(held_out="3"), _config(held_out="0+1+2+3+4")], tmp_path)
+    assert [result.steps for result in trials] == [21, 18, 10]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("10", "each held-out class must be one of 0..9 for digits, but got 10"),
+        ("4+4", "held_out must be ascending class indices joined by +, but got held_out=4+4"),
+        ("0+1+2+3+4+5+6+7+8", "at least one class must be held out and two be left of the 10 of digits, but got 9 "),
+    ],
+)
+def test_classes_that_cannot_be_held_out_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError) as error:
+        check_trials([_config(), _config(held_out=text)], tmp_path)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("key", ["knn", "content_knn"])
+def test_neighbours_are_at_most_as_many_as_labelled_images(key: str, tmp_path: Path) -> None:
+    """Each trial is checked, even if another one on the same data fits."""
+    assert check_trials([_config(**{key: 1260})], tmp_path)[0].steps == 21
+    with pytest.raises(ValueError) as error:
+        check_trials([_config(**{key: 5}), _config(**{key: 1261})], tmp_path)
+    message = f"{key} must not exceed the 1260 labelled training images of digits, but got {key}=1261"
+    assert str(error.value) == message
+    with pytest.raises(ValueError, match=rf"^{key} must not exceed the 11\d\d labelled training images of digits, but"):
+        check_trials([_config(held_out="3", **{key: 1260})], tmp_path)
+
+
+def test_outliers_from_the_training_data_set_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^outliers must come from another set than the one trained on, but got 'di"):
+        check_trials([_config(outliers="noise"), _config(outliers="noise+digits")], tmp_path)
+    with pytest.raises(ValueError, match=r"^outliers must have as many channels as the images of digits, 1, but those"):
+        check_trials([_config(outliers="digits32")], tmp_path)
+
+
+def test_weights_for_the_fid_must_exist_unless_trials_are_only_planned(tmp_path: Path) -> None:
+    config = resolve({"method": "vae", "samples_per_class": 2, "fid_weights": str(tmp_path / "inception.pth")})
+    assert "fid" in check_trials([config], None)[0].metrics
+    with pytest.raises(ValueError, match=r"^FID needs"):
+        check_trials([config], tmp_path)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    folder = write_imagenet(tmp_path)
+    config = _config(dataset="imagenet", batch_size=4)
+    assert check_trials([config], tmp_path)[0].steps == 3
+    broken = write_broken(folder / "val/n01440764")
+    with pytest.raises(DataError) as error:
+        check_trials([config], tmp_path)
+    images = 18 + len(broken)
+    assert str(error.value) == (
+        f"{len(broken)} of {images} images of imagenet cannot be read, the first is "
+        f"{folder / 'val/n01440764/cut.jpg'} (cut off); remove or replace them"
+    )
+
+
+def test_held_out_validation_images_leave_fewer_steps(tmp_path: Path) -> None:
+    configs = [_config(normal_class=3, validation=share) for share in (0.0, 0.2)]
+    assert [result.steps for result in check_trials(configs, tmp_path)] == [2, 1]
+    with pytest.raises(ValueError, match=r"^knn must not exceed the 1008 labelled training images of digits"):
+        check_trials([_config(knn=1009, validation=0.2)], tmp_path)
+
+
+@pytest.mark.parametrize(("method", "changes"), [("vae", {}), ("cr_vae", {}), ("simvae", {"views": 7})])
+def test_batches_of_views_make_as_many_steps_as_batches_of_images(method: str, changes: dict[str, Value]) -> None:
+    """In training, too, where a step takes fewer images the more views it encodes of each."""
+    config = resolve({"method": method, "batch_size": 60, "batch_unit": "views", "decoder_hidden": "8", **changes})
+    assert check_trials([config], None)[0].steps == 1260 // 60 == Cohort([config], Path(), CPU, None).steps

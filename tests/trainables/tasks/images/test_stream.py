@@ -1,4 +1,5 @@
-"""Which images a trial trains on, their order and their views: of its own content, seed and data, and nothing else.
+"""Which images a trial trains on, their order and their views: of its own content, seed and data, and nothing else; its
+full evaluations.
 
 Shapes: B images of C channels, H by W pixels; J views.
 """
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor
 
 from tests.image_files import write_imagenet
-from tests.trainables.small import image_trial
-from trainables.catalog import METHODS
+from tests.trainables.small import HERE, IMAGE_METHODS, image_trial
+from trainables.catalog import METHODS, task_of
 from trainables.config import resolve, stream_key
 from trainables.contract import Batch, ImageMethod
 from trainables.data.datasets.catalog import load
@@ -25,6 +26,7 @@ from trainables.data.splits import one_class_split
 from trainables.image_trial import Data, ImageTrial
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.sections import Value
+from trainables.tasks.images import preflight
 from trainables.tasks.images.stream import (
     PREFETCH_STEPS,
     ImageStream,
@@ -32,7 +34,8 @@ from trainables.tasks.images.stream import (
     select_classes,
     steps_per_epoch,
 )
-from trainables.tasks.images.task import image_method
+from trainables.tasks.images.task import Images, image_method
+from trainables.training.metric_names import metric_names
 from trainables.training.stacks import build_models
 
 THREE = Data(normal_class=3)
@@ -342,3 +345,30 @@ def test_several_processes_draw_of_files_what_one_draws(size: int, root: Path) -
     whole, *ranks = (_stream(root, peers=peers) for peers in (Peers(), *(Peers(rank, size) for rank in range(size))))
     parts = zip(*(stream.batch(FILE_INDICES, 1, 0)["views"] for stream in ranks), strict=True)
     assert all(_same([torch.cat(views) for views in parts], whole.batch(FILE_INDICES, 1, 0)["views"]))
+
+
+@pytest.mark.parametrize("method", IMAGE_METHODS)
+def test_full_evaluations_hold_the_metrics_of_every_evaluation(method: str) -> None:
+    """Among them those of trials on one class, which are asked for alone."""
+    evaluations = task_of(method).full_evaluations(IMAGE_METHODS[method])
+    full = [image_trial({"method": method, "epochs": 0, **keys}) for keys in evaluations]
+    names = {name for config in full for name in metric_names(config, 10)}
+    for keys in ({"knn": 3}, {"probe_epochs": 2}, {"normal_class": 3}, {"content_knn": 2}, {"gmm_n_init": 3}):
+        config = image_trial({"method": method, "epochs": 0, **keys})
+        assert set(metric_names(config, 10)) <= names
+
+
+def test_data_that_are_kept_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    real = preflight.load
+
+    def load(name: str, data: Path) -> object:
+        loaded.append(name)
+        return real(name, data)
+
+    preflight._kept.cache_clear()
+    monkeypatch.setattr(preflight, "load", load)
+    for seed in range(3):
+        Images().keep_data(image_trial({"method": "vje", "seed": seed}), HERE)
+    config = image_trial({"method": "vje"})
+    assert loaded == ["digits"] and preflight.dataset_of(config, HERE) is preflight.dataset_of(config, HERE)

@@ -45,7 +45,12 @@ SYNTHETIC_ALIGNMENT = judged_by(
     Claim("GMJ-12", "its standard deviations equal the noise", "Figs. 5c, 7c", Side("sigma_mean", MDN), "~", 0.05, 0.005, published="0.05"),
     Claim("GMJ-13", "its weights stay near a third", "Figs. 5a, 7a", Side("pi_error", MDN), "<", 0.05, published="1/3"),
     Claim("GMJ-14", "the branches' variance in A is the ambiguous part of the total", "Eq. 106", Side("variance_between", {**MDN, "dataset": "synthetic_a"}), "~", 0.56, 0.02),
-    Claim("GMJ-16", "its uncertainty is calibrated: its density is near the true one", "D.3", Side(NLL, MDN), "<", 0.05),
+    Claim("GMJ-16a", "its uncertainty is calibrated: its density is near the true one", "D.3", Side(NLL, MDN), "<", 0.05),
+    Claim("GMJ-16b", "... and its 90 % intervals hold 90 % of the targets", "D.3", Side("coverage", MDN), "~", 0.9, 0.02),
+    Claim("GMJ-02", "a predictor by squared error predicts the mean over the branches", "Figs. 4a, 6a", Side("mean_distance", JEPA), "<", 0.1),
+    Claim("GMJ-15a", "one joint Gaussian has the same variance for all x", "3.3", Side("sigma_deviation", _em(1)), "<", 0.01),
+    Claim("GMJ-15b", "... and the dual process does not", "3.3", Side("sigma_deviation", PROCESS), ">", 0.01),
+    Claim("GMJ-15c", "... nor does the MDN", "3.3", Side("sigma_deviation", MDN), ">", 0.01),
 )  # fmt: skip
 
 SIZES = ("paper_sizes",)
@@ -98,10 +103,11 @@ SSL_BENCHMARK = judged_by(
             Claim("GMJ-35", "a conditional mixture helps representations", "4.4", _probe("gmje_mdn"), ">", _probe("gje")),
             Claim("GMJ-56a", "GJE trains without momentum encoder as well as MoCo with one", "3.2, 6", _probe("gje"), "~", _probe("moco_v2"), 0.02),
             Claim("GMJ-56b", "... and better than BYOL", "3.2, 6", _probe("gje"), ">", _probe("byol")),
-            Claim("GMJ-68", "prototypes repair that instance discrimination repels images of a class", "4.6", _probe("gmje_parametric"), ">", _probe("simclr")),
+            Claim("GMJ-68a", "prototypes repair that instance discrimination repels images of a class", "4.6", _probe("gmje_parametric"), ">", _probe("simclr")),
         ),
         {"probe_z": "probe_5"},
     ),
+    Claim("GMJ-68b", "... of a class, whose images are nearer to each other than with SimCLR", "4.6", Side("class_distance", {"method": "gmje_parametric"}), "<", Side("class_distance", {"method": "simclr"})),
     Claim("GMJ-29a", "SimCLR's probe", "Table 1", _probe("simclr"), "~", 0.815, 0.01, PAPER, "81.50"),
     Claim("GMJ-30a", "SMC-GMJE does not collapse: its rank", "5.2.2", Side("effective_rank", {"method": "smc_gmje"}), ">", 5),
     Claim("GMJ-30b", "... and its probe", "5.2.2", _probe("smc_gmje"), ">", _probe("random")),
@@ -144,6 +150,7 @@ LATENT_GENERATION = judged_by(
     Claim("GMJ-42b", "... and so does one of SimCLR", "5.3", Side(CONFIDENT, MIXTURE), ">", Side(CONFIDENT, _of("simclr", "gaussian"))),
     Claim("GMJ-43a", "a density learned in training beats one fitted afterwards", "5.3, 6", Side(CONFIDENT, OWN), ">", Side(CONFIDENT, _of("gmje_parametric", "gmm"))),
     Claim("GMJ-43b", "... and GMJE's encoder is better to fit one to than SimCLR's", "5.3, 6", Side(CONFIDENT, _of("gmje_parametric", "gmm")), ">", Side(CONFIDENT, MIXTURE)),
+    Claim("GMJ-44", "GMJE's samples lie within the clusters of real latents", "Fig. 9", Side("sample_precision", OWN), ">", 0.8),
     Claim("GMJ-45", "... without loss of discriminative use: as good as SimCLR by the probe", "6", Side("probe_z", {**OWN, "prototypes": 10}), "~", Side("probe_z", MIXTURE), 0.02, CONTROLS),
     Claim("GMJ-46a", "too few prototypes blur: two are less confident than ten", "6", Side(CONFIDENT, {**OWN, "prototypes": 2}), "<", Side(CONFIDENT, {**OWN, "prototypes": 10}), presets=CONTROLS),
     Claim("GMJ-46b", "too many die: fifty cover less than ten", "6", Side("sample_coverage", {**OWN, "prototypes": 50}), "<", Side("sample_coverage", {**OWN, "prototypes": 10}), presets=CONTROLS),
@@ -174,8 +181,27 @@ COLLAPSE_ABLATION = (
     Claim("GMJ-61", "HSIC with entropy works", "I.4", Side("probe_5", {**HSIC, "entropy_weight": Condition(">", 0)}), ">", Side("probe_5", {**HSIC, "entropy_weight": 0.0})),
     Claim("GMJ-62", "the marginal term of Eq. 23 guards the MDN against collapse", "4.4", Side("trace", {"method": "gmje_mdn", "objective": "literal"}), ">", 0.01),
     Claim("GMJ-63", "an MDN that sees its target copies it", "M", Side("loss_nll", LEAKY), "<", Side("loss_nll", TIGHT)),
+    Claim("GMJ-65", "... with uniform routing", "M.3", Side("routing_entropy", LEAKY), ">", 0.9),
     Claim("GMJ-64", "... and loses the semantics", "M.3", Side("probe_5", LEAKY), "<", Side("probe_5", TIGHT)),
 )  # fmt: skip
 LAMBDA_ABLATION = (
     Claim("GMJ-54", "entropy needs no tuned weight", "O.4", Side("probe_5", {"entropy": "joint", "element_mean": False, "entropy_weight": Condition(">", 0)}, "range", "entropy_weight"), "<", 0.02),
+)  # fmt: skip
+
+APART: Where = {"method": "gje", "alignment_weight": 0.0}
+JOINT: Where = {"method": "gje", "alignment_weight": None}
+BARE_JEPA: Where = {"method": "jepa", "symmetric": True, "standardise": False}
+ONE_SIDED: Where = {"method": "jepa", "symmetric": True, "standardise": None}
+SIMCLR: Where = {"method": "simclr", "similarity": None}
+_OWN = ("gmje",)
+DESIGN = (
+    Claim("GMJ-53a", "entropy without attraction lets the views drift apart", "O.3", Side("cosine", APART), "<", Side("cosine", JOINT), -0.1, _OWN, paper=assumed.GMJE),
+    Claim("GMJ-53b", "... and costs accuracy", "O.3", Side("probe_5", APART), "<", Side("probe_5", JOINT), presets=_OWN, paper=assumed.GMJE),
+    Claim("GMJ-57a", "JEPA without stop-gradient and momentum encoder collapses", "2, D.4", Side("trace", BARE_JEPA), "<", 0.01, presets=_OWN, paper=assumed.GMJE),
+    Claim("GMJ-57b", "... also where its projections are standardised: few dimensions", "2, D.4", Side("effective_rank", ONE_SIDED), "<", 3, presets=_OWN, paper=assumed.GMJE),
+    Claim("GMJ-73a", "the joint Gaussian predicts targets in closed form", "Eq. 10", Side("predicted_error", JOINT), "<", 0.5, presets=_OWN, paper=assumed.GMJE),
+    Claim("GMJ-73b", "... with the right uncertainty", "Eq. 10", Side("predicted_coverage", JOINT), "~", 0.9, 0.03, _OWN, paper=assumed.GMJE),
+    Claim("SIM-43a", "the layer before a projection head is better", "3.3", Side("probe_5", SIMCLR), ">", Side("probe_5_projection", SIMCLR), presets=_OWN, paper=assumed.SIMVAE),
+    Claim("SIM-43b", "... and has more variance within an image's views", "3.3", Side("view_variance_z", SIMCLR), ">", Side("view_variance_projection", SIMCLR), presets=_OWN, paper=assumed.SIMVAE),
+    Claim("SIM-44", "the cosine beats the dot product in InfoNCE", "A.5", Side("probe_5", SIMCLR), ">", Side("probe_5", {"method": "simclr", "similarity": "dot"}), presets=_OWN, paper=assumed.SIMVAE),
 )  # fmt: skip

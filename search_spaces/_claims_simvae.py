@@ -1,6 +1,7 @@
 # ruff: noqa: E501
 """What SimVAE (arXiv 2402.01399) claims, by the sweep that can judge it. Figures are shares in [0, 1]."""
 
+from search_spaces import _assumptions as assumed
 from search_spaces._claims import CONTROLS, PAPER, also_by, best, least
 from sweeper.spec import Claim, Condition, Side
 from sweeper.spec.claim import Where
@@ -55,7 +56,7 @@ SIMVAE_CONTENT = (
     Claim("SIM-19a", "CR-VAE's mixture on MNIST", "Table 5", _on("gmm_accuracy", "mnist", "cr_vae"), "~", 0.969, 0.02, PAPER, "96.9"),
     Claim("SIM-19b", "beta-VAE's NMI on CIFAR-10", "Table 6", _on("nmi_batch64", "cifar10", "beta_vae"), "~", 0.335, 0.02, PAPER, "33.5"),
     Claim("SIM-40", "VAEs are stable over learning rates, SimCLR is sensitive", "A.7.4, 6", Side("probe_mlp", SIMVAE, "range", "lr"), "<", Side("probe_mlp", {"method": "simclr"}, "range", "lr"), presets=CONTROLS),
-    Claim("SIM-42", "discriminative training makes views of an image coincide, SimVAE keeps them apart", "3.3, A.5", least("cosine", {"method": ("simclr", "vicreg"), "lr": 1e-3}), ">", Side("cosine", {**SIMVAE, "lr": 1e-3}), presets=CONTROLS),
+    Claim("SIM-42a", "discriminative training makes views of an image coincide, SimVAE keeps them apart", "3.3, A.5", least("cosine", {"method": ("simclr", "vicreg"), "lr": 1e-3}), ">", Side("cosine", {**SIMVAE, "lr": 1e-3}), presets=CONTROLS),
 )  # fmt: skip
 
 _STYLE = (
@@ -68,6 +69,7 @@ _STYLE = (
 SIMVAE_STYLE = (
     *also_by(_STYLE, {"style_hair": "style_ink"}),
     *(claim for claim in also_by(_STYLE, {"style_hair": "style_hue"}, "digits_tint") if claim.presets != PAPER),
+    Claim("SIM-25", "on average over attributes SimVAE knows the style best", "Fig. 4, 5", Side("style_mean", SIMVAE), ">", best("style_mean", {"method": OTHERS}), presets=TABLES),
     Claim("SIM-23a", "SimVAE's hair colour", "Fig. 4", Side("style_hair", SIMVAE), "~", 0.675, 0.01, PAPER, "67.5"),
     Claim("SIM-23b", "SimCLR's hair colour", "Fig. 4", Side("style_hair", {"method": "simclr"}), "~", 0.52, 0.01, PAPER, "52.0"),
 )  # fmt: skip
@@ -104,4 +106,15 @@ VARIANCE_ABLATION = (
     Claim("SIM-38a", "... for the VAE alike", "A.8", Side("probe_mlp", {"method": "vae"}, "correlation", "sigma_x2"), "<", 0.0, presets=("digits",)),
     Claim("SIM-38b", "... for CR-VAE alike", "A.8", Side("probe_mlp", {"method": "cr_vae"}, "correlation", "sigma_x2"), "<", 0.0, presets=("digits",)),
     Claim("SIM-39", "0.02 is the best variance", "A.8", Side("probe_mlp", {"method": "simvae", "dataset": "cifar10"}, "argmax", "sigma_x2"), "~", 0.02, 0.01, published="0.02"),
+)  # fmt: skip
+
+WHOLE: Where = {"method": "simvae", "reconstruction_weight": None}
+WITHOUT_RECONSTRUCTION: Where = {"method": "simvae", "reconstruction_weight": 0.0}
+_OWN, _STYLES, _VIEWS = ("simvae",), "style_mean", "view_variance_z"
+DESIGN = (
+    Claim("SIM-42b", "discriminative training leaves views of an image less apart than SimVAE", "3.3, A.5", best(_VIEWS, {"method": ("simclr", "vicreg")}), "<", Side(_VIEWS, WHOLE), presets=_OWN, paper=assumed.SIMVAE),
+    Claim("SIM-48a", "without reconstruction style is lost", "3.2", Side(_STYLES, WITHOUT_RECONSTRUCTION), "<", Side(_STYLES, WHOLE), -0.05, _OWN, paper=assumed.SIMVAE),
+    Claim("SIM-48b", "... and views of an image coincide more", "3.2", Side(_VIEWS, WITHOUT_RECONSTRUCTION), "<", Side(_VIEWS, WHOLE), presets=_OWN, paper=assumed.SIMVAE),
+    Claim("SIM-48c", "... and the class is told less", "3.2", Side("probe_mlp", WITHOUT_RECONSTRUCTION), "<", Side("probe_mlp", WHOLE), presets=_OWN, paper=assumed.SIMVAE),
+    Claim("SIM-53", "the posterior's entropy tells which images are classified wrongly", "1, 6", Side("error_auroc", WHOLE), ">", 0.6, presets=_OWN, paper=assumed.SIMVAE),
 )  # fmt: skip

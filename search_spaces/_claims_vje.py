@@ -3,6 +3,7 @@
 
 import math
 
+from search_spaces import _assumptions as assumed
 from search_spaces._claims import CONTROLS, DIGITS, PAPER, best, judged_by
 from sweeper.spec import Claim, Condition, Side
 from sweeper.spec.claim import Where
@@ -54,7 +55,8 @@ SSL_CIFAR10 = (
     Claim("VJE-05", "by k-NN VJE beats VICReg", "Table 2", Side("knn_z", VJE), ">", Side("knn_z", VICREG), presets=TABLES, published="89.98 > 86.37"),
     Claim("VJE-06a", "the embedding z is better than the posterior mean mu by k-NN", "Table 2", Side("knn_z", VJE), ">", Side("knn_mu", VJE), presets=TABLES, published="89.98 > 89.02"),
     Claim("VJE-06b", "z is better than mu by a linear probe", "Table 2", Side("probe_z", VJE), ">", Side("probe_mu", VJE), presets=TABLES, published="92.1 > 90.8"),
-    Claim("VJE-07", "z and mu agree closely", "Table 2, 5.2", Side("knn_z", VJE), "~", Side("knn_mu", VJE), 0.015, TABLES, "gap 0.96 points"),
+    Claim("VJE-07a", "z and mu agree closely", "Table 2, 5.2", Side("knn_z", VJE), "~", Side("knn_mu", VJE), 0.015, TABLES, "gap 0.96 points"),
+    Claim("VJE-07b", "the posterior's mean has the embedding's direction", "Table 2, 5.2", Side("mu_cosine", VJE), ">", 0.9, presets=TABLES),
     Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Condition(">", 400)}, "deviation", "epoch"), "<", 0.01, presets=PAPER),
     Claim("VJE-08b", "k-NN rises over training", "Fig. 3", Side("knn_z", VJE, "correlation", "epoch"), ">", 0.0, presets=PAPER),
     Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Condition(">", 40)}, "deviation", "epoch"), "<", 0.01, presets=DIGITS),
@@ -110,6 +112,7 @@ LOSS_ABLATION = (
     Claim("VJE-38a", "the full loss keeps a moderate variance", "Table 7", Side("var_mean", {"terms": FULL}), "~", 0.3, 0.1, published="0.28 to 0.33"),
     Claim("VJE-38b", "... that is clearly anisotropic", "Table 7", Side("var_cv", {"terms": FULL}), ">", 0.5, published="0.70 to 0.78"),
     Claim("VJE-39", "only losses with direction and KL keep accuracy", "Tables 6, 7", Side("knn_z", {"terms": NO_RADIUS}), ">", best("knn_z", {"terms": ("dir+rad", *NO_DIRECTION, "dir")}, "terms"), published="86.1 > 25.4"),
+    Claim("VJE-41", "the radial term ties the length of the posterior's mean to the embedding's", "5.4", Side("radius_difference", {"terms": FULL}), "<", Side("radius_difference", {"terms": NO_RADIUS})),
     Claim("VJE-40a", "the probe without radius on CIFAR-100", "Table 6", _terms("probe_z", NO_RADIUS, dataset="cifar100"), "~", 0.62, 0.01, PAPER, "62.00"),
     Claim("VJE-40b", "the variance of the radial term alone on CIFAR-100", "Table 7", _terms("var_mean", "rad", dataset="cifar100"), "~", 0.32, 0.05, PAPER, "0.32"),
 )  # fmt: skip
@@ -119,4 +122,20 @@ OOD_DETECTION = (
     Claim("VJE-46b", "likelihood detects better than entropy", "abstract", Side("auroc_joint_svhn", {"dataset": "cifar10"}), ">", Side("auroc_entropy_svhn", {"dataset": "cifar10"}), presets=PAPER),
     Claim("VJE-46a", "out-of-distribution detection by likelihood is strong", "abstract", Side("auroc_joint_held_out"), ">", 0.9, presets=DIGITS),
     Claim("VJE-46b", "likelihood detects better than entropy", "abstract", Side("auroc_joint_held_out"), ">", Side("auroc_entropy_held_out"), presets=DIGITS),
+)  # fmt: skip
+
+DESIGN_VJE: Where = {"shared_variance": None, "likelihood": None, "target_gradient": None, "radial_scale": None}
+"""VJE with the paper's choices, which are the defaults of keys that its trials lack."""
+UNTIED: Where = {"shared_variance": False}
+UNSPLIT: Where = {"likelihood": "euclidean"}
+WITH_GRADIENT: Where = {"target_gradient": True}
+_OWN = ("vje",)
+DESIGN = (
+    Claim("VJE-42a", "the shared variance makes the posterior's more anisotropic than one of its own", "3, 4.2", Side("var_cv", DESIGN_VJE), ">", Side("var_cv", UNTIED), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-42b", "... and its entropy a better sign of errors", "3, 4.2", Side("error_auroc", DESIGN_VJE), ">", Side("error_auroc", UNTIED), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-43", "the polar form learns better than the Student-t of embeddings as they are", "4.1 to 4.3, 6", Side("probe_z", DESIGN_VJE), ">", Side("probe_z", UNSPLIT), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-44", "the stop-gradient is no stabiliser: without it training is as good", "3, B.3", Side("probe_z", WITH_GRADIENT), "~", Side("probe_z", DESIGN_VJE), 0.01, _OWN, paper=assumed.VJE),
+    Claim("VJE-45a", "a learned radial scale grows through training", "4.3", Side("learned_scale", {"radial_scale": "learned"}, "correlation", "epoch"), ">", 0.0, presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-45b", "... without bound: tenfold", "4.3", Side("learned_scale", {"radial_scale": "learned"}), ">", 10, presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-48", "the posterior's entropy tells which images are classified wrongly", "1, 5.3", Side("error_auroc", DESIGN_VJE), ">", 0.6, presets=_OWN, paper=assumed.VJE),
 )  # fmt: skip

@@ -113,7 +113,7 @@ def _run(request: Request) -> pd.DataFrame:
     with stopping.on_signals():
         started = plan_request(request).begin(stopping)
         started.run()
-        return load_trials(started.store.files, started.plan.name, started.plan.ids)
+        return load_trials(started.store.files, started.plan.name, started.plans[-1].ids)
 
 
 def _request(

@@ -88,6 +88,11 @@ class Request:
     """Hours after which the run stops in order; None is no limit."""
     cost: float | None = None
     """Cost of the nodes, from the first cohort on, at which the run stops in order; None is no limit."""
+    decide: Sequence[str] | None = None
+    """Claims, or rows of the ledger, for which seeds are added until they are decided; all without a name. None adds
+    none."""
+    most_seeds: int = 10
+    """Most seeds of a trial that `decide` makes, those of the request included."""
     plan: bool = False
     """Say what would run, and run nothing."""
     probe: bool = False

@@ -1,6 +1,7 @@
 """Command line of the sweeper, and the only module that connects all stages: from a sweep's name to Parquet files."""
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -45,6 +46,7 @@ from sweeper.storage.store import Store, check_free_space, check_no_folder_of_a_
 from sweeper.version import code_version
 
 if TYPE_CHECKING:
+    from sweeper.cli.decide import Decision
     from sweeper.execution.backend import Backend
 
 Connections = Mapping[str, Callable[[], Tracker]]
@@ -109,10 +111,20 @@ def plan_request(request: Request) -> "PlannedRequest":
     plan, columns = prepare(request, store)
     if request.debug and any(trial.config.get("workers", 1) != 1 for trial in plan.trials):
         raise SpecError("--debug trains in one process, so workers=1 must hold; add --set workers=1")
+    decision_of(request, plan, store)  # raises SpecError if there is nothing to decide
     trackers = connections(request.track, plan.name, store)
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
     return PlannedRequest(request, plan, columns, store, trackers)
+
+
+def decision_of(request: Request, plan: Plan, store: Store) -> "Decision | None":
+    """The claims that a request asks to decide; None without `--decide`. Raises SpecError if there are none."""
+    if request.decide is None:
+        return None
+    from sweeper.cli.decide import Decision  # here because torch takes seconds to import
+
+    return Decision(request, plan, store, _print_line)
 
 
 @dataclass(frozen=True)
@@ -130,7 +142,10 @@ class PlannedRequest:
         from sweeper.cli import preview  # imported here because torch takes seconds to import
 
         archived = preview_archive(self.plan, self.store, self.columns) if self.request.fresh else None
-        return preview.outline(self.request, self.plan, self.store, address_of(self.request), archived)
+        deciding = (
+            {"decide": decision.outline()} if (decision := decision_of(self.request, self.plan, self.store)) else {}
+        )
+        return preview.outline(self.request, self.plan, self.store, address_of(self.request), archived) | deciding
 
     def preview(self) -> str:
         """What would run, as text or with `--json` as JSON."""
@@ -190,6 +205,8 @@ class _Run:
     trackers: Connections
     lease: Lease
     budget: Budget = field(default_factory=Budget)
+    plans: list[Plan] = field(default_factory=list)
+    """The plans that were begun. The last has all trials of the run."""
 
     def execute(self, command: str = "") -> int:
         """As `run`, but print an error and return the exit status, for the `command` line that was typed."""
@@ -209,81 +226,95 @@ class _Run:
             return self._run(report, command)
 
     def _run(self, report: Callable[[Exception], None], command: str) -> int:
-        spent = ""
+        spent, decision = "", decision_of(self.request, self.plan, self.store)
+        self.plans.append(self.plan)
         try:
             with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
-                if self.plan.trials_left:
-                    try:
-                        self._train(trials)
-                    except BudgetSpent as reached:
-                        spent = str(reached)
-                if not spent:
-                    return self._finish()
-                if self.store.files.list(trials_folder(self.plan.name)):
-                    self._finish()
+                try:
+                    self._train_all(trials, decision)
+                except BudgetSpent as reached:
+                    spent = str(reached)
+                if not spent or self.store.files.list(trials_folder(self.plan.name)):
+                    status = self._finish()
                 else:
                     write_page_so_far(self.plan, self.store)
-                print_how_to_continue(self.plan, self.store, spent, command)
-                return EXIT_INTERRUPTED
+                if decision and (decision.looks.taken or not spent):
+                    print("\n".join(decision.summary()))
+                if spent:
+                    print_how_to_continue(self.plans[-1], self.store, spent, command)
+                return EXIT_INTERRUPTED if spent else status
         except (KeyboardInterrupt, StoreError, NodeLost) as error:
             if isinstance(error, Exception):
                 report(error)
-            print_how_to_continue(self.plan, self.store)
+            print_how_to_continue(self.plans[-1], self.store)
             if not isinstance(error, StoreError):
-                write_page_so_far(self.plan, self.store)  # last: nothing is lost if this is cut off
+                write_page_so_far(self.plans[-1], self.store)  # last: nothing is lost if this is cut off
             raise
 
     def _finish(self) -> int:
-        return finish(self.plan, self.store, self.columns, self.request.keep, self.request.spread)
+        return finish(self.plans[-1], self.store, self.columns, self.request.keep, self.request.spread)
 
-    def _train(self, tracked_trials: Trackers) -> None:
-        request, plan, store = self.request, self.plan, self.store
-        _print_line(f"{plan.trials_left} of {plan.total} trials to run; {_place(request)}")
-        with backend_of(request, self.stopping, partial(print_how_to_continue, plan, store)) as backend:
-            # Imported here because `connected` sets Ray's environment.
-            from sweeper.execution.loop import CohortFiles, Limits, ModelStorage, dispatch
-            from sweeper.execution.stages import stages
-            from sweeper.record.rows import RowFormat, listeners
+    def _train_all(self, tracked_trials: Trackers, decision: "Decision | None") -> None:
+        """Train the plan and, with `--decide`, the rounds that follow, on one backend, started where it is needed."""
+        with contextlib.ExitStack() as running:
 
-            plan_stages = stages(request, plan, store, backend, self.lease)
-            models = store.files.with_retries(store_retries())
-            files = CohortFiles(
-                request.data,
-                store.files.with_retries(SHORT_RETRIES),
-                self.checkpoint_path,
-                None if request.keep == "none" else ModelStorage(models, plan.name, request.keep),
-            )
-            total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
-            with (
-                Progress(plan, None if plan.study_runs else total_cohorts, live=not request.debug) as progress,
-                PageWriter(plan, store.files, progress.print_line) as page,
-                imported_meanwhile(REPORT_MODULES),
-            ):
-                of_request = load_request(store.files, plan.name, plan.request_rows)
-                followers: list[CohortListener] = [self.budget, tracked_trials, page, progress]
-                if request.keep == "best":
-                    kept = KeptModels(store.files, plan)
-                    columns_read = set(ranked_columns(plan))
-                    ranked_rows = of_request[[name for name in of_request if name in columns_read]]
-                    kept.begin(ranked_rows.to_dict("records"))
-                    followers = [kept, *followers]
-                if plan.trials_left < plan.total:
-                    ranked = progress.ranked
-                    progress.rank(of_request[[name for name in of_request if name in ranked]].to_dict("records"))
-                row_format = RowFormat(self.columns, code_version(), request.node_price)
-                for stage in plan_stages:
-                    self.stopping.check()
-                    stage.begin(self.budget)
-                    dispatch(
-                        stage,
-                        backend,
-                        files,
-                        Limits(
-                            0 if request.debug else request.retries, request.save_every, request.patience, self.budget
-                        ),
-                        listeners(store, plan.name, row_format, stage.source, followers),
-                        self.stopping,
-                    )
+            @functools.cache
+            def backend() -> "Backend":
+                before_exit = partial(print_how_to_continue, self.plan, self.store)
+                return running.enter_context(backend_of(self.request, self.stopping, before_exit))
+
+            if self.plan.trials_left:
+                _print_line(f"{self.plan.trials_left} of {self.plan.total} trials to run; {_place(self.request)}")
+                self._train(self.plan, tracked_trials, backend())
+            while decision and (plan := decision.next()):
+                self.plans.append(plan)
+                write_request(self.store.files, plan.name, plan.request_rows)
+                self._train(plan, tracked_trials, backend())
+
+    def _train(self, plan: Plan, tracked_trials: Trackers, backend: "Backend") -> None:
+        request, store = self.request, self.store
+        # Imported here because `connected` sets Ray's environment.
+        from sweeper.execution.loop import CohortFiles, Limits, ModelStorage, dispatch
+        from sweeper.execution.stages import stages
+        from sweeper.record.rows import RowFormat, listeners
+
+        plan_stages = stages(request, plan, store, backend, self.lease)
+        models = store.files.with_retries(store_retries())
+        files = CohortFiles(
+            request.data,
+            store.files.with_retries(SHORT_RETRIES),
+            self.checkpoint_path,
+            None if request.keep == "none" else ModelStorage(models, plan.name, request.keep),
+        )
+        total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
+        with (
+            Progress(plan, None if plan.study_runs else total_cohorts, live=not request.debug) as progress,
+            PageWriter(plan, store.files, progress.print_line) as page,
+            imported_meanwhile(REPORT_MODULES),
+        ):
+            of_request = load_request(store.files, plan.name, plan.request_rows)
+            followers: list[CohortListener] = [self.budget, tracked_trials, page, progress]
+            if request.keep == "best":
+                kept = KeptModels(store.files, plan)
+                columns_read = set(ranked_columns(plan))
+                ranked_rows = of_request[[name for name in of_request if name in columns_read]]
+                kept.begin(ranked_rows.to_dict("records"))
+                followers = [kept, *followers]
+            if plan.trials_left < plan.total:
+                ranked = progress.ranked
+                progress.rank(of_request[[name for name in of_request if name in ranked]].to_dict("records"))
+            row_format = RowFormat(self.columns, code_version(), request.node_price)
+            for stage in plan_stages:
+                self.stopping.check()
+                stage.begin(self.budget)
+                dispatch(
+                    stage,
+                    backend,
+                    files,
+                    Limits(0 if request.debug else request.retries, request.save_every, request.patience, self.budget),
+                    listeners(store, plan.name, row_format, stage.source, followers),
+                    self.stopping,
+                )
 
 
 @contextlib.contextmanager

@@ -23,7 +23,10 @@ COMMAND = "make docs"
 def options() -> list[str]:
     _, actions = run_parser()
     rows = [
-        (f"`{' '.join(filter(None, (action.option_strings[0], str(action.metavar or ''))))}`", str(action.help))
+        (
+            f"`{' '.join(filter(None, (action.option_strings[0], str(action.metavar or ''))))}`",
+            str(action.help).replace("%%", "%"),
+        )
         for action in actions.values()
     ]
     return markdown(("option", "meaning"), rows)

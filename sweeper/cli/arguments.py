@@ -44,7 +44,7 @@ PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
 WAITS = "--wait waits before a run; it cannot be combined with --restore or --plan"
 OF_COMMAND_LINE = ("describe", "help", "json", "list", "plan", "restore", "version")
 """Options with which the command line does something else than to run or to plan a sweep, or says it otherwise."""
-REPEATED = ("track",)
+REPEATED = ("decide", "track")
 """Options that take several values."""
 PRUNERS = ("none", "halving", "hyperband")
 
@@ -152,6 +152,8 @@ def request_of(values: Mapping[str, Any]) -> Request:
             raise SpecError(f"--{option} requires --plan")
     if request.cost is not None and request.node_price is None:
         raise SpecError(f"--cost {request.cost:g} needs the price of a node per hour; give --node-price P")
+    if "most_seeds" in values and request.decide is None:
+        raise SpecError("--most-seeds requires --decide")
     if request.wait and request.plan:
         raise SpecError(WAITS)
     if request.debug and (request.address or request.plan):
@@ -179,7 +181,8 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
             raise SpecError(f"{option} must be one value, but got {value!r}")
         if action.nargs == 0 and value is not True:
             raise SpecError(f"{option} must be true or false, but got {value!r}")
-        read = [action.type(item) if callable(action.type) else item for item in (value if several else [value])]
+        given: Sequence[Any] = value if several else () if action.nargs == "*" and value is True else [value]
+        read = [action.type(item) if callable(action.type) else item for item in given]
         values[action.dest] = read if option in REPEATED else read[0]
     return values
 
@@ -231,6 +234,21 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         "the same before the nodes have cost so much, at --node-price, since the first cohort began",
         type=partial(amount, "--cost", positive=True),
         metavar="C",
+    )
+    add(
+        "--decide",
+        "add seeds to the trials of claims that the rows leave undecided, until these are decided: the named ones, or "
+        "all that the preset can judge. Repeated looks are paid for",
+        nargs="*",
+        metavar="CLAIM",
+    )
+    most_seeds = partial(whole, "--most-seeds", 1)
+    add(
+        "--most-seeds",
+        "with --decide: most seeds, the preset's included",
+        Request.most_seeds,
+        type=most_seeds,
+        metavar="N",
     )
     add("--cohort", "number of trials that train together in one process", "auto", type=auto, metavar="N|auto")
     stack = partial(whole, "--stack", 1)

@@ -69,7 +69,19 @@ def outline(
 def text(outline: Mapping[str, Any], price: NodePrice | None = None) -> str:
     """Format the result of `outline` as text. `price` is per node and hour."""
     expected = _expectation_lines(outline, price) if "places" in outline else []
-    return "\n".join([outline_text(outline), *expected, *map(_limit_line, outline.get("limits", ()))])
+    limit_lines = map(_limit_line, outline.get("limits", ()))
+    return "\n".join([outline_text(outline), *expected, *limit_lines, *_decide_lines(outline.get("decide"))])
+
+
+def _decide_lines(deciding: Mapping[str, Any] | None) -> list[str]:
+    """Format what `--decide` would run."""
+    if deciding is None:
+        return []
+    count, opened = len(deciding["claims"]), deciding["open"]
+    state = "judged when the trials have run" if opened is None else f"{len(opened)} open"
+    seeds = f" with seeds {','.join(map(str, deciding['first_seeds']))}" if deciding["first_seeds"] else ""
+    most = f"at most {deciding['at_most']} with up to {deciding['most_seeds']} seeds"
+    return [f"  decide     {count} claims, {state}; {deciding['first']} trials{seeds} first, {most}"]
 
 
 def limits(request: Request, plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class Plan:
     @property
     def request(self) -> str:
         """The name of the request: the preset and what the request changes in it, `digits, epochs=5`."""
-        return self.changes.name or self.preset
+        return self.whole.request if self.whole else self.changes.name or self.preset
 
     @property
     def request_rows(self) -> RequestRows:

@@ -36,6 +36,7 @@ from trainables.validation import nearest
 FIRST_RUNG_DIVISOR = 9
 """First rung of a pruner requested with `--pruner`, for a search without a halving: `epochs // FIRST_RUNG_DIVISOR`."""
 
+SEED = "seed"
 OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
 """Numeric columns that every row has in addition to its metrics."""
 
@@ -51,6 +52,33 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
         return _prepared(_asked(request, sweep.for_preset(preset), preset, preset_space), store)
     except SpecError as error:
         raise SpecError(explain_preset_keys(str(error), request, preset, preset_space)) from error.__cause__ or error
+
+
+def with_replicates(
+    request: Request, store: Store, plan: Plan, name: str, configs: Sequence[Mapping[str, Value]], now: int
+) -> Plan:
+    """Return the plan of the request `name`: a plan of grids with further replicates, whose complete `configs` differ
+    from those of its trials in the seed. The first `now` of them are to be trained. Raises SpecError."""
+    asked = _asked(request, plan.sweep, *plan.sweep.preset(plan.preset))
+    fixed = {key: value for key, value in request.fixed.items() if key != SEED}
+    seeded = replace(request, fixed=fixed, axes={**request.axes, SEED: (0,)})  # facts depend on which keys change
+    changes_of = changes.trial_changes(seeded, asked.preset_space, config.defaults)
+    trial_configs = [config.resolve(each) for each in configs]
+    flat = iter(each.flat() for each in trial_configs)
+    trials = enumerate_trials(
+        configs, lambda _: next(flat), lambda each: {"preset": asked.preset, "changes": changes_of(each)}
+    )
+    results = checks.check_trials(trial_configs, asked.request.data_folder)
+    groups, steps = _groups(trials[:now], trial_configs[:now], results[:now])
+    statuses = store.statuses(plan.name)
+    return replace(
+        plan,
+        grid_trials=(*plan.grid_trials, *trials),
+        groups=groups,
+        steps=steps,
+        grid_statuses={trial.id: statuses[trial.id] for trial in (*plan.grid_trials, *trials) if trial.id in statuses},
+        whole=RequestRows(name, plan.preset, [*plan.request_rows.trials, *(trial.id for trial in trials)]),
+    )
 
 
 @dataclass(frozen=True)

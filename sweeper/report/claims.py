@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -12,7 +12,8 @@ import pandas as pd
 from sweeper.errors import StoreError
 from sweeper.report import verdicts
 from sweeper.report.best import short_text
-from sweeper.report.verdicts import ALPHA, Estimate, Extremes, Verdict
+from sweeper.report.looks import Looks, decided_changes, read_looks, undecided_changes
+from sweeper.report.verdicts import ALPHA, LEVEL, Estimate, Extremes, Verdict
 from sweeper.spec import Claim, Grid, Search, Side, SpecError, Sweep, registry
 from sweeper.spec.claim import EPOCH, meets, values_along
 from sweeper.spec.sweep import REPLICATES
@@ -45,7 +46,7 @@ class Judged:
     claim: Claim
     verdict: str
     reason: str = ""
-    """Why there is no verdict."""
+    """Why there is no verdict, or which of several looks it is and what that costs."""
     command: str = ""
     """What would run the rows that are missing."""
     left: float = math.nan
@@ -53,12 +54,16 @@ class Judged:
     difference: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    """The 95 % interval of the difference; NaN for fewer than two replicates."""
+    """The interval of the difference at `level`; NaN for fewer than two replicates."""
+    level: float = LEVEL
+    """Confidence level of the interval: 95 %, or more where several looks are paid for."""
+    looks: tuple[int, ...] = ()
+    """Seeds at each look of `--decide`, the last of which has given the verdict."""
     n: int = 0
     """Replicates, or pairs of them."""
     paired: bool = False
     p: float = 1.0
-    """The smallest level at which the verdict is given."""
+    """The smallest level at which the verdict is given, the looks paid for."""
     holm: float = 1.0
     """The same, adjusted for all claims that were judged together."""
     data: str = ""
@@ -79,6 +84,13 @@ class SweepRows:
     """The rows of all trials, also of those that did not finish."""
     history: pd.DataFrame
 
+    def with_seeds(self, seeds: Collection[int]) -> "SweepRows":
+        """Return the rows with one of these seeds, and those without any."""
+        if "seed" not in self.ended:
+            return self
+        rows, ended = (frame[frame["seed"].isna() | frame["seed"].isin(seeds)] for frame in (self.rows, self.ended))
+        return replace(self, rows=rows.reset_index(drop=True), ended=ended)
+
     @property
     def parts(self) -> Parts:
         return self.sweep.parts(self.preset)
@@ -94,22 +106,42 @@ def run_command(name: str, preset: str) -> str:
 
 
 def judge(files: Files, sweep: Sweep, preset: str, changes: str = "", *, alpha: float = ALPHA) -> list[Judged]:
-    """Judge all claims of a preset by the rows of a request: the preset's, with `changes` such as `epochs=5`.
+    """Judge all claims of a preset by the rows of a request: the preset's, with `changes` such as `epochs=5`. A claim
+    for which `--decide` has added seeds is judged on those and at the level of its last look.
 
     Rows of another sweep are those of its preset of the same name. Raises StoreError for a store that cannot be read.
     """
+    changes = undecided_changes(changes)
+    looks = read_looks(files, sweep.name, preset, changes)
+    return judge_at(files, sweep, preset, changes, looks, alpha=alpha)
+
+
+def judge_at(
+    files: Files, sweep: Sweep, preset: str, changes: str, looks: Looks | None, *, alpha: float = ALPHA
+) -> list[Judged]:
+    """Judge as `judge` at these looks."""
     known: dict[str, SweepRows] = {}
 
-    def rows_of(side: Side) -> SweepRows:
+    def rows_of(side: Side, claim: Claim) -> SweepRows:
         if side.sweep not in known:
             other = registry.find(side.sweep) if side.sweep else sweep
-            known[side.sweep] = _read(files, other, preset, changes)
-        return known[side.sweep]
+            further = not side.sweep and looks and looks.added
+            known[side.sweep] = _read(files, other, preset, decided_changes(changes) if further else changes)
+        source = known[side.sweep]
+        return source if side.sweep or not looks else source.with_seeds(looks.seeds_of(claim.name))
 
-    return [
-        _judged(claim, sweep, preset, [rows_of(side) for side in claim.sides], alpha)
-        for claim in sweep.claims_of(preset)
-    ]
+    def judged(claim: Claim) -> Judged:
+        sources = [rows_of(side, claim) for side in claim.sides]
+        share = looks.share(claim.name) if looks else 1.0
+        found = _judged(claim, sweep, preset, sources, alpha * share)
+        taken = looks.taken.get(claim.name, ()) if looks else ()
+        if not taken:
+            return found
+        level, p = 1 - alpha * share, min(1.0, found.p / share)
+        cost = f"look {len(taken)} at {taken[-1]} seeds, paid for by an interval at {100 * level:.1f} %"
+        return replace(found, level=level, looks=taken, p=p, reason="; ".join(filter(None, [found.reason, cost])))
+
+    return [judged(claim) for claim in sweep.claims_of(preset)]
 
 
 def with_holm(judged: Sequence[Judged]) -> list[Judged]:
@@ -169,7 +201,8 @@ def table(judged: Sequence[Judged]) -> pd.DataFrame:
             "relation": each.claim.relation,
             "margin": each.claim.margin,
             **{name: getattr(each, name) for name in ("left", "right", "difference", "low", "high", "n", "paired")},
-            **{name: getattr(each, name) for name in ("p", "holm", "reason", "command", "data")},
+            **{name: getattr(each, name) for name in ("p", "holm", "reason", "command", "data", "level")},
+            "looks": list(each.looks),
             "trials": list(each.trials),
         }
         for each in judged
@@ -239,7 +272,8 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
         return Judged(**found, verdict=verdict, reason=f"{'one replicate' if estimate.n else 'no pairs'}: no interval")
     low, high = estimate.bounds(alpha)
     p = verdicts.p_value(estimate, claim.relation, claim.margin)
-    return Judged(**found, verdict=verdict, low=low, high=high, p=p)
+    reason = "all replicates are equal: they show no spread" if math.isinf(low) and math.isinf(high) else ""
+    return Judged(**found, verdict=verdict, reason=reason, low=low, high=high, p=p)
 
 
 def _lacks_rows(source: SweepRows) -> bool:

@@ -26,7 +26,7 @@ FIGURES = ("heatmaps", "tables", "trajectories", "studies", "sheets")
 FOLDERS = frozenset(
     (
         *(TRIALS, HISTORIES, REPORTS, CLAIMS, *FIGURES, "models", "checkpoints", "requests", "tensorboard"),
-        *("probes", "cuts"),
+        *("probes", "cuts", "looks"),
     )
 ) | {ARCHIVES, LEASES, DAMAGED}
 """The folders of a store."""
@@ -91,6 +91,11 @@ def claims_folder(sweep: str) -> str:
 def claims_path(sweep: str, request: str) -> str:
     """The path of the verdicts on the claims of a sweep by the rows of a request."""
     return f"{claims_folder(sweep)}/{file_name(request)}{SUFFIX}"
+
+
+def looks_path(sweep: str, request: str) -> str:
+    """The path of the looks at the claims of a sweep that were taken while seeds were added to a request."""
+    return f"looks/{check_name(sweep)}/{file_name(request)}.json"
 
 
 def sheets_folder(sweep: str) -> str:

@@ -262,8 +262,9 @@ _EMBEDDINGS_AND_POSTERIORS = {
         "Absolute difference of the lengths of the embedding and of its posterior's mean, the mean over test images.",
         unit="a number of at least 0",
     ),
-    "radial_scale": MetricFamily(
-        "Learned scale of the difference of lengths in VJE's radial likelihood, the mean over the batches of an epoch.",
+    "learned_scale": MetricFamily(
+        "Scale of the difference of lengths in VJE's radial likelihood where `radial_scale` lets it be learned, the "
+        "mean over the batches of an epoch.",
         unit="a number above 0, in the unit of the lengths; 1 at the start",
         measured_on="training data",
     ),

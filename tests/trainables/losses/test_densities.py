@@ -377,3 +377,19 @@ def test_members_of_a_stack_have_their_own_variance(loss: Loss) -> None:
     fused = torch.vmap(loss, (None, None, 0))(IMAGES, LOGITS, variances)
     for value, variance in zip(fused, variances.tolist(), strict=True):
         close(value, loss(IMAGES, LOGITS, variance))
+
+
+@pytest.mark.parametrize("nu", [0.5, 3.0, math.inf])
+def test_the_directional_factor_is_a_subdensity_of_the_circle_unless_it_is_narrow(nu: float) -> None:
+    """With its constant it integrates to less than 1 over the directions of two dimensions, so that the objective is a
+    lower bound, where the variances are about 1. Where they are small it does not: a line through a narrow density of
+    the plane holds about `1 / sqrt(2 pi var)`."""
+    angle = torch.linspace(0, 2 * math.pi, 20_001, dtype=torch.float64)
+    z_BD, s_BD = torch.stack([angle.cos(), angle.sin()], -1), torch.tensor([[0.6, 0.8]], dtype=torch.float64)
+    for scale, subdensity in ((20.0, True), (1.0, True), (0.01, False)):
+        var_BD = scale * torch.tensor([[0.7, 1.3]], dtype=torch.float64)
+        shape = np.diag(var_BD[0].numpy())
+        law = stats.multivariate_normal([0, 0], shape) if math.isinf(nu) else stats.multivariate_t([0, 0], shape, nu)
+        constant = law.logpdf([0, 0]) + 0.5 * var_BD.log().sum().item()
+        density = (constant - directional_nll(z_BD, s_BD.expand_as(z_BD), var_BD.expand_as(z_BD), nu)).exp()
+        assert (torch.trapezoid(density, angle).item() < 1) == subdensity

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cosine
 from scipy.special import logsumexp
 from torch import Tensor
 
-from trainables.losses.similarity import info_nce, negative_cosine, nt_xent, unit_squared_distance
+from trainables.losses.similarity import info_nce, info_nce_of, negative_cosine, nt_xent, unit_squared_distance
 
 B, D, M, K = 6, 5, 7, 3
 every_loss = pytest.mark.parametrize("loss", [negative_cosine, unit_squared_distance])
@@ -284,3 +284,24 @@ def test_inputs_are_left_as_they_were(views: tuple[Tensor, Tensor], queue: Tenso
     before = [value.clone() for value in (*views, queue)]
     assert nt_xent(*views, 0.1).shape == (2 * B,) and info_nce(*views, queue, 0.1).shape == (B,)
     assert all(torch.equal(value, old) for value, old in zip((*views, queue), before, strict=True))
+
+
+@pytest.mark.parametrize("correlation", [0.3, 0.9, 0.999])
+def test_info_nce_bounds_mutual_information_from_below(correlation: float) -> None:
+    """Of correlated normal numbers, with the logarithm of their density ratio as similarity: log(1 + negatives) less
+    the loss exceeds neither the information, which is known, nor log(1 + negatives)."""
+    source, queries, negatives = torch.Generator().manual_seed(0), 4000, 63
+    x, noise = torch.randn(2, queries, generator=source, dtype=torch.float64)
+    y = correlation * x + math.sqrt(1 - correlation**2) * noise
+    others = torch.randn(queries, negatives, generator=source, dtype=torch.float64)
+
+    def log_ratio(first: Tensor, second: Tensor) -> Tensor:
+        rest = 1 - correlation**2
+        distance = (second - correlation * first).square() / rest
+        return (second.square() - distance - math.log(rest)) / 2
+
+    loss = info_nce_of(log_ratio(x, y), log_ratio(x[:, None], others))
+    bound, information = math.log(1 + negatives) - loss.mean().item(), -math.log(1 - correlation**2) / 2
+    error = 3 * loss.std().item() / math.sqrt(queries)
+    assert bound <= information + error and bound <= math.log(1 + negatives)
+    assert correlation > 0.99 or bound == pytest.approx(information, abs=error + 0.05)

@@ -245,7 +245,7 @@ def test_the_validation_prefix_equals_that_of_the_sweeper() -> None:
 )
 def test_each_metric_but_the_losses_is_also_reported_on_validation_images(changes: dict[str, Value]) -> None:
     with_parts, without = (metric_names(_config(**changes, validation=share), 10) for share in (0.2, 0.0))
-    unsplit = {"loss_likelihood", "radial_scale"}  # parts of other trials of the method
+    unsplit = {"loss_likelihood", "learned_scale"}  # parts of other trials of the method
     of_training = {name for name in without if name.startswith("loss")} | VJE.measures
     doubled = [name for name in without if name not in of_training]
     assert sorted(with_parts) == sorted([*without, *(f"val_{name}" for name in doubled)]) and doubled

@@ -81,8 +81,8 @@ class VJE(ImageMethod):
     fusible = frozenset({"beta", "nu"})
     capabilities = frozenset({"embed", "score"})
     per_example = True
-    loss_parts = ("dir", "rad", "kl", "likelihood", "radial_scale")
-    measures = frozenset({"radial_scale"})
+    loss_parts = ("dir", "rad", "kl", "likelihood", "learned_scale")
+    measures = frozenset({"learned_scale"})
     representations = ("z", "mu")
     variance = "var"
     scores = ("joint", "dir", "rad", "variance", "entropy")
@@ -132,7 +132,7 @@ class VJE(ImageMethod):
         weights = {"kl": self.beta}
         total = sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(()))
         if self.config.radial_scale != "fixed":
-            parts["radial_scale"] = self.log_radial_scale.exp().detach()
+            parts["learned_scale"] = self.log_radial_scale.exp().detach()
         return Losses(total, parts)
 
     def _likelihood_variance(self, z: Tensor, var: Tensor) -> Tensor:

@@ -302,7 +302,7 @@ def test_a_radial_scale_is_that_of_scipys_density(noise: dict[str, Tensor], nu: 
         total, parts = model.losses(BATCH, noise)
         less = math.log(1.7) if kind == "learned" else 0.0
         assert parts["rad"].item() == pytest.approx(expected - less, rel=1e-4)
-        assert parts["radial_scale"].item() == pytest.approx(1.7) and not parts["radial_scale"].requires_grad
+        assert parts["learned_scale"].item() == pytest.approx(1.7) and not parts["learned_scale"].requires_grad
         (slope,) = torch.autograd.grad(total, model.log_radial_scale)
         assert slope < 0 or kind == "normalised"
         with torch.no_grad():

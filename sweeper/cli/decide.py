@@ -1,0 +1,209 @@
+"""`--decide`: the rounds of a run that adds seeds until claims are decided. The rule is in `sweeper.report.looks`.
+
+A round is a plan as any other, of the trials that the open claims' sides select, with the seeds up to each claim's next
+look. Its rows belong to the request `PRESET, decided`. A look is recorded once the rows of its round are there, so an
+interrupted round is planned again, with the same cohorts, and no look is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from sweeper.errors import SpecError
+from sweeper.plan.plan import Plan
+from sweeper.plan.prepare import SEED, with_replicates
+from sweeper.report import claims
+from sweeper.report.claims import Judged
+from sweeper.report.looks import Looks, decided_changes, names_text, next_count, read_looks, write_looks
+from sweeper.request import Request
+from sweeper.spec import Value
+from sweeper.spec.claim import EPOCH, meets
+from sweeper.spec.space import unknown
+from sweeper.storage.requests import request_name
+from sweeper.storage.store import Store
+
+Config = Mapping[str, Value]
+
+
+@dataclass
+class Decision:
+    """The claims of a request that are to be decided."""
+
+    request: Request
+    plan: Plan
+    """That of the request itself."""
+    store: Store
+    say: Callable[[str], None]
+    _trained: set[str] = field(default_factory=set)
+    """Trials of the rounds that this run has trained: a failed one is not tried again by the next round."""
+
+    def __post_init__(self) -> None:
+        """Raise SpecError if there is nothing to decide."""
+        plan = self.plan
+        if plan.study_runs:
+            raise SpecError(f"--decide needs a grid, but {plan.name} ({plan.preset}) is a search, without claims")
+        self._known = known = {claim.name: claim for claim in plan.sweep.claims_of(plan.preset)}
+        if not known:
+            raise SpecError(
+                f"--decide needs claims that the preset can judge, but {plan.name} ({plan.preset}) has none"
+            )
+        wanted = [str(name) for name in self.request.decide or ()]
+        for name in wanted:
+            if not any(name in (claim.name, claim.row) for claim in known.values()):
+                rows = [claim.row for claim in known.values() if claim.row != claim.name]
+                raise SpecError(unknown("claim", name, list(dict.fromkeys([*known, *rows]))))
+        self.claims = [name for name, claim in known.items() if not wanted or {name, claim.row} & {*wanted}]
+        if not self._base:
+            raise SpecError(f"--decide adds seeds, but the trials of {plan.name} ({plan.preset}) have none")
+        looks = read_looks(self.store.files, plan.name, plan.preset, self._changes)
+        if looks and looks.seeds[: looks.first] != self._base:
+            seeds = ",".join(map(str, looks.seeds[: looks.first]))
+            raise SpecError(f"the claims of '{plan.request}' were first looked at with seeds {seeds}; ask for the same")
+        if looks and self.request.most_seeds > looks.most:
+            raise SpecError(
+                f"`--most-seeds <= {looks.most}` must hold, by which the looks at '{plan.request}' are paid for, but "
+                f"got {self.request.most_seeds}"
+            )
+        self.looks = looks or self._new_looks
+
+    @cached_property
+    def _base(self) -> tuple[int, ...]:
+        """The seeds of the request's trials."""
+        return tuple(sorted({int(str(trial.config[SEED])) for trial in self.plan.grid_trials if SEED in trial.config}))
+
+    @property
+    def _new_looks(self) -> Looks:
+        base, most = self._base, max(self.request.most_seeds, len(self._base))
+        further = range(base[-1] + 1, base[-1] + 1 + most - len(base))
+        return Looks(most, len(base), (*base, *further), {})
+
+    @property
+    def _changes(self) -> str:
+        return self.plan.request.removeprefix(self.plan.preset).removeprefix(", ")
+
+    @property
+    def most(self) -> int:
+        """Seeds of the last look that this run may take."""
+        return max(self.looks.first, min(self.request.most_seeds, self.looks.most))
+
+    def next(self) -> Plan | None:
+        """Take the looks whose rows are there, and return the plan of the next round; None if no claim is open, or all
+        seeds are used. The rows of the request, and of the plan that was returned last, are there."""
+        self._look(self._first_looks)
+        while counts := self._next_counts(self._open()):
+            plan = self._round(counts)
+            trials = [trial for group in plan.groups for stream in group for trial in stream]
+            ids = {trial.id for trial in trials}
+            left = {trial for trial in ids if plan.grid_statuses.get(trial, "failed") == "failed"} - self._trained
+            if left:
+                self._trained |= ids
+                seeds = sorted({int(str(trial.config[SEED])) for trial in trials})
+                self.say(f"{len(left)} trials with seeds {','.join(map(str, seeds))} for {names_text([*counts])}")
+                return plan
+            self._look(counts)
+        return None
+
+    def summary(self) -> list[str]:
+        """A line for each claim: its verdict, and the seeds that it took."""
+        judged = self._judged(self.looks)
+        return [_line(judged[name]) for name in self.claims]
+
+    def outline(self) -> dict[str, Any]:
+        """What would be run first and at most, in plain values. Nothing is recorded."""
+        complete, opened = not self.plan.trials_left, self._helpable(self.claims)
+        if complete:
+            self.looks, _ = self._looked(self._first_looks)
+            opened = self._open()
+        counts = self._next_counts(opened)
+        first = self._configs({name: (self._count(name), count) for name, count in counts.items()})
+        most = self._configs({name: (self._count(name), self.most) for name in opened})
+        seeds = sorted({int(str(config[SEED])) for config in first.values()})
+        return {
+            "claims": [*self.claims],
+            "open": opened if complete else None,
+            "first": len(first) if complete else self.plan.trials_left,
+            "first_seeds": seeds if complete else [],
+            "at_most": self.plan.trials_left + len(most),
+            "most_seeds": self.most,
+        }
+
+    @property
+    def _first_looks(self) -> dict[str, int]:
+        """Claims that were not looked at yet -> the seeds of the request."""
+        return {name: self.looks.first for name in self.claims if name not in self.looks.taken}
+
+    def _judged(self, looks: Looks) -> dict[str, Judged]:
+        """Name -> the claim as judged at its last look."""
+        plan = self.plan
+        found = claims.judge_at(self.store.files, plan.sweep, plan.preset, self._changes, looks)
+        return {each.claim.name: each for each in found}
+
+    def _looked(self, counts: Mapping[str, int]) -> tuple[Looks, list[Judged]]:
+        """Return the looks with one at these numbers of seeds, and what it has shown. A claim whose rows have no value
+        is not looked at."""
+        judged = self._judged(self.looks.plus(counts))
+        own = [judged[name] for name in counts if judged[name].n]
+        return self.looks.plus({each.claim.name: counts[each.claim.name] for each in own}), own
+
+    def _look(self, counts: Mapping[str, int]) -> None:
+        """Take looks, record them, and say what they have shown."""
+        self.looks, judged = self._looked(counts)
+        if judged:
+            write_looks(self.store.files, self.plan.name, self.plan.request, self.looks)
+        for count in sorted({each.looks[-1] for each in judged}):
+            own = [each for each in judged if each.looks[-1] == count]
+            left = [each.claim.name for each in own if each.verdict == "undecided"]
+            opened = f", open: {names_text(left)}" if left else ""
+            self.say(f"look at {count} seeds: {len(own) - len(left)} of {len(own)} claims are decided{opened}")
+
+    def _open(self) -> list[str]:
+        """The claims that further seeds may decide."""
+        judged = self._judged(self.looks)
+        return self._helpable([name for name in self.claims if judged[name].verdict == "undecided" and judged[name].n])
+
+    def _helpable(self, names: Sequence[str]) -> list[str]:
+        """Those of the claims that read all seeds of trials that have some."""
+        seeded = [
+            name for name in names if all(SEED not in (*side.where, *side.keys) for side in self._known[name].sides)
+        ]
+        return [name for name in seeded if self._configs({name: (0, 1)})]
+
+    def _count(self, name: str) -> int:
+        """Seeds at the last look at a claim."""
+        return self.looks.taken.get(name, (self.looks.first,))[-1]
+
+    def _next_counts(self, names: Sequence[str]) -> dict[str, int]:
+        """Claim -> seeds at its next look, where there is one."""
+        counts = {name: self._count(name) for name in names}
+        return {name: next_count(count, self.most) for name, count in counts.items() if count < self.most}
+
+    def _round(self, counts: Mapping[str, int]) -> Plan:
+        """The plan of a round: all trials with the seeds that were added so far, and those that are added now."""
+        now = self._configs({name: (self._count(name), count) for name, count in counts.items()})
+        earlier = self._configs({name: (self.looks.first, self._count(name)) for name in self._known})
+        every = {**now, **{key: config for key, config in earlier.items() if key not in now}}
+        name = request_name(self.plan.preset, decided_changes(self._changes))
+        return with_replicates(self.request, self.store, self.plan, name, [*every.values()], len(now))
+
+    def _configs(self, spans: Mapping[str, tuple[int, int]]) -> dict[Any, Config]:
+        """The configs of the trials that the claims' sides select, each with the seeds of the claim's span, by keys of
+        their own."""
+        parts, found = self.plan.sweep.parts(self.plan.preset), dict[Any, Config]()
+        for name, (start, stop) in spans.items():
+            for side in self._known[name].sides if start < stop else ():
+                where = {key: value for key, value in side.wanted(parts).items() if key != EPOCH}
+                for trial in self.plan.grid_trials if not side.sweep else ():
+                    config = trial.config
+                    if config.get(SEED) == self._base[0] and all(meets(config.get(key), where[key]) for key in where):
+                        for seed in self.looks.seeds[start:stop]:
+                            found.setdefault((trial.id, seed), {**config, SEED: seed})
+        return found
+
+
+def _line(judged: Judged) -> str:
+    """For example `VJE-30a holds: the full loss beats ... (look 2 at 5 seeds, ...)`."""
+    reason = f" ({judged.reason})" if judged.reason else ""
+    return f"{judged.claim.name} {judged.verdict}: {judged.claim.sentence}{reason}"

@@ -1,0 +1,103 @@
+"""`--decide`: rounds of further seeds for open claims, what they record, and what is refused."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeper import api
+from sweeper.errors import SpecError
+from sweeper.report.claims import judge
+from sweeper.report.looks import read_looks
+from sweeper.spec import Claim, Side, Sweep
+from sweeper.storage.files import Files
+from sweeper.storage.load import load
+from tests.fake_executor import without_ray
+from tests.sweeper.small_sweeps import TINY
+from trainables.worker.messages import CohortTask
+
+AUROC = "auroc_joint"
+LOW = Side(AUROC, {"beta": 0.5})
+OURS = replace(
+    TINY,
+    name="tiny",
+    claims=(
+        Claim("X-01", "clear at two seeds", "1", Side(AUROC), ">", -1e6),
+        Claim("X-02a", "open for ever, as equal values have no interval", "1", LOW, "~", LOW, 0.0),
+        Claim("X-02b", "of one seed", "1", Side(AUROC, {"beta": 0.5, "seed": 0}), ">", 0.0),
+    ),
+)
+
+
+def decide(store: Path, task: Callable[[CohortTask], None] = lambda task: None, **options: Any) -> Any:
+    with without_ray(store, task):
+        return api.run(OURS, store=store / "store", **{"decide": True, "most_seeds": 5, "keep": "none", **options})
+
+
+@pytest.mark.slow
+def test_seeds_are_added_where_a_claim_is_open_and_an_interrupted_round_is_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks: list[CohortTask] = []
+
+    def interrupt(task: CohortTask) -> None:
+        tasks.append(task)
+        if len(tasks) == 3:
+            raise KeyboardInterrupt
+
+    files = Files(tmp_path / "store")
+    with pytest.raises(KeyboardInterrupt):
+        decide(tmp_path, interrupt)
+    looks = read_looks(files, "tiny", "digits")
+    assert looks and looks.taken == {"X-01": (2,), "X-02a": (2,), "X-02b": (2,)}
+    plan = api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=5)["decide"]
+    assert (plan["open"], plan["first_seeds"], plan["at_most"]) == (["X-02a"], [2], 3)
+    rows = decide(tmp_path, tasks.append)
+    looks = read_looks(files, "tiny", "digits")
+    assert looks and looks.taken == {"X-01": (2,), "X-02a": (2, 3, 5), "X-02b": (2,)}
+    assert sorted(zip(rows["beta"], rows["seed"], strict=True)) == [
+        (0.5, 0), (0.5, 1), (0.5, 2), (0.5, 3), (0.5, 4), (1.5, 0), (1.5, 1)
+    ]  # fmt: skip
+    assert list(rows[rows["seed"] == 3]["changes"]) == ["seed=3"]
+    assert len(load("tiny", tmp_path / "store", preset="digits")) == 4
+    assert len(load("tiny", tmp_path / "store", preset="digits", changes="decided")) == 7
+    judged = {each.claim.name: each for each in judge(files, OURS, "digits")}
+    assert judged["X-01"].verdict == "holds" and judged["X-01"].level == pytest.approx(1 - 0.05 * 2 / 5)
+    assert judged["X-02a"].n == 5 and judged["X-02a"].reason.startswith("look 3 at 5 seeds")
+    assert judge(files, OURS, "digits", "decided") == judge(files, OURS, "digits")
+    trained = len(tasks)
+    decide(tmp_path, tasks.append)
+    out = capsys.readouterr().out
+    assert len(tasks) == trained and "X-02a undecided: open for ever" in out.splitlines()[-2]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"decide": ["X-03"]}, "no claim 'X-03' (did you mean 'X-02'?); there are: X-01, X-02a, X-02b, X-02"),
+        (
+            {"sweep": replace(OURS, claims=())},
+            "--decide needs claims that the preset can judge, but tiny (digits) has none",
+        ),
+        ({"sweep": "vje_search", "preset": "digits"}, "--decide needs a grid, but vje_search (digits) is a search"),
+        ({"decide": None, "most_seeds": 3}, "--most-seeds requires --decide"),
+        ({"most_seeds": 0}, "--most-seeds must be a whole number of at least 1, but got 0"),
+    ],
+)
+def test_what_cannot_be_decided_is_refused_in_one_line(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    sweep: str | Sweep = options.pop("sweep", OURS)
+    with pytest.raises(SpecError) as refused:
+        api.plan(sweep, store=tmp_path, **{"decide": True, **options})
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.slow
+def test_the_looks_are_paid_for_by_the_most_seeds_of_the_first(tmp_path: Path) -> None:
+    decide(tmp_path, decide=["X-01"])
+    with pytest.raises(SpecError, match="`--most-seeds <= 5` must hold, by which the looks at 'digits' are paid for"):
+        api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=6)
+    with pytest.raises(SpecError, match="were first looked at with seeds 0,1; ask for the same"):
+        api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=5, axis={"seed": [0, 1, 2]})
+    assert api.plan(OURS, store=tmp_path / "store", decide=["X-02"], most_seeds=3)["decide"]["at_most"] == 1

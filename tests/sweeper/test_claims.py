@@ -78,6 +78,17 @@ def test_data_sets_are_no_replicates(tmp_path: Path, lacking: int) -> None:
     assert [row["trial"] for row in judged.trials] == [row["trial_id"] for row in rows[: len(rows) - lacking]]
 
 
+def test_equal_replicates_have_a_reason_and_no_verdict(tmp_path: Path) -> None:
+    store, columns = Store(tmp_path), Columns({"dataset": str, "seed": int}, ("knn_z",))
+    store.prepare("sets", columns)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    run = {"preset": "digits", "changes": "", "status": "finished", "started": now, "ended": now, "cohort": "c"}
+    rows = [{"trial_id": f"t{seed}", "dataset": "digits", "seed": seed, "knn_z": 0.9, **run} for seed in range(4)]
+    store.write("sets", "c", rows, columns)
+    (judged,) = judge(Files(tmp_path), SETS, "digits")
+    assert (judged.verdict, judged.reason) == ("undecided", "all replicates are equal: they show no spread")
+
+
 def test_a_store_without_rows_says_what_to_run(tmp_path: Path) -> None:
     for each in judge(Files(tmp_path), OURS, "digits"):
         assert (each.verdict, each.reason) == ("not run", "no rows")

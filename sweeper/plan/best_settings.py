@@ -38,6 +38,21 @@ Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
+class Sample:
+    """The trials of a setting that was compared."""
+
+    trials: tuple[str, ...]
+    values: Mapping[Key, float]
+    """Replicate -> finite value of the metric that is shown. A replicate is its values of the hyperparameters that
+    repeat an experiment, and a number."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is known without an error: a method without any hyperparameter that repeats gives it again."""
+        return len(self.values) == 1 and all(value is None for key in self.values for value in key[:-1])
+
+
+@dataclass(frozen=True)
 class BestSetting:
     """The best setting of one question, and how it was chosen."""
 
@@ -59,6 +74,9 @@ class BestSetting:
     """Number of settings that were compared."""
     settings: int
     """Number of settings that have trials."""
+    sample: Sample
+    others: tuple[Sample, ...]
+    """Those of the other settings that were compared."""
 
     @property
     def known(self) -> list[float]:
@@ -141,6 +159,17 @@ class Settings:
             for trial in (known[key][0] for key in order)
         }
         counts = {key: len({each[index] for each in order}) for index, key in enumerate(self._replicates)}
+        samples = {
+            other: Sample(
+                tuple(trial for trial, _ in replicates.values()),
+                {
+                    key: value
+                    for key, (trial, _) in replicates.items()
+                    if (value := _score(settings[other][trial], name)) is not None
+                },
+            )
+            for other, replicates in compared.items()
+        }
         at = self._names(setting, settings, named)
         number = setting[0] if isinstance(setting[0], int | float) else None
         return BestSetting(
@@ -153,6 +182,8 @@ class Settings:
             number=None if number is None else int(number),
             compared=len(compared),
             settings=len(settings),
+            sample=samples.pop(setting),
+            others=tuple(samples.values()),
         )
 
     def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:

@@ -39,7 +39,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
     assert command_line.refuse(name="anomaly_gird").error.startswith(
         "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?); --list shows all"
     )
-    presets = "paper, digits, digits_long, fashion"
+    presets = ", ".join(registry.find("anomaly_grid").presets)
     assert (
         command_line.refuse(preset="digit").error == f"no preset 'digit' (did you mean 'digits'?); there are: {presets}"
     )

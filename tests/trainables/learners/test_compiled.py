@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from tests.trainables.methods.method_configs import trained
 from tests.trainables.small import config_of
 from tests.trainables.traced import TracingCompiler
 from trainables.catalog import METHODS, method_of
@@ -53,7 +54,7 @@ def cohort_of(configs: Sequence[TrialConfig], compiler: StepCompiler | None = No
     return Cohort(configs, Path(), torch.device("cpu"), None, compiler=compiler)
 
 
-@pytest.mark.parametrize("method", BY_GRADIENTS)
+@pytest.mark.parametrize("method", trained(BY_GRADIENTS))
 def test_steps_of_every_method_are_traced_whole(method: str) -> None:
     compiler = TracingCompiler()
     configs = two(method)

@@ -4,11 +4,12 @@ A new method gets the whole suite by its entry in the catalog; OVERRIDES is for 
 small methods of pairs, which are in the tests only, keep the suite and the contract free of what only images have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
@@ -36,6 +37,9 @@ TRAINED = [name for name, method in ALL.items() if method.trains()]
 FITTED = [name for name in TRAINED if ALL[name].fitted()]
 BY_GRADIENTS = [name for name in TRAINED if not ALL[name].fitted()]
 UNTRAINED = [name for name in ALL if name not in TRAINED]
+QUICK = {"byol", "gje", "gmje_em", "gmje_mdn_pairs", "simclr", "simvae", "vje"}
+"""Of each kind of method one or two, of which `make check` asks what takes a training; of the others the tests marked
+slow do."""
 IMAGE_METHODS = [name for name, method in ALL.items() if issubclass(method, ImageMethod)]
 
 COMMON: Mapping[str, Mapping[str, Value]] = {
@@ -86,6 +90,11 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
 
 FACTORS = (1.0, 0.5, 0.8, 0.25)
 """Members of a cohort differ in each fusible hyperparameter by these factors of its default."""
+
+
+def trained(names: Iterable[str] = TRAINED) -> list[Any]:
+    """These methods as parameters of a test that trains: slow but for those that are QUICK."""
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def config_of(name: str, **changes: Value) -> TrialConfig:

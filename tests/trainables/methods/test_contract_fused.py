@@ -17,11 +17,11 @@ from tests.trainables.methods.method_configs import (
     CPU,
     FACTORS,
     HERE,
-    TRAINED,
     arguments_of,
     config_of,
     members,
     named,
+    trained,
 )
 from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
@@ -30,7 +30,7 @@ SMOOTH: Mapping[str, Mapping[str, Value]] = {"images": {"encoder": "mlp", "width
 """Task -> networks without ReLU and BatchNorm; the projectors have them."""
 
 pytestmark = pytest.mark.usefixtures("pairs")
-every_trained = pytest.mark.parametrize("name", TRAINED)
+every_trained = pytest.mark.parametrize("name", trained())
 
 LEARNED: Mapping[str, tuple[str, float, Mapping[str, Value]]] = {
     "images": ("knn_z", 0.02, {"normal_class": None, "knn": 20}),
@@ -55,7 +55,7 @@ def test_learns_and_everything_stays_finite(name: str) -> None:
         assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())
 
 
-@pytest.mark.parametrize("name", BY_GRADIENTS)
+@pytest.mark.parametrize("name", trained(BY_GRADIENTS))
 def test_training_moves_every_parameter(name: str) -> None:
     """By more than rounding, which alone would move a bias that does not affect the loss."""
     cohort = Cohort([config_of(name)], HERE, CPU, None)
@@ -175,12 +175,12 @@ def test_every_fusible_hyperparameter_matters(name: str) -> None:
     """A member that differs from the first in one hyperparameter only becomes different within the training."""
     default, changed = config_of(name), sorted(ALL[name].fusible)
     halves = {key: 0.5 * (getattr(default.options, key) or 0.1) for key in changed}
-    trained = _train([default, *(config_of(name, **{key: half}) for key, half in halves.items())], None)
+    outcome = _train([default, *(config_of(name, **{key: half}) for key, half in halves.items())], None)
     learned = "parameters." if name in BY_GRADIENTS else "buffers."
     for member, hyperparameter in enumerate(changed, 1):
         tensors = [
             tensor
-            for key, tensor in trained.tensors.items()
+            for key, tensor in outcome.tensors.items()
             if key.startswith(learned) and key != f"buffers.method.{hyperparameter}"
         ]
         assert any(not torch.allclose(tensor[0], tensor[member], rtol=1e-3, atol=1e-4) for tensor in tensors), (

@@ -1,9 +1,10 @@
 """A cohort whose members leave or move: their stacks, their streams, and no effect on the other members; its initial
-models, one for all members with equal data and seeds.
+models, one for all members with equal data and seeds; its noise, of each stream, epoch, step and purpose its own.
 
 The cohorts are `six`: members of the streams 0, 1, 0, 1, 2, 2.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import torch
 from torch import Tensor
 
 from tests.trainables.small import HERE
+from tests.trainables.tasks.pairs_methods import GaussianMLP
 from tests.trainables.training.judged import float64, members_of, six, smooth
 from trainables.config import resolve, stream_key
+from trainables.contract import Batch, Losses, Noise, Noises
 from trainables.learners import data_parallel
 from trainables.learners.members import StackedMembers
 from trainables.reports import Move
@@ -21,6 +24,8 @@ from trainables.sections import TrialConfig, Value
 from trainables.tasks.images import stream
 from trainables.training.cohort import Cohort
 from trainables.training.stacks import build_models, build_stack
+
+pytestmark = pytest.mark.usefixtures("pairs")
 
 CPU = torch.device("cpu")
 MOVED = {"lr": 0.03, "weight_decay": 0.05, "beta": 2.5, "nu": 3.0}
@@ -269,3 +274,49 @@ def test_the_generators_of_accelerators_are_left_alone(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
     build_models([_config()], SHAPES)
     assert not seeded
+
+
+class Recorder:
+    """Keeps the noise of every call of `losses` and `after_step`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.losses: list[Tensor] = []
+        self.after_step: list[Tensor] = []
+        compute_losses = GaussianMLP.losses
+
+        def losses(model: GaussianMLP, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+            self.losses.append(noise["jitter"])
+            return compute_losses(model, batch, noise)
+
+        def after_step_noise(model: GaussianMLP) -> Noises:
+            return {"jitter": Noise((60, 1), kind="uniform")}
+
+        def after_step(model: GaussianMLP, noise: Mapping[str, Tensor]) -> None:
+            self.after_step.append(noise["jitter"])
+
+        monkeypatch.setattr(GaussianMLP, "losses", losses)
+        monkeypatch.setattr(GaussianMLP, "after_step_noise", after_step_noise)
+        monkeypatch.setattr(GaussianMLP, "after_step", after_step)
+
+
+def _train(epochs: int, seeds: tuple[int, ...]) -> None:
+    """Members in stacks of one, whose methods see plain tensors; two steps an epoch."""
+    configs = [resolve({"method": "gaussian_mlp", "examples": 120, "batch_size": 60, "seed": seed}) for seed in seeds]
+    cohort = Cohort(configs, HERE, torch.device("cpu"), width=1)
+    for epoch in range(epochs):
+        cohort.epoch(epoch)
+
+
+def test_every_stream_epoch_step_and_purpose_has_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(monkeypatch)
+    _train(epochs=2, seeds=(0, 1))
+    noises = [*recorder.losses, *recorder.after_step]
+    assert len(noises) == 2 * 2 * 2 * 2 and {noise.shape for noise in noises} == {(60, 1)}
+    assert not any(torch.equal(noises[i], noises[j]) for i in range(len(noises)) for j in range(i))
+
+
+def test_members_of_one_stream_share_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(monkeypatch)
+    _train(epochs=1, seeds=(3, 3))
+    for noises in (recorder.losses, recorder.after_step):
+        assert len(noises) == 4 and torch.equal(noises[0], noises[1]) and torch.equal(noises[2], noises[3])

@@ -51,6 +51,7 @@ def run(
     preset: str | None = None,
     set: Mapping[str, Value] | None = None,
     axis: Axes | None = None,
+    replicates: Axes | None = None,
     store: Folder = "results",
     data: Folder = "data",
     **options: Option,
@@ -60,7 +61,8 @@ def run(
     - `sweep`: as on the command line a name, a file or a module; or a `sweeper.spec.Sweep`, which needs a `name` for
       its folder in the store
     - `preset`, `store`, `data`: as on the command line
-    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`
+    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`; `replicates`:
+      hyperparameter -> values, as `--replicates`
     - `options`: all others of `python -m sweeper.run --help`, with underscores: `keep="all"`, `gpu_fraction=0.5`,
       `fresh=True`, `trials=64`, `track=["tensorboard", "mlflow=http://127.0.0.1:5000"]`
 
@@ -79,6 +81,7 @@ def run(
                 set,
                 axis,
                 {**options, "preset": preset, "store": os.fspath(store), "data": os.fspath(data)},
+                replicates=replicates,
             )
         )
     except (SpecError, ClusterError, StoreError) as error:
@@ -92,6 +95,7 @@ def plan(
     preset: str | None = None,
     set: Mapping[str, Value] | None = None,
     axis: Axes | None = None,
+    replicates: Axes | None = None,
     store: Folder = "results",
     data: Folder = "data",
     **options: Option,
@@ -111,6 +115,7 @@ def plan(
                 axis,
                 {**options, "preset": preset, "store": os.fspath(store), "data": os.fspath(data)},
                 plan=True,
+                replicates=replicates,
             )
         )
         outline = planned.outline()
@@ -137,6 +142,7 @@ def _request(
     axes: Axes | None,
     options: Mapping[str, Option],
     plan: bool = False,
+    replicates: Axes | None = None,
 ) -> Request:
     """The request with these arguments. Raises SpecError as the command line does."""
     if isinstance(sweep, str) and name is not None:
@@ -146,6 +152,7 @@ def _request(
     values |= {"name": definition.name if definition else sweep, "sweep": definition, "plan": plan, "json": plan}
     values["fixed"] = {key: _plain(value) for key, value in (fixed or {}).items()}
     values["axes"] = {key: _axis(key, of_axis) for key, of_axis in (axes or {}).items()}
+    values["replicates"] = {key: _axis(key, own, "replicates") for key, own in (replicates or {}).items()}
     return request_of(values | {"address": values.get("address") or session_address()})
 
 
@@ -161,11 +168,11 @@ def _named(sweep: object, name: str | None) -> Sweep:
     return named
 
 
-def _axis(key: str, values: Sequence[Value]) -> tuple[Value, ...]:
+def _axis(key: str, values: Sequence[Value], option: str = "axis") -> tuple[Value, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise SpecError(f"axis {key} must be a sequence of values, but got {values!r}")
+        raise SpecError(f"{option} {key} must be a sequence of values, but got {values!r}")
     if not values:
-        raise SpecError(f"axis {key} must have at least one value, but it is empty")
+        raise SpecError(f"{option} {key} must have at least one value, but it is empty")
     return tuple(map(_plain, values))
 
 

@@ -1,8 +1,9 @@
 """The best setting among the trials of a request, by one rule.
 
 A *setting* is all hyperparameters but those whose values only repeat an experiment: the seed, and the class that is
-normal or held out. Its trials are its *replicates*, and its score is the mean over those that finished. It is chosen by
-`val_METRIC` if the trials have it, else by the metric itself, which the sentence says.
+normal or held out. In a study it is a proposal, whatever its trials differ in. Its trials are its *replicates*, and its
+score is the mean over those that finished. It is chosen by `val_METRIC` if the trials have it, else by the metric
+itself, which the sentence says.
 
 Only settings with the same replicates are compared: those that finished with the most. So none wins because a hard
 class is still to be trained, has failed or has diverged. A setting without a hyperparameter that repeats, such as a
@@ -25,7 +26,7 @@ from sweeper.spec.sweep import REPLICATES
 QUESTIONS = ("study", "dataset", "image_digest")
 """Columns whose values are different questions: their trials are not compared."""
 NUMBER = "number"
-"""The column that tells the trials of a study apart, each of which is a setting."""
+"""The column that tells the proposals of a study apart, each of which is a setting."""
 OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER)
 """Columns beside hyperparameters and metrics that the rule reads."""
 NO_CHOICE = ("schedule",)
@@ -129,7 +130,7 @@ class Settings:
         ]
 
     def _best(self, question: Key, metric: Metric, named: Sequence[str]) -> BestSetting | None:
-        settings, shown = self._rows[question], metric.name.removeprefix(VALIDATION)
+        settings, shown = _by_number(self._rows[question]), metric.name.removeprefix(VALIDATION)
         rows = [row for trials in settings.values() for row in trials.values()]
         measured = [
             name for name in (f"{VALIDATION}{shown}", shown) if any(_score(row, name) is not None for row in rows)
@@ -239,6 +240,19 @@ def best_settings(
     settings = Settings(hyperparameters, replicates)
     settings.add(rows)
     return settings.best(metric, named)
+
+
+def _by_number(settings: Mapping[Key, dict[str, Mapping[str, Any]]]) -> dict[Key, dict[str, Mapping[str, Any]]]:
+    """Return the settings, those with the number of one proposal as one, without the values in which they differ."""
+    of_number: dict[Hashable, list[Key]] = {}
+    for key in settings:
+        of_number.setdefault(key if key[0] is None else key[0], []).append(key)
+    return {
+        tuple(values[0] if len(set(values)) == 1 else None for values in zip(*keys, strict=True)): {
+            trial: row for key in keys for trial, row in settings[key].items()
+        }
+        for keys in of_number.values()
+    }
 
 
 def _most_complete(known: Iterable[Mapping[Key, float]]) -> frozenset[Key]:

@@ -301,9 +301,11 @@ def _compared(metric: str, first: np.ndarray, second: np.ndarray, strata: np.nda
     mean, direction = float(difference.mean()), family.direction if family else None
     std = float(difference.std(ddof=1)) if n > 1 else math.nan
     half = float(half_widths(np.array(std), np.array(n)))
-    cost, nothing = Metric(metric, direction).cost(difference) if direction else None, (math.nan,) * 3
-    sides = (Metric(metric, direction).cost(-values) for values in (first, second)) if direction else ()
-    improved, low, high = improvement(*sides, strata) if direction else nothing
+    cost, improved, low, high = None, math.nan, math.nan, math.nan
+    if direction:
+        ranked = Metric(metric, direction)
+        cost = ranked.cost(difference)
+        improved, low, high = improvement(-ranked.cost(first), -ranked.cost(second), strata)
     return {
         "n": n,
         "first": float(first.mean()),

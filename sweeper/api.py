@@ -22,12 +22,26 @@ from sweeper.spec import Sweep, registry
 from sweeper.spec.space import Value
 from sweeper.storage.load import load, load_history, load_trials
 
-__all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]
+__all__ = ["compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
 Option = Value | Sequence[str]
 """The value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
 """Hyperparameter -> values."""
 Folder = str | os.PathLike[str]
+
+
+def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the paired differences of two sides, typed as for `sweeper compare`, one row for each metric.
+
+    - `first`, `second`: mean of each side; `difference`: mean of second - first over `n` pairs; `low`, `high`: its 95 %
+      interval; `p`: Wilcoxon's signed-rank test
+    - `improved`, `improved_low`, `improved_high`: probability that a run of the second side is better
+
+    Raises SpecError for sides that cannot be compared, and StoreError for a store that cannot be read.
+    """
+    from sweeper.compare import compare as compared  # here: it imports SciPy
+
+    return compared(first, second, metrics)
 
 
 def run(

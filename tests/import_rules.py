@@ -304,7 +304,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.api": Rule(
         may=(
             *("sweeper.request", "pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
+            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models", "sweeper.compare"),
         ),
         never=("torch", "ray", "optuna"),
     ),

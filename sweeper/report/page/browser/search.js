@@ -4,7 +4,7 @@
 const MOST_LINES = 400;
 const BEST_TRIALS = 10;
 const STATUSES = ["finished", "pruned", "diverged", "failed"];
-const T_QUANTILES = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+const T_QUANTILES = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.306, 2.2622];
 /* Student's t for 95 % by degrees of freedom from 1; beyond these an expansion that is right to 0.001. */
 const tQuantile = (freedom) => T_QUANTILES[freedom - 1] ?? 1.96 + 2.3725 / freedom + 2.8227 / freedom ** 2 + 2.556 / freedom ** 3;
 

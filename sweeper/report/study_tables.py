@@ -70,13 +70,13 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
 
 
 def half_width(values: Sequence[float | None]) -> float:
-    """Return half the width of the 95 % interval of a mean; NaN if a value is missing."""
-    from scipy import stats  # here: it takes long to import, and few commands need it
+    """Return half the width of the 95 % interval of a mean; NaN if a value is missing, or the values are equal."""
+    from sweeper.report.verdicts import half_widths  # here: SciPy takes long to import, and few commands need it
 
     known = [value for value in values if value is not None]
     if len(known) < len(values) or len(known) < 2:
         return math.nan
-    return float(stats.t.ppf(0.975, len(known) - 1)) * statistics.stdev(known) / math.sqrt(len(known))
+    return float(half_widths(np.array(statistics.stdev(known)), np.array(len(known))))
 
 
 def parameter_names(study: optuna.Study) -> list[str]:

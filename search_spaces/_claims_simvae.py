@@ -9,6 +9,8 @@ from sweeper.spec.claim import Where
 SIMVAE: Where = {"method": "simvae"}
 VAES, ALL_VAES = ("vae", "beta_vae", "cr_vae"), ("vae", "beta_vae", "cr_vae", "simvae")
 RIVALS, OTHERS = ("simclr", "moco_v2", "vicreg"), Condition("!=", "simvae")
+CLUSTERED = ("random", *RIVALS, *VAES)
+"""The methods beside SimVAE with clusters; raw pixels have none."""
 TABLES = ("paper", "digits", "fashion")
 
 
@@ -45,11 +47,11 @@ SIMVAE_CONTENT = (
     Claim("SIM-13", "by a linear probe on CelebA it is below SimCLR and VICReg", "Table 5", _on("probe_linear", "celeba"), "<", least("probe_linear", {"method": ("simclr", "vicreg"), "dataset": "celeba"}), presets=PAPER, published="87.1 < 94.2"),
     Claim("SIM-14a", "on MNIST every VAE clusters better than every discriminative method", "Tables 5, 6", least("gmm_accuracy", {"method": ALL_VAES, "dataset": "mnist"}), ">", _best_on("gmm_accuracy", "mnist", RIVALS), presets=TABLES, published="96.2 > 83.7"),
     Claim("SIM-14b", "... and SimVAE by ARI", "Tables 5, 6", _on("ari", "mnist"), ">", _best_on("ari", "mnist", RIVALS), presets=TABLES, published="89 > 77"),
-    Claim("SIM-15a", "by mixtures SimVAE is best of all on Fashion", "Table 5", _on("gmm_accuracy", "fashion_mnist"), ">", _best_on("gmm_accuracy", "fashion_mnist", OTHERS), presets=TABLES, published="71.1"),
+    Claim("SIM-15a", "by mixtures SimVAE is best of all on Fashion", "Table 5", _on("gmm_accuracy", "fashion_mnist"), ">", _best_on("gmm_accuracy", "fashion_mnist", CLUSTERED), presets=TABLES, published="71.1"),
     Claim("SIM-15b", "... and the best VAE on CIFAR-10", "Table 5", _on("gmm_accuracy", "cifar10"), ">", _best_on("gmm_accuracy", "cifar10", VAES), presets=TABLES, published="39.3 > 31.2"),
     Claim("SIM-16a", "by mixtures on CIFAR-10 MoCo beats SimVAE", "Table 5", _on("gmm_accuracy", "cifar10", "moco_v2"), ">", _on("gmm_accuracy", "cifar10"), presets=PAPER, published="52.4 > 39.3"),
     Claim("SIM-16b", "... and SimVAE beats SimCLR and VICReg", "Table 5", _on("gmm_accuracy", "cifar10"), ">", _best_on("gmm_accuracy", "cifar10", ("simclr", "vicreg")), presets=PAPER, published="39.3 > 35.0"),
-    Claim("SIM-17a", "by NMI SimVAE is best of all on Fashion", "Table 6", _on("nmi", "fashion_mnist"), ">", _best_on("nmi", "fashion_mnist", OTHERS), presets=TABLES, published="77.1"),
+    Claim("SIM-17a", "by NMI SimVAE is best of all on Fashion", "Table 6", _on("nmi", "fashion_mnist"), ">", _best_on("nmi", "fashion_mnist", CLUSTERED), presets=TABLES, published="77.1"),
     Claim("SIM-17b", "by ARI it is the best VAE on CIFAR-10", "Table 6", _on("ari", "cifar10"), ">", _best_on("ari", "cifar10", VAES), presets=TABLES, published="12.2"),
     Claim("SIM-18a", "SimVAE's MLP probe on MNIST", "Table 1", _on("probe_mlp", "mnist"), "~", 0.984, 0.01, PAPER, "98.4"),
     Claim("SIM-18b", "SimCLR's k-NN on CIFAR-10", "Table 1", _on("knn_best", "cifar10", "simclr"), "~", 0.64, 0.03, PAPER, "64.0"),

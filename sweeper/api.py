@@ -22,12 +22,26 @@ from sweeper.spec import Sweep, registry
 from sweeper.spec.space import Value
 from sweeper.storage.load import load, load_history, load_trials
 
-__all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]
+__all__ = ["compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
 Option = Value | Sequence[str]
 """The value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
 """Hyperparameter -> values."""
 Folder = str | os.PathLike[str]
+
+
+def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the paired differences of two sides, typed as for `sweeper compare`, one row for each metric.
+
+    - `first`, `second`: mean of each side; `difference`: mean of second - first over `n` pairs; `low`, `high`: its 95 %
+      interval; `p`: Wilcoxon's signed-rank test
+    - `improved`, `improved_low`, `improved_high`: probability that a run of the second side is better
+
+    Raises SpecError for sides that cannot be compared, and StoreError for a store that cannot be read.
+    """
+    from sweeper.compare import compare as compared  # here: it imports SciPy
+
+    return compared(first, second, metrics)
 
 
 def run(
@@ -37,6 +51,7 @@ def run(
     preset: str | None = None,
     set: Mapping[str, Value] | None = None,
     axis: Axes | None = None,
+    replicates: Axes | None = None,
     store: Folder = "results",
     data: Folder = "data",
     **options: Option,
@@ -46,7 +61,8 @@ def run(
     - `sweep`: as on the command line a name, a file or a module; or a `sweeper.spec.Sweep`, which needs a `name` for
       its folder in the store
     - `preset`, `store`, `data`: as on the command line
-    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`
+    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`; `replicates`:
+      hyperparameter -> values, as `--replicates`
     - `options`: all others of `python -m sweeper.run --help`, with underscores: `keep="all"`, `gpu_fraction=0.5`,
       `fresh=True`, `trials=64`, `track=["tensorboard", "mlflow=http://127.0.0.1:5000"]`
 
@@ -65,6 +81,7 @@ def run(
                 set,
                 axis,
                 {**options, "preset": preset, "store": os.fspath(store), "data": os.fspath(data)},
+                replicates=replicates,
             )
         )
     except (SpecError, ClusterError, StoreError) as error:
@@ -78,6 +95,7 @@ def plan(
     preset: str | None = None,
     set: Mapping[str, Value] | None = None,
     axis: Axes | None = None,
+    replicates: Axes | None = None,
     store: Folder = "results",
     data: Folder = "data",
     **options: Option,
@@ -97,6 +115,7 @@ def plan(
                 axis,
                 {**options, "preset": preset, "store": os.fspath(store), "data": os.fspath(data)},
                 plan=True,
+                replicates=replicates,
             )
         )
         outline = planned.outline()
@@ -123,6 +142,7 @@ def _request(
     axes: Axes | None,
     options: Mapping[str, Option],
     plan: bool = False,
+    replicates: Axes | None = None,
 ) -> Request:
     """The request with these arguments. Raises SpecError as the command line does."""
     if isinstance(sweep, str) and name is not None:
@@ -132,6 +152,7 @@ def _request(
     values |= {"name": definition.name if definition else sweep, "sweep": definition, "plan": plan, "json": plan}
     values["fixed"] = {key: _plain(value) for key, value in (fixed or {}).items()}
     values["axes"] = {key: _axis(key, of_axis) for key, of_axis in (axes or {}).items()}
+    values["replicates"] = {key: _axis(key, own, "replicates") for key, own in (replicates or {}).items()}
     return request_of(values | {"address": values.get("address") or session_address()})
 
 
@@ -147,11 +168,11 @@ def _named(sweep: object, name: str | None) -> Sweep:
     return named
 
 
-def _axis(key: str, values: Sequence[Value]) -> tuple[Value, ...]:
+def _axis(key: str, values: Sequence[Value], option: str = "axis") -> tuple[Value, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise SpecError(f"axis {key} must be a sequence of values, but got {values!r}")
+        raise SpecError(f"{option} {key} must be a sequence of values, but got {values!r}")
     if not values:
-        raise SpecError(f"axis {key} must have at least one value, but it is empty")
+        raise SpecError(f"{option} {key} must have at least one value, but it is empty")
     return tuple(map(_plain, values))
 
 

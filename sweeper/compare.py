@@ -17,7 +17,7 @@ from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
 from sweeper.errors import StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.report import compare as compared
-from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
+from sweeper.report.compare import MIN_RUNS, SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
 from sweeper.report.formatting import format_value
 from sweeper.spec import SpecError
 from sweeper.spec.space import unknown
@@ -55,20 +55,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
-def _compare(first: Side, second: Side, options: argparse.Namespace) -> None:
-    if options.out.suffix.lower() != ".png" or not options.out.absolute().parent.is_dir():
-        raise SpecError(f"--out must be a PNG in a folder that exists, but got {options.out}")
-    sides = rows_of(first), rows_of(second)
+def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the paired differences of two sides, as typed: the columns of `sweeper.report.compare.differences`."""
+    return _differences(parse_sides(first, second), metrics)[2]
+
+
+def _differences(
+    sides: tuple[Side, Side], metrics: Sequence[str]
+) -> tuple[tuple[SideRows, SideRows], Pairs, pd.DataFrame]:
+    """Return the rows of two sides, their pairs and their differences."""
+    first, second = sides
+    rows = rows_of(first), rows_of(second)
     pairs = pair(
-        sides[0].rows,
-        sides[1].rows,
-        tuple(dict.fromkeys((*sides[0].hyperparameters, *sides[1].hyperparameters))),
-        _metrics(options.metric, sides),
+        rows[0].rows,
+        rows[1].rows,
+        tuple(dict.fromkeys((*rows[0].hyperparameters, *rows[1].hyperparameters))),
+        _metrics(metrics, rows),
         {*first.conditions, *second.conditions},
     )
     table = compared.differences(pairs)
     if table.empty:
         raise SpecError("the sides must share a metric, but no pair has a value of any on both sides")
+    return rows, pairs, table
+
+
+def _compare(first: Side, second: Side, options: argparse.Namespace) -> None:
+    if options.out.suffix.lower() != ".png" or not options.out.absolute().parent.is_dir():
+        raise SpecError(f"--out must be a PNG in a folder that exists, but got {options.out}")
+    sides, pairs, table = _differences((first, second), options.metric)
     print("\n".join([*_about(pairs, (first, second), sides), "", compared.text(table), "", *_notes(table)]))
     try:
         options.out.write_bytes(picture(pairs, table, (first.label, second.label)))
@@ -108,7 +122,18 @@ def _values(values: Sequence[object]) -> str:
 def _notes(table: pd.DataFrame) -> list[str]:
     n = int(table["n"].max())
     least = f"; of {n} pairs it is at least {2 ** (1 - n):.3g}" if 1 < n < 6 else ""
-    notes = [f"B - A: mean over the pairs ± standard error; p: two-sided Wilcoxon signed-rank test{least}"]
+    notes = [f"B - A: mean over the pairs ± 95 % interval; p: two-sided Wilcoxon signed-rank test{least}"]
+    if table["improved"].notna().any():
+        runs = int(table["runs"].min())
+        few = (
+            f": none, because a stratum has {runs} run{'s' * (runs > 1)} and needs {MIN_RUNS}"
+            if runs < MIN_RUNS
+            else ""
+        )
+        notes.append(
+            "P(B better): probability that a run of B is better than one of A, ties half, the mean over strata (pairs "
+            f"that agree in all but the seed), with its bootstrap 95 % interval{few}"
+        )
     if len(table) > 1:
         notes.append(f"p is not corrected for the {len(table)} metrics")
     return notes

@@ -62,6 +62,8 @@ class Request:
     """`--set`: key -> value; a `Text` if it was typed."""
     axes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     """`--axis`: key -> values, each a `Text` if they were typed."""
+    replicates: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    """`--replicates`: key -> values over which a search takes the mean, each a `Text` if they were typed."""
     cohort: int | None = None
     """Number of members of a cohort; None chooses it by measurement."""
     stack: int | None = None

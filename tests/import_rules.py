@@ -171,7 +171,8 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.report.optuna_log": Rule(may=("optuna",), never=("torch", "ray", "pandas")),
     "sweeper.report.study_tables": Rule(
-        may=("optuna", "pandas", "numpy", "sweeper.spec"), never=("torch", "ray", "matplotlib")
+        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.report.verdicts"),
+        never=("torch", "ray", "matplotlib"),
     ),
     "sweeper.report.studies": Rule(
         may=("optuna", "scipy", "pandas", "numpy", "sweeper.spec", "sweeper.storage", "sweeper.report"),
@@ -304,7 +305,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.api": Rule(
         may=(
             *("sweeper.request", "pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
+            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models", "sweeper.compare"),
         ),
         never=("torch", "ray", "optuna"),
     ),

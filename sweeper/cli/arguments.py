@@ -131,9 +131,12 @@ def _typed_request(values: Mapping[str, Any]) -> Request:
     if values["name"] is None:
         raise SpecError("the name of a sweep is required; --list shows all sweeps")
     fixed = {key: Text(text) for key, text in _pairs("--set", values.get("set", ())).items()}
-    axes = {key: _values(key, text) for key, text in _pairs("--axis", values.get("axis", ())).items()}
+    axes, replicates = (
+        {key: _values(option, key, text) for key, text in _pairs(f"--{option}", values.get(option, ())).items()}
+        for option in ("axis", "replicates")
+    )
     typed = {key: value for key, value in values.items() if key not in ("set", "axis")}
-    return request_of({**typed, "fixed": fixed, "axes": axes})
+    return request_of({**typed, "fixed": fixed, "axes": axes, "replicates": replicates})
 
 
 def request_of(values: Mapping[str, Any]) -> Request:
@@ -147,6 +150,9 @@ def request_of(values: Mapping[str, Any]) -> Request:
             known = request.fixed["normal_class"]
             raise _given_twice("--set", "normal_class", known, normal_class)
         request = replace(request, fixed={**request.fixed, "normal_class": normal_class})
+    for option, asked in (("--set", request.fixed), ("--axis", request.axes)):
+        if both := next((key for key in request.replicates if key in asked), None):
+            raise SpecError(f"{both} must be given by {option} or by --replicates, but is given by both")
     for option in ("json", "probe"):
         if getattr(request, option) and not request.plan:
             raise SpecError(f"--{option} requires --plan")
@@ -307,8 +313,20 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     )
     add("--fresh", "set the rows of these trials aside and train them again; keep all others", action="store_true")
     add_search = partial(add, default="the preset's", to=parser.add_argument_group("searches"))
-    add_search("--trials", "trials of each study", type=partial(whole, "--trials", 1), metavar="N")
-    add_search("--wave", "trials proposed at once", type=partial(whole, "--wave", 1), metavar="N")
+    add_search(
+        "--trials",
+        "trials of each study; with replicates its proposals",
+        type=partial(whole, "--trials", 1),
+        metavar="N",
+    )
+    add_search("--wave", "trials or proposals made at once", type=partial(whole, "--wave", 1), metavar="N")
+    add_search(
+        "--replicates",
+        "train each proposal with each of these values, and search for the best mean: seed=0,1,2. May be given for "
+        "several keys",
+        action="append",
+        metavar="KEY=V1,V2",
+    )
     sampler, pruner = partial(one_of, "sampler", SAMPLERS), partial(one_of, "pruner", PRUNERS)
     add_search("--sampler", f"one of {', '.join(SAMPLERS)}", type=sampler, metavar="NAME")
     add_search("--pruner", f"one of {', '.join(PRUNERS)}", type=pruner, metavar="NAME")
@@ -383,10 +401,10 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _values(key: str, text: str) -> tuple[Text, ...]:
+def _values(option: str, key: str, text: str) -> tuple[Text, ...]:
     values = tuple(Text(value.strip()) for value in text.split(",")) if text else ()
     if not values or "" in values:
-        raise SpecError(f"axis {key} must have at least one value and no empty one, but got '{key}={text}'")
+        raise SpecError(f"{option} {key} must have at least one value and no empty one, but got '{key}={text}'")
     return values
 
 

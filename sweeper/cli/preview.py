@@ -242,6 +242,7 @@ def outline_plan(
         steps = study_steps.get(study_run.id)
         studies[study_run.study.name] = {
             "trials": search.trials,
+            "replicates": {key: list(map(json_value, values)) for key, values in search.replicates.items()},
             "wave": search.wave,
             "sampler": search.sampler,
             "space": {key: outline_distribution(value) for key, value in search.space.items()},
@@ -293,12 +294,21 @@ def _search_lines(outline: Mapping[str, Any]) -> list[str]:
             f", {rule.pop('name')}({', '.join(f'{key}={value}' for key, value in rule.items())})" if rule else ""
         )
         lines.append(
-            f"  study      {name}: {study['trials']} trials in waves of {study['wave']}, {study['sampler']}{rule_text}"
+            f"  study      {name}: {_proposals(study)} in waves of {study['wave']}, {study['sampler']}{rule_text}"
             f"{', with compiled steps' if study['compiled'] else ''}"
         )
         width = max(16, *map(len, study["space"]))
         lines += [f"    {key:<{width}} {distribution_text(value)}" for key, value in study["space"].items()]
     return lines
+
+
+def _proposals(study: Mapping[str, Any]) -> str:
+    """Text such as `64 trials`, or with replicates `64 proposals x 3 replicates (seed=0,1,2)`."""
+    replicates = study["replicates"]
+    if not replicates:
+        return f"{study['trials']} trials"
+    each = " ".join(f"{key}={_join(values, ',')}" for key, values in replicates.items())
+    return f"{study['trials']} proposals x {math.prod(map(len, replicates.values()))} replicates ({each})"
 
 
 def outline_space(space: Space, changes: Changes) -> dict[str, Any]:

@@ -28,10 +28,11 @@ from sweeper.search.rung_server import Rule, RungClient, RungServer, Service
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
 from sweeper.spec.pruners import Pruner
-from sweeper.spec.space import Study, Value, bounds
+from sweeper.spec.space import Search, Study, Value, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader
 from trainables.config import fusible_keys, resolve, stream_key
+from trainables.training.checks import check_trials
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison
 from trainables.worker.worker import JudgeFactory
@@ -120,14 +121,15 @@ def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
     plan, files = allocator.plan, allocator.files
     for study_run in plan.study_runs:
         study_run.write_definition(files, plan.name)
-    search = plan.study_runs[0].study.search
+    searches = [study_run.study.search for study_run in plan.study_runs]
     workers = cohorts.worker_count([plan.study_runs[0].trials])
     cutter = allocator.studies(list(map(study_work, plan.study_runs)), workers)
     rules = _rules(plan.study_runs)
+    on_different_data = any(search.replicates.keys() - {"seed"} for search in searches)
     rung_client = RungClient(serve(RungServer, rules)) if rules else None
     waves = Waves(
         plan.study_runs,
-        _shape,
+        partial(_shape_and_steps, allocator.request) if on_different_data else _shape,
         lambda trial: stream_key(resolve(trial.config)),
         cutter.cut,
         tell_rungs=rung_client.tell if rung_client else lambda event: None,
@@ -135,12 +137,12 @@ def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
         halved=recorded_halves(files, plan.name),
         record_halved=partial(record_halved, files, plan.name),
     )
-    wave_sizes = sorted({study_run.study.search.wave for study_run in plan.study_runs})
+    wave_sizes = dict.fromkeys(wave_text(own) for own in sorted(searches, key=lambda own: own.wave))
     some = [steps for steps in cutter.steps.values() if steps.every or steps.shapes]
     compiled = ", with compiled steps where these save time" if some else ""
     several = f"{len(plan.study_runs)} studies, " if len(plan.study_runs) > 1 else ""
     print(
-        f"{several}waves of {' or '.join(map(str, wave_sizes))} trials by {search.sampler}, "
+        f"{several}waves of {' or '.join(wave_sizes)} by {searches[0].sampler}, "
         f"{cutter.slots.count} cohorts at a time{compiled}",
         flush=True,
     )
@@ -156,10 +158,23 @@ def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
     return Stage(waves, cutter.slots, comparison, judge_factory, price=price)
 
 
+def wave_text(search: Search) -> str:
+    """Return e.g. `32 trials`, or with replicates `32 proposals x 3 seed`."""
+    if not search.replicates:
+        return f"{search.wave} trials"
+    return " x ".join([f"{search.wave} proposals", *(f"{len(of)} {key}" for key, of in search.replicates.items())])
+
+
 def _shape(trial: Trial) -> Hashable:
     """The values that trials of one cohort must share."""
     free = fusible_keys(str(trial.config["method"]))
     return tuple((key, value) for key, value in trial.config.items() if key not in free)
+
+
+def _shape_and_steps(request: Request, trial: Trial) -> Hashable:
+    """What trials of one cohort must share if replicates are of different data: the number of their steps, too."""
+    (result,) = check_trials([resolve(trial.config)], request.data_folder)
+    return result.steps, _shape(trial)
 
 
 def _population(study: Study) -> Population | None:
@@ -194,7 +209,7 @@ MAX_SHAPES = 4
 def study_work(study_run: StudyRun) -> StudyWork:
     """Return what a study has left to train."""
     search, results = study_run.study.search, [*study_run.statuses.values(), *study_run.ahead]
-    left = search.trials - sum(status != "failed" for status in results)
+    left = search.trials * search.repeats - sum(status != "failed" for status in results)
     training = resolve(study_run.trials[0].config).training
     share = 1.0
     if search.pruner and training.epochs:
@@ -202,11 +217,12 @@ def study_work(study_run: StudyRun) -> StudyWork:
     return StudyWork(
         study_run.id,
         shapes(study_run.study),
-        {min(search.wave, search.trials - first) for first in range(0, search.trials, search.wave)},
+        {search.repeats * min(search.wave, search.trials - first) for first in range(0, search.trials, search.wave)},
         study_run.steps * left * share,
         search.pruner.reduction if search.pruner else 1,
         search.population is not None,
         bool(results),
+        search.repeats,
     )
 
 

@@ -165,6 +165,8 @@ class StudyWork:
     """Whether each wave is one cohort, as a population is."""
     begun: bool = False
     """Whether some of its trials have results."""
+    repeats: int = 1
+    """Trials of a proposal, which are cut into one cohort."""
 
     @property
     def divisor(self) -> int:
@@ -183,14 +185,14 @@ class WaveCutter:
     steps: Mapping[str, StudySteps] = field(default_factory=dict)
     """Id of a study -> which of its trials train with compiled steps."""
 
-    def cut(self, groups: Sequence[Group], whole: bool) -> list[Cut]:
+    def cut(self, groups: Sequence[Group], whole: bool, repeats: int = 1) -> list[Cut]:
         """Return the cut of each group of a wave: as requested, else to at most one slot's part of the wave's trials.
 
         Groups are not joined, so several groups may give more cohorts than there are slots. If `whole`, each group is
-        one cohort, as a population must be, because its members copy each other.
+        one cohort, as a population must be, because its members copy each other. A proposal is `repeats` trials.
         """
         sizes, requested = [sum(map(len, group)) for group in groups], self.requested
-        part = self._part(sum(sizes))
+        part = self._part(sum(sizes), repeats)
         if whole:
             cuts = [Cut(size, min(size, requested.width) if requested else size) for size in sizes]
         elif requested:
@@ -202,8 +204,12 @@ class WaveCutter:
     def lengths(self, work: StudyWork) -> set[int]:
         """Members of the cohorts of a study whose trials all have one shape, as `cut` cuts them."""
         member = Trial("", {})
-        sizes = {wave: wave if work.together else self._part(wave) for wave in work.waves}
-        return {len(part) for wave, size in sizes.items() for part in parts([[member] * wave], size)}
+        repeats, lengths = work.repeats, set[int]()
+        for wave in work.waves:
+            streams = [[member] * repeats] * (wave // repeats) if repeats > 1 else [[member] * wave]
+            size = wave if work.together else self._part(wave, repeats)
+            lengths |= {len(part) for part in parts(streams, size)}
+        return lengths
 
     def width(self, work: StudyWork) -> int:
         """Members of the study's compiled stacks. Where stacks narrow while they train, they are narrow from the
@@ -218,9 +224,9 @@ class WaveCutter:
         """Cohorts of these studies that train at a time."""
         return min(self.slots.count, sum(math.ceil(max(work.waves) / max(self.lengths(work))) for work in works))
 
-    def _part(self, trials: int) -> int:
-        """One slot's part of the trials of a wave: their number divided by the slots of one study."""
-        return math.ceil(trials / max(1, self.slots.count // self.studies))
+    def _part(self, trials: int, repeats: int) -> int:
+        """One slot's part of the trials of a wave: their proposals divided by the slots of one study."""
+        return math.ceil(trials / repeats / max(1, self.slots.count // self.studies)) * repeats
 
     def _with_steps(self, group: Group, cut: Cut) -> Cut:
         """Return the cut of a group with compiled or eager steps, as the study of its first trial has them."""

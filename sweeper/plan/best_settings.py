@@ -1,8 +1,9 @@
 """The best setting among the trials of a request, by one rule.
 
 A *setting* is all hyperparameters but those whose values only repeat an experiment: the seed, and the class that is
-normal or held out. Its trials are its *replicates*, and its score is the mean over those that finished. It is chosen by
-`val_METRIC` if the trials have it, else by the metric itself, which the sentence says.
+normal or held out. In a study it is a proposal, whatever its trials differ in. Its trials are its *replicates*, and its
+score is the mean over those that finished. It is chosen by `val_METRIC` if the trials have it, else by the metric
+itself, which the sentence says.
 
 Only settings with the same replicates are compared: those that finished with the most. So none wins because a hard
 class is still to be trained, has failed or has diverged. A setting without a hyperparameter that repeats, such as a
@@ -25,7 +26,7 @@ from sweeper.spec.sweep import REPLICATES
 QUESTIONS = ("study", "dataset", "image_digest")
 """Columns whose values are different questions: their trials are not compared."""
 NUMBER = "number"
-"""The column that tells the trials of a study apart, each of which is a setting."""
+"""The column that tells the proposals of a study apart, each of which is a setting."""
 OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER)
 """Columns beside hyperparameters and metrics that the rule reads."""
 NO_CHOICE = ("schedule",)
@@ -34,6 +35,21 @@ NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out class
 """Hyperparameter -> what its values are, as a plural noun; others are `values of NAME`."""
 
 Key = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The trials of a setting that was compared."""
+
+    trials: tuple[str, ...]
+    values: Mapping[Key, float]
+    """Replicate -> finite value of the metric that is shown. A replicate is its values of the hyperparameters that
+    repeat an experiment, and a number."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is known without an error: a method without any hyperparameter that repeats gives it again."""
+        return len(self.values) == 1 and all(value is None for key in self.values for value in key[:-1])
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,9 @@ class BestSetting:
     """Number of settings that were compared."""
     settings: int
     """Number of settings that have trials."""
+    sample: Sample
+    others: tuple[Sample, ...]
+    """Those of the other settings that were compared."""
 
     @property
     def known(self) -> list[float]:
@@ -111,7 +130,7 @@ class Settings:
         ]
 
     def _best(self, question: Key, metric: Metric, named: Sequence[str]) -> BestSetting | None:
-        settings, shown = self._rows[question], metric.name.removeprefix(VALIDATION)
+        settings, shown = _by_number(self._rows[question]), metric.name.removeprefix(VALIDATION)
         rows = [row for trials in settings.values() for row in trials.values()]
         measured = [
             name for name in (f"{VALIDATION}{shown}", shown) if any(_score(row, name) is not None for row in rows)
@@ -140,6 +159,17 @@ class Settings:
             for trial in (known[key][0] for key in order)
         }
         counts = {key: len({each[index] for each in order}) for index, key in enumerate(self._replicates)}
+        samples = {
+            other: Sample(
+                tuple(trial for trial, _ in replicates.values()),
+                {
+                    key: value
+                    for key, (trial, _) in replicates.items()
+                    if (value := _score(settings[other][trial], name)) is not None
+                },
+            )
+            for other, replicates in compared.items()
+        }
         at = self._names(setting, settings, named)
         number = setting[0] if isinstance(setting[0], int | float) else None
         return BestSetting(
@@ -152,6 +182,8 @@ class Settings:
             number=None if number is None else int(number),
             compared=len(compared),
             settings=len(settings),
+            sample=samples.pop(setting),
+            others=tuple(samples.values()),
         )
 
     def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:
@@ -208,6 +240,19 @@ def best_settings(
     settings = Settings(hyperparameters, replicates)
     settings.add(rows)
     return settings.best(metric, named)
+
+
+def _by_number(settings: Mapping[Key, dict[str, Mapping[str, Any]]]) -> dict[Key, dict[str, Mapping[str, Any]]]:
+    """Return the settings, those with the number of one proposal as one, without the values in which they differ."""
+    of_number: dict[Hashable, list[Key]] = {}
+    for key in settings:
+        of_number.setdefault(key if key[0] is None else key[0], []).append(key)
+    return {
+        tuple(values[0] if len(set(values)) == 1 else None for values in zip(*keys, strict=True)): {
+            trial: row for key in keys for trial, row in settings[key].items()
+        }
+        for keys in of_number.values()
+    }
 
 
 def _most_complete(known: Iterable[Mapping[Key, float]]) -> frozenset[Key]:

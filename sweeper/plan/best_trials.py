@@ -86,7 +86,8 @@ class BestTrials:
 def rankings_of(plan: Plan) -> list[Ranking]:
     """The rankings by which the best trials of a plan are chosen while it runs: any setting may still become the best,
     so each has one. Without replicates there is one for each data set."""
-    of_studies = [Ranking(metric, ("study_id",)) for metric in plan.sweep.objectives(plan.preset)]
+    of_proposals = ("study_id", "number") if _replicated(plan) else ("study_id",)
+    of_studies = [Ranking(metric, of_proposals) for metric in plan.sweep.objectives(plan.preset)]
     if not plan.sweep.grids(plan.preset):
         return [*of_studies, *_of_views(plan.sweep)]
     settings = [key for key in varying_keys(plan) if key not in plan.sweep.replicates]
@@ -97,15 +98,24 @@ def rankings_of(plan: Plan) -> list[Ranking]:
 
 
 def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """The best trials once all have ended: of the settings, only the best one of each data set has one."""
-    of_studies = [Ranking(metric, ("study_id",)) for metric in plan.sweep.objectives(plan.preset)]
+    """The best trials once all have ended: of the settings, only the best one of each data set has one, and so has the
+    best proposal of each study."""
+    objectives, replicated = plan.sweep.objectives(plan.preset), _replicated(plan)
+    of_studies = [] if replicated else [Ranking(metric, ("study_id",)) for metric in objectives]
     best = BestTrials([*of_studies, *_of_views(plan.sweep)])
     best.add(rows)
-    if not plan.sweep.grids(plan.preset):
+    grids = bool(plan.sweep.grids(plan.preset))
+    if not grids and not replicated:
         return best.ids
     settings = settings_of(plan)
     settings.add(rows)
-    return best.ids | {next(iter(found.values)) for found in settings.best(plan.headline)}
+    ranked = [*([plan.headline] if grids else []), *(objectives if replicated else [])]
+    return best.ids | {next(iter(found.values)) for metric in ranked for found in settings.best(metric)}
+
+
+def _replicated(plan: Plan) -> bool:
+    """Whether a study's proposals are several trials each."""
+    return any(study_run.study.search.replicates for study_run in plan.study_runs)
 
 
 def settings_of(plan: Plan) -> Settings:
@@ -124,7 +134,7 @@ def varying_keys(plan: Plan) -> list[str]:
     counts = Counter(key for trial in plan.trials for key in trial.config)
     differing = [key for key, known in values.items() if len(known) > 1 or counts[key] < len(plan.trials)]
     parts = plan.sweep.parts(plan.preset)
-    keys = dict.fromkeys(key for part in parts for key in (*part.fixed, *part.axes))
+    keys = dict.fromkeys(key for part in parts for key in (*part.fixed, *part.axes, *part.replicates))
     in_preset = {key: {part.values(key) for part in parts} for key in keys}
     varying = (key for key, tried in in_preset.items() if len(tried) > 1 or any(len(values) > 1 for values in tried))
     return list(dict.fromkeys((*differing, *varying)))

@@ -141,8 +141,9 @@ def _text(changed: Mapping[str, Sequence[Value]]) -> str:
 
 
 def _values_of(key: str, part: Part, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
-    """Return the values that a part has for a key; none if the key is searched, as its values are the sampler's."""
-    if key in part.space:
+    """Return the values that a part has for a key; none if the key is searched, as its values are the sampler's, or
+    replicated, as no trial is a result by itself."""
+    if key in part.space or key in part.replicates:
         return ()
     return part.values(key) or ((defaults[key],) if key in defaults else ())
 
@@ -170,6 +171,13 @@ def _option_changes(request: Request, before: Space, after: Space) -> dict[str, 
         old_value, new_value = getattr(old, field), getattr(new, field)
         if old_value != new_value:
             changed[name] = Change((new_value,), (old_value,))
+    of_old, of_new = (
+        {key: values for search in _searches(space) for key, values in search.replicates.items()}
+        for space in (before, after)
+    )
+    for key, values in of_new.items():
+        if values != of_old.get(key):
+            changed[f"{key}-replicates"] = Change(values, of_old.get(key, ()))
     if old.pruner != new.pruner:
         changed["pruner"] = Change((request.search.pruner,), ())
     if request.warm_start:

@@ -68,7 +68,8 @@ class Plan:
     @property
     def total(self) -> int:
         """Number of trials of the finished request."""
-        return len(self.grid_trials) + sum(study_run.study.search.trials for study_run in self.study_runs)
+        searches = (study_run.study.search for study_run in self.study_runs)
+        return len(self.grid_trials) + sum(search.trials * search.repeats for search in searches)
 
     @property
     def statuses(self) -> Mapping[str, str]:
@@ -137,10 +138,5 @@ class Plan:
 
     @property
     def diverged_studies(self) -> list[str]:
-        """Names of the studies whose trials have all diverged."""
-        return [
-            study_run.study.name
-            for study_run in self.study_runs
-            if len(study_run.statuses) == study_run.study.search.trials
-            and set(study_run.statuses.values()) == {"diverged"}
-        ]
+        """Names of the studies whose proposals have all diverged."""
+        return [study_run.study.name for study_run in self.study_runs if study_run.diverged]

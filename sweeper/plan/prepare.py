@@ -17,7 +17,7 @@ from sweeper.request import Request, SearchOptions, Text
 from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.pruners import Halving
-from sweeper.spec.space import Part, Study, bounds, change_space, parts_of, studies_of
+from sweeper.spec.space import Part, Study, bounds, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns
@@ -116,7 +116,8 @@ def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> 
     own = with_own_images(request, preset_space)
     request, preset_space, name = own.request, own.space, sweep.name or request.name
     space = _changed(preset_space, request, own.classes)
-    if (request.warm_start or request.search != SearchOptions()) and not any(part.space for part in parts_of(space)):
+    of_searches = request.warm_start or request.replicates or request.search != SearchOptions()
+    if of_searches and not any(part.space for part in parts_of(space)):
         raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
     space = _with_options(space, request.search)
     changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
@@ -140,7 +141,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         results = checks.check_trials(configs, asked.request.data_folder)
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
-    study_steps = studies.check(own_studies, corners, results[len(trials) :])
+    study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
     columns = Columns(
         config.column_types(configs) | (studies.FACTS if own_studies else {}),
         tuple(dict.fromkeys(metric for result in results for metric in result.metrics)),
@@ -218,17 +219,23 @@ def _without_unwritten_models(plan: Plan, store: Store, request: Request) -> Pla
 
 
 def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
-    """The preset's space with the changes of `--set` and `--axis`. `classes` are names that `normal_class` can have."""
+    """The preset's space with the changes of `--set`, `--axis` and `--replicates`. `classes` are names that
+    `normal_class` can have."""
 
     def value_of(key: str, value: Value) -> Value:
         return config.parse(key, value, classes) if isinstance(value, Text) else config.check(key, value, classes)
 
     try:
         fixed = {key: value_of(key, value) for key, value in request.fixed.items()}
-        axes = {key: tuple(value_of(key, value) for value in values) for key, values in request.axes.items()}
+        axes, replicates = (
+            {key: tuple(value_of(key, value) for value in values) for key, values in asked.items()}
+            for asked in (request.axes, request.replicates)
+        )
     except ValueError as error:
         raise SpecError(str(error)) from None
-    return change_space(space, fixed, axes, config.keys)
+    changed = change_space(space, fixed, axes, config.keys)
+    searched = any(part.space for part in parts_of(changed))
+    return replicate_space(changed, replicates, config.keys) if replicates and searched else changed
 
 
 def _without_narrowing(
@@ -323,7 +330,7 @@ def explain_preset_keys(error: str, request: Request, preset: str, space: Space)
     head, semicolon, rest = error.partition("; ")
     statement = re.sub(r"\(did you mean [^)]*\)", "", head)
     words = {part for word in statement.split() if "/" not in word for part in re.findall(r"\w+", word)}  # no paths
-    keys = sorted((words & _preset_keys(space)) - {"method"} - set(request.fixed) - set(request.axes))
+    keys = sorted((words & _preset_keys(space)) - {"method"} - {*request.fixed, *request.axes, *request.replicates})
     if not keys:
         return error
     verb = "are" if len(keys) > 1 else "is"
@@ -331,7 +338,7 @@ def explain_preset_keys(error: str, request: Request, preset: str, space: Space)
 
 
 def _preset_keys(space: Space) -> set[str]:
-    return {key for part in parts_of(space) for key in (*part.fixed, *part.axes, *part.space)}
+    return {key for part in parts_of(space) for key in (*part.fixed, *part.axes, *part.replicates, *part.space)}
 
 
 @dataclass(frozen=True)

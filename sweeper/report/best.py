@@ -1,14 +1,19 @@
-"""The sentence about a best setting, the same wherever it is said."""
+"""What is said of a best setting: a sentence, the same everywhere, and which others are not worse within error.
+
+A setting is worse if the 95 % interval of its difference from the best one is on that side of 0: by Student's t of the
+differences where both have the same replicates (seeds, classes), else by Welch's t. Each setting is compared by itself.
+Where all differences are equal, their error is not known, and the difference decides.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sweeper.plan.best_settings import NOUNS, BestSetting
+from sweeper.plan.best_settings import NOUNS, BestSetting, Sample
 from sweeper.plan.changes import format_value
-from sweeper.report.verdicts import half_widths
-from sweeper.spec.metric import SPREADS, VALIDATION, Spread
+from sweeper.report.verdicts import ALPHA, EQUAL, difference, half_widths, mean
+from sweeper.spec.metric import SPREADS, VALIDATION, Metric, Spread
 
 ValueText = Callable[[str, object], str]
 """Name of a hyperparameter and its value -> the value as text."""
@@ -35,7 +40,9 @@ def sentence(
     place = "".join((f" at {at}" if at else "", "" if best.number is None else f" (trial {best.number})"))
     left_out = best.settings - best.compared
     lacking = f"; {left_out} of {best.settings} settings lack replicates and are not compared" if left_out else ""
-    return f"{name}: {_value(best, spread)}{place}; {chosen(best)}{lacking}"
+    alike = len(not_worse(best))
+    ties = f"; {alike} of {len(best.others)} others not worse within error" if best.others and alike else ""
+    return f"{name}: {_value(best, spread)}{place}; {chosen(best)}{ties}{lacking}"
 
 
 def sentences(
@@ -52,10 +59,41 @@ def sentences(
 
 
 def chosen(best: BestSetting) -> str:
-    """Return how it was chosen, e.g. `chosen by val_auroc_joint` or `chosen on test images`."""
-    if best.criterion.startswith(VALIDATION):
-        return f"chosen by {best.criterion}"
-    return f"chosen on {best.metric.measured_on}"
+    """Return how it was chosen: `chosen on test images`, or `chosen on validation images (val_auroc_joint)`. The metric
+    declares the data."""
+    by = f" ({best.criterion})" if best.criterion.startswith(VALIDATION) else ""
+    return f"chosen on {Metric(best.criterion).measured_on}{by}"
+
+
+def not_worse(best: BestSetting) -> list[Sample]:
+    """Return the other settings that are not worse than the best one within error; none where errors are unknown."""
+    own, sign = best.sample, best.metric.cost(1.0)
+    several = len(own.values) > 1
+    paired = [other for other in best.others if several and other.values.keys() == own.values.keys()]
+    found = {id(other): False for other in paired}
+    found |= {id(other): _by_itself(own, other, sign) for other in best.others if id(other) not in found}
+    if paired:
+        values = np.array([[each.values[key] for key in own.values] for each in (own, *paired)])
+        deltas = sign * (values[1:] - values[0])
+        halves = half_widths(deltas.std(axis=1, ddof=1), np.array(len(own.values)))
+        worse = deltas.mean(axis=1) - np.nan_to_num(halves) > EQUAL
+        found |= {id(other): not is_worse for other, is_worse in zip(paired, worse, strict=True)}
+    return [other for other in best.others if found[id(other)]]
+
+
+def _by_itself(own: Sample, other: Sample, sign: float) -> bool:
+    """Whether a setting with other replicates is not worse than the best one. A fixed value is a number."""
+    first, second = (sign * np.array([*each.values.values()]) for each in (other, own))
+    if own.is_fixed and not other.is_fixed:
+        estimate = difference(mean(first), None).minus(float(second[0]))
+    elif other.is_fixed and not own.is_fixed:
+        estimate = difference(mean(-second), None).minus(-float(first[0]))
+    else:
+        estimate = difference(mean(first), mean(second), paired=False)
+    if estimate.bounds is None:
+        return False
+    low = estimate.bounds(ALPHA)[0]
+    return not (low if math.isfinite(low) else estimate.value) > EQUAL
 
 
 def over(best: BestSetting) -> str:

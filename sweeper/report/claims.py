@@ -376,7 +376,8 @@ def _behind(
     """Return the rows behind a verdict, those of each side in their order."""
     found: list[Mapping[str, Any]] = []
     for name, side, rows in zip(("left", "right"), sides, chosen, strict=False):
-        shown = [key for key in dict.fromkeys((*side.keys, *units)) if key in rows and rows[key].notna().any()]
+        keys = [key for key in dict.fromkeys((*side.keys, *units)) if key in rows]
+        shown = [key for key in keys if rows[key].nunique() > 1 or (key == "seed" and rows[key].notna().all())]
         means = rows.groupby("trial_id", sort=False).agg({**dict.fromkeys(shown, "first"), "value": "mean"})
         for trial, record in zip(means.index, means.to_dict("records"), strict=True):
             at = ", ".join(f"{key}={short_text(key, plain_value(record[key]))}" for key in shown)

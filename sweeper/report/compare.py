@@ -12,6 +12,7 @@ from scipy import stats
 
 from sweeper.report import charts
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
+from sweeper.report.verdicts import LEVEL, half_widths
 from sweeper.spec import SpecError
 from sweeper.spec.metric import BETTER, Metric
 from sweeper.spec.space import unknown
@@ -167,6 +168,8 @@ def _text(value: object) -> str:
 
 STUDY_COLUMNS = ("study", "study_id", "number", "wave", "schedule")
 """Columns of a search's rows that are recorded beside the hyperparameters. Trials are not paired by them."""
+RUN = "seed"
+"""The hyperparameter whose values are runs of one stratum."""
 SHOWN_KEYS = 8
 """Most hyperparameters that an error names."""
 
@@ -187,6 +190,8 @@ class Pairs:
     """Trials of each side that are in pairs."""
     unpaired: tuple[int, int]
     """Trials of each side that agree with none of the other side."""
+    strata: np.ndarray
+    """Of each pair the number of its stratum: the pairs that agree in all but the seed."""
 
 
 def pair(
@@ -226,7 +231,10 @@ def pair(
     ]
     trials = [sum(len(group[key]) for key in keys) for group in groups]
     unpaired = (len(first) - trials[0], len(second) - trials[1])
-    return Pairs(means[0], means[1], agreeing, differing, (trials[0], trials[1]), unpaired)
+    of_pairs = [tuple(value for name, value in zip(shared, key, strict=True) if name != RUN) for key in keys]
+    numbered = {stratum: number for number, stratum in enumerate(dict.fromkeys(of_pairs))}
+    strata = np.array([numbered[stratum] for stratum in of_pairs])
+    return Pairs(means[0], means[1], agreeing, differing, (trials[0], trials[1]), unpaired, strata)
 
 
 def _rows_by_key(columns: Sequence[Sequence[Any]], count: int) -> dict[tuple[Any, ...], list[int]]:
@@ -242,8 +250,8 @@ def _mean(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows.mean(axis=0))
 
 
-LEVEL = 0.95
-"""Confidence level of the interval of the mean difference."""
+MIN_RUNS, RESAMPLES = 3, 2000
+"""Fewest runs of each stratum with an interval of the probability of improvement, and resamples that it is taken of."""
 
 
 def differences(pairs: Pairs) -> pd.DataFrame:
@@ -254,34 +262,66 @@ def differences(pairs: Pairs) -> pd.DataFrame:
     - `error`: standard error of `difference` over the pairs; `low`, `high`: its 95 % interval by Student's t
     - `direction`: of the metric, empty without one; `better`, `worse`: pairs in which the second side is
     - `p`: two-sided Wilcoxon signed-rank test. Null for fewer than two pairs; 1 if no pair differs
+    - `improved`, `improved_low`, `improved_high`: `improvement` of the second side over the first; null without a
+      direction. `runs`: the fewest of a stratum
     """
     rows = []
     for metric in pairs.first.columns:
         first, second = pairs.first[metric].to_numpy(), pairs.second[metric].to_numpy()
         known = np.isfinite(first) & np.isfinite(second)
         if known.any():
-            rows.append({"metric": metric, **_compared(metric, first[known], second[known])})
+            rows.append({"metric": metric, **_compared(metric, first[known], second[known], pairs.strata[known])})
     return pd.DataFrame(rows)
 
 
-def _compared(metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+def improvement(worse: np.ndarray, better: np.ndarray, strata: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
+    """Return the probability that a run with values `better` exceeds one with values `worse`, ties counting half, as
+    the mean over strata, with its 95 % interval (Agarwal et al. 2021, arXiv 2108.13264).
+
+    The interval is of bootstrap percentiles, where the runs of each side are drawn within each stratum. It is NaN where
+    a stratum has fewer than `MIN_RUNS` runs, and where all resamples agree, because all runs were won: they say nothing
+    of its width.
+    """
+    generator, numbers = np.random.default_rng(seed), np.unique(strata)
+    means, resampled, runs = 0.0, np.zeros(RESAMPLES), []
+    for number in numbers:
+        first, second = (values[strata == number] for values in (worse, better))
+        won = (second[:, None] > first) + 0.5 * (second[:, None] == first)
+        runs.append(len(first))
+        draws = [generator.multinomial(len(first), np.full(len(first), 1 / len(first)), RESAMPLES) for _ in range(2)]
+        resampled += ((draws[1] @ won) * draws[0]).sum(1) / won.size / len(numbers)
+        means += float(won.mean()) / len(numbers)
+    low, high = map(float, np.quantile(resampled, ((1 - LEVEL) / 2, (1 + LEVEL) / 2)))
+    known = min(runs) >= MIN_RUNS and high > low
+    return means, low if known else math.nan, high if known else math.nan
+
+
+def _compared(metric: str, first: np.ndarray, second: np.ndarray, strata: np.ndarray) -> dict[str, Any]:
     family, difference, n = family_of(metric), second - first, len(first)
     mean, direction = float(difference.mean()), family.direction if family else None
-    error = float(difference.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
-    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error if n > 1 else math.nan
-    cost = Metric(metric, direction).cost(difference) if direction else None
+    std = float(difference.std(ddof=1)) if n > 1 else math.nan
+    half = float(half_widths(np.array(std), np.array(n)))
+    cost, improved, low, high = None, math.nan, math.nan, math.nan
+    if direction:
+        ranked = Metric(metric, direction)
+        cost = ranked.cost(difference)
+        improved, low, high = improvement(-ranked.cost(first), -ranked.cost(second), strata)
     return {
         "n": n,
         "first": float(first.mean()),
         "second": float(second.mean()),
         "difference": mean,
-        "error": error,
+        "error": std / math.sqrt(n),
         "low": mean - half,
         "high": mean + half,
         "direction": direction or "",
         "better": None if cost is None else int((cost < 0).sum()),
         "worse": None if cost is None else int((cost > 0).sum()),
         "p": _signed_rank(difference),
+        "improved": improved,
+        "improved_low": low,
+        "improved_high": high,
+        "runs": int(np.unique(strata, return_counts=True)[1].min()),
     }
 
 
@@ -298,7 +338,8 @@ def text(table: pd.DataFrame) -> str:
         "best is": [BETTER.get(direction, DASH) for direction in table["direction"]],
         "A": [format_significant(value) for value in table["first"]],
         "B": [format_significant(value) for value in table["second"]],
-        "B - A": [signed(*pair) for pair in zip(table["difference"], table["error"], strict=True)],
+        "B - A": [signed(value, high - value) for value, high in zip(table["difference"], table["high"], strict=True)],
+        "P(B better)": [probable(*row) for row in table[["improved", "improved_low", "improved_high"]].to_numpy()],
         "n": [str(n) for n in table["n"]],
         "better": [_count(number) for number in table["better"]],
         "worse": [_count(number) for number in table["worse"]],
@@ -307,10 +348,17 @@ def text(table: pd.DataFrame) -> str:
     return text_table(columns, right=["A", "B", "n", "better", "worse", "p"])
 
 
-def signed(mean: float, error: float) -> str:
-    """Return text such as `+0.012 ± 0.004`, without the standard error if it is unknown."""
+def probable(improved: float, low: float, high: float) -> str:
+    """Return text such as `0.83 [0.61, 0.97]`, without the interval if it is unknown."""
+    if math.isnan(improved):
+        return DASH
+    return f"{improved:.2f}" + ("" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]")
+
+
+def signed(mean: float, half: float) -> str:
+    """Return text such as `+0.012 ± 0.004`, without half the interval if it is unknown."""
     sign = MINUS if mean < 0 else "+"
-    spread = "" if math.isnan(error) else f" ± {format_significant(error)}"
+    spread = "" if math.isnan(half) else f" ± {format_significant(half)}"
     return f"{sign}{format_significant(abs(mean))}{spread}"
 
 
@@ -337,7 +385,7 @@ def picture(pairs: Pairs, table: pd.DataFrame, labels: tuple[str, str]) -> bytes
     Each strip has its own scale, which is symmetric about zero.
     """
     shown = table.head(MOST_METRICS)
-    note = "a point is a pair; diamond and bar: mean and its 95 % interval; ± standard error; p: Wilcoxon signed-rank"
+    note = "a point is a pair; diamond, bar and ±: mean and its 95 % interval; p: Wilcoxon signed-rank"
     more = f"; {len(table) - len(shown)} more metrics in the table" if len(shown) < len(table) else ""
     sides = [f"{letter}: {_shortened(label)}" for letter, label in zip("AB", labels, strict=True)]
     title = {"text": f"Paired differences, B {MINUS} A", "subtitle": [*sides, f"{note}{more}"]}
@@ -366,7 +414,7 @@ def strip(row: Mapping[Any, Any], pairs: Pairs) -> dict[str, Any]:
         "limits": [-limit, limit],
         "left0": row["metric"],
         "left1": better,
-        "right0": signed(row["difference"], row["error"]),
+        "right0": signed(row["difference"], row["high"] - row["difference"]),
         "right1": f"n = {row['n']}{p}",
         "height": MEAN,
     }

@@ -11,7 +11,7 @@ import pandas as pd
 
 from sweeper.plan.best_settings import BestSetting
 from sweeper.report import charts
-from sweeper.report.best import sentences
+from sweeper.report.best import chosen, not_worse, sentences
 from sweeper.report.formatting import (
     DASH,
     ValueText,
@@ -55,10 +55,24 @@ def selection_metric(rows: pd.DataFrame, metric: str) -> str:
     return name if name in rows and rows[name].notna().any() else metric
 
 
-def positions(cells: pd.DataFrame, rows: pd.DataFrame, axes: tuple[str, str], best: Sequence[BestSetting]) -> list[int]:
-    """Return the positions of the cells that have trials of the best settings. A trial that is in several rows, with
-    several labels, counts for the first."""
-    trials = {trial for setting in best for trial in setting.values}
+BEST, NOT_WORSE = "*", "°"
+"""Marks of cells with a best setting, and of those with one that is not worse within error."""
+LEGEND = f"{NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better"
+
+
+def marks(cells: pd.DataFrame, rows: pd.DataFrame, axes: tuple[str, str], best: Sequence[BestSetting]) -> list[str]:
+    """Return the mark of each cell, or an empty text."""
+    found = [""] * len(cells)
+    alike = {trial for setting in best for other in not_worse(setting) for trial in other.trials}
+    for trials, mark in ((alike, NOT_WORSE), ({trial for setting in best for trial in setting.values}, BEST)):
+        for index in positions(cells, rows, axes, trials):
+            found[index] = mark
+    return found
+
+
+def positions(cells: pd.DataFrame, rows: pd.DataFrame, axes: tuple[str, str], trials: Collection[str]) -> list[int]:
+    """Return the positions of the cells that have some of these trials. A trial that is in several rows, with several
+    labels, counts for the first."""
     if "trial_id" not in rows or not trials:
         return []
     chosen = rows[rows["trial_id"].isin(trials)].drop_duplicates("trial_id")
@@ -187,7 +201,8 @@ def write(
 
     If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
     metric is `percent`. If the rows have the metric on validation images, too, the cells have a column `validation`,
-    its mean. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
+    its mean. Their column `mark` is `*` in a cell with a best setting, and `°` in one with a setting that is not worse
+    within error. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
     `value_text` is how the figure writes values of the axes. `best` are the best settings, whose cells are framed, and
     `so_far` is whether trials are still to come. `spread` stands beside the means, which are over `replicates`.
     """
@@ -199,12 +214,12 @@ def write(
             cells["published"] /= 100.0
     if (criterion := selection_metric(rows, heatmap.metric.name)) != heatmap.metric.name:
         cells["validation"] = pivot(rows, criterion, heatmap.axes, replicates)["mean"]
+    cells["mark"] = marks(cells, rows, heatmap.axes, best)
     path = figure_path("heatmaps", folder, heatmap.metric.name)
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
-    framed = positions(cells, rows, heatmap.axes, best)
     lines = sentences(best, MAX_BEST, so_far=so_far, spread=spread)
     options: dict[str, Any] = {"over": over, "about": about, "value_text": value_text, "spread": spread}
-    shown = values_of(cells, heatmap, framed=framed, best=lines, **options)
+    shown = values_of(cells, heatmap, best=lines, **options)
     files.write(f"{path}.png", charts.png(charts.HEATMAP, extent=shown["step"] * len(shown["column_order"]), **shown))
     return cells
 
@@ -216,14 +231,13 @@ def values_of(
     over: str = "trials",
     about: str = "",
     value_text: ValueText = plain_text,
-    framed: Collection[int] = (),
     best: Sequence[str] = (),
     spread: Spread = "interval",
 ) -> dict[str, Any]:
     """Return the values of the chart of a heatmap (`charts.HEATMAP`). Bright is better, a cell without a value is grey.
 
-    `framed` are the positions of the cells with the best settings, and `best` the sentences about these. The range of
-    the colours takes the noise within the cells into account (see `colour_scale`), which a caption states.
+    `best` are sentences about the best settings; cells may have a column `mark`. The range of the colours takes
+    the noise within the cells into account (see `colour_scale`), which a caption states.
     """
     metric, axes = heatmap.metric, heatmap.axes
     if metric.percent:
@@ -235,14 +249,16 @@ def values_of(
         text, *below = cell_texts(cell, digits, spread)
         row, column = divmod(index, len(columns))
         shade = cell["mean"] if np.isfinite(cell["mean"]) else None
-        own = {"index": index, "x": columns[column], "y": rows[row], "shade": shade, "best": index in framed}
-        data.append({**own, "text": text, "below": below, "words": "", "tip": ""})
+        mark = cell.get("mark", "")
+        own = {"index": index, "x": columns[column], "y": rows[row], "shade": shade, "best": mark == BEST}
+        data.append({**own, "text": text + mark * (mark == NOT_WORSE), "below": below, "words": "", "tip": ""})
     widest = max(charts.text_width(line, 13) for cell in data for line in (cell["text"], *cell["below"]))
     step = max(CELL[0], 0.9 * widest + 12, charts.text_width(axes[1], 12) / len(columns))
     tall = max(CELL[1], charts.text_width(axes[0], 12) / len(rows))
     lines = [line for sentence in best for line in textwrap.wrap(sentence, CAPTION, break_long_words=False)]
     notes = [about, *(lines or ["no value yet"]), *noise_text(scale, cells).split("\n")]
-    notes += ["IQM: interquartile mean"] * bool(cells["iqm"].notna().any())
+    alike = "mark" in cells and bool((cells["mark"] == NOT_WORSE).any())
+    notes.append("; ".join(["IQM: interquartile mean"] * bool(cells["iqm"].notna().any()) + [LEGEND] * alike))
     return {
         "description": f"Heatmap of {metric.label}: {axes[0]} by {axes[1]}",
         "title": {"text": heading(cells, metric.label, over, spread), "subtitle": [note for note in notes if note]},
@@ -299,11 +315,11 @@ def cells_text(
     cells: pd.DataFrame,
     heatmap: Heatmap,
     over: str,
-    framed: Collection[int],
+    best: Sequence[BestSetting],
     value_text: ValueText = plain_text,
     spread: Spread = "interval",
 ) -> str:
-    """Return the cells of a heatmap as plain text: mean ± spread, those of the best settings with a star.
+    """Return the cells of a heatmap, with their marks, as plain text: mean ± spread.
 
     A table that is wider than a terminal is split into blocks of columns; one of more than `MAX_CELLS` is left out.
     """
@@ -313,8 +329,8 @@ def cells_text(
         return ""
     digits = decimals_of(shown["mean"].to_numpy("float64"))
     texts = [
-        " ".join(cell_texts({**cell, "iqm": math.nan, "published": math.nan}, digits, spread)) + "*" * (index in framed)
-        for index, cell in enumerate(shown.to_dict("records"))
+        " ".join(cell_texts({**cell, "iqm": math.nan, "published": math.nan}, digits, spread)) + cell["mark"]
+        for cell in shown.to_dict("records")
     ]
     rows, columns = (list(dict.fromkeys(value_text(axis, value) for value in cells[axis])) for axis in heatmap.axes)
     heads = [f"{heatmap.columns}={value}" for value in columns]
@@ -329,7 +345,11 @@ def cells_text(
         text_table({heatmap.rows: rows, **{heads[index]: texts[index :: len(columns)] for index in block}})
         for block in blocks
     ]
-    return "\n\n".join([f"{heading(cells, metric.label, over, spread)}; * is the best setting", *tables])
+    how = "; ".join(dict.fromkeys(map(chosen, best)))
+    legend = f"{BEST} is the best setting{how and f', {how}'}" + f"; {LEGEND}" * bool(
+        (cells["mark"] == NOT_WORSE).any()
+    )
+    return "\n\n".join([f"{heading(cells, metric.label, over, spread)}; {legend}", *tables])
 
 
 def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tuple[str, str]) -> pd.DataFrame:

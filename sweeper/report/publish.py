@@ -12,7 +12,6 @@ from sweeper.report import densities, heatmaps, sheets, tables, trajectories
 from sweeper.report.best import chosen, sentences, short_text
 from sweeper.report.figures import made
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
-from sweeper.report.heatmaps import positions
 from sweeper.report.selections import labelled, narrowed
 from sweeper.report.summaries import averaged_over, in_percent, spread_of
 from sweeper.spec import Heatmap, Metric, Sweep, Table, Trajectory
@@ -115,8 +114,7 @@ class _Figures:
         cells = heatmaps.write(self.files, self.folder, shown, view, self.preset, **options)
         if view != sweep.heatmaps[0] or sweep.tables:
             return None
-        framed = positions(cells, shown, view.axes, best)
-        return heatmaps.cells_text(cells, view, over, framed, self.value_text, self.spread)
+        return heatmaps.cells_text(cells, view, over, best, self.value_text, self.spread)
 
     def breakdown(self) -> str | None:
         """The replicates of the best setting of the first heatmap."""

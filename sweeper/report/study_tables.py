@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.spec.metric import Metric
-from sweeper.spec.space import WARM, bounds
+from sweeper.spec.space import REPLICATES, WARM, bounds
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 """Optuna's state of a finished trial -> its name in tables."""
@@ -40,6 +41,9 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
     `step` (of the last report), the parameters, the objectives, and for each objective `best_NAME`, the best value so
     far of a complete trial. The objective of a pruned trial is its last report. Numeric parameters stay numbers;
     choices of several types become text.
+
+    A trial that is the mean over replicates has their ids in `trial_id`, joined by commas. Then there are `replicates`,
+    their number, and for each objective `half_width_NAME`, half the width of the mean's 95 % interval (Student's t).
     """
     trials = study.get_trials(deepcopy=False, states=tuple(STATES))
     columns: dict[str, pd.Series] = {
@@ -55,7 +59,24 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
         complete = values.where((columns["state"] == "complete") & np.isfinite(values))
         best = metric.cost(metric.cost(complete).cummin())
         columns |= {metric.name: values, f"best_{metric.name}": best.ffill()}
+    samples = [trial.user_attrs.get(REPLICATES) for trial in trials]
+    if any(samples):
+        counts = [len(sample[0]) if sample else 1 for sample in samples]
+        columns["replicates"] = pd.Series(counts, dtype="int64")
+        for index, metric in enumerate(objectives):
+            halves = [half_width(sample[index]) if sample else math.nan for sample in samples]
+            columns[f"half_width_{metric.name}"] = pd.Series(halves, dtype="float64")
     return pd.DataFrame(columns)
+
+
+def half_width(values: Sequence[float | None]) -> float:
+    """Return half the width of the 95 % interval of a mean; NaN if a value is missing, or the values are equal."""
+    from sweeper.report.verdicts import half_widths  # here: SciPy takes long to import, and few commands need it
+
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or len(known) < 2:
+        return math.nan
+    return float(half_widths(np.array(statistics.stdev(known)), np.array(len(known))))
 
 
 def parameter_names(study: optuna.Study) -> list[str]:

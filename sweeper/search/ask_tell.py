@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
@@ -18,6 +18,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeper.report.optuna_log import quiet
 from sweeper.search.samplers import NEEDS_VALUES, RECORDS_PROPOSALS, NumberedSampler
 from sweeper.spec.space import WARM, Study, Value
+
+Status = Literal["finished", "pruned", "diverged", "failed"]
 
 
 class ProposedTrial(NamedTuple):
@@ -31,12 +33,12 @@ class ProposedTrial(NamedTuple):
 class TrialResult:
     number: int
     """Number under which the trial was proposed."""
-    status: Literal["finished", "pruned", "diverged", "failed"]
+    status: Status
     values: tuple[float | None, ...]
     """Final value of each objective, in the order of the search's objectives. Used only if the trial finished."""
     reached: Mapping[int, float] = field(default_factory=dict)
     """Epoch -> objective reported at that epoch. Empty for a search with several objectives."""
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     """User attributes shown by Optuna's figures and tables, such as the trial's id."""
 
 
@@ -125,8 +127,8 @@ class AskTellStudy:
         told a stand-in value: the last report of a pruned trial, otherwise the worst value so far.
         """
         trial = self._running.pop(result.number)
-        for key, text in result.attributes.items():
-            trial.set_user_attr(key, text)
+        for key, value in result.attributes.items():
+            trial.set_user_attr(key, value)
         one_objective = len(self._search.objectives) == 1
         reached = {epoch: value for epoch, value in result.reached.items() if math.isfinite(value)}
         if one_objective and result.status in ("finished", "pruned"):

@@ -114,13 +114,13 @@ class RungServer:
     def _apply(self, event: RungEvent) -> None:
         match event:
             case CohortAnnounced(study, position, cohort, numbers, reached):
-                self._rungs[study].announce(position, self._rules[study].brackets(numbers), reached)
+                self._rungs[study].announce(position, self._rules[study].brackets(numbers), reached, numbers)
                 if members := tuple(index for index in range(len(numbers)) if index not in reached):
                     self._cohorts[cohort] = _Cohort(study, position, members, self._turn)
                     self._at[study, position] = [cohort]
             case CohortRestored(study, position, numbers, reached):
                 brackets = self._rules[study].brackets(numbers)
-                self._rungs[study].announce(position, brackets, dict(enumerate(reached)))
+                self._rungs[study].announce(position, brackets, dict(enumerate(reached)), numbers)
             case CohortStarted(cohort):
                 self._with_worker.add(cohort)
             case CohortStopped(cohort):

@@ -6,12 +6,15 @@ whenever those reached the rung. So a cohort waits for lower positions, and neve
 
 A cohort may be split while it trains. Its parts keep its position and wait for each other at a rung, so that they are
 judged as the whole would have been.
+
+Members of one number are the replicates of one proposal. They are compared by their mean, and go on or are pruned
+together. One that diverged or was pruned leaves its proposal without a value; one that failed does not count.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
+import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,7 +32,7 @@ class CohortAnnounced:
     position: Position
     cohort: str
     numbers: Sequence[int]
-    """The number of each member in the study."""
+    """The number of each member's proposal in the study."""
     reached: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     """Index of each member that ended in an earlier run -> epoch -> value of the metric."""
 
@@ -100,6 +103,10 @@ class _CohortState:
 
     brackets: tuple[int, ...]
     """The bracket of each member."""
+    numbers: tuple[int, ...]
+    """The number of each member's proposal."""
+    last: Mapping[int, int] = field(default_factory=dict)
+    """Index of each member that ended in an earlier run -> last epoch that it reported."""
     values: dict[int, dict[int, float | None]] = field(default_factory=dict)
     """Epoch -> index -> value, of the members that were running then."""
     known: dict[int, set[int]] = field(default_factory=dict)
@@ -108,6 +115,25 @@ class _CohortState:
     """Epoch and bracket -> index -> reason, of the members that were pruned there."""
     ended: set[int] = field(default_factory=set)
     """Indices of the members that will not be trained any further."""
+
+    def proposals(self, epoch: int, bracket: int) -> dict[int, float | None]:
+        """Return the proposals of a bracket with a member that was running at an epoch: index of its first member ->
+        mean of its members; None if one of them, that has not failed, has no value."""
+        values, proposals = self.values.get(epoch, {}), dict[int, list[int]]()
+        for index in sorted(self.known.get(epoch, set())):
+            if self.brackets[index] == bracket:
+                proposals.setdefault(self.numbers[index], []).append(index)
+        return {
+            members[0]: _mean([values.get(index) for index in members])
+            for members in proposals.values()
+            if any(index in values for index in members)
+        }
+
+    def settled(self, number: int, epoch: int) -> bool | None:
+        """Return whether a proposal went on at an epoch, by its members that ended in an earlier run; None without
+        such members there. Those that failed then are tried again, and follow."""
+        last = [self.last[index] for index in self.last if self.numbers[index] == number and self.last[index] >= epoch]
+        return max(last) > epoch if last else None
 
     def awaited(self, epoch: int, brackets: Collection[int]) -> set[int]:
         """Return the members of these brackets that may still have a value at an epoch, which is not known yet."""
@@ -135,12 +161,17 @@ class Rungs:
         self._positions: dict[Position, _CohortState] = {}
 
     def announce(
-        self, position: Position, brackets: Sequence[int], reached: Mapping[int, Mapping[int, float]] | None = None
+        self,
+        position: Position,
+        brackets: Sequence[int],
+        reached: Mapping[int, Mapping[int, float]] | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         """Announce the cohort at `position`, with the bracket of each member. Positions must ascend.
 
-        `reached` maps the index of each member that ended in an earlier run to its values by epoch. Raises ValueError
-        if a higher position was announced before, or this position with other brackets.
+        `reached` maps the index of each member that ended in an earlier run to its values by epoch. `numbers` are those
+        of the members' proposals; None: each is one of its own. Raises ValueError if a higher position was announced
+        before, or this position with other brackets.
         """
         if position in self._positions:
             if self._positions[position].brackets != tuple(brackets):
@@ -155,7 +186,9 @@ class Rungs:
         for bracket in brackets:
             if not 0 <= bracket < len(self._ladders):
                 raise ValueError(f"`0 <= bracket < {len(self._ladders)}` must hold, but got bracket={bracket}")
-        self._positions[position] = _CohortState(tuple(brackets))
+        last = {index: max(of_member, default=-1) for index, of_member in (reached or {}).items()}
+        numbers = range(len(brackets)) if numbers is None else numbers
+        self._positions[position] = _CohortState(tuple(brackets), tuple(numbers), last)
         for epoch in frozenset().union(*self._ladders) if reached else ():
             values = {index: of_member[epoch] for index, of_member in (reached or {}).items() if epoch in of_member}
             self.post(position, epoch, values, reached)
@@ -200,9 +233,9 @@ class Rungs:
     def verdict(self, position: Position, epoch: int, members: Collection[int] | None = None) -> dict[int, str]:
         """Return those of the members that are pruned at an epoch: index -> reason, in one line.
 
-        Of n values in a bracket, those of this cohort and of lower positions, the best `max(1, Pruner.keep)` go
-        on; of equal values the one posted at the lower position, or of the lower index. A member without a value is
-        pruned. If no member of the bracket has a value, the cohort's first member of the bracket goes on.
+        Of n proposals in a bracket, those of this cohort and of lower positions, the best `max(1, Pruner.keep)` go
+        on; of equal values the one posted at the lower position, or of the lower index. A proposal without a value is
+        pruned. If none of the bracket has a value, the cohort's first one of the bracket goes on.
 
         Raises ValueError before `ready`.
         """
@@ -220,29 +253,38 @@ class Rungs:
 
     def _pruned(self, position: Position, epoch: int, bracket: int) -> Iterator[tuple[int, str]]:
         """Yield the index and the reason of each of the cohort's members in a bracket that is pruned."""
+        proposals = {
+            lower: other.proposals(epoch, bracket) for lower, other in self._positions.items() if lower <= position
+        }
         ranked = sorted(
             (self._sign * value, lower, index)
-            for lower, other in self._positions.items()
-            if lower <= position
-            for index, value in other.values.get(epoch, {}).items()
-            if value is not None and other.brackets[index] == bracket
+            for lower, means in proposals.items()
+            for index, value in means.items()
+            if value is not None
         )
         kept = self._pruner.keep(epoch, [self._sign * cost for cost, _, _ in ranked]) if ranked else 0
-        best = ranked[: max(1, kept)]
-        cohort = self._positions[position]
-        values = sorted(cohort.values.get(epoch, {}).items())
-        members = {index: value for index, value in values if cohort.brackets[index] == bracket}
-        if not best:
-            for index in itertools.islice(members, 1, None):
-                yield index, f"no value at epoch {epoch}, where nobody had one and the first went on"
-            return
-        staying = {(lower, index) for _, lower, index in best}
-        threshold = self._sign * best[-1][0]
-        for index, value in members.items():
-            if (position, index) not in staying:
+        best, cohort, own = ranked[: max(1, kept)], self._positions[position], proposals[position]
+        staying = {index for _, lower, index in best if lower == position} if best else {next(iter(own), -1)}
+        for first, value in own.items():
+            number = cohort.numbers[first]
+            went_on = cohort.settled(number, epoch)
+            if first in staying if went_on is None else went_on:
+                continue
+            members = [index for index in cohort.values[epoch] if cohort.numbers[index] == number]
+            if went_on is not None:
+                reason = f"its replicates were pruned at epoch {epoch}"
+            elif not best:
+                reason = f"no value at epoch {epoch}, where nobody had one and the first went on"
+            else:
+                threshold = self._sign * best[-1][0]
                 own_value = "no value" if value is None else f"{value:.6g}"
+                mean_of = f" (mean of {len(members)})" if len(members) > 1 and value is not None else ""
                 bar = f"{threshold:.6g}" + (", first of equals" if value == threshold else " or better")
-                yield index, f"{own_value} at epoch {epoch} was not among the best {len(best)} of {len(ranked)} ({bar})"
+                reason = (
+                    f"{own_value}{mean_of} at epoch {epoch} was not among the best {len(best)} of {len(ranked)} ({bar})"
+                )
+            for index in members:
+                yield index, reason
 
     def _judged(self, cohort: _CohortState, epoch: int, members: Collection[int] | None) -> set[int]:
         """Return the brackets of the members that have a rung at this epoch."""
@@ -255,6 +297,11 @@ class Rungs:
             known = ", ".join(map(str, self._positions)) or "none"
             raise ValueError(f"no cohort is announced at position {position}; positions are: {known}")
         return self._positions[position]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if len(known) == len(values) else None
 
 
 def _finite(value: float | None) -> float | None:

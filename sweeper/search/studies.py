@@ -40,7 +40,7 @@ class StudyRecords:
         """Return the study as its rows leave it. `study_config` is a config of its trials, `facts` are further columns
         of its rows, and a trial makes `steps` at least."""
         from sweeper.search.study_run import (  # here: it imports Optuna
-            RecordedTrial,
+            Recorded,
             StudyRun,
             WarmStart,
             definition_path,
@@ -55,13 +55,12 @@ class StudyRecords:
             warm = read_warm_start(self._store.files, path, study)
         if warm is None and self._request.warm_start:
             warm = warm_start_from_rows(self._store, self._request.warm_start, study, study_config, defaults)
-        recorded = {
-            row["number"]: RecordedTrial(
-                study.searched_values(row, defaults), result(study, row, self._reports.get(row["trial_id"], []))
-            )
-            for row in self.rows
-            if row.get("study_id") == own and row["number"] < study.search.trials
-        }
+        recorded: dict[int, Recorded] = {}
+        for row in self.rows:
+            if row.get("study_id") == own and row["number"] < study.search.trials:
+                proposal = recorded.setdefault(row["number"], Recorded(study.searched_values(row, defaults), {}))
+                reports = self._reports.get(row["trial_id"], [])
+                proposal.results[study.replicate_of(row, defaults)] = result(study, row, reports)
         return StudyRun(study, own, warm or WarmStart(None), recorded, _complete, facts, steps)
 
 
@@ -85,26 +84,32 @@ def corners(study: Study) -> list[TrialConfig]:
     """Configs of trials at the ends of the search space.
 
     The first has every key at its lowest value or first choice. The others differ from it in one key, which has its
-    highest value or another choice. Raises SpecError if one of them is illegal.
+    highest value or another choice. Each comes with all of its replicates, one after the other. Raises SpecError if one
+    of them is illegal.
     """
     extremes = {key: bounds(distribution) for key, distribution in study.search.space.items()}
     lowest = {**study.fixed, **{key: values[0] for key, values in extremes.items()}}
     others = [{**lowest, key: value} for key, values in extremes.items() for value in values[1:]]
     try:
-        return [config.resolve(params) for params in (lowest, *others)]
+        return [config.resolve({**params, **own}) for params in (lowest, *others) for own in study.replicates]
     except ValueError as error:
         raise SpecError(str(error)) from None
 
 
 def check(
-    studies: Sequence[Study], corners: Sequence[Sequence[TrialConfig]], preflight_results: Sequence[PreflightResult]
+    studies: Sequence[Study],
+    corners: Sequence[Sequence[TrialConfig]],
+    preflight_results: Sequence[PreflightResult],
+    cohort: int | None = None,
 ) -> list[int]:
     """Return the training steps of a trial of each study, the least where they differ. Raises SpecError if studies
-    cannot run. The results are those of all `corners`, in order."""
+    cannot run. The results are those of all `corners`, in order; `cohort` is the size of cohorts that is asked for."""
     unread, steps = iter(preflight_results), []
     for study, own_corners in zip(studies, corners, strict=True):
         own_results = list(itertools.islice(unread, len(own_corners)))
         _check_study(study, own_corners, own_results)
+        if study.search.replicates and study.search.pruner:
+            _check_judged_together(study.search, own_corners, own_results, cohort)
         pairs = zip(own_corners, own_results, strict=True)
         steps.append(min(corner.training.epochs * result.steps for corner, result in pairs))
     if len({corner.training.processes for corner in itertools.chain(*corners)}) > 1:
@@ -127,6 +132,24 @@ def _check_study(study: Study, corners: Sequence[TrialConfig], preflight_results
         search.pruner.ladders(training.epochs, training.report_every)
     if search.population:
         _check_population(study, search.population, training)
+
+
+def _check_judged_together(
+    search: Search, corners: Sequence[TrialConfig], preflight_results: Sequence[PreflightResult], cohort: int | None
+) -> None:
+    """Raise SpecError if the replicates of a proposal cannot be in one cohort, where a pruner compares their mean."""
+    law = "a pruner compares the mean of a proposal's replicates, which must train in one cohort"
+    way_out = "search without one (--pruner none)"
+    fusible = config.fusible_keys(corners[0].method)
+    if alone := [key for key in search.replicates if key not in fusible]:
+        raise SpecError(f"{law}, but {', '.join(alone)} cannot differ in one; {way_out}")
+    for first in range(0, len(corners), search.repeats):
+        steps = {result.steps for result in preflight_results[first : first + search.repeats]}
+        if len(steps) > 1:
+            keys, counts = ", ".join(search.replicates), " or ".join(map(str, sorted(steps)))
+            raise SpecError(f"{law}, but by {keys} an epoch has {counts} steps; {way_out}")
+    if cohort and cohort < search.repeats:
+        raise SpecError(f"{law}, but of its {search.repeats} replicates --cohort {cohort} holds fewer; {way_out}")
 
 
 def _check_comparable_during_training(search: Search, preflight_results: Sequence[PreflightResult]) -> None:

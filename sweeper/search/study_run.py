@@ -3,17 +3,19 @@
 A warm start, the results of another sweep, is kept in the store so that the study continues as it was begun.
 """
 
+import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweeper.errors import SpecError
 from sweeper.plan.cohorts import Trial, content_hash
 from sweeper.plan.sources import Record
-from sweeper.search.ask_tell import AskTellStudy, TrialResult
-from sweeper.spec.space import Study, Value, within
+from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
+from sweeper.spec.space import REPLICATES, Study, Value, within
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
@@ -75,36 +77,55 @@ def warm_start_from_rows(
     """Warm start of a study from the finished rows of another sweep.
 
     A row is used if it has the values of `config` for the keys in `MATCHED_KEYS` and its searched values lie within the
-    space. All other keys may differ. `defaults` are those of the method's keys. Raises SpecError if no row can be used.
+    space. All other keys may differ. With replicates, rows of equal searched values are one result, their mean, if
+    there is one of each replicate. `defaults` are those of the method's keys. Raises SpecError if no row can be used.
     """
     rows = store.rows(sweep)
     if rows is None:
         raise SpecError(f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{sweep}'")
     names = [metric.name for metric in study.search.objectives]
-    results: list[tuple[Mapping[str, Value], tuple[float, ...]]] = []
+    matched = [key for key in MATCHED_KEYS if key not in study.search.replicates]
+    replicates = [tuple(own.values()) for own in study.replicates]
+    found: dict[tuple[object, ...], tuple[dict[str, Value], dict[Replicate, tuple[float, ...]]]] = {}
     for row in rows.to_pylist():
-        fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in MATCHED_KEYS)
+        fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in matched)
         params = study.searched_values(row, defaults)
         values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
         inside = all(within(distribution, params[key]) for key, distribution in study.search.space.items())
-        if fits and inside and len(values) == len(names):
-            results.append((params, tuple(values)))
+        replicate = study.replicate_of(row, defaults)
+        if fits and inside and len(values) == len(names) and replicate in replicates:
+            places = (
+                (*params.items(), count) for count in itertools.count()
+            )  # rows may repeat a trial with other keys
+            place = next(place for place in places if place not in found or replicate not in found[place][1])
+            found.setdefault(place, (params, {}))[1][replicate] = tuple(values)
+    results = [
+        (params, tuple(map(statistics.fmean, zip(*values.values(), strict=True))))
+        for params, values in found.values()
+        if len(values) == len(replicates)
+    ]
     if not results:
         keys = ", ".join(study.search.space)
+        each = "".join(f", one for each {key}={','.join(map(str, of))}" for key, of in study.search.replicates.items())
         raise SpecError(
             f"no finished row of sweep '{sweep}' fits study '{study.name}': a row must have the same "
-            f"{', '.join(MATCHED_KEYS)}, report {', '.join(names)}, and have {keys} within the search space"
+            f"{', '.join(matched)}, report {', '.join(names)}, and have {keys} within the search space{each}"
         )
     return WarmStart(sweep, tuple(results))
 
 
+Replicate = tuple[Value, ...]
+"""Values of the replicated keys, which tell the trials of a proposal apart; empty without replicates."""
+
+
 @dataclass(frozen=True)
-class RecordedTrial:
-    """One trial of a study as the store has it."""
+class Recorded:
+    """One proposal of a study as the store has it."""
 
     params: Mapping[str, Value]
     """Value of every searched key."""
-    result: TrialResult
+    results: dict[Replicate, TrialResult]
+    """Those of its trials that have a row."""
 
 
 class StudyRun:
@@ -115,16 +136,16 @@ class StudyRun:
         study: Study,
         identity: str,
         warm: WarmStart,
-        recorded: Mapping[int, RecordedTrial],
+        recorded: Mapping[int, Recorded],
         complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
         facts: Mapping[str, Value] | None = None,
         steps: int = 0,
     ) -> None:
         """Ask and tell as many waves as the recorded results complete.
 
-        `recorded` maps trial numbers to what the store has. `complete` adds the defaults to a trial's values. `facts`
-        are further columns for the row of every trial, besides its study, number and wave. A trial makes `steps`
-        training steps at least, from beginning to end.
+        `recorded` maps the numbers of proposals to what the store has. `complete` adds the defaults to a trial's
+        values. `facts` are further columns for the row of every trial, besides its study, number and wave. A trial
+        makes `steps` training steps at least, from beginning to end.
         """
         self.study, self.id, self.warm, self.engine = study, identity, warm, AskTellStudy(study, warm.results)
         self.steps, self.waves = steps, list[tuple[Trial, ...]]()
@@ -138,7 +159,7 @@ class StudyRun:
 
     @property
     def ended(self) -> bool:
-        return len(self.trials) == self.study.search.trials and not self._open
+        return self._proposed == self.study.search.trials and not self._open
 
     @property
     def statuses(self) -> dict[str, str]:
@@ -148,7 +169,13 @@ class StudyRun:
     @property
     def ahead(self) -> list[str]:
         """Statuses of the recorded trials not yet asked again: an earlier wave is open, as one of its trials failed."""
-        return [trial.result.status for number, trial in self._recorded.items() if number >= len(self.trials)]
+        later = (recorded for number, recorded in self._recorded.items() if number >= self._proposed)
+        return [result.status for recorded in later for result in recorded.results.values()]
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the study has ended and none of its proposals has a result other than diverged."""
+        return self.ended and all(result.status == "diverged" for wave in self.waves for result in self._told(wave))
 
     def write_definition(self, files: Files, sweep: str) -> None:
         """Write the definition and the warm start of the study to the store, unless they are already there."""
@@ -172,30 +199,68 @@ class StudyRun:
         """Whether the last wave has a trial without a result."""
         return bool(self.waves) and any(trial.id not in self._results for trial in self.waves[-1])
 
+    @property
+    def _proposed(self) -> int:
+        """Number of proposals so far."""
+        return len(self.trials) // self.study.search.repeats
+
+    def _told(self, wave: Sequence[Trial]) -> Iterator[TrialResult]:
+        """Yield the result of each proposal of a wave whose trials all have one."""
+        for start in range(0, len(wave), repeats := self.study.search.repeats):
+            yield mean_result([self._results[trial.id] for trial in wave[start : start + repeats]])
+
     def _advance(self) -> None:
         """Tell complete waves and ask for the next, until a wave is open or the study has all its trials."""
         while not self._open:
             if self.waves:
-                self.engine.tell([self._results[trial.id] for trial in self.waves[-1]])
-            if len(self.trials) == self.study.search.trials:
+                self.engine.tell(list(self._told(self.waves[-1])))
+            if self._proposed == self.study.search.trials:
                 break
             self.waves.append(self._ask())
 
     def _ask(self) -> tuple[Trial, ...]:
-        """Ask for the next wave. Takes over the recorded results of its trials, except failures."""
-        asked_before, search = len(self.trials), self.study.search
+        """Ask for the next wave, in which the replicates of a proposal follow each other. Takes over the recorded
+        results of its trials, except failures."""
+        asked_before, search = self._proposed, self.study.search
         known = {number: recorded.params for number, recorded in self._recorded.items()}
         asked = self.engine.ask(min(search.wave, search.trials - asked_before), known)
         trials = []
-        for number, params in asked:
-            config = dict(self._complete({**self.study.fixed, **params}))
+        for (number, params), replicate in itertools.product(asked, self.study.replicates):
+            config = dict(self._complete({**self.study.fixed, **params, **replicate}))
             facts: dict[str, Value] = {"study": self.study.name, "study_id": self.id, "number": number}
             facts = {**self._facts, **facts, "wave": len(self.waves)}
             trials.append(Trial(content_hash([self.id, number, config]), config, facts))
-            recorded = self._recorded.get(number)
-            if recorded and recorded.result.status != "failed":  # failed trials are tried again
-                self._results[trials[-1].id] = recorded.result
+            results = self._recorded[number].results if number in self._recorded else {}
+            result = results.get(tuple(replicate.values()))
+            if result and result.status != "failed":  # failed trials are tried again
+                self._results[trials[-1].id] = result
         return tuple(trials)
+
+
+WORST_FIRST: tuple[Status, ...] = ("failed", "diverged", "pruned", "finished")
+"""Status of a proposal: the first one that any of its replicates has."""
+
+
+def mean_result(results: Sequence[TrialResult]) -> TrialResult:
+    """Return the result of a proposal from those of its replicates: the means, of objectives that all of them have.
+
+    If one has failed or diverged, so has the proposal: a mean over the others would be better the more of them do.
+    """
+    if len(results) == 1:
+        return results[0]
+    first, statuses = results[0], {result.status for result in results}
+    values = [[result.values[index] for result in results] for index in range(len(first.values))]
+    epochs = set.intersection(*(set(result.reached) for result in results))
+    reached = {epoch: statistics.fmean(result.reached[epoch] for result in results) for epoch in sorted(epochs)}
+    status = next(status for status in WORST_FIRST if status in statuses)
+    trials = ",".join(str(result.attributes.get("trial_id", "")) for result in results)
+    attributes = {"trial_id": trials, "status": status, REPLICATES: values}
+    return TrialResult(first.number, status, tuple(map(_mean, values)), reached, attributes)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
 def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> TrialResult:

@@ -28,7 +28,7 @@ class Waves(CohortSource):
         study_runs: Sequence[StudyRun],
         shape: Callable[[Trial], Hashable],
         stream: Callable[[Trial], Hashable],
-        cut: Callable[[Sequence[Group], bool], list[Cut]],
+        cut: Callable[[Sequence[Group], bool, int], list[Cut]],
         *,
         tell_rungs: Callable[[events.RungEvent], None] = lambda event: None,
         wave_ended: Callable[[StudyRun], None] = lambda study_run: None,
@@ -37,10 +37,11 @@ class Waves(CohortSource):
     ) -> None:
         """Open the last wave of every study.
 
-        Trials of equal `shape` may share a cohort; those of equal `stream` read the same data. For `cut` see
-        `WaveCutter.cut`. `tell_rungs` is called with the events of studies that prune. `wave_ended` is called with
-        each study at first and after each of its waves. `halved` has the ids of the cohorts that were
-        halved in earlier runs, and `record_halved` is called with the id of every cohort that is halved now.
+        Trials of equal `shape` may share a cohort; those of equal `stream` read the same data. The replicates of a
+        proposal stay together, as one stream does. For `cut` see `WaveCutter.cut`. `tell_rungs` is called with the
+        events of studies that prune. `wave_ended` is called with each study at first and after each of its waves.
+        `halved` has the ids of the cohorts that were halved in earlier runs, and `record_halved` is called with the id
+        of every cohort that is halved now.
         """
         super().__init__(record_halved)
         self.study_runs = study_runs
@@ -104,8 +105,9 @@ class Waves(CohortSource):
         then removed, so that a continued search has the same cohorts.
         """
         wave_number, wave = len(study_run.waves) - 1, study_run.waves[-1]
-        groups = cohorts.group(wave, self._shape, self._stream)
-        cuts = self._cut(groups, study_run.study.search.population is not None)
+        search = study_run.study.search
+        groups = cohorts.group(wave, self._shape, _number if search.replicates else self._stream)
+        cuts = self._cut(groups, search.population is not None, search.repeats)
         whole_cohorts = sorted(cohorts.cut(groups, cuts), key=lambda cohort: -len(cohort.trials))
         self._ancestors |= cohorts.lineage(whole_cohorts, self._halved)
         for index, cohort in enumerate(whole_cohorts):
@@ -135,4 +137,8 @@ class Waves(CohortSource):
 
 
 def _numbers(trials: Sequence[Trial]) -> list[int]:
-    return [cast(int, trial.facts["number"]) for trial in trials]
+    return list(map(_number, trials))
+
+
+def _number(trial: Trial) -> int:
+    return cast(int, trial.facts["number"])

@@ -42,6 +42,8 @@ class Grid:
     """Keys that `change_space` leaves unchanged, e.g. the epochs of a method that does not train."""
     space: ClassVar[Mapping[str, BaseDistribution]] = {}
     """Nothing is searched."""
+    replicates: ClassVar[Axes] = {}
+    """Only a search has them. In a grid an axis is enough: its heatmaps and tables have the mean over seeds."""
     objectives: ClassVar[tuple[Metric, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -86,8 +88,12 @@ SAMPLERS: tuple[str, ...] = get_args(Sampler)
 """Tree-structured Parzen estimator, Gaussian process, CMA-ES, NSGA-II, quasi-Monte Carlo (Sobol), independent draws."""
 SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
 """Samplers that support several objectives."""
+REPLICATES = "replicates"
+"""Optuna user attribute of a trial that is a mean: the values of each objective that it is the mean of."""
 WARM = "warm"
 """Optuna user attribute of a trial that came from a warm start."""
+NEVER_REPLICATED = frozenset({"method", "workers", "validation", "image_digest", "image_size", "image_channels"})
+"""Keys that all trials of a study share: a mean over their values would be of different things."""
 SECONDS = "seconds"
 """Name of the objective that is measured instead of reported: the trial's share of its cohort's training time."""
 
@@ -113,17 +119,21 @@ class Population:
 
 @dataclass(frozen=True)
 class Search:
-    """A search. Each cell of `axes` is a study, in which a sampler proposes `trials` trials wave by wave."""
+    """A search. Each cell of `axes` is a study, in which a sampler makes `trials` proposals wave by wave.
+
+    A proposal is one trial. With `replicates` it is one for each combination of their values, and the sampler is told
+    the mean over these: `replicates={"seed": (0, 1, 2)}` searches for what is best on average over three seeds.
+    """
 
     space: Mapping[str, BaseDistribution]
     """Key -> Optuna distribution."""
     fixed: Fixed
     trials: int
-    """Number of trials of each study."""
+    """Number of proposals of each study, each of which is one trial unless there are `replicates`."""
     metric: Metric | tuple[Metric, ...]
     """The objective or objectives."""
     wave: int = 32
-    """Number of trials that are proposed at once, before the result of any of them is known."""
+    """Number of proposals that are made at once, before the result of any of them is known."""
     sampler: Sampler = "tpe"
     pruner: Pruner | None = None
     population: Population | None = None
@@ -131,6 +141,8 @@ class Search:
     """Each combination of their values is a study of its own."""
     seed: int = 0
     """Seed of the sampler."""
+    replicates: Axes = field(default_factory=dict)
+    """Key -> its values, over which the objective is the mean. Every proposal is trained with each combination."""
     pinned: ClassVar[frozenset[str]] = frozenset()
     """Keys that `change_space` leaves unchanged."""
 
@@ -141,6 +153,7 @@ class Search:
         for key in self.space:
             if key in self.fixed or key in self.axes:
                 raise SpecError(f"{key} must be either searched or fixed or an axis, but it is two of them")
+        self._check_replicates()
         for name, value in (("trials", self.trials), ("wave", self.wave)):
             if value < 1:
                 raise SpecError(f"`{name} >= 1` must hold for a search, but got {name}={value}")
@@ -150,6 +163,30 @@ class Search:
             raise SpecError(unknown("sampler", self.sampler, list(SAMPLERS)))
         self._check_objectives()
         self._check_sampler()
+
+    def _check_replicates(self) -> None:
+        for key, values in self.replicates.items():
+            if key in NEVER_REPLICATED:
+                raise SpecError(
+                    f"replicates repeat a proposal with several values of a key such as seed, but {key} is no such key"
+                )
+            if key in self.space:
+                searched = ", ".join(self.space)
+                raise SpecError(
+                    f"replicates need a key that is not searched, but {key} is; those searched are: {searched}"
+                )
+            if key in self.fixed or key in self.axes:
+                raise SpecError(f"{key} must be either fixed or an axis or replicated, but it is two of them")
+            if len(set(values)) < max(2, len(values)):
+                raise SpecError(
+                    f"replicates must have at least two values, and different ones, but {key} has "
+                    f"{','.join(map(str, values)) or 'none'}"
+                )
+        if self.replicates and self.population:
+            raise SpecError(
+                "a population has no replicates, because its members copy each other, but got replicates of "
+                f"{', '.join(self.replicates)}"
+            )
 
     def _check_objectives(self) -> None:
         names = [metric.name for metric in self.objectives]
@@ -201,7 +238,8 @@ class Search:
         return (self.metric,) if isinstance(self.metric, Metric) else self.metric
 
     def changed(self, fixed: Fixed, axes: Axes) -> Search:
-        """Return this search with the keys in `fixed` fixed and those in `axes` varied, which are then not searched.
+        """Return this search with the keys in `fixed` fixed and those in `axes` varied, which are then neither searched
+        nor replicated.
 
         An axis that is fixed remains an axis, of one value, so the study of that value keeps its name.
         """
@@ -209,15 +247,29 @@ class Search:
         kept = {key: (fixed[key],) for key in self.axes if key in fixed}
         grid = Grid({key: value for key, value in grid.fixed.items() if key not in kept}, {**kept, **grid.axes})
         space = {key: dist for key, dist in self.space.items() if key not in grid.fixed and key not in grid.axes}
-        return replace(self, space=space, fixed=grid.fixed, axes=grid.axes)
+        replicates = {
+            key: own for key, own in self.replicates.items() if key not in grid.fixed and key not in grid.axes
+        }
+        return replace(self, space=space, fixed=grid.fixed, axes=grid.axes, replicates=replicates)
+
+    def replicated(self, replicates: Axes) -> Search:
+        """Return this search with these replicates, whose keys are then neither fixed nor axes, besides its own."""
+        fixed = {key: value for key, value in self.fixed.items() if key not in replicates}
+        axes = {key: values for key, values in self.axes.items() if key not in replicates}
+        return replace(self, fixed=fixed, axes=axes, replicates={**self.replicates, **replicates})
 
     def values(self, key: str) -> tuple[Value, ...]:
-        """Return the values of the key in `fixed` or `axes`; empty if it is searched or not mentioned."""
-        return Grid(self.fixed, self.axes).values(key)
+        """Return the values of the key in `fixed`, `axes` or `replicates`; empty if it is searched or not mentioned."""
+        return Grid(self.fixed, {**self.axes, **self.replicates}).values(key)
+
+    @property
+    def repeats(self) -> int:
+        """Number of trials of a proposal."""
+        return Grid({}, self.replicates).count
 
     @property
     def count(self) -> int:
-        return self.trials * Grid({}, self.axes).count
+        return self.trials * self.repeats * Grid({}, self.axes).count
 
     def combinations(self) -> Iterator[dict[str, Value]]:
         """No trial of a search is known before it is proposed."""
@@ -275,6 +327,23 @@ def change_space(space: Space, fixed: Fixed, axes: Axes, keys: KeysOf) -> Space:
     return _change_each(space, fixed, axes, keys) if isinstance(space, tuple) else space.changed(fixed, axes)
 
 
+def replicate_space(space: Space, replicates: Axes, keys: KeysOf) -> Space:
+    """Return the space with these replicates in its searches; of several parts, in each whose method has the key, by
+    `keys`. Raises SpecError for a key that none of them has."""
+    searches = [part for part in parts_of(space) if isinstance(part, Search)]
+    for key in replicates:
+        if not any(key in keys(str(method)) for part in searches for method in part.values("method")):
+            raise SpecError(f"no method of these searches has the key '{key}' to replicate")
+
+    def replicated(part: Part) -> Part:
+        if isinstance(part, Grid):
+            return part
+        own = set().union(*(keys(str(method)) for method in part.values("method")))
+        return part.replicated({key: values for key, values in replicates.items() if key in own})
+
+    return tuple(map(replicated, space)) if isinstance(space, tuple) else replicated(space)
+
+
 def _change_each(parts: Sequence[Part], fixed: Fixed, axes: Axes, keys: KeysOf) -> tuple[Part, ...]:
     """Return the parts with the keys in `fixed` fixed and those in `axes` varied.
 
@@ -329,7 +398,16 @@ class Study:
     def searched_values(self, row: Mapping[str, Any], defaults: Mapping[str, Value]) -> dict[str, Value]:
         """Return the values of the searched keys in a trial's row. A value that is null in the row is the default,
         because trials lack the keys of optional sections at their defaults."""
-        return {key: defaults.get(key) if row.get(key) is None else row[key] for key in self.search.space}
+        return {key: _value(row, key, defaults) for key in self.search.space}
+
+    @property
+    def replicates(self) -> tuple[dict[str, Value], ...]:
+        """What the trials of a proposal have beside its values, each of them; one empty mapping without replicates."""
+        return tuple(Grid({}, self.search.replicates).combinations())
+
+    def replicate_of(self, row: Mapping[str, Any], defaults: Mapping[str, Value]) -> tuple[Value, ...]:
+        """Return the values of the replicated keys in a trial's row, which tell the trials of a proposal apart."""
+        return tuple(_value(row, key, defaults) for key in self.search.replicates)
 
     @property
     def identity(self) -> dict[str, object]:
@@ -340,7 +418,13 @@ class Study:
             "space": {key: repr(distribution) for key, distribution in search.space.items()},
             "objectives": [(metric.name, metric.direction) for metric in search.objectives],
             "rules": [search.wave, search.sampler, search.seed, repr(search.pruner), repr(search.population)],
+            **({"replicates": dict(search.replicates)} if search.replicates else {}),
         }
+
+
+def _value(row: Mapping[str, Any], key: str, defaults: Mapping[str, Value]) -> Value:
+    value: Value = row.get(key)
+    return defaults.get(key) if value is None else value
 
 
 def bounds(distribution: Any) -> tuple[Value, ...]:

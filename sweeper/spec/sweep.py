@@ -202,7 +202,7 @@ def _check_assumption(assumption: Assumption, preset: str, parts: Sequence[Part]
         if method not in known:
             raise SpecError(f"an assumption about preset {preset}: {unknown('method', method, sorted(known))}")
     own = [part for part in parts if not assumption.methods or set(part.values("method")) & set(assumption.methods)]
-    sets = {key for part in own for key in (*part.fixed, *part.axes, *part.space)}
+    sets = {key for part in own for key in (*part.fixed, *part.axes, *part.replicates, *part.space)}
     for key in assumption.keys:
         if key not in sets:
             of_methods = f" for {' or '.join(assumption.methods)}" if assumption.methods else ""

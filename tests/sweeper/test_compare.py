@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import sweeper
 from sweeper.compare import main
 from sweeper.report.compare import Side, parse_sides
 from sweeper.report.formatting import MINUS
@@ -63,6 +64,11 @@ def test_paired_differences_are_printed_and_drawn(
     (knn,) = [line for line in out.splitlines() if line.startswith("knn_z")]
     assert difference in knn.split() and all(line in out for line in lines), out
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_from_python_it_is_a_frame(folder: Path) -> None:
+    (knn,) = sweeper.compare("grid:short,nu=1", ":long,nu=1", ["knn_z"]).to_dict("records")
+    assert knn["difference"] == pytest.approx(0.125) and knn["n"] == 3 and knn["improved"] == 1.0
 
 
 @pytest.mark.parametrize(

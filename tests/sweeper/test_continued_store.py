@@ -34,7 +34,7 @@ class Command:
         self.folder, self._capsys, self.trained = folder, capsys, list[str]()
         self.store = Store(folder)
         self.meanwhile: Callable[[], object] = lambda: None
-        monkeypatch.setattr(run._Run, "_train", lambda training, _: self._train(training))
+        monkeypatch.setattr(run._Run, "_train_all", lambda training, *_: self._train(training))
         monkeypatch.setattr(publish, "write", self._write)
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:

@@ -88,6 +88,42 @@ def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp
     pd.testing.assert_frame_equal(rows(tmp_path / "store", name), rows(tmp_path / "whole", name))
 
 
+def test_a_search_of_means_that_was_interrupted_continues_to_the_same_rows(tmp_path: Path) -> None:
+    """Six proposals of three seeds, two to a cohort, pruned by their means."""
+    name, attempts = "vje_search", 0
+
+    def command(store: Path) -> list[str]:
+        options = ["--trials", "6", "--wave", "6", "--pruner", "halving", "--set", "epochs=20", "--cohort", "6"]
+        options += ["--set", "width=16", "--replicates", "seed=0,1,2"]
+        return [name, "--preset", "digits", "--store", str(store), *options]
+
+    def interrupt(task: CohortTask) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 2:
+            raise KeyboardInterrupt
+
+    with without_ray(tmp_path):
+        assert run.main(command(tmp_path / "whole")) == 0
+    with without_ray(tmp_path, interrupt):
+        assert run.main(command(tmp_path / "store")) == 130
+    with without_ray(tmp_path):
+        assert run.main(command(tmp_path / "store")) == 0
+    whole = rows(tmp_path / "whole", name)
+    pd.testing.assert_frame_equal(rows(tmp_path / "store", name), whole)
+    proposals = whole.groupby("number")
+    assert set(proposals.size()) == {3} and set(proposals["seed"].nunique()) == {3}
+    assert (proposals["cohort"].nunique() == 1).all() and (proposals["status"].nunique() == 1).all()
+    assert {"finished", "pruned"} == set(whole["status"]) and whole["error"].dropna().str.contains("mean of 3").all()
+    (table,) = (tmp_path / "store/studies/vje_search").glob("*/all/trials.parquet")
+    told = pd.read_parquet(table).set_index("number")
+    finished = whole[whole["status"] == "finished"].groupby("number")["val_auroc_joint"]
+    assert told.loc[finished.mean().index, "val_auroc_joint"].to_dict() == pytest.approx(finished.mean().to_dict())
+    halves = told.loc[finished.std().index, "half_width_val_auroc_joint"].to_dict()
+    assert halves == pytest.approx((4.302653 * finished.std() / 3**0.5).to_dict(), rel=1e-6)
+    assert set(told["replicates"]) == {3}
+
+
 @pytest.mark.slow
 def test_a_search_prunes_at_rungs_across_cohorts(tmp_path: Path) -> None:
     options = ["--trials", "8", "--wave", "8", "--pruner", "halving", "--set", "epochs=20", "--cohort", "2"]

@@ -188,7 +188,7 @@ def _requests(
         plain = {"label": request.label, "preset": request.preset, "total": request.total}
         record: dict[str, Any] = {
             **plain,
-            "trials": _ranges(request.rows.index),
+            "trials": findings.ranges(request.rows.index),
             "best": {},
             "tables": [],
             "trajectories": [],
@@ -234,17 +234,6 @@ def _listed_requests(files: Files, name: str, rows: pd.DataFrame) -> tuple[list[
 
     requests = [*sorted(found, key=latest_first), *sorted(others, key=latest_first)]
     return requests, [f"Damaged and left out: {path}: {reason}." for path, reason in damaged.items()]
-
-
-def _ranges(positions: Iterable[int]) -> list[list[int]]:
-    """Return whole numbers in ascending order as pairs of a first one and how many follow each other from it."""
-    ranges: list[list[int]] = []
-    for position in map(int, positions):
-        if ranges and position == sum(ranges[-1]):
-            ranges[-1][1] += 1
-        else:
-            ranges.append([position, 1])
-    return ranges
 
 
 def _findings_of(

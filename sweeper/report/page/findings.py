@@ -11,7 +11,7 @@ import pandas as pd
 
 from sweeper.plan.best_settings import Settings
 from sweeper.report import tables, trajectories
-from sweeper.report.best import sentences
+from sweeper.report.best import not_worse, sentences
 from sweeper.report.figures import PresetFigures, made
 from sweeper.report.formatting import ValueText, json_values
 from sweeper.report.selections import labelled, narrowed
@@ -115,8 +115,21 @@ def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: 
     for metric in metrics:
         found = settings.best(metric, shown.naming)
         trials = [int(positions[trial]) for setting in found for trial in setting.values]
-        said[metric.name] = {"text": sentences(found, MAX_BEST, so_far=so_far), "trials": trials}
+        alike = [positions[trial] for setting in found for other in not_worse(setting) for trial in other.trials]
+        text = sentences(found, MAX_BEST, so_far=so_far)
+        said[metric.name] = {"text": text, "trials": trials, "alike": ranges(sorted(alike))}
     return said
+
+
+def ranges(positions: Iterable[int]) -> list[list[int]]:
+    """Return whole numbers in ascending order as pairs of a first one and how many follow each other from it."""
+    found: list[list[int]] = []
+    for position in map(int, positions):
+        if found and position == sum(found[-1]):
+            found[-1][1] += 1
+        else:
+            found.append([position, 1])
+    return found
 
 
 def _constant(rows: pd.DataFrame, names: Iterable[str]) -> set[str]:

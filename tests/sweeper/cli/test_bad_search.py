@@ -141,3 +141,23 @@ def test_directions_that_contradict_each_other() -> None:
     heatmap = Heatmap(Metric("var_mean", "maximize"), "beta", "nu")
     with pytest.raises(SpecError, match="var_mean is both maximized and minimized"):
         Sweep("about", {"digits": search}, (heatmap,))
+
+
+def test_replicates_that_cannot_be_are_refused(refuse: Refuse, command_line: CommandLine) -> None:
+    grid = command_line.refuse("--replicates", "seed=0,1")
+    assert grid.error == "anomaly_grid (digits) is a grid, and takes no options of searches"
+    assert "need a key that is not searched, but beta is" in refuse("--replicates", "beta=0.5,1")
+    assert "at least two values, and different ones, but seed has 0" in refuse("--replicates", "seed=0")
+    assert refuse("--replicates", "sed=0,1").startswith("no key 'sed' (did you mean 'seed'?)")
+    assert refuse("--replicates", "seed=0,x") == "seed must be a whole number, but got seed=x"
+    assert refuse("--replicates", "seed=0,1", "--axis", "seed=0,1") == (
+        "seed must be given by --axis or by --replicates, but is given by both"
+    )
+    assert refuse("--replicates", "tau=0.1,0.2") == "no method of these searches has the key 'tau' to replicate"
+    assert "normal_class must be one of 0..9 for digits, but got 99" in refuse("--replicates", "normal_class=8,99")
+    law = "a pruner compares the mean of a proposal's replicates, which must train in one cohort, but "
+    pruned = ("--pruner", "halving", "--replicates")
+    assert refuse(*pruned, "width=8,16").startswith(law + "width cannot differ in one; search without one")
+    assert refuse(*pruned, "seed=0,1,2", "--cohort", "2").startswith(law + "of its 3 replicates --cohort 2 holds fewer")
+    steps = refuse(*pruned, "normal_class=3,8", "--set", "batch_size=62")
+    assert steps.startswith(law + "by normal_class an epoch has ")

@@ -8,7 +8,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from sweeper.execution.stages import least_share, shapes, study_work
 from sweeper.search.ask_tell import TrialResult
-from sweeper.search.study_run import RecordedTrial, StudyRun, WarmStart
+from sweeper.search.study_run import Recorded, StudyRun, WarmStart
 from sweeper.spec import Halving, Metric, Population, Search
 from sweeper.spec.space import Study
 from trainables.config import resolve
@@ -28,7 +28,7 @@ def run_of(study: Study, statuses: Sequence[Any] = ()) -> StudyRun:
     first = StudyRun(study, "s0", WarmStart(None), {}, lambda params: resolve(params).flat(), steps=50)
     results = [TrialResult(number, status, (0.5,)) for number, status in enumerate(statuses)]
     recorded = {
-        result.number: RecordedTrial({key: trial.config[key] for key in study.search.space}, result)
+        result.number: Recorded({key: trial.config[key] for key in study.search.space}, {(): result})
         for result, trial in zip(results, first.trials, strict=False)
     }
     return StudyRun(study, "s0", WarmStart(None), recorded, lambda params: resolve(params).flat(), steps=50)

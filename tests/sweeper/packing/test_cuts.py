@@ -58,6 +58,14 @@ def test_no_cohort_has_more_than_its_slots_part_of_a_wave(
     assert all(cohort.width == len(cohort.trials) for cohort in cohorts)
 
 
+def test_a_slots_part_is_of_whole_proposals() -> None:
+    """Five proposals of three trials on two slots: cohorts of eight would be three."""
+    trials = [Trial(f"{number}.{seed}", {"number": number}) for number in range(5) for seed in range(3)]
+    groups = group(trials, lambda trial: 0, lambda trial: trial.config["number"])
+    cuts = cutter().cut(groups, False, 3)
+    assert [len(cohort.trials) for cohort in cut(groups, cuts)] == [9, 6]
+
+
 def test_a_population_is_never_split() -> None:
     assert [len(cohort.trials) for cohort in cohorts_of([9], slots=3, whole=True)] == [9]
     assert [cohort.width for cohort in cohorts_of([9], "--cohort", "4", "--stack", "2", whole=True)] == [2]

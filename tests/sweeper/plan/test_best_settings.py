@@ -25,14 +25,16 @@ def test_the_mean_over_classes_decides_whatever_the_order_of_the_rows() -> None:
         assert list(best.values) == ["a", "b"] and best.mean == 0.8500000000000001
         assert sentence(best, spread="deviation") == (
             "best auroc_joint: 0.850 ± 0.071 (mean ± standard deviation over 2 classes) at beta=0.5; "
-            "chosen on test images"
+            "chosen on test images; 1 of 1 others not worse within error"
         )
 
 
 def test_validation_chooses_and_test_images_are_shown() -> None:
     rows = [row("a", 0.5, 0, 0.9, val_auroc_joint=0.1), row("b", 1.0, 0, 0.2, val_auroc_joint=0.3)]
     (best,) = best_settings(rows, AUROC, KEYS)
-    assert sentence(best) == "best auroc_joint: 0.200 (one trial) at beta=1; chosen by val_auroc_joint"
+    assert (
+        sentence(best) == "best auroc_joint: 0.200 (one trial) at beta=1; chosen on validation images (val_auroc_joint)"
+    )
     assert best_settings(rows, Metric("val_auroc_joint", "maximize"), KEYS) == [best]
 
 
@@ -78,3 +80,17 @@ def test_a_method_without_a_seed_is_compared_with_the_means_of_others() -> None:
     )
     (best,) = best_settings([*others, pixels[0]], AUROC, keys)
     assert best.at == {"method": "vae"} and best.compared == 1, "a class is still to come"
+
+
+def test_a_proposal_of_a_study_is_one_setting_whatever_its_trials_differ_in() -> None:
+    """`beta` is replicated. The best trial is of proposal 1, the best mean is that of proposal 0."""
+    keys = (*KEYS, "lr")
+    values = {0: (0.7, 0.8), 1: (0.9, 0.1)}
+    rows = [
+        row(f"{number}.{beta}", beta, 0, value, study="all", number=number, lr=0.1 * (number + 1))
+        for number, pair in values.items()
+        for beta, value in zip((0.5, 1.0), pair, strict=True)
+    ]
+    (best,) = best_settings(rows, AUROC, keys, named=("lr",))
+    assert best.number == 0 and list(best.values) == ["0.1.0", "0.0.5"] and (best.compared, best.settings) == (2, 2)
+    assert best.mean == 0.75 and best.at == {"lr": 0.1}

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sweeper.report.compare import STUDY_COLUMNS, Pairs, differences, pair, picture, strip, text
+from sweeper.report.compare import STUDY_COLUMNS, Pairs, differences, improvement, pair, picture, strip, text
 from sweeper.report.formatting import DASH
 from sweeper.search.studies import FACTS
 from sweeper.spec import SpecError
@@ -70,7 +70,7 @@ SECOND = np.array([0.93, 0.90, 0.96, 0.97, 0.95, 0.93])
 
 def pairs_of(**metrics: tuple[np.ndarray, np.ndarray]) -> Pairs:
     first, second = (pd.DataFrame({name: sides[side] for name, sides in metrics.items()}) for side in (0, 1))
-    return Pairs(first, second, ("seed",), {}, (len(first), len(second)), (0, 0))
+    return Pairs(first, second, ("seed",), {}, (len(first), len(second)), (0, 0), np.zeros(len(first), dtype=int))
 
 
 def signed_rank_by_enumeration(difference: np.ndarray) -> float:
@@ -113,9 +113,9 @@ def test_one_pair_has_no_spread_and_equal_sides_no_evidence() -> None:
 
 def test_the_text_has_a_line_for_each_metric() -> None:
     lines = text(differences(pairs_of(auroc_joint=(FIRST, SECOND), loss_kl=(FIRST, SECOND)))).splitlines()
-    numbers = "0.907 0.940 +0.0333 ± 0.0112 6 5 1 0.062"
+    numbers = "0.907 0.940 +0.0333 ± 0.0287 0.75 [0.43, 1.00] 6 5 1 0.062"
     assert " ".join(lines[2].split()) == f"auroc_joint higher {numbers}"
-    assert len(lines) == 4 and lines[3].count(DASH) == 3
+    assert len(lines) == 4 and lines[3].count(DASH) == 4
 
 
 @pytest.mark.parametrize("count", [1, 6])
@@ -131,3 +131,35 @@ def test_the_figure_shows_every_pair_and_the_mean(count: int) -> None:
     assert {point["outcome"] for point in loss_kl["points"]} == {"neither"}
     low, high = auroc["limits"]
     assert low == -high and ("low" in auroc["mean"][0]) == (count > 1), "zero is in the middle"
+
+
+def test_the_probability_of_improvement_is_the_mean_over_strata_of_mann_whitneys_u() -> None:
+    """U over its maximum is the share of pairs of runs that are won, ties counting half."""
+    rng, strata = np.random.default_rng(0), np.repeat([0, 1, 2], 5)
+    worse, better = (rng.integers(0, 6, 15) + shift for shift in (0.0, 1.0))
+    found, low, high = improvement(worse, better, strata)
+    shares = [stats.mannwhitneyu(better[strata == n], worse[strata == n]).statistic / 25 for n in range(3)]
+    assert found == pytest.approx(np.mean(shares)) and low < found < high
+    assert improvement(worse, better, strata) == (found, low, high), "seeded"
+    again = improvement(better, worse, strata)
+    assert again[0] == pytest.approx(1 - found)
+    draws = np.random.default_rng(1)
+    resampled = [
+        np.mean(
+            [
+                stats.mannwhitneyu(draws.choice(better[own], 5), draws.choice(worse[own], 5)).statistic / 25
+                for own in (strata == n for n in range(3))
+            ]
+        )
+        for _ in range(500)
+    ]
+    assert (low, high) == pytest.approx(tuple(np.quantile(resampled, (0.025, 0.975))), abs=0.04)
+
+
+def test_an_interval_of_improvement_is_absent_where_runs_say_nothing_of_it() -> None:
+    strata = np.zeros(6, dtype=int)
+    won = improvement(FIRST, FIRST + 1, strata)
+    few = improvement(FIRST, SECOND, np.arange(6))
+    assert won[0] == 1.0 and np.isnan([*won[1:], *few[1:]]).all() and few[0] == pytest.approx(5 / 6)
+    (row,) = differences(pairs_of(loss_kl=(FIRST, SECOND))).to_dict("records")
+    assert math.isnan(row["improved"]), "a metric without a direction"

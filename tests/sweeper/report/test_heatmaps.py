@@ -13,9 +13,9 @@ from sweeper.report.heatmaps import (
     cell_texts,
     colour_scale,
     decimals_of,
+    marks,
     noise_text,
     pivot,
-    positions,
     values_of,
     write,
 )
@@ -68,10 +68,10 @@ def test_the_cell_of_the_best_setting_follows_the_direction_and_skips_values_tha
     metric = Metric("score", direction)
     best = best_settings(rows.to_dict("records"), metric, (*AXES, "class"), replicates=("class",))
     cells = pivot(rows, "score", AXES)
-    (position,) = positions(cells, rows, AXES, best)
+    (position,) = [index for index, mark in enumerate(marks(cells, rows, AXES, best)) if mark == "*"]
     assert (cells["beta"][position], cells["nu"][position]) == place
     nothing = rows.assign(score=np.nan).to_dict("records")
-    assert best_settings(nothing, metric, AXES) == [] and positions(cells, rows, AXES, []) == []
+    assert best_settings(nothing, metric, AXES) == [] and marks(cells, rows, AXES, []) == [""] * len(cells)
 
 
 def test_an_axis_may_be_text_null_or_in_an_order_of_its_own(rows):
@@ -157,10 +157,10 @@ def test_the_figure_says_what_it_shows(rows):
 
 def test_cells_have_their_numbers_places_and_frames(rows):
     cells = pivot(rows, "auroc", AXES, CLASSES)
-    shown = values_of(cells, HEATMAP, framed=[1])["cells"]
+    shown = values_of(cells.assign(mark=["°", "*", "", "", "", ""]), HEATMAP)["cells"]
     assert [cell["shade"] for cell in shown] == cells["mean"].tolist()
     assert [(cell["y"], cell["x"]) for cell in shown[:4]] == [("0", "0.5"), ("0", "3"), ("0", "∞"), ("1", "0.5")]
-    assert shown[1]["text"] == "0.715" and shown[1]["below"] == ["± 0.021"]
+    assert (shown[0]["text"], shown[1]["text"]) == ("0.515°", "0.715") and shown[1]["below"] == ["± 0.021"]
     assert [cell["best"] for cell in shown] == [False, True, False, False, False, False]
 
 

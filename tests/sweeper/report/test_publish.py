@@ -66,7 +66,7 @@ def test_the_text_has_the_cells_the_best_setting_by_class_the_correlation_and_th
     cells, table, classes, correlation, sentence = findings.write(
         Files(tmp_path), "grid", SWEEP, "paper", pd.concat([rows, between], ignore_index=True)
     ).split("\n\n")
-    assert cells == "auroc: mean ± 95 % interval over 3 classes; * is the best setting"
+    assert cells == "auroc: mean ± 95 % interval over 3 classes; * is the best setting, chosen on test images"
     assert table.splitlines()[-1].split() == ["1", "0.735", "±", "0.025", "0.860", "±", "0.025*"]
     assert classes.startswith("auroc by normal_class at the best setting, chosen on test images\n")
     assert [line.split()[:4] for line in classes.splitlines()[3:]] == [
@@ -87,20 +87,20 @@ def test_a_correlation_over_few_cells_is_not_printed(tmp_path: Path, rows: pd.Da
 def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows: pd.DataFrame) -> None:
     chosen = rows.assign(val_auroc=1 - rows["auroc"])
     _, _, classes, sentence = findings.write(Files(tmp_path), "grid", SWEEP, "paper", chosen).split("\n\n")
-    assert classes.startswith("auroc by normal_class at the best setting, chosen by val_auroc\n")
+    assert classes.startswith("auroc by normal_class at the best setting, chosen on validation images (val_auroc)\n")
     assert [line.split()[:4] for line in classes.splitlines()[3:]] == [
         ["0", "0.5", str(c), f"0.5{25 + 10 * c}"] for c in range(3)
     ]
-    assert sentence.endswith(" at beta=0 nu=0.5; chosen by val_auroc")
+    assert " at beta=0 nu=0.5; chosen on validation images (val_auroc)" in sentence
     search = Search({"beta": FloatDistribution(0, 1)}, {}, 2, Metric("val_auroc", "maximize"), wave=1)
     sweep = Sweep(about="", presets={"digits": search})
     studied = chosen.drop(columns="normal_class").assign(study="all", number=range(12))
     text = findings.write(Files(tmp_path), "search", sweep, "digits", studied)
-    assert text == "best auroc: 0.525 at beta=0 (trial 0); chosen by val_auroc"
+    assert text == "best auroc: 0.525 at beta=0 (trial 0); chosen on validation images (val_auroc)"
     share = replace(search, metric=Metric("val_auroc", "maximize", percent=True))
     sweep = Sweep(about="", presets={"digits": share})
     text = findings.write(Files(tmp_path), "search", sweep, "digits", studied)
-    assert text == "best auroc (%): 52.5 at beta=0 (trial 0); chosen by val_auroc"
+    assert text == "best auroc (%): 52.5 at beta=0 (trial 0); chosen on validation images (val_auroc)"
 
 
 def test_without_tables_the_text_has_the_cells_and_the_sentence(tmp_path: Path, rows: pd.DataFrame) -> None:

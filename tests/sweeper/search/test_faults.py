@@ -18,7 +18,7 @@ import pytest
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.plan.cohorts import Trial
 from sweeper.search.rung_server import Rule, RungServer
-from sweeper.search.study_run import RecordedTrial, result
+from sweeper.search.study_run import Recorded, result
 from sweeper.search.waves import Waves
 from sweeper.spec.pruners import Halving
 from tests.sweeper.search.fast_clock import FastClockLoop
@@ -47,13 +47,17 @@ class Faults:
     """Of a report that comes twice."""
 
 
+Key = tuple[int, int]
+"""Number and seed of a trial."""
+
+
 @dataclass
 class Saved:
     """What outlives a driver."""
 
-    rows: dict[int, tuple[str, int, str | None]] = field(default_factory=dict)
-    """Number of a trial -> its status, epochs and error."""
-    results: dict[int, RecordedTrial] = field(default_factory=dict)
+    rows: dict[Key, tuple[str, int, str | None]] = field(default_factory=dict)
+    """Status, epochs and error of each trial."""
+    results: dict[int, Recorded] = field(default_factory=dict)
     checkpoints: dict[str, dict[str, list[Member]]] = field(default_factory=dict)
     """Id of a cohort -> id of a trial -> its reports, one an epoch."""
     halved: list[str] = field(default_factory=list)
@@ -99,7 +103,8 @@ class SimulatedSearch:
         self.background.add(asyncio.get_running_loop().create_task(arrive(next(self.turns))))
 
     def value(self, trial: Trial, epoch: int) -> float | None:
-        drawn = random.Random(f"{self.curves} {trial.facts['number']} {epoch}")
+        number, seed = key_of(trial)
+        drawn = random.Random(f"{self.curves} {number} {epoch}" + (f" {seed}" if seed else ""))
         return drawn.choice([None, *(float(drawn.randrange(7)) for _ in range(9))])
 
     async def run(self) -> None:
@@ -199,31 +204,39 @@ class SimulatedSearch:
     def end(self, attempt: Attempt, members: Mapping[str, list[Member]]) -> None:
         rows, history = [], []
         for trial in attempt.cohort.trials:
-            reports, number = members[trial.id], int(str(trial.facts["number"]))
+            reports, (number, seed) = members[trial.id], key_of(trial)
             last, own = reports[-1], {report.epochs_run: report for report in reports}
             row = {"trial_id": trial.id, "number": number, "status": last.status, "epochs_run": last.epochs_run}
             rows.append({**row, **last.metrics})
             values = [(epoch, report.metrics["auroc"]) for epoch, report in own.items()]
             history += [(trial.id, epoch, "auroc", value) for epoch, value in values if value is not None]
             params = {key: trial.config[key] for key in SPACE}
-            self.saved.results[number] = RecordedTrial(params, result(self.definition, rows[-1], history))
-            assert number not in self.saved.rows
-            self.saved.rows[number] = last.status, last.epochs_run, last.error
+            proposal = self.saved.results.setdefault(number, Recorded(params, {}))
+            replicate = self.definition.replicate_of(trial.config, {})
+            proposal.results[replicate] = result(self.definition, rows[-1], history)
+            assert (number, seed) not in self.saved.rows
+            self.saved.rows[number, seed] = last.status, last.epochs_run, last.error
         self.queue.reported(attempt.cohort.id, EPOCHS, True)
         self.source.completed(attempt.cohort.id, rows, history)
+
+
+def key_of(trial: Trial) -> Key:
+    return int(str(trial.facts["number"])), int(str(trial.config["seed"]))
 
 
 def _runs(reports: list[Member]) -> bool:
     return not reports or reports[-1].status == "running"
 
 
-def search(seed: int, slots: int, faults: Faults) -> Saved:
-    """Return what a search has in the end. Raises TimeoutError if its cohorts wait for each other for ever."""
+def search(seed: int, slots: int, faults: Faults, seeds: int = 1) -> Saved:
+    """Return what a search with so many seeds as replicates has in the end. Raises TimeoutError if its cohorts wait for
+    each other for ever."""
     drawn = random.Random(seed)
     trials = drawn.randrange(4, 17)
     pruner = Halving(1, factor=2, brackets=drawn.randrange(1, 4))
-    definition = study(pruner=pruner, trials=trials, wave=drawn.randrange(3, trials + 1))
-    size, saved = drawn.randrange(2, 7), Saved()
+    replicates = {"seed": tuple(range(seeds))} if seeds > 1 else {}
+    definition = study(pruner=pruner, trials=trials, wave=drawn.randrange(3, trials + 1), replicates=replicates)
+    size, saved = seeds * drawn.randrange(2, 7), Saved()
 
     async def driver(life: int) -> None:
         await SimulatedSearch(definition, seed, slots, size, faults, saved, life).run()
@@ -236,9 +249,9 @@ def search(seed: int, slots: int, faults: Faults) -> Saved:
 
 
 @functools.cache
-def undisturbed(seed: int) -> Mapping[int, tuple[str, int, str | None]]:
+def undisturbed(seed: int, seeds: int = 1) -> Mapping[Key, tuple[str, int, str | None]]:
     """The rows of a search without faults, in which each cohort has a slot."""
-    return search(seed, 8, Faults()).rows
+    return search(seed, 8, Faults(), seeds).rows
 
 
 @pytest.mark.parametrize(
@@ -258,3 +271,17 @@ def test_the_same_trials_are_pruned_whatever_happens(faults: Faults) -> None:
         assert disturbed.rows == undisturbed(seed), seed
         splits += disturbed.splits
     assert splits > 10 or not faults.splits
+
+
+def test_replicates_are_pruned_together_whatever_happens() -> None:
+    """Also where a cohort was split between them, or the driver was killed while some had a row and others none."""
+    faults, splits, pruned = Faults(0.08, 0.05, 0.05, lateness=10.0, repeats=0.3), 0, 0
+    for seed in range(12):
+        disturbed = search(seed, random.Random(seed).choice([1, 2, 8]), faults, 3)
+        assert disturbed.rows == undisturbed(seed, 3), seed
+        for number in {number for number, _ in disturbed.rows}:
+            fates = {disturbed.rows[number, replicate][:2] for replicate in range(3)}
+            assert len(fates) == 1, (seed, number)
+            pruned += fates.pop()[0] == "pruned"
+        splits += disturbed.splits
+    assert splits > 10 and pruned > 10

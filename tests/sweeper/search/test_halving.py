@@ -120,6 +120,35 @@ def test_values_posted_after_the_end_do_not_count() -> None:
     assert rungs.verdict((1,), 1) == {}
 
 
+def test_replicates_go_on_or_are_pruned_together_by_their_mean() -> None:
+    """Members 0 and 1 are proposal 7, members 2 and 3 are proposal 8, which has the best and the worst value."""
+    rungs = Rungs("maximize", Halving(1, 2), [(1,)])
+    rungs.announce((0,), [0] * 4, numbers=[7, 7, 8, 8])
+    rungs.post((0,), 1, {0: 0.5, 1: 0.75, 2: 0.875, 3: 0.0})
+    reason = "0.4375 (mean of 2) at epoch 1 was not among the best 1 of 2 (0.625 or better)"
+    assert rungs.verdict((0,), 1) == {2: reason, 3: reason}
+
+
+def test_a_replicate_that_diverged_ends_its_proposal_and_one_that_failed_does_not() -> None:
+    for failed, pruned in ((False, {1}), (True, {2, 3})):
+        rungs = Rungs("maximize", Halving(1, 2), [(1,)])
+        rungs.announce((0,), [0] * 4, numbers=[7, 7, 8, 8])
+        if failed:
+            rungs.end((0,), [0])
+        rungs.post((0,), 1, {1: 0.9, 2: 0.1, 3: 0.2})
+        assert set(rungs.verdict((0,), 1)) == pruned
+
+
+def test_a_replicate_that_is_tried_again_follows_the_others_of_its_proposal() -> None:
+    """Proposal 7 went on without member 0, which had failed, and proposal 8 was pruned without member 2."""
+    rungs = Rungs("maximize", Halving(1, 2), [(1, 2)])
+    rungs.announce((0,), [0] * 4, {1: {1: 0.5, 2: 0.5, 3: 0.5}, 3: {1: 0.4}}, numbers=[7, 7, 8, 8])
+    rungs.post((0,), 1, {0: -9.0, 2: 9.0}, [0, 2])
+    assert rungs.verdict((0,), 1, [0, 2]) == {2: "its replicates were pruned at epoch 1"}
+    rungs.post((0,), 2, {0: -9.0}, [0, 2])
+    assert rungs.verdict((0,), 2, [0, 2]) == {}
+
+
 def test_invalid_calls_are_refused() -> None:
     rungs = Rungs("maximize", Halving(1, 2), [(1,)])
     rungs.announce((3,), [0, 0])

@@ -31,7 +31,8 @@ def rung_server(announcement_timeout: float = 5.0, absence: float = 30.0) -> Run
 
 def announced(study: str, index: int, cohort: str, *brackets: int) -> CohortAnnounced:
     """The announcement of the cohort `index` of a study, whose members are assigned to these brackets."""
-    return CohortAnnounced(study, (index,), cohort, [NUMBERS[bracket][0] for bracket in brackets])
+    numbers = [NUMBERS[bracket][member] for member, bracket in enumerate(brackets)]
+    return CohortAnnounced(study, (index,), cohort, numbers)
 
 
 async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:

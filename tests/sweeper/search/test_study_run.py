@@ -1,18 +1,23 @@
 """A study in progress, and what it begins with."""
 
 import json
+import statistics
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.trial import TrialState
 
 from sweeper.errors import SpecError
-from sweeper.search.study_run import WarmStart, read_warm_start, warm_start_from_rows
+from sweeper.search.ask_tell import TrialResult
+from sweeper.search.study_run import Recorded, WarmStart, mean_result, read_warm_start, result, warm_start_from_rows
 from sweeper.storage.files import Files
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.search.toy_waves import study, study_run
+from tests.sweeper.search.toy_waves import SPACE, study, study_run
 
 
 def test_the_definition_of_a_study_is_written_once_and_again_if_it_is_damaged(tmp_path: Path) -> None:
@@ -94,3 +99,68 @@ def test_a_damaged_file_counts_as_absent(result: list[Any], tmp_path: Path) -> N
     files = Files(tmp_path)
     files.write(PATH, json.dumps({"warm_start": "earlier", "results": [result]}).encode())
     assert read_warm_start(files, PATH, study()) is None
+
+
+SEEDS = {"seed": (0, 1, 2)}
+STATUSES = st.sampled_from(["finished"] * 6 + ["pruned", "diverged", "failed"])
+
+
+@given(st.lists(st.tuples(STATUSES, st.floats(-1e3, 1e3)), min_size=9, max_size=9), st.integers(0, 9))
+def test_the_sampler_is_told_the_mean_of_the_rows_of_a_proposal_before_and_after_the_study_is_continued(
+    outcomes: list[tuple[str, float]], in_the_store: int
+) -> None:
+    """Three proposals of three seeds each, of which some rows are in the store when the study is continued."""
+    definition = study(trials=3, wave=3, replicates=SEEDS)
+    rows, trials = list[dict[str, Any]](), study_run(definition).trials
+    for trial, (status, value) in zip(trials, outcomes, strict=True):
+        row = {"trial_id": trial.id, "number": trial.facts["number"], "status": status, "epochs_run": 2}
+        rows.append(row | ({"auroc": value} if status == "finished" else {}))
+    recorded = dict[int, Recorded]()
+    for trial, row in list(zip(trials, rows, strict=True))[:in_the_store]:
+        params = {key: trial.config[key] for key in SPACE}
+        own = recorded.setdefault(int(str(trial.facts["number"])), Recorded(params, {})).results
+        own[definition.replicate_of(trial.config, {})] = result(definition, row, [])
+    run = study_run(definition, recorded)
+    assert run.trials == trials
+    if not run.ended:
+        run.add_results({str(row["trial_id"]): result(definition, row, []) for row in rows})
+    assert run.ended
+    told = run.engine.optuna_study.get_trials()
+    for number, optuna_trial in enumerate(told):
+        statuses, values = zip(*outcomes[3 * number : 3 * number + 3], strict=True)
+        if set(statuses) == {"finished"}:
+            assert optuna_trial.values == [statistics.fmean(values)] and optuna_trial.user_attrs["replicates"] == [
+                list(values)
+            ]
+        else:
+            assert optuna_trial.state != TrialState.COMPLETE
+        assert (optuna_trial.state == TrialState.FAIL) == ("failed" in statuses)
+    assert run.diverged == all(
+        "diverged" in seen and "failed" not in seen
+        for seen in ([status for status, _ in outcomes[first : first + 3]] for first in (0, 3, 6))
+    )
+
+
+def test_a_mean_is_over_the_objectives_and_the_epochs_that_all_replicates_have() -> None:
+    first = TrialResult(4, "finished", (0.5, 10.0), {2: 0.25, 4: 0.5}, {"trial_id": "a"})
+    second = TrialResult(4, "finished", (1.0, None), {2: 0.75}, {"trial_id": "b"})
+    mean = mean_result([first, second])
+    assert (mean.number, mean.values, mean.reached) == (4, (0.75, None), {2: 0.5})
+    assert mean.attributes["trial_id"] == "a,b" and mean_result([first]) is first
+
+
+def test_a_study_with_replicates_is_another_one_and_one_without_is_what_it_was() -> None:
+    plain, seeds = study(), study(replicates=SEEDS)
+    assert "replicates" not in plain.identity and seeds.identity == {**plain.identity, "replicates": SEEDS}
+
+
+def test_a_warm_start_has_the_means_of_rows_of_each_replicate(tmp_path: Path) -> None:
+    columns = Columns({**COLUMNS.hyperparameters, "seed": int}, ("auroc",))
+    rows = [{**FITTING, "trial_id": f"a{seed}", "seed": seed, "auroc": 0.5 + 0.25 * seed} for seed in range(4)]
+    rows += [{**FITTING, "trial_id": f"b{seed}", "seed": seed, "x": 0.75} for seed in (0, 2)]
+    store, definition = Store(tmp_path), study(replicates=SEEDS)
+    store.prepare("earlier", columns)
+    store.write("earlier", "c", rows, columns)
+    assert warm_start_from_rows(store, "earlier", definition, CONFIG, {}).results == RESULTS
+    with pytest.raises(SpecError, match=r"within the search space, one for each seed=0,5$"):
+        warm_start_from_rows(store, "earlier", study(replicates={"seed": (0, 5)}), CONFIG, {})

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeper.execution.retries import RetryQueue
 from sweeper.plan.cohorts import Cohort, halves
@@ -18,7 +20,7 @@ from sweeper.search.rungs import (
     CohortStarted,
     CohortStopped,
 )
-from sweeper.search.study_run import RecordedTrial, StudyRun, WarmStart, result
+from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
 from sweeper.spec import Halving, Population
 from tests.sweeper.search.toy_waves import (
     Rungs,
@@ -153,6 +155,20 @@ def test_a_population_stays_whole() -> None:
     assert max(len(cohort.trials) for cohort in (source.next(), source.next()) if cohort) > 1
 
 
+@given(st.integers(1, 9), st.integers(2, 4), st.integers(1, 12))
+def test_the_replicates_of_a_proposal_are_in_one_cohort_as_far_as_it_can_hold_them(
+    wave: int, seeds: int, size: int
+) -> None:
+    definition = study(trials=wave, wave=wave, replicates={"seed": tuple(range(seeds))})
+    source = waves(study_run(definition), size=size)
+    trained = run(source)
+    assert sorted(len(trials) for trials in trained)[-1] <= size and sum(map(len, trained)) == wave * seeds
+    members = [Counter(numbers(Cohort("", trials, 1))) for trials in trained]
+    for number in range(wave):
+        split = [count for counter in members for key, count in counter.items() if key == number]
+        assert sum(split) == seeds and len(split) == -(-seeds // size), "as few cohorts as can hold it"
+
+
 def test_several_studies_take_turns() -> None:
     first, second = study_run(study()), StudyRun(study(seed=1), "s1", WarmStart(None), {}, dict)
     source = waves(first, second)
@@ -228,7 +244,7 @@ def test_every_trial_of_a_search_ends_and_only_poisoned_ones_fail_whatever_is_ha
     drawn = random.Random(5)
     for _ in range(50):
         definition, halved, failures = study(pruner=Halving(1), wave=drawn.randint(4, 10)), list[str](), Counter[str]()
-        poisoned, results = set(drawn.sample(range(10), drawn.randint(1, 3))), dict[int, RecordedTrial]()
+        poisoned, results = set(drawn.sample(range(10), drawn.randint(1, 3))), dict[int, Recorded]()
         while not (all(number in results for number in range(10)) and drawn.random() < 0.5):
             rungs = Rungs()
             source = waves(study_run(definition, results), size=8, rungs=rungs, halved=halved, record=halved.append)
@@ -245,7 +261,7 @@ def test_every_trial_of_a_search_ends_and_only_poisoned_ones_fail_whatever_is_ha
                 )
                 results |= recorded(cohort.trials, definition, status)
             assert rungs.standing
-        assert {number for number, trial in results.items() if trial.result.status == "failed"} == poisoned
+        assert {number for number, trial in results.items() if trial.results[()].status == "failed"} == poisoned
         assert failures == Counter(halved) == Counter(set(halved))
 
 

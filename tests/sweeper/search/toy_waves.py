@@ -8,7 +8,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from sweeper.plan.cohorts import Cohort, Cut, Group, Trial
 from sweeper.search.rungs import CohortAnnounced, CohortRestored, CohortSplit, Position, RungEvent
-from sweeper.search.study_run import RecordedTrial, StudyRun, WarmStart, result
+from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
 from sweeper.search.waves import Waves
 from sweeper.spec.metric import Metric
 from sweeper.spec.space import Search, Study
@@ -22,8 +22,8 @@ def study(**changes: Any) -> Study:
     return only_study
 
 
-def study_run(definition: Study, recorded: Mapping[int, RecordedTrial] | None = None) -> StudyRun:
-    return StudyRun(definition, "s0", WarmStart(None), recorded or {}, lambda params: {**params, "seed": 0})
+def study_run(definition: Study, recorded: Mapping[int, Recorded] | None = None) -> StudyRun:
+    return StudyRun(definition, "s0", WarmStart(None), recorded or {}, lambda params: {"seed": 0, **params})
 
 
 class Rungs(list[RungEvent]):
@@ -61,7 +61,7 @@ def waves(
     halved: Collection[str] = (),
     record: Callable[[str], None] = lambda cohort: None,
 ) -> Waves:
-    def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
+    def cut(groups: Sequence[Group], whole: bool, repeats: int) -> list[Cut]:
         return [Cut(100, 100) if whole else Cut(size, size)] * len(groups)
 
     return Waves(
@@ -109,11 +109,12 @@ def run(source: Waves, stop_after: int = 1000) -> list[tuple[Trial, ...]]:
     return trained
 
 
-def recorded(trials: Sequence[Trial], definition: Study, status: str = "finished") -> dict[int, RecordedTrial]:
-    recorded_trials = {}
+def recorded(trials: Sequence[Trial], definition: Study, status: str = "finished") -> dict[int, Recorded]:
+    recorded_trials: dict[int, Recorded] = {}
     for trial in trials:
         (row,) = rows(Cohort("c", (trial,), 1), status)
         params = {key: trial.config[key] for key in SPACE}
-        reached = result(definition, row, [(trial.id, 1, "auroc", 0.5)])
-        recorded_trials[int(str(trial.facts["number"]))] = RecordedTrial(params, reached)
+        proposal = recorded_trials.setdefault(int(str(trial.facts["number"])), Recorded(params, {}))
+        of_trial = result(definition, row, [(trial.id, 1, "auroc", 0.5)])
+        proposal.results[definition.replicate_of(trial.config, {})] = of_trial
     return recorded_trials

@@ -21,6 +21,7 @@ from sweeper.spec.space import (
     change_space,
     check_space,
     parts_of,
+    replicate_space,
     studies_of,
     within,
 )
@@ -228,6 +229,15 @@ def search(**changes: Any) -> Search:
         ({"wave": 9}, "`wave <= trials` must hold, but got wave=9, trials=8"),
         ({"trials": 0}, "`trials >= 1` must hold"),
         ({"sampler": "tpo"}, "no sampler 'tpo' (did you mean 'tpe'?)"),
+        (
+            {"replicates": {"beta": (0.5, 1.0)}},
+            "need a key that is not searched, but beta is; those searched are: beta",
+        ),
+        ({"replicates": {"method": ("vje", "byol")}}, "such as seed, but method is no such key"),
+        ({"replicates": {"seed": (3,)}}, "at least two values, and different ones, but seed has 3"),
+        ({"replicates": {"seed": (3, 3)}}, "at least two values, and different ones, but seed has 3,3"),
+        ({"replicates": {"seed": ()}}, "at least two values, and different ones, but seed has none"),
+        ({"axes": {"seed": (0,)}, "replicates": {"seed": (0, 1)}}, "either fixed or an axis or replicated, but it is"),
         ({"metric": ()}, "must have an objective"),
         (
             {"metric": Metric("auroc")},
@@ -281,6 +291,28 @@ def test_a_key_that_the_command_line_sets_is_no_longer_searched() -> None:
     assert set(fixed.space) == {"width"} and fixed.fixed["beta"] == 1.0 and fixed.count == 16
     with pytest.raises(SpecError, match="its space, but it is empty"):
         fixed.changed({"width": 64}, {})
+
+
+def test_replicates_are_neither_fixed_nor_an_axis_and_a_change_of_their_key_ends_them() -> None:
+    plain = search(fixed={"method": "vje", "seed": 5}, axes={"lr": (0.1, 0.2)})
+    seeds = plain.replicated({"seed": (0, 1, 2)})
+    assert seeds.fixed == {"method": "vje"} and seeds.values("seed") == (0, 1, 2)
+    assert (seeds.repeats, seeds.count) == (3, 3 * plain.count)
+    (first, *_), both = seeds.studies(), seeds.replicated({"lr": (0.1, 0.3)})
+    assert first.replicates == ({"seed": 0}, {"seed": 1}, {"seed": 2})
+    assert first.replicate_of({"seed": None}, {"seed": 0}) == (0,)
+    assert both.repeats == 6 and [study.name for study in both.studies()] == ["all"]
+    assert seeds.changed({"seed": 5}, {}) == plain
+    assert seeds.changed({}, {"seed": (0, 1)}).axes == {"lr": (0.1, 0.2), "seed": (0, 1)}
+
+
+def test_several_searches_are_replicated_each_where_its_method_has_the_key() -> None:
+    simclr = Search({"lr": FloatDistribution(0.1, 1.0)}, {"method": "simclr", "tau": 0.5}, 4, AUROC, wave=2)
+    parts = (search(), simclr, Grid({"method": "random"}, {"seed": (0, 1)}))
+    changed = replicate_space(parts, {"tau": (0.1, 0.2)}, KEYS.__getitem__)
+    assert [part.replicates for part in parts_of(changed)] == [{}, {"tau": (0.1, 0.2)}, {}]
+    with pytest.raises(SpecError, match="no method of these searches has the key 'epsilon' to replicate"):
+        replicate_space(parts, {"epsilon": (0.1, 0.2)}, KEYS.__getitem__)
 
 
 def test_several_searches_are_changed_each_where_its_method_has_the_key() -> None:

@@ -86,14 +86,18 @@ class Report {
 
   /* The trials of a request, as numbers, of which it has ranges. */
   trialsOf(request) {
-    return request.trials.flatMap(([first, count]) => Array.from({ length: count }, (_, index) => first + index));
+    return this.inRanges(request.trials);
+  }
+
+  inRanges(ranges) {
+    return ranges.flatMap(([first, count]) => Array.from({ length: count }, (_, index) => first + index));
   }
 
   /* What is said of the best settings by a metric, and their trials, of which it has none where nothing is best. The
      setting is the same for a metric and for the same one on validation images. */
   bestOf(request, metric) {
     const plain = metric?.replace(/^val_/, "");
-    return request.best[plain] ?? request.best[`val_${plain}`] ?? { text: [], trials: [] };
+    return request.best[plain] ?? request.best[`val_${plain}`] ?? { text: [], trials: [], alike: [] };
   }
 
   /* [{epoch, value}] of a trial, without the epochs at which it has no value. */

@@ -1,5 +1,7 @@
 /* A metric over two hyperparameters or labels; a cell, chosen by a click or by keyboard, shows its trials. */
 
+const NOT_WORSE = "\u00b0"; // the mark of a cell with a setting that is not worse than the best one within error
+
 const measured = (report, trials) =>
   report.named("metric").filter((column) => trials.some((trial) => typeof column.at(trial) === "number"));
 
@@ -195,8 +197,10 @@ class Heatmap {
     const best = this.report.bestOf(this.request, this.metric);
     const frames = framed(grid.cells, entries, rows, columns, best.trials);
     const range = colourRange(grid.cells, metric.bounds);
-    this.caption(metric, grid, frames.size ? best.text : [], range);
-    await this.chart(metric, grid, frames, range);
+    const alike = framed(grid.cells, entries, rows, columns, this.report.inRanges(best.alike));
+    for (const index of frames) alike.delete(index);
+    this.caption(metric, grid, frames.size ? best.text : [], range, alike.size > 0);
+    await this.chart(metric, grid, frames, range, alike);
     if (turn === this.turn) this.onDraw(this.group(grid, metric));
   }
 
@@ -225,7 +229,7 @@ class Heatmap {
     return this.spread() === "interval" ? cell.half : cell.std;
   }
 
-  caption(metric, grid, best, range) {
+  caption(metric, grid, best, range, isMarked) {
     const lines = [];
     const counts = grid.cells.map((cell) => cell.n).filter(Boolean);
     const most = Math.max(0, ...counts);
@@ -234,6 +238,7 @@ class Heatmap {
     const noun = this.isFiltered || this.remaining().length > 1 ? "replicates" : over;
     if (most > 1) lines.push(`${metric.label}: mean ± ${SPREADS[this.spread()]} over ${Math.min(...counts) < most ? `${Math.min(...counts)} to ` : ""}${most} ${noun}${each}.`);
     if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
+    if (isMarked) lines.push(`${NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better.`);
     if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);
     lines.push("Choose a cell with a click, or with the arrow keys and Enter, to see its trials.");
     this.captions.replaceChildren(...lines.map((line) => el("p", { class: "quiet" }, line)));
@@ -245,7 +250,7 @@ class Heatmap {
     return new Set(texts).size === texts.length ? (value) => this.text(name, value) : (value) => String(value ?? DASH);
   }
 
-  async chart(metric, grid, frames, range) {
+  async chart(metric, grid, frames, range, alike) {
     const across = grid.columnValues.length;
     const wide = this.section.body.clientWidth;
     const title = metric.direction ? [metric.label, `${metric.direction === "minimize" ? "lower" : "higher"} is better`] : [metric.label];
@@ -267,7 +272,7 @@ class Heatmap {
         y: rowOrder[Math.floor(index / across)],
         ...Object.fromEntries(["mean", "half", "iqm"].map((name) => [name, Number.isFinite(cell[name]) ? cell[name] : null])),
         shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
-        text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
+        text: cell.count ? `${shortMetric(cell.mean, metric.percent)}${alike.has(index) ? NOT_WORSE : ""}` : DASH,
         below: step > 55 ? below : [],
         best: frames.has(index),
         words: this.words(cell, metric).join(", "),

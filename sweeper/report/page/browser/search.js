@@ -1,8 +1,38 @@
-/* A search: its history, parallel coordinates, importances and best trials. */
+/* A search: its history, parallel coordinates, importances and best trials. A proposal is a list of trials, its
+   replicates, and has their means: of one trial unless the search has replicates. */
 
 const MOST_LINES = 400;
 const BEST_TRIALS = 10;
 const STATUSES = ["finished", "pruned", "diverged", "failed"];
+const T_QUANTILES = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.306, 2.2622];
+/* Student's t for 95 % by degrees of freedom from 1; beyond these an expansion that is right to 0.001. */
+const tQuantile = (freedom) => T_QUANTILES[freedom - 1] ?? 1.96 + 2.3725 / freedom + 2.8227 / freedom ** 2 + 2.556 / freedom ** 3;
+
+/* The trials of each proposal of a study, by its number. */
+function proposalsOf(report, trials) {
+  const byNumber = new Map();
+  for (const trial of trials) {
+    const number = report.value("number", trial);
+    byNumber.set(number, [...(byNumber.get(number) ?? []), trial]);
+  }
+  return [...byNumber.values()];
+}
+
+/* A column whose values are those of proposals: what their trials share, else their mean, NaN without one. */
+function overTrials(column) {
+  if (!column) return column;
+  const at = (trials) => {
+    const values = trials.map((trial) => column.at(trial));
+    if (values.every((value) => value === values[0])) return values[0];
+    return column.isNumeric && values.every(Number.isFinite) ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN;
+  };
+  const halfWidth = (trials) => {
+    const [mean, freedom] = [at(trials), trials.length - 1];
+    const squares = trials.reduce((sum, trial) => sum + (column.at(trial) - mean) ** 2, 0);
+    return freedom > 0 ? tQuantile(freedom) * Math.sqrt(squares / freedom / trials.length) : NaN;
+  };
+  return Object.create(column, { at: { value: at }, halfWidth: { value: halfWidth } });
+}
 
 class Search {
   constructor(onTrial) {
@@ -33,13 +63,15 @@ class Search {
   render(body) {
     const { report, view } = this;
     const objective = view.objectives.find((known) => known.name === this.objective);
-    const column = report.columns.get(objective.name);
+    const column = overTrials(report.columns.get(objective.name));
     const change = (key) => (value) => { this[key] = value; this.draw(); };
     const controls = [];
     if (this.studies.length > 1) controls.push(choice("study", this.studies, this.study, change("study")));
     if (view.objectives.length > 1) controls.push(choice("objective", view.objectives.map((known) => known.name), this.objective, change("objective")));
-    const trials = this.all.filter((trial) => (report.value("study", trial) ?? null) === (this.study ?? null));
-    const complete = trials.filter((trial) => report.value("status", trial) === "finished" && Number.isFinite(column?.at(trial)));
+    const rows = this.all.filter((trial) => (report.value("study", trial) ?? null) === (this.study ?? null));
+    const trials = proposalsOf(report, rows);
+    const repeats = Math.max(1, ...trials.map((own) => own.length));
+    const complete = trials.filter((own) => own.length === repeats && this.status(own) === "finished" && Number.isFinite(column?.at(own)));
     const sign = objective.direction === "minimize" ? 1 : -1;
     const ranked = [...complete].sort((left, right) => sign * (column.at(left) - column.at(right)));
     const [history, parallel, importance, front] = [chartBox(), chartBox(), chartBox(), chartBox()];
@@ -48,7 +80,7 @@ class Search {
     const several = view.objectives.length === 2;
     body.replaceChildren(
       ...(controls.length ? [el("div", { class: "controls" }, controls)] : []),
-      el("p", {}, `${plural(trials.length, "trial")}, ${complete.length} trained to the end. Objective: ${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
+      el("p", {}, `${repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial")}, ${complete.length} trained to the end. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
       el("div", { class: "sides" },
         el("div", {}, el("h3", {}, "History"), history),
         shares ? el("div", {}, el("h3", {}, `Importance (fANOVA, n = ${shares.complete} complete trials)`), importance) : null,
@@ -65,9 +97,13 @@ class Search {
     ]);
   }
 
+  status(trials) {
+    return [...STATUSES].reverse().find((status) => trials.some((trial) => this.report.value("status", trial) === status));
+  }
+
   parameters(trials) {
     const { report, view } = this;
-    return view.parameters.map((known) => ({ ...known, column: report.columns.get(known.name) })).filter(({ column }) => column && trials.some((trial) => column.at(trial) !== null));
+    return view.parameters.map((known) => ({ ...known, column: overTrials(report.columns.get(known.name)) })).filter(({ column }) => column && trials.some((trial) => column.at(trial) !== null));
   }
 
   bestTrials(ranked, objective) {
@@ -75,22 +111,30 @@ class Search {
     const plain = report.columns.get(objective.name.replace(/^val_/, ""));
     const metrics = this.view.objectives.map((known) => report.columns.get(known.name)).filter(Boolean);
     if (plain && !metrics.includes(plain)) metrics.push(plain);
-    const columns = [report.columns.get("number"), ...metrics, ...this.parameters(ranked).map(({ column }) => column)];
-    const rows = ranked.slice(0, BEST_TRIALS).map((trial) => el("tr", {},
-      el("td", {}, el("button", { type: "button", onclick: () => this.onTrial(trial) }, report.value("trial_id", trial))),
-      columns.map((column) => number(column.at(trial), column.isNumeric ? formatMetric(column.at(trial), column.percent) : formatValue(column.at(trial))))));
-    return plainTable(`The ${rows.length} best by ${objective.name}`, ["trial", ...columns.map((column) => column.label)], rows);
+    const columns = [...[report.columns.get("number"), ...metrics].map(overTrials), ...this.parameters(ranked).map(({ column }) => column)];
+    const text = (column, trials) => {
+      const [value, half] = [column.at(trials), metrics.some((metric) => metric.name === column.name) ? column.halfWidth(trials) : NaN];
+      const mean = column.isNumeric ? formatMetric(value, column.percent) : formatValue(value);
+      return Number.isFinite(half) ? `${mean} ± ${formatMetric(half, column.percent)}` : mean;
+    };
+    const rows = ranked.slice(0, BEST_TRIALS).map((trials) => el("tr", {},
+      el("td", {}, trials.map((trial) => el("button", { type: "button", onclick: () => this.onTrial(trial) }, report.value("trial_id", trial)))),
+      columns.map((column) => number(column.at(trials), text(column, trials)))));
+    const repeats = ranked.length ? ranked[0].length : 1;
+    const means = repeats > 1 ? `, with the mean of n = ${repeats} trials and its 95 % interval` : "";
+    return plainTable(`The ${rows.length} best by ${objective.name}${means}`, ["trial", ...columns.map((column) => column.label)], rows);
   }
 
   history(box, trials, column, objective) {
     const scale = column.percent ? 100 : 1;
-    const ordered = [...trials].sort((left, right) => this.report.value("number", left) - this.report.value("number", right));
+    const numbered = (own) => this.report.value("number", own[0]);
+    const ordered = [...trials].sort((left, right) => numbered(left) - numbered(right));
     let reached = null;
-    const data = ordered.map((trial) => {
-      const [status, value] = [this.report.value("status", trial), column.at(trial)];
+    const data = ordered.map((own) => {
+      const [status, value] = [this.status(own), column.at(own)];
       const finite = Number.isFinite(value);
       if (finite && status === "finished" && (reached === null || (objective.direction === "minimize" ? value < reached : value > reached))) reached = value;
-      return { number: this.report.value("number", trial), value: finite ? scale * value : null, text: formatMetric(value, column.percent), best: reached === null ? null : scale * reached, status };
+      return { number: numbered(own), value: finite ? scale * value : null, text: formatMetric(value, column.percent), best: reached === null ? null : scale * reached, status };
     });
     return chart(box, "history", {
       description: `${column.label} of each trial of the study, and the best so far`,
@@ -114,7 +158,7 @@ class Search {
 
   front(box, complete) {
     const objectives = this.view.objectives;
-    const [first, second] = objectives.map((known) => this.report.columns.get(known.name));
+    const [first, second] = objectives.map((known) => overTrials(this.report.columns.get(known.name)));
     const scaled = (column, trial) => (column.percent ? 100 * column.at(trial) : column.at(trial));
     const text = (column, trial) => formatMetric(column.at(trial), column.percent);
     const costs = complete.map((trial) => [first, second].map((column, index) => (objectives[index].direction === "minimize" ? 1 : -1) * column.at(trial)));
@@ -124,7 +168,7 @@ class Search {
       width: widthFor(box, 90, 480),
       trials: complete.map((trial, index) => ({
         x: scaled(first, trial), y: scaled(second, trial), first: text(first, trial), second: text(second, trial),
-        trial: this.report.value("trial_id", trial), front: !isBeaten(costs[index]),
+        trial: this.report.value("trial_id", trial[0]), front: !isBeaten(costs[index]),
       })),
       first: first.label,
       second: second.label,
@@ -136,7 +180,7 @@ class Search {
     const shown = ranked.length <= MOST_LINES ? ranked : [...ranked.slice(0, MOST_LINES / 2), ...ranked.slice(-MOST_LINES / 2)];
     const axes = [...this.parameters(shown).map(({ name, log, column: own }) => axisScale(name, own, shown, log)), axisScale(column.label, column, shown, false)];
     const data = [...shown].reverse().flatMap((trial) => axes.map((axis, order) => ({
-      trial,
+      trial: trial[0],
       order,
       axis: axis.name,
       place: axis.place(trial),

@@ -15,7 +15,7 @@ from sweeper.spec import Metric
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
-from tests.sweeper.report.page.stored_search import NAME, OBJECTIVE, SWEEP, fill
+from tests.sweeper.report.page.stored_search import COLUMNS, NAME, OBJECTIVE, SWEEP, fill
 
 pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is bundled
 
@@ -131,3 +131,29 @@ def test_axe_finds_nothing_serious(page: Watched, width: int) -> None:
     page.tab.wait_for_timeout(500)  # the page is drawn anew for another width
     page.see_everything()
     assert page.serious_findings() == []
+
+
+def test_a_proposal_of_several_trials_is_one_point_with_their_mean(chromium: Any, store: Store, tmp_path: Path) -> None:
+    """Seeds of ten proposals. The first trial of each is the best, and of proposal 3 one diverged."""
+    rows, seeds = load(NAME, store.files), list[pd.DataFrame]()
+    first = rows[(rows["study"] == "normal_class=0") & (rows["number"] < 10)]
+    for seed in range(3):
+        own = first.assign(trial_id=first["trial_id"] + f"s{seed}", status="finished")
+        seeds.append(own.assign(val_knn_z=0.5 + 0.01 * own["number"] - 0.02 * seed))
+    seeds[2].loc[seeds[2]["number"] == 3, ["status", "val_knn_z"]] = ["diverged", None]
+    replicated = Store(tmp_path)
+    write_figures(replicated.files, NAME, figures_of(SWEEP, "paper"))
+    replicated.prepare(NAME, COLUMNS)
+    replicated.write(NAME, "c", pd.concat(seeds).drop(columns="sweep").to_dict("records"), COLUMNS)
+    publish.write(replicated.files, NAME)
+    with tab(chromium, width=1000) as watched:
+        watched.open(f"file://{tmp_path}/reports/{NAME}.html")
+        watched.tab.wait_for_selector("#search svg >> nth=1")
+        assert sorted(chart(watched, "History", "number", "trials")) == list(range(10))
+        assert chart(watched, "History", "status", "trials").count("diverged") == 1
+        text = watched.tab.locator("#search tbody tr").first.inner_text()
+        assert "57.00 ± 4.968" in text, text  # the mean, and 4.303 times its standard error
+        assert [name[-2:] for name in best(watched)[:3]] == ["s0", "s1", "s2"]
+        assert (
+            "10 proposals of 3 trials each, 9 trained to the end" in watched.tab.locator("#search p").first.inner_text()
+        )

@@ -1,0 +1,84 @@
+"""Which settings are not worse than the best one within error."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sweeper.plan.best_settings import BestSetting, best_settings
+from sweeper.report.best import chosen, not_worse, sentence
+from sweeper.spec import Metric, registry
+
+KNN = Metric("knn_z", "maximize")
+SEEDS = 5
+
+
+def best_of(
+    values: dict[str, list[float]], metric: Metric = KNN, seeds: dict[str, list[Any]] | None = None
+) -> BestSetting:
+    rows = [
+        {"trial_id": f"{method}{index}", "method": method, "seed": seed, metric.name: value}
+        for method, of_method in values.items()
+        for index, (seed, value) in enumerate(
+            zip((seeds or {}).get(method, range(len(of_method))), of_method, strict=True)
+        )
+    ]
+    (best,) = best_settings(rows, metric, ("method", "seed"))
+    return best
+
+
+def names(best: BestSetting) -> set[str]:
+    return {trial[0] for other in not_worse(best) for trial in other.trials}
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_settings_with_the_same_seeds_are_compared_by_the_paired_t_test(direction: Any) -> None:
+    """Shared seeds: what all settings have in common of a seed cancels out."""
+    rng, sign = np.random.default_rng(0), 1 if direction == "maximize" else -1
+    shared = rng.normal(0, 1.0, SEEDS)
+    values = {
+        name: shared + rng.normal(-sign * shift, 0.1, SEEDS) for name, shift in zip("abcdef", range(6), strict=True)
+    }
+    values |= {name: shared + rng.normal(-sign * 0.05 * index, 0.1, SEEDS) for index, name in enumerate("uvwxyz")}
+    best = best_of({name: column.tolist() for name, column in values.items()}, Metric("score", direction))
+    top = str(best.at["method"])
+    side = "less" if direction == "maximize" else "greater"
+    expected = {
+        name
+        for name, column in values.items()
+        if name != top and stats.ttest_rel(column, values[top], alternative=side).pvalue >= 0.025
+    }
+    assert names(best) == expected and 0 < len(expected) < len(values) - 1
+
+
+def test_a_method_without_a_seed_is_a_number() -> None:
+    seeds: dict[str, list[Any]] = {"p": [None]}
+    assert names(best_of({"a": [0.9, 0.91, 0.92], "p": [0.905]}, seeds=seeds)) == {"p"}
+    assert names(best_of({"a": [0.9, 0.91, 0.92], "p": [0.85]}, seeds=seeds)) == set()
+
+
+def test_nothing_is_said_of_errors_that_are_not_known() -> None:
+    best = best_of({"a": [0.9], "b": [0.9]})
+    assert names(best) == set() and "within error" not in sentence(best)
+    assert names(best_of({"a": [0.9, 0.8], "b": [0.9, 0.8], "c": [0.8, 0.7]})) == {"b"}, "equal differences"
+
+
+@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("validation", [False, True])
+def test_every_sweep_says_on_what_its_best_settings_were_chosen(name: str, validation: bool) -> None:
+    """By the data that the metric of each heatmap, table and preset declares."""
+    sweep = registry.find(name)
+    ranked = [metric for view in sweep.heatmaps for metric in [view.metric]]
+    ranked += [metric for table in sweep.tables for metric in table.metrics if metric.direction]
+    ranked += [sweep.headline(preset) for preset in sweep.presets]
+    for metric in {metric.name: metric for metric in ranked}.values():
+        plain = metric.name.removeprefix("val_")
+        values = {plain: 0.5} | ({f"val_{plain}": 0.4} if validation or plain != metric.name else {})
+        rows = [{"trial_id": f"{seed}", "method": "vje", "seed": seed, **values} for seed in range(2)]
+        (best,) = best_settings(rows, metric, ("method", "seed"))
+        data = Metric(best.criterion).measured_on
+        assert best.criterion == (f"val_{plain}" if len(values) > 1 else plain)
+        assert f"; chosen on {data}" in sentence(best) and chosen(best).startswith(f"chosen on {data}")
+        if len(values) == 1:
+            assert data in ("test images", "test pairs", "training data")

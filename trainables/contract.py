@@ -95,6 +95,11 @@ class Method(nn.Module):
             self.register_buffer(name, torch.tensor(float(getattr(config, name))))
 
     @classmethod
+    def parts_of(cls, options: Any) -> tuple[str, ...]:
+        """Names among `loss_parts` that a trial with these `options`, of the type `Config`, can report."""
+        return cls.loss_parts
+
+    @classmethod
     def trains(cls) -> bool:
         """Whether the method changes in training."""
         return cls.losses is not Method.losses or cls.fitted()

@@ -23,7 +23,7 @@ def metric_names(config: TrialConfig, classes: int, last: bool = True) -> tuple[
     """Names of all metrics that the reports of a trial on data of `classes` classes can hold. With `last=False` those
     that reports before the last one can hold."""
     method = method_of(config.method)
-    losses = ("loss", *map(method.metric_of_part, method.loss_parts))
+    losses = ("loss", *map(method.metric_of_part, method.parts_of(config.options)))
     return (*losses, *task_of(config.method).metric_names(config, method, classes, last))
 
 
@@ -39,6 +39,7 @@ def _methods_by_metric(known: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
         method = method_of(name)
         untrained = {} if method.trains() else {"epochs": 0}
         asked = [resolve({"method": name, **keys, **untrained}) for keys in task_of(name).full_evaluations(method)]
-        for metric in dict.fromkeys(metric for config in asked for metric in metric_names(config, MANY_CLASSES)):
+        found = [metric for config in asked for metric in metric_names(config, MANY_CLASSES)]
+        for metric in dict.fromkeys((*found, *map(method.metric_of_part, method.loss_parts))):
             methods.setdefault(metric, []).append(name)
     return {metric: tuple(names) for metric, names in methods.items()}

@@ -47,7 +47,7 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
     assert finish(plan, store, COLUMNS) == status
     out = capsys.readouterr().out
     table, ending = out.split(f"\n\n{counts}")
-    assert table.startswith("auroc; * is the best setting\n\n") and "\n\nbest auroc" in table
+    assert table.startswith("auroc; * is the best setting, chosen on test images\n\n") and "\n\nbest auroc" in table
     assert f"{counts}{ending}".splitlines() == [
         f"{counts} of 4 trials",
         *(["first to diverge: trial t3 (beta=1, nu=3), loss was not finite in epoch 3"] if last == "diverged" else []),

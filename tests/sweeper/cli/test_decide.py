@@ -65,7 +65,7 @@ def test_seeds_are_added_where_a_claim_is_open_and_an_interrupted_round_is_conti
     assert len(load("tiny", tmp_path / "store", preset="digits", changes="decided")) == 7
     judged = {each.claim.name: each for each in judge(files, OURS, "digits")}
     assert judged["X-01"].verdict == "holds" and judged["X-01"].level == pytest.approx(1 - 0.05 * 2 / 5)
-    assert judged["X-02a"].n == 5 and judged["X-02a"].reason.startswith("look 3 at 5 seeds")
+    assert judged["X-02a"].n == 5 and "look 3 at 5 seeds" in judged["X-02a"].reason
     assert judge(files, OURS, "digits", "decided") == judge(files, OURS, "digits")
     trained = len(tasks)
     decide(tmp_path, tasks.append)
@@ -99,5 +99,5 @@ def test_the_looks_are_paid_for_by_the_most_seeds_of_the_first(tmp_path: Path) -
     with pytest.raises(SpecError, match="`--most-seeds <= 5` must hold, by which the looks at 'digits' are paid for"):
         api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=6)
     with pytest.raises(SpecError, match="were first looked at with seeds 0,1; ask for the same"):
-        api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=5, axis={"seed": [0, 1, 2]})
+        api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=5, axis={"seed": [0]})
     assert api.plan(OURS, store=tmp_path / "store", decide=["X-02"], most_seeds=3)["decide"]["at_most"] == 1

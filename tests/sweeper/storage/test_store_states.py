@@ -107,6 +107,13 @@ class Content:
     def trials(self) -> set[str]:
         return self.rows.keys() | self.reported
 
+    def swap(self, back: "Content") -> "Content":
+        """Put in what comes back, and return what it replaces: of trials that come back without a row, the history."""
+        replaced = self.take({*back.rows})
+        replaced.reported |= back.reported & self.reported
+        self.add(back)
+        return replaced
+
 
 class StoreStates(RuleBasedStateMachine):
     def __init__(self) -> None:
@@ -222,8 +229,7 @@ class StoreStates(RuleBasedStateMachine):
         time = data.draw(st.sampled_from(sorted(self.archived)))
         restore(self.store.files, "grid", time)
         back = self.archived.pop(time)
-        swapped = self.stored.take(back.trials)
-        self.stored.add(back)
+        swapped = self.stored.swap(back)
         new = set(self.archives()) - self.archived.keys()
         assert len(new) == bool(swapped.trials)
         self.archived |= dict.fromkeys(new, swapped)
@@ -241,8 +247,7 @@ class StoreStates(RuleBasedStateMachine):
             with contextlib.suppress(StoreError):  # all of it is back, and only the empty folder is left
                 restore(self.store.files, "grid", time)
         assert self.everything() >= before and time not in self.archives()
-        self.stored.take(back.trials)
-        self.stored.add(back)
+        self.stored.swap(back)
         self.archived = self.archives()
         self.reopen()
 

@@ -104,6 +104,12 @@ class VJE(ImageMethod):
         if config.radial_scale != "fixed":
             self.log_radial_scale = nn.Parameter(torch.zeros(()))
 
+    @classmethod
+    def parts_of(cls, options: VJEConfig) -> tuple[str, ...]:
+        left_out = set() if options.likelihood == "euclidean" else {"likelihood"}
+        left_out |= {"learned_scale"} if options.radial_scale == "fixed" else set()
+        return tuple(part for part in cls.loss_parts if part not in left_out)
+
     def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """The representation z, and the posterior's mean mu and variance var."""
         z_BD = self(images_BCHW)

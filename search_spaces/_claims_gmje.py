@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """What GJE and GMJE (arXiv 2603.26799) claim, by the sweep that can judge it. Figures are shares in [0, 1]."""
 
 from search_spaces import _assumptions as assumed

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """What SimVAE (arXiv 2402.01399) claims, by the sweep that can judge it. Figures are shares in [0, 1]."""
 
 from search_spaces import _assumptions as assumed

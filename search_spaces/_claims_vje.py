@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """What VJE (arXiv 2602.05639) claims, by the sweep that can judge it. Figures are shares in [0, 1]."""
 
 import math

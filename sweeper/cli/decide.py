@@ -20,7 +20,7 @@ from sweeper.report.claims import Judged
 from sweeper.report.looks import Looks, decided_changes, names_text, next_count, read_looks, write_looks
 from sweeper.request import Request
 from sweeper.spec import Value
-from sweeper.spec.claim import EPOCH, meets
+from sweeper.spec.claim import meets
 from sweeper.spec.space import unknown
 from sweeper.storage.requests import request_name
 from sweeper.storage.store import Store
@@ -194,7 +194,7 @@ class Decision:
         parts, found = self.plan.sweep.parts(self.plan.preset), dict[Any, Config]()
         for name, (start, stop) in spans.items():
             for side in self._known[name].sides if start < stop else ():
-                where = {key: value for key, value in side.wanted(parts).items() if key != EPOCH}
+                where = side.wanted_of_trials(parts)
                 for trial in self.plan.grid_trials if not side.sweep else ():
                     config = trial.config
                     if config.get(SEED) == self._base[0] and all(meets(config.get(key), where[key]) for key in where):

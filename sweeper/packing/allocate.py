@@ -27,7 +27,7 @@ from sweeper.packing.compilation import (
     with_compiled_steps,
 )
 from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads, requested_cut, settled_cuts
-from sweeper.packing.packer import Packing, Workload, candidate_cuts, one_per_cohort, pack
+from sweeper.packing.packer import Packing, pack
 from sweeper.packing.profiler import (
     GroupProfile,
     Profiler,
@@ -36,6 +36,7 @@ from sweeper.packing.profiler import (
     profiled_workloads,
     worth_measuring,
 )
+from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import Plan

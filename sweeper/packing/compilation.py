@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 
 from sweeper.packing.cluster import DeviceInfo, Slots
-from sweeper.packing.packer import Packing, Workload, candidate_cuts
+from sweeper.packing.packer import Packing
 from sweeper.packing.profiler import Profiler, fixed_shape
+from sweeper.packing.workloads import Workload, candidate_cuts
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group, Trial, parts
 from sweeper.request import Request

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sweeper.packing.cluster import MEMORY_MARGIN, DeviceInfo, Measure, ProbeRequest
-from sweeper.packing.packer import Workload
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group, content_hash
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import profile_path

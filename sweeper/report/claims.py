@@ -254,7 +254,7 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
         ]
     except MissingRows as missing:
         commands = " && ".join(dict.fromkeys(source.command for source in sources if _lacks_rows(source)))
-        return Judged(**about, verdict="not run", reason=str(missing), command=commands or sources[0].command)
+        return Judged(**about, verdict=NOT_RUN, reason=str(missing), command=commands or sources[0].command)
     except ValueError as error:
         return Judged(**about, verdict="undecided", reason=str(error))
     paired = len(samples) > 1 and sources[0].sweep.name == sources[1].sweep.name
@@ -295,7 +295,7 @@ def _chosen(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame
 
     Raises MissingRows for rows that are not there, and ValueError if they have no value.
     """
-    where = {key: wanted for key, wanted in side.wanted(source.parts).items() if key != EPOCH}
+    where = side.wanted_of_trials(source.parts)
     rows = _selected(source.rows, where)
     if rows.empty:
         _raise_missing(side, source, where)
@@ -326,7 +326,7 @@ def _sample(side: Side, source: SweepRows, units: Sequence[str], rows: pd.DataFr
 
     Raises MissingRows for values along the key that no row has, and ValueError if their trials have no result.
     """
-    where = {key: wanted for key, wanted in side.wanted(source.parts).items() if key != EPOCH}
+    where = side.wanted_of_trials(source.parts)
     names, columns = ["value"], [EPOCH] if side.along == EPOCH else list(side.keys)
     if side.of_metric:
         names, columns = ["value", "other"], _varying(source.parts, rows, units)

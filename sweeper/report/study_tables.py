@@ -14,7 +14,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.spec.metric import Metric
-from sweeper.spec.space import REPLICATES, WARM, bounds
+from sweeper.spec.space import MEAN_OF, WARM, bounds
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 """Optuna's state of a finished trial -> its name in tables."""
@@ -59,7 +59,7 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
         complete = values.where((columns["state"] == "complete") & np.isfinite(values))
         best = metric.cost(metric.cost(complete).cummin())
         columns |= {metric.name: values, f"best_{metric.name}": best.ffill()}
-    samples = [trial.user_attrs.get(REPLICATES) for trial in trials]
+    samples = [trial.user_attrs.get(MEAN_OF) for trial in trials]
     if any(samples):
         counts = [len(sample[0]) if sample else 1 for sample in samples]
         columns["replicates"] = pd.Series(counts, dtype="int64")

@@ -114,7 +114,8 @@ def difference(left: Extremes, right: Extremes | None, paired: bool = True) -> E
 
     def bounds(alpha: float) -> Bounds:
         over, under = means.shape
-        margins = [_quantile(alpha / (2 * count), freedom) * errors for count in (over, under)]
+        with np.errstate(invalid="ignore"):  # of a quantile of 0 and an error that is not known
+            margins = [_quantile(alpha / (2 * count), freedom) * errors for count in (over, under)]
         return float((means - margins[0]).min(1).max()), float((means + margins[1]).max(0).min())
 
     return Estimate(value, n, bounds)

@@ -124,7 +124,7 @@ class _CohortState:
             if self.brackets[index] == bracket:
                 proposals.setdefault(self.numbers[index], []).append(index)
         return {
-            members[0]: _mean([values.get(index) for index in members])
+            members[0]: mean_of_all([values.get(index) for index in members])
             for members in proposals.values()
             if any(index in values for index in members)
         }
@@ -299,9 +299,10 @@ class Rungs:
         return self._positions[position]
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean_of_all(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the replicates' values; None if one of them has none."""
     known = [value for value in values if value is not None]
-    return statistics.fmean(known) if len(known) == len(values) else None
+    return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
 def _finite(value: float | None) -> float | None:

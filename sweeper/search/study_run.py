@@ -15,7 +15,8 @@ from sweeper.errors import SpecError
 from sweeper.plan.cohorts import Trial, content_hash
 from sweeper.plan.sources import Record
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
-from sweeper.spec.space import REPLICATES, Study, Value, within
+from sweeper.search.rungs import mean_of_all
+from sweeper.spec.space import MEAN_OF, Study, Value, within
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
@@ -94,9 +95,8 @@ def warm_start_from_rows(
         inside = all(within(distribution, params[key]) for key, distribution in study.search.space.items())
         replicate = study.replicate_of(row, defaults)
         if fits and inside and len(values) == len(names) and replicate in replicates:
-            places = (
-                (*params.items(), count) for count in itertools.count()
-            )  # rows may repeat a trial with other keys
+            # Rows may repeat a proposal, with other values of keys that are not searched.
+            places = ((*params.items(), count) for count in itertools.count())
             place = next(place for place in places if place not in found or replicate not in found[place][1])
             found.setdefault(place, (params, {}))[1][replicate] = tuple(values)
     results = [
@@ -254,13 +254,8 @@ def mean_result(results: Sequence[TrialResult]) -> TrialResult:
     reached = {epoch: statistics.fmean(result.reached[epoch] for result in results) for epoch in sorted(epochs)}
     status = next(status for status in WORST_FIRST if status in statuses)
     trials = ",".join(str(result.attributes.get("trial_id", "")) for result in results)
-    attributes = {"trial_id": trials, "status": status, REPLICATES: values}
-    return TrialResult(first.number, status, tuple(map(_mean, values)), reached, attributes)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
+    attributes = {"trial_id": trials, "status": status, MEAN_OF: values}
+    return TrialResult(first.number, status, tuple(map(mean_of_all, values)), reached, attributes)
 
 
 def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> TrialResult:

@@ -90,6 +90,10 @@ class Side:
         datasets = {value for part in parts for value in part.values("dataset")}
         return {key: wanted for key, wanted in self.where.items() if key != "dataset" or len(datasets) > 1}
 
+    def wanted_of_trials(self, parts: Sequence[Grid | Search]) -> Where:
+        """Return those of the conditions that trials meet: all but that on the epoch, which reports meet."""
+        return {key: wanted for key, wanted in self.wanted(parts).items() if key != EPOCH}
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -159,7 +163,7 @@ class Claim:
     def _check_rows(self, side: Side, preset: str, parts: Sequence[Grid | Search]) -> None:
         sets = dict.fromkeys(key for part in parts for key in _keys(part))
         where = f"claim {self.name}, preset {preset}"
-        wanted = {key: value for key, value in side.wanted(parts).items() if key != EPOCH}
+        wanted = side.wanted_of_trials(parts)
         for key in (*wanted, *side.keys):
             if key not in sets:
                 raise SpecError(f"{where}: {unknown('key', key, list(sets))}")

@@ -88,7 +88,7 @@ SAMPLERS: tuple[str, ...] = get_args(Sampler)
 """Tree-structured Parzen estimator, Gaussian process, CMA-ES, NSGA-II, quasi-Monte Carlo (Sobol), independent draws."""
 SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
 """Samplers that support several objectives."""
-REPLICATES = "replicates"
+MEAN_OF = "replicates"
 """Optuna user attribute of a trial that is a mean: the values of each objective that it is the mean of."""
 WARM = "warm"
 """Optuna user attribute of a trial that came from a warm start."""

@@ -20,7 +20,8 @@ import torch
 
 from search_spaces.anomaly_grid import DIGITS, PAPER
 from sweeper.packing.cluster import MEMORY_MARGIN, Devices
-from sweeper.packing.packer import Workload, pack
+from sweeper.packing.packer import pack
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut, Trial
 from trainables.config import resolve
 from trainables.sections import TrialConfig, Value

@@ -60,6 +60,28 @@ def test_a_trial_that_cannot_train_fails_alone_and_is_tried_again_by_the_next_ru
     assert set(rows(tmp_path / "store", "anomaly_grid")["status"]) == {"finished"}
 
 
+def interrupted_and_continued(
+    command: Callable[[Path], list[str]], name: str, folder: Path
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows of a whole run, and of one that was interrupted at its second cohort and continued."""
+    tasks: list[CohortTask] = []
+
+    def interrupt(task: CohortTask) -> None:
+        tasks.append(task)
+        if len(tasks) == 2:
+            raise KeyboardInterrupt
+
+    with without_ray(folder):
+        assert run.main(command(folder / "whole")) == 0
+    with without_ray(folder, interrupt):
+        assert run.main(command(folder / "store")) == 130
+    assert 0 < len(rows(folder / "store", name)) < len(rows(folder / "whole", name))
+    assert (folder / f"store/reports/{name}.html").exists(), "the page of what there is"
+    with without_ray(folder):
+        assert run.main(command(folder / "store")) == 0
+    return rows(folder / "whole", name), rows(folder / "store", name)
+
+
 @pytest.mark.parametrize("sweep", ["grid", "search"])
 def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp_path: Path) -> None:
     def command(store: Path) -> list[str]:
@@ -69,48 +91,21 @@ def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp
         return ["vje_search", "--preset", "digits", "--store", str(store), *options]
 
     name = "anomaly_grid" if sweep == "grid" else "vje_search"
-    attempts = 0
-
-    def interrupt(task: CohortTask) -> None:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 2:
-            raise KeyboardInterrupt
-
-    with without_ray(tmp_path):
-        assert run.main(command(tmp_path / "whole")) == 0
-    with without_ray(tmp_path, interrupt):
-        assert run.main(command(tmp_path / "store")) == 130
-    assert 0 < len(rows(tmp_path / "store", name)) < len(rows(tmp_path / "whole", name))
-    assert (tmp_path / f"store/reports/{name}.html").exists(), "the page of what there is"
-    with without_ray(tmp_path):
-        assert run.main(command(tmp_path / "store")) == 0
-    pd.testing.assert_frame_equal(rows(tmp_path / "store", name), rows(tmp_path / "whole", name))
+    whole, continued = interrupted_and_continued(command, name, tmp_path)
+    pd.testing.assert_frame_equal(continued, whole)
 
 
 def test_a_search_of_means_that_was_interrupted_continues_to_the_same_rows(tmp_path: Path) -> None:
     """Six proposals of three seeds, two to a cohort, pruned by their means."""
-    name, attempts = "vje_search", 0
+    name = "vje_search"
 
     def command(store: Path) -> list[str]:
         options = ["--trials", "6", "--wave", "6", "--pruner", "halving", "--set", "epochs=20", "--cohort", "6"]
         options += ["--set", "width=16", "--replicates", "seed=0,1,2"]
         return [name, "--preset", "digits", "--store", str(store), *options]
 
-    def interrupt(task: CohortTask) -> None:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 2:
-            raise KeyboardInterrupt
-
-    with without_ray(tmp_path):
-        assert run.main(command(tmp_path / "whole")) == 0
-    with without_ray(tmp_path, interrupt):
-        assert run.main(command(tmp_path / "store")) == 130
-    with without_ray(tmp_path):
-        assert run.main(command(tmp_path / "store")) == 0
-    whole = rows(tmp_path / "whole", name)
-    pd.testing.assert_frame_equal(rows(tmp_path / "store", name), whole)
+    whole, continued = interrupted_and_continued(command, name, tmp_path)
+    pd.testing.assert_frame_equal(continued, whole)
     proposals = whole.groupby("number")
     assert set(proposals.size()) == {3} and set(proposals["seed"].nunique()) == {3}
     assert (proposals["cohort"].nunique() == 1).all() and (proposals["status"].nunique() == 1).all()

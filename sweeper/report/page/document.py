@@ -61,14 +61,13 @@ def page_data(contents: Contents, known: PageData | None = None) -> PageData:
 
 def document(data: PageData, *, live: bool = False) -> bytes:
     """Return the HTML file. With `live` it asks the server that it comes from for newer data, and no other."""
-    library, script, style = compressed_library(), _joined(SCRIPTS), _style()
+    library, script = compressed_library(), _joined(SCRIPTS)
     hashes = " ".join(_hash(text) for text in (script.encode(), gzip.decompress(library)))
-    policy = f"default-src 'none'; script-src {hashes}; style-src {_hash(style.encode())}; img-src data:"
-    policy += f"; connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
-    page = Template(_asset("page.html")).substitute(
-        title=html.escape(data.name),
-        policy=html.escape(policy),
-        style=style,
+    policy = f"script-src {hashes}; connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}"
+    return _page(
+        "page.html",
+        data.name,
+        policy,
         script=script,
         library=base64.b64encode(library).decode(),
         charts=_charts(),
@@ -77,24 +76,34 @@ def document(data: PageData, *, live: bool = False) -> bytes:
         curves=data.curves,
         version=data.version,
     )
-    return page.encode()
 
 
 def claims_document(report: Mapping[str, Any]) -> bytes:
     """Return the page of all claims as an HTML file, from values for JSON."""
-    script, style = _joined(CLAIMS_SCRIPTS), _style()
-    policy = f"default-src 'none'; script-src {_hash(script.encode())}; style-src {_hash(style.encode())}"
-    policy += "; img-src data:; base-uri 'none'; form-action 'none'"
+    script = _joined(CLAIMS_SCRIPTS)
     data = _compressed(json.dumps(report, separators=(",", ":"), allow_nan=False).encode())
-    texts = {"policy": html.escape(policy), "style": style, "script": script, "report": data}
-    return Template(_asset("claims.html")).substitute(texts).encode()
+    return _page("claims.html", "Claims", f"script-src {_hash(script.encode())}", script=script, report=data)
 
 
-def static_document(template: str, **texts: Any) -> bytes:
+def static_document(template: str, title: str, **texts: Any) -> bytes:
     """Return an HTML file without scripts. `texts` are HTML already."""
+    return _page(template, title, "", **texts)
+
+
+def _page(template: str, title: str, policy: str, **texts: Any) -> bytes:
+    """Return an HTML file with the shared head, and a body of `texts`. `policy` allows what scripts need."""
     style = _style()
-    policy = f"default-src 'none'; style-src {_hash(style.encode())}; base-uri 'none'; form-action 'none'"
-    return Template(_asset(template)).substitute(policy=html.escape(policy), style=style, **texts).encode()
+    rules = [
+        "default-src 'none'",
+        *([policy] if policy else []),
+        f"style-src {_hash(style.encode())}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    allowed = html.escape("; ".join(rules))
+    page = Template(_asset("head.html") + _asset(template))
+    return page.substitute(policy=allowed, title=html.escape(title), style=style, **texts).encode()
 
 
 @functools.cache

@@ -87,7 +87,7 @@ def list_of_sweeps(files: Files, pages: Collection[str] | None = None) -> bytes:
     text = cards or '<p class="note">There are no sweeps yet.</p>'
     if CLAIMS_PAGE.removeprefix(f"{REPORTS}/") in (files.list(REPORTS) if pages is None else pages):
         text = f'<p><a href="claims.html">What the papers claim, and what the rows say of it</a></p>{text}'
-    return static_document("index.html", store=html.escape(files.display_uri), cards=text)
+    return static_document("index.html", "Sweeps", store=html.escape(files.display_uri), cards=text)
 
 
 def sweep_names(files: Files) -> list[str]:

@@ -26,7 +26,7 @@ from sweeper.cli.preview import (
     text,
 )
 from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
-from sweeper.packing.packer import COHORT_START_SECONDS
+from sweeper.packing.workloads import COHORT_START_SECONDS
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.plan.plan import Plan

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from sweeper.packing.packer import Workload
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group, Trial
 from trainables.training.measurement import Measurement
 

@@ -13,7 +13,8 @@ from sweeper.packing.allocate import Allocator
 from sweeper.packing.cluster import DeviceKind, ProbeRequest, profile_devices
 from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, compiled_cut
 from sweeper.packing.cuts import describe_cuts, recorded_cuts
-from sweeper.packing.packer import COHORT_START_SECONDS, Packing
+from sweeper.packing.packer import Packing
+from sweeper.packing.workloads import COHORT_START_SECONDS
 from sweeper.plan.cohorts import Cut, parts
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure

@@ -8,8 +8,9 @@ import pytest
 from sweeper.errors import ClusterError
 from sweeper.packing.allocate import least_threads, longest_group, on_cores, on_gpus
 from sweeper.packing.cluster import DeviceInfo, SlotResources, Slots, whole_device_slots
-from sweeper.packing.packer import COHORT_START_SECONDS, TOLERANCE, Workload
+from sweeper.packing.packer import TOLERANCE
 from sweeper.packing.profiler import GroupProfile
+from sweeper.packing.workloads import COHORT_START_SECONDS, Workload
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY
 from tests.sweeper.packing.measured import MIB, measurement, members
 

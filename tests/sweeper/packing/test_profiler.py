@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sweeper.packing.cluster import DeviceInfo, Measure
-from sweeper.packing.packer import Workload
 from sweeper.packing.profiler import (
     MAX_MEMBERS,
     GroupProfile,
@@ -18,6 +17,7 @@ from sweeper.packing.profiler import (
     shape_hash,
     worth_measuring,
 )
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut, Group, Trial
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import LARGE, FakeMeasure

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.packing.packer import UNTRAINED_SECONDS, CutOption, Workload, candidate_cuts, one_per_cohort
+from sweeper.packing.workloads import UNTRAINED_SECONDS, CutOption, Workload, candidate_cuts, one_per_cohort
 from sweeper.plan.cohorts import Cut
 from tests.sweeper.packing.measured import EACH_100_MIB, MIB, measurement, members
 

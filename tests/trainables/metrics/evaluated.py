@@ -21,6 +21,10 @@ from trainables.training.cohort import Cohort
 from trainables.training.stacks import build_models
 from trainables.training.train import train
 
+K, N, M, D, C = 3, 130, 70, 7, 5
+"""Members, bank images, test images, features and classes of the sets on which probes are tested."""
+Sets = tuple[Tensor, Tensor, Tensor, Tensor]
+
 TRAIN, TEST = 12, 5
 """Images of each class."""
 CPU = torch.device("cpu")

@@ -10,10 +10,10 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
+from tests.trainables.metrics.evaluated import C, D, K, N, Sets
 from trainables.metrics.adam_probes import Accuracies, accuracies, train
 
-K, N, M, D, H, C, B, EPOCHS, LR = 3, 130, 70, 7, 9, 5, 32, 6, 0.02
-Sets = tuple[Tensor, Tensor, Tensor, Tensor]
+H, B, EPOCHS, LR = 9, 32, 6, 0.02
 SEED = 3
 
 
@@ -28,19 +28,6 @@ def how(members: int = K, **changed: Any) -> dict[str, Any]:
 
 
 HIDDEN = pytest.mark.parametrize("hidden", [(), (H,)], ids=["linear", "mlp"])
-
-
-@pytest.fixture
-def sets() -> Sets:
-    """Members have the same classes, but features of their own."""
-    source = torch.Generator().manual_seed(0)
-    centres_KCD = torch.randn(K, C, D, generator=source)
-    bank_labels_N, test_labels_M = (torch.randint(C, (count,), generator=source) for count in (N, M))
-    bank_KND, test_KMD = (
-        centres_KCD[:, labels] + torch.randn(K, len(labels), D, generator=source)
-        for labels in (bank_labels_N, test_labels_M)
-    )
-    return bank_KND, bank_labels_N, test_KMD, test_labels_M
 
 
 def plain(hidden: tuple[int, ...], bank_ND: Tensor, labels_N: Tensor, lr: float, epochs: int, batch_size: int) -> Any:

@@ -12,9 +12,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
-from torch import Tensor
 
-from tests.trainables.metrics.evaluated import eval_config, last_metrics, prepared, untrained
+from tests.trainables.metrics.evaluated import C, D, K, M, N, Sets, eval_config, last_metrics, prepared, untrained
 from tests.trainables.small import HERE
 from trainables.data.datasets.catalog import load
 from trainables.methods.variational.vje import VJE
@@ -23,8 +22,7 @@ from trainables.metrics.linear_probes import Standardisation, accuracies, fit
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train
 
-K, N, M, D, C, B = 3, 130, 70, 7, 5, 32
-Sets = tuple[Tensor, Tensor, Tensor, Tensor]
+B = 32
 
 
 def generator_of_epoch(epoch: int) -> torch.Generator:
@@ -32,19 +30,6 @@ def generator_of_epoch(epoch: int) -> torch.Generator:
 
 
 HOW: dict[str, Any] = {"epochs": 6, "lr": 0.3, "batch_size": B, "generator_of_epoch": generator_of_epoch}
-
-
-@pytest.fixture
-def sets() -> Sets:
-    """Members have the same classes, but features of their own."""
-    source = torch.Generator().manual_seed(0)
-    centres_KCD = torch.randn(K, C, D, generator=source)
-    bank_labels_N, test_labels_M = (torch.randint(C, (count,), generator=source) for count in (N, M))
-    bank_KND, test_KMD = (
-        centres_KCD[:, labels] + torch.randn(K, len(labels), D, generator=source)
-        for labels in (bank_labels_N, test_labels_M)
-    )
-    return bank_KND, bank_labels_N, test_KMD, test_labels_M
 
 
 def test_training_is_that_of_autograd_and_torch_sgd(sets: Sets) -> None:

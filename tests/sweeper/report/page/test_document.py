@@ -70,7 +70,7 @@ def test_the_first_word_of_rows_says_what_they_are(tmp_path: Path) -> None:
 
 
 def test_a_page_without_scripts_allows_none() -> None:
-    page = static_document("index.html", store="s3://bucket", cards="").decode()
+    page = static_document("index.html", "Sweeps", store="s3://bucket", cards="").decode()
     assert "script-src" not in policy(page) and "default-src 'none'" in policy(page)
 
 

@@ -5,6 +5,7 @@ Shapes: B images, P dimensions of the projection, J = 2P, M particles of the ban
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -116,23 +117,37 @@ def test_the_next_bank_is_drawn_from_the_pool_by_weight(seed: int) -> None:
         assert len(uniforms) == M
 
 
-def test_copies_and_ages_are_those_of_the_vectors_in_the_bank() -> None:
-    """A vector that the bank did not have before is new; equal vectors are copies. Views change between the steps."""
+def _check_copies_and_ages(
+    model_of: Callable[[str], Any], rows: Callable[[Any], Tensor], bank: Callable[[Any], Tensor], uniforms: Any
+) -> None:
+    """A vector that the bank did not have before is new; equal vectors are copies. Views change between the steps.
+
+    `model_of` makes a model that resamples in a way, whose encoder has these `rows` and whose bank is `bank`."""
     shares, ages = list[float](), list[int]()
     for resampling in ("multinomial", "systematic"):
-        model = _scattered(_config(tau=0.5, resampling=resampling))
-        born = {row.tobytes(): 0 for row in model.bank_MP.numpy()}
+        model = model_of(resampling)
+        born = {row.tobytes(): 0 for row in bank(model).numpy()}
         for step in range(1, 9):
-            rows = model.keys.network.get_buffer("0.rows")
-            rows.add_(torch.randn(rows.shape, generator=torch.Generator().manual_seed(step)))
-            parts = model.losses(BATCH, _uniforms(model, step)).parts
-            bank = model.bank_MP.numpy()
-            born = {row.tobytes(): born.get(row.tobytes(), step) for row in bank}
-            shares.append(len(np.unique(bank, axis=0)) / M)
+            with torch.no_grad():
+                changed = rows(model)
+                changed.add_(torch.randn(changed.shape, generator=torch.Generator().manual_seed(step)))
+            parts = model.losses(BATCH, uniforms(model, step)).parts
+            vectors = bank(model).numpy()
+            born = {row.tobytes(): born.get(row.tobytes(), step) for row in vectors}
+            shares.append(len(np.unique(vectors, axis=0)) / M)
             assert parts["bank_distinct"].item() == pytest.approx(shares[-1])
-            ages += [step - born[row.tobytes()] for row in bank]
+            ages += [step - born[row.tobytes()] for row in vectors]
             assert parts["bank_age"].item() == pytest.approx(np.mean(ages[-M:]))
     assert min(shares) < 1 and max(ages) > 1
+
+
+def test_copies_and_ages_are_those_of_the_vectors_in_the_bank() -> None:
+    _check_copies_and_ages(
+        lambda resampling: _scattered(_config(tau=0.5, resampling=resampling)),
+        lambda model: model.keys.network.get_buffer("0.rows"),
+        lambda model: model.bank_MP,
+        _uniforms,
+    )
 
 
 def test_particles_that_queries_resemble_stay() -> None:
@@ -256,23 +271,12 @@ def test_the_next_bank_is_drawn_from_bank_and_batch_by_weight(resampling: str, s
 
 
 def test_copies_and_ages_are_those_of_the_vectors_in_the_joint_bank() -> None:
-    """A vector that the bank did not have before is new; equal vectors are copies. Views change between the steps."""
-    shares, ages = list[float](), list[int]()
-    for resampling in ("multinomial", "systematic"):
-        model = _model(resampling=resampling)
-        born = {row.tobytes(): 0 for row in model.bank_MJ.numpy()}
-        for step in range(1, 9):
-            rows = model.encoder.get_parameter("rows")
-            with torch.no_grad():
-                rows.add_(torch.randn(rows.shape, generator=torch.Generator().manual_seed(step)))
-            parts = model.losses(BATCH, _joint_uniforms(model, step)).parts
-            bank = model.bank_MJ.numpy()
-            born = {row.tobytes(): born.get(row.tobytes(), step) for row in bank}
-            shares.append(len(np.unique(bank, axis=0)) / M)
-            assert parts["bank_distinct"].item() == pytest.approx(shares[-1])
-            ages += [step - born[row.tobytes()] for row in bank]
-            assert parts["bank_age"].item() == pytest.approx(np.mean(ages[-M:]))
-    assert min(shares) < 1 and max(ages) > 1
+    _check_copies_and_ages(
+        lambda resampling: _model(resampling=resampling),
+        lambda model: model.encoder.get_parameter("rows"),
+        lambda model: model.bank_MJ,
+        _joint_uniforms,
+    )
 
 
 def test_images_are_pulled_to_particles_by_responsibility() -> None:

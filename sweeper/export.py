@@ -15,10 +15,10 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, named
+from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, alarm_rate, named
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
-from sweeper.models import find_model
+from sweeper.models import find_model, with_alarm_rate
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--preset", help="choose among the trials of this preset; required where the store has several")
     add("--seed", type=int, metavar="N", help="of the best setting the trial with this seed")
     add("--normal-class", type=int, metavar="N", help="of the best setting the trial with this class")
+    rate_help = "false-alarm rate of the threshold in the file, from scores of held-out normal images"
+    add("--alarm-rate", type=alarm_rate, metavar="RATE", help=rate_help)
     add("--out", metavar="FILE", help=f"the file to write (default: NAME-ID{MODEL_SUFFIX})")
     store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
         name, own_methods = _named(options.name)
         files, rows = Files(options.store), load(name, options.store, changes=None)
-        about = ""
+        about, scored = "", ""
         wanted = {"seed": options.seed, "normal_class": options.normal_class}
         wanted = {key: value for key, value in wanted.items() if value is not None}
         if options.trial:
@@ -80,8 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         methods = [*options.method, *own_methods.intersection([trial["method"]])]
         where = {"data": options.data, "device": options.device}
         _, content = find_model(files, trial["trial_id"], sweep=name, methods=methods, **where)
+        if options.alarm_rate is not None:
+            content, line = with_alarm_rate(content, options.alarm_rate)
+            scored = f"{line}\n"
         _write(out, content)
-        print(f"{about}{_line(trial, options.best)}\nwritten: {out} ({len(content) / 2**20:.2f} MiB)")
+        print(f"{about}{_line(trial, options.best)}\n{scored}written: {out} ({len(content) / 2**20:.2f} MiB)")
         return EXIT_OK
     except (SpecError, StoreError) as error:
         print(error_line(error), file=sys.stderr)

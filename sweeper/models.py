@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ def load_model(
     methods: Sequence[str] = (),
     data: str | os.PathLike[str] = "data",
     device: str | torch.device = "cpu",
+    alarm_rate: float | None = None,
     log: Callable[[str], None] | None = None,
 ) -> Any:
     """Return the model of a trial as an `nn.Module` in evaluation mode.
@@ -53,11 +55,14 @@ def load_model(
     are data, so no other module that they name is. Those that ship, those of installed packages, and those of sweeps
     that this process has run need no name.
 
+    `alarm_rate` is the false-alarm rate of `model.threshold`, for a model with anomaly scores: of new normal images at
+    most this share is flagged.
+
     A trial whose weights were not kept is trained again on `device`, alone, with the data sets in the folder `data`:
     the model is then equal up to rounding. `log` is called with a line before that, and where sweeps have different
     models of the trial; by default it is printed. Raises StoreError if there is no such trial, or if it has no final
     weights because it failed, diverged, was pruned, or is of a population; SpecError for a device that is not there,
-    and for a method that is none or must be named.
+    for a method that is none or must be named, and for a rate that the held-out normal images are too few for.
     """
     from trainables.catalog import NotImportedError
     from trainables.training.model_file import unpack_model
@@ -69,12 +74,49 @@ def load_model(
         files = store if isinstance(store, Files) else Files(store)
         file, content = find_model(files, trial_id, sweep=sweep, data=data, device=device, log=log)
     try:
-        return unpack_model(content).build().to(device)
+        model = unpack_model(content).build().to(device)
     except NotImportedError as error:
         raise SpecError(_not_imported(f"the model '{file}'", error.name)) from error
     except ModelError as error:
         remedy = "" if trial_id is None else "; without this file the trial is trained again"
         raise StoreError(f"the model '{file}' cannot be used: {error}{remedy}") from error
+    if alarm_rate is not None:
+        set_alarm_rate(model, alarm_rate)
+    return model
+
+
+def set_alarm_rate(model: Any, rate: float) -> None:
+    """Set the false-alarm rate of a model. Raises SpecError for one that it cannot have a threshold of."""
+    if not hasattr(model, "threshold_at"):
+        raise SpecError(f"a false-alarm rate needs a model of images, but got alarm_rate={rate}")
+    try:
+        model.threshold_at(rate)
+    except ValueError as error:
+        raise SpecError(str(error)) from error
+    model.alarm_rate = rate
+
+
+def with_alarm_rate(content: bytes, rate: float) -> tuple[bytes, str]:
+    """Return the safetensors file of a model with this false-alarm rate, and a line about its threshold. Raises as
+    `set_alarm_rate`."""
+    from trainables.training.model_file import pack_model, unpack_model
+
+    trained = unpack_model(content)
+    model = trained.build()
+    set_alarm_rate(model, rate)
+    changed = replace(trained, inputs={**trained.inputs, "alarm_rate": rate})
+    return pack_model(changed, read_metadata(content)), threshold_line(model)
+
+
+def threshold_line(model: Any) -> str:
+    """Return e.g. `score joint (chosen on validation images, val_auroc_joint): threshold 1.23 at a false-alarm rate of
+    0.05, from 25 held-out normal images`."""
+    name = model.chosen_score
+    how = f"chosen on validation images, {model.chosen_by}" if model.chosen_by else "the default"
+    return (
+        f"score {name} ({how}): threshold {model.threshold:.4g} at a false-alarm rate of {model.alarm_rate:g}, from "
+        f"{len(model.held_out[name])} held-out normal images"
+    )
 
 
 def find_model(

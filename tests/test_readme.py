@@ -43,7 +43,7 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for line in () if language else text.splitlines():
             command = shlex.split(line.removeprefix("python -m sweeper.export "))
             assert export.main(command) == 0
-    assert len(names["model"].score(names["images"])["joint"]) == 1797
+    assert len(names["model"].score(names["images"])) == 1797
     assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
 
 

@@ -63,6 +63,14 @@ def named(option: str, noun: str, text: object) -> str:
     return text
 
 
+def alarm_rate(value: object) -> float:
+    """A false-alarm rate in (0, 1)."""
+    rate = _number("--alarm-rate", value)
+    if not 0 < rate < 1:
+        raise SpecError(f"`0 < alarm-rate < 1` must hold, but got --alarm-rate {value}")
+    return rate
+
+
 def auto(value: object) -> int | None:
     """Size of a cohort, or None for `auto`."""
     return None if value == "auto" else whole("--cohort", 1, value)

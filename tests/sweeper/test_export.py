@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sklearn.datasets import load_digits
 
 import sweeper
 from sweeper import export
@@ -95,6 +96,27 @@ def test_export_says_the_sentence_of_the_terminal_in_its_unit_and_with_its_repli
     )
 
 
+def test_a_file_has_the_threshold_of_its_rate(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is that of the model in the store at this rate, and needs neither store nor data."""
+    words = ["tiny", "--best", "auroc_joint", "--store", str(store), "--out", "flagging.safetensors"]
+    assert export.main([*words, "--alarm-rate", "0.05"]) == 0
+    *_, trial, line, _ = capsys.readouterr().out.splitlines()
+    model = sweeper.load_model("flagging.safetensors")
+    trial_id = trial.removeprefix("trial ").partition(":")[0]
+    stored = sweeper.load_model(store, trial_id, alarm_rate=0.05)
+    assert model.alarm_rate == 0.05 and model.threshold == stored.threshold
+    name, held_out = model.chosen_score, len(model.held_out[model.chosen_score])
+    assert line == (
+        f"score {name} (chosen on validation images, val_auroc_{name}): threshold {model.threshold:.4g} at a "
+        f"false-alarm rate of 0.05, from {held_out} held-out normal images"
+    )
+    normal = load_digits()
+    flagged = model.score(normal.images[normal.target == 0] / 16) > model.threshold
+    assert 0 <= flagged.float().mean() < 0.2
+    with pytest.raises(SpecError, match=f"0.01 needs at least 99 held-out normal images, but there are {held_out}"):
+        sweeper.load_model("flagging.safetensors", alarm_rate=0.01)
+
+
 def test_a_trial_without_a_model_is_trained_again(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = {path.stem for path in (store / "models/sweep=tiny").iterdir()}
     trial = next(trial for trial in load("tiny", store)["trial_id"] if trial not in kept)
@@ -126,6 +148,8 @@ def test_a_trial_without_a_model_is_trained_again(store: Path, capsys: pytest.Ca
         (["tiny"], "one of the arguments --best --trial is required"),
         (["tiny", "--best", "auroc_joint", "--trial", "abc"], "not allowed with argument"),
         (["tiny", "--best", "auroc_joint", "--device", "tpu9"], "--device"),
+        (["tiny", "--best", "auroc_joint", "--alarm-rate", "1"], "`0 < alarm-rate < 1` must hold, but got "),
+        (["tiny", "--best", "auroc_joint", "--alarm-rate", "0.01"], "choose --alarm-rate 0.04 or more, or hold out"),
         (["tiny", "--best", "auroc_joint", "--store", ""], "--store must name a folder"),
     ],
 )

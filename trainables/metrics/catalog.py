@@ -19,6 +19,7 @@ from trainables.metrics.evaluator import (
     Evaluator,
     Floats,
     ImageEvaluator,
+    KeptResults,
     RepresentationEvaluator,
     Representations,
     ScoreEvaluator,
@@ -29,7 +30,7 @@ from trainables.metrics.latent_density import LatentDensityEvaluator
 from trainables.metrics.linear_probes import LinearProbes
 from trainables.metrics.meanings import VALIDATION
 from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
-from trainables.metrics.scores import AnomalyDetection, OutlierDetection
+from trainables.metrics.scores import AnomalyDetection, OutlierDetection, kept_results
 from trainables.metrics.target_prediction import TargetPrediction
 
 REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
@@ -92,6 +93,7 @@ class CohortEvaluator(Evaluator):
         self._at_end, self._always = at_end, [evaluator for evaluator in at_end if type(evaluator) in always]
         self._pictures: list[dict[str, bytes]] = []
         self._scoring = [cls(images) for cls in asked_score_evaluators(config, method, classes)]
+        self._kept: list[KeptResults] = []
         if any(evaluator.needs_bank for evaluator in at_end):
             images.load_bank()
 
@@ -104,11 +106,25 @@ class CohortEvaluator(Evaluator):
         for tested in self._images.sets:
             for evaluator in self._scoring:
                 metrics |= tested.named(evaluator.metrics(stacks, members, tested))
+        self._kept = self._results(metrics, members) if last else []
         return metrics
 
     @property
     def pictures(self) -> Sequence[Mapping[str, bytes]]:
         return self._pictures
+
+    @property
+    def kept(self) -> Sequence[KeptResults]:
+        return self._kept
+
+    def _results(self, metrics: Mapping[str, Floats], members: Sequence[int]) -> list[KeptResults]:
+        """What is kept of members that were trained on one class, if there are validation images."""
+        scores = {
+            name: values_KN
+            for evaluator in self._scoring
+            for name, values_KN in evaluator.scored.get(VALIDATION, {}).items()
+        }
+        return kept_results(scores, self._images.sets[-1].outlier_KN[list(members)], metrics) if scores else []
 
     def _of_representations(
         self, stack: StackedMembers, seeds: Sequence[int], evaluators: Sequence[RepresentationEvaluator]

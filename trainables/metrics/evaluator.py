@@ -8,7 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +35,15 @@ BATCH = 256
 """Images evaluated at a time. It is fixed because the noise of sampled scores is drawn per batch."""
 
 
+class KeptResults(NamedTuple):
+    """What a member's file has beside its weights, so that its model can be used as it was evaluated."""
+
+    inputs: Mapping[str, Any] = MappingProxyType({})
+    """Added to `LoadedTask.inputs`."""
+    arrays: Mapping[str, Tensor] = MappingProxyType({})
+    """Name -> array, on the CPU."""
+
+
 class Evaluator(ABC):
     """Evaluates the members of one cohort."""
 
@@ -45,6 +55,11 @@ class Evaluator(ABC):
     @property
     def pictures(self) -> Sequence[Mapping[str, bytes]]:
         """File name -> content, of each member of the last evaluation; empty if it made none."""
+        return ()
+
+    @property
+    def kept(self) -> Sequence[KeptResults]:
+        """What is kept of each member, after an evaluation at the end of training; empty if nothing is."""
         return ()
 
 
@@ -257,6 +272,12 @@ class ScoreEvaluator(ImageEvaluator):
     """Computes metrics of anomaly scores."""
 
     needs_bank = False
+
+    def __init__(self, images: EvaluationImages) -> None:
+        super().__init__(images)
+        self.scored: dict[str, Mapping[str, Floats]] = {}
+        """Prefix of a set of images -> name of a score -> its values `[K, N]` in the last evaluation, of trials on one
+        class."""
 
     @abstractmethod
     def metrics(

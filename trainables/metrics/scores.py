@@ -1,5 +1,5 @@
 """Anomaly scores: how well they tell one class from the others (AUROC), and test images from sets of outliers (AUROC,
-AUPR and FPR95).
+AUPR and FPR95); and the threshold above which an image is flagged.
 
 Scores are higher for more anomalous images; the outlier is the positive class, except in FPR95.
 Shapes: K members, N evaluated images (inliers), M outliers.
@@ -7,22 +7,27 @@ Shapes: K members, N evaluated images (inliers), M outliers.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_UP, Context, Decimal
+from fractions import Fraction
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from trainables.contract import Capability, ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.members import StackedMembers
-from trainables.metrics.evaluator import EvaluationSet, Floats, ScoreEvaluator
+from trainables.metrics.evaluator import EvaluationSet, Floats, KeptResults, ScoreEvaluator
+from trainables.metrics.meanings import VALIDATION
 
 
 def one_class_metrics(
     scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], means: Mapping[str, str]
 ) -> dict[str, Floats]:
     """Compute metrics `[K]` by name from scores `[K, N]`. `means` maps the name of a metric to the score whose mean it
-    is. A metric is NaN for a member with a score that is not finite."""
-    metrics = {f"auroc_{name}": auroc(values_KN, outlier_KN) for name, values_KN in scores.items()}
+    is. A metric is NaN for a member with a score that is not finite. Without any outlier there is no AUROC."""
+    known = scores if outlier_KN.any() else {}
+    metrics = {f"auroc_{name}": auroc(values_KN, outlier_KN) for name, values_KN in known.items()}
     return metrics | {metric: scores[name].mean(axis=1) for metric, name in means.items()}
 
 
@@ -101,11 +106,67 @@ def fpr95(inlier_N: Floats, outlier_M: Floats) -> float:
     return float((outlier_M <= threshold).mean())
 
 
+def check_alarm_rate(rate: float, held_out: int) -> int:
+    """Return how many of `held_out` scores of normal images may lie at or above the threshold of a false-alarm rate, at
+    least 1: `floor((held_out + 1) rate)`. Raises ValueError, with one line, for a rate that is none or that so few
+    images are too few for."""
+    if not (isinstance(rate, int | float) and 0 < rate < 1):
+        raise ValueError(f"a false-alarm rate must be in (0, 1), but got {rate}")
+    exact = Fraction(str(float(rate)))
+    if allowed := math.floor((held_out + 1) * exact):
+        return allowed
+    law = f"a false-alarm rate of {rate:g} needs at least {math.ceil(1 / exact) - 1} held-out normal images"
+    if not held_out:
+        raise ValueError(f"{law}, but there are none; hold some out with --set validation=0.2")
+    least = Context(prec=1, rounding=ROUND_UP).divide(Decimal(1), Decimal(held_out + 1))
+    raise ValueError(
+        f"{law}, but there {'is' if held_out == 1 else 'are'} {held_out}; choose --alarm-rate {least.normalize():f} or "
+        "more, or hold out more with --set validation=SHARE"
+    )
+
+
+def alarm_threshold(held_out_N: Floats, rate: float) -> float:
+    """The threshold of a false-alarm rate: images with a higher score are flagged.
+
+    It is the `ceil((N + 1)(1 - rate))`-th smallest score of the N held-out normal images, as in split conformal
+    prediction. The score of a new normal image of the same kind is higher with a probability of at most `rate`, on
+    average over held-out images: no place among N + 1 exchangeable scores is more probable than another. Raises
+    ValueError as `check_alarm_rate` does.
+    """
+    place = len(held_out_N) - check_alarm_rate(rate, len(held_out_N))
+    return float(np.partition(held_out_N, place)[place])
+
+
 OUTLIER_METRICS: Mapping[str, Callable[[Floats, Floats], float]] = {
     "auroc": mann_whitney,
     "aupr": average_precision,
     "fpr95": fpr95,
 }
+
+
+HELD_OUT = "held_out/"
+"""Prefix of the names of kept arrays `[N]`: the scores of held-out normal images, by name."""
+
+
+def kept_results(
+    scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], metrics: Mapping[str, Floats]
+) -> list[KeptResults]:
+    """What is kept of the anomaly scores of members trained on one class: the names of their scores, which of these is
+    best on validation images, by which metric, and the scores of the held-out normal images.
+
+    `scores` `[K, N]` are those of validation images, by name, in the order in which the first is the default, and
+    `metrics` `[K]` those of the members. Nothing is chosen unless validation images have outliers."""
+    criteria = {name: metric for name in scores if (metric := f"{VALIDATION}auroc_{name}") in metrics}
+    results = []
+    for member, outlier_N in enumerate(outlier_KN):
+        chosen = max(criteria, key=lambda name: metrics[criteria[name]][member], default=None)
+        arrays = {
+            f"{HELD_OUT}{name}": torch.from_numpy(values_KN[member, ~outlier_N]).float()
+            for name, values_KN in scores.items()
+        }
+        inputs = {"scores": [*scores], "score": chosen, "score_chosen_by": criteria[chosen] if chosen else None}
+        results.append(KeptResults(inputs, arrays))
+    return results
 
 
 class AnomalyDetection(ScoreEvaluator):
@@ -123,6 +184,7 @@ class AnomalyDetection(ScoreEvaluator):
         method = stacks[0].method
         assert isinstance(method, ImageMethod)
         scores = self.images.scores(stacks, tested.images)
+        self.scored[tested.prefix] = scores
         return one_class_metrics(scores, tested.outlier_KN[list(members)], method.score_means)
 
 

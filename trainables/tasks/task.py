@@ -141,9 +141,15 @@ class Task(ABC):
         """Names of all metrics but losses that the reports of a trial can hold, on data of `classes` classes; with
         `last=False` of those before the last report."""
 
-    def model(self, config: Any, method: Method, inputs: Mapping[str, Any]) -> nn.Module:
+    def model(
+        self,
+        config: Any,
+        method: Method,
+        inputs: Mapping[str, Any],
+        arrays: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> nn.Module:
         """A trained method for users, who have examples as they come and not as batches. `inputs` is that of
-        `LoadedTask`. By default the method itself."""
+        `LoadedTask`, with that of `KeptResults`, which has the `arrays`. By default the method itself."""
         return method
 
     @abstractmethod

@@ -14,7 +14,7 @@ from trainables.config import stream_key
 from trainables.contract import Noises
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, draw_noise
 from trainables.learners.members import StackedMembers
-from trainables.metrics.evaluator import Floats
+from trainables.metrics.evaluator import Floats, KeptResults
 from trainables.reports import CheckpointError, Move
 from trainables.sections import SCHEDULES, TrialConfig
 from trainables.training.checks import split_into_stacks, stack_width, why_not_stacked
@@ -186,10 +186,11 @@ class Cohort:
 
     def trained_models(self, members: Iterable[int]) -> Iterator[tuple[int, TrainedModel]]:
         """Yield a copy of the model of each member with one of these indices."""
-        slots = self._slots()
+        slots, kept = self._slots(), dict(zip(self.members, self._evaluator.kept, strict=False))
         for member in members:
-            stack, slot = slots[member]
-            yield member, TrainedModel(self._configs[member], stack.tensors_of(slot), self._shapes, self._inputs)
+            (stack, slot), own = slots[member], kept.get(member, KeptResults())
+            inputs = {**self._inputs, **own.inputs}
+            yield member, TrainedModel(self._configs[member], stack.tensors_of(slot), self._shapes, inputs, own.arrays)
 
     def state(self) -> list[dict[str, Any]]:
         """Everything that training changes, on the CPU."""

@@ -8,7 +8,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,6 +30,8 @@ from trainables.training.model_metadata import ENTRY, FORMAT, read_metadata
 
 IN_NUMPY = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool}
 """Types of tensors that NumPy has, too."""
+ARRAYS = "kept/"
+"""Prefix, in a file, of the names of arrays that are no weights. No name of a weight has a slash."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,9 @@ class TrainedModel:
     shapes: Shapes
     """Shape of one example of each entry of a batch."""
     inputs: Mapping[str, Any]
-    """See `LoadedTask.inputs`."""
+    """See `LoadedTask.inputs` and `KeptResults.inputs`."""
+    arrays: Mapping[str, Tensor] = field(default_factory=dict)
+    """See `KeptResults.arrays`."""
 
     @torch.no_grad()
     def build(self) -> nn.Module:
@@ -56,7 +60,7 @@ class TrainedModel:
             self._check(method)
             for name, tensor in (*method.named_parameters(), *method.named_buffers()):
                 tensor.copy_(self.tensors[name])
-            return task_of(self.config.method).model(self.config, method.eval(), self.inputs).eval()
+            return task_of(self.config.method).model(self.config, method.eval(), self.inputs, self.arrays).eval()
         except ModelError:
             raise
         except Exception as error:  # a method may raise anything for shapes and inputs that a file declares
@@ -107,18 +111,19 @@ def _at_most(tensors: Mapping[str, Tensor]) -> Iterator[None]:
 def pack_model(model: TrainedModel, facts: Mapping[str, Value]) -> bytes:
     """Return a safetensors file of the model. `facts` are further keys of its metadata; equal models with equal facts
     have equal files."""
+    tensors = {**model.tensors, **{f"{ARRAYS}{name}": array for name, array in model.arrays.items()}}
     content = {
         "format": FORMAT,
         "config": {**defaults(model.config.method), **model.config.flat()},
         "shapes": {name: list(shape) for name, shape in model.shapes.items()},
         "inputs": dict(model.inputs),
-        "digest": _digest(model.tensors),
+        "digest": _digest(tensors),
     }
     metadata = {ENTRY: json.dumps({**facts, **content}, sort_keys=True)}
-    if not {tensor.dtype for tensor in model.tensors.values()} <= IN_NUMPY:
-        return save(dict(model.tensors), metadata)
+    if not {tensor.dtype for tensor in tensors.values()} <= IN_NUMPY:
+        return save(tensors, metadata)
     # The same bytes in less than half the time, because it does not compare the storages of all tensors.
-    return save_arrays({name: tensor.numpy() for name, tensor in model.tensors.items()}, metadata)
+    return save_arrays({name: tensor.numpy() for name, tensor in tensors.items()}, metadata)
 
 
 def unpack_model(data: bytes) -> TrainedModel:
@@ -130,7 +135,8 @@ def unpack_model(data: bytes) -> TrainedModel:
         if content["digest"] != _digest(tensors):
             raise ModelError("it is damaged: its digest differs")
         shapes = {name: tuple(shape) for name, shape in content["shapes"].items()}
-        return TrainedModel(resolve(content["config"]), tensors, shapes, content["inputs"])
+        arrays = {name.removeprefix(ARRAYS): tensors.pop(name) for name in [*tensors] if name.startswith(ARRAYS)}
+        return TrainedModel(resolve(content["config"]), tensors, shapes, content["inputs"], arrays)
     except NotImportedError:
         raise
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:

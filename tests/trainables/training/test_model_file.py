@@ -76,10 +76,9 @@ def recomputed(model: nn.Module, config: TrialConfig) -> Mapping[str, float]:
     images_NHWC = digits.test_images[:].permute(0, 2, 3, 1).numpy()
     if config.data.normal_class is not None:
         outlier_N = (digits.test_labels != config.data.normal_class).numpy()
-        scores = model.score(images_NHWC)
         return {
-            f"auroc_{name}": float(auroc(score_N.double().numpy()[None], outlier_N[None])[0])
-            for name, score_N in scores.items()
+            f"auroc_{name}": float(auroc(model.score(images_NHWC, name).double().numpy()[None], outlier_N[None])[0])
+            for name in model.scores
         }
     bank_ND, test_MD = (model.embed(images)["z"] for images in (digits.train_images[:], images_NHWC))
     vote, _ = neighbours.accuracies(bank_ND, digits.train_labels, test_MD, digits.test_labels, 10, 3, 0.07)

@@ -5,6 +5,7 @@ Shapes: B images of C channels, H by W pixels; D dimensions.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from trainables.image_trial import ImageTrial
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
 from trainables.metrics.evaluator import BATCH
+from trainables.metrics.scores import HELD_OUT, alarm_threshold
 from trainables.sections import GradientTraining
+from trainables.validation import choices
 
 
 def inputs_of(dataset: Dataset) -> dict[str, Any]:
@@ -33,12 +36,16 @@ def inputs_of(dataset: Dataset) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What `inputs_of` returns, as a model's file has it."""
+    """What `inputs_of` and `scores.kept_results` return, as a model's file has it."""
 
     classes: tuple[str, ...]
     levels: PositiveCount
     mean: tuple[float, ...]
     std: tuple[PositiveAmount, ...]
+    scores: tuple[str, ...] = ()
+    score: str | None = None
+    score_chosen_by: str | None = None
+    alarm_rate: float | None = None
 
 
 class ImageModel(nn.Module):
@@ -52,8 +59,18 @@ class ImageModel(nn.Module):
     sweep. Calling the model gives the representation z of a batch with gradients, for fine-tuning.
     """
 
-    def __init__(self, config: ImageTrial, method: ImageMethod, inputs: Mapping[str, Any]) -> None:
-        """`inputs`: what `inputs_of` returned of the data set."""
+    alarm_rate: float | None
+    """The false-alarm rate of `threshold`: `load_model(..., alarm_rate=0.01)` or that of an exported file."""
+
+    def __init__(
+        self,
+        config: ImageTrial,
+        method: ImageMethod,
+        inputs: Mapping[str, Any],
+        arrays: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> None:
+        """`inputs`: what `inputs_of` returned of the data set, and with the `arrays` what was kept of the trial's
+        anomaly scores."""
         super().__init__()
         self.config, self.method = config, method
         self.image_shape = method.image_shape
@@ -69,6 +86,22 @@ class ImageModel(nn.Module):
         """Mean of each channel over the training images, for pixels in [0, 1]."""
         self.std: tuple[float, ...] = known.std
         """Standard deviation of each channel, likewise."""
+        self.scores: tuple[str, ...] = known.scores or method.scores
+        """Names of the anomaly scores that the model has; the first is the default."""
+        self.chosen_by: str | None = known.score_chosen_by
+        """The metric by which `chosen_score` was chosen; None if it is the default, because there was nothing to choose
+        or nothing to choose by."""
+        self._chosen = known.score
+        self.held_out: dict[str, Tensor] = {
+            name.removeprefix(HELD_OUT): array_N for name, array_N in arrays.items() if name.startswith(HELD_OUT)
+        }
+        """Scores `[N]` of held-out normal images, by name; empty if none were held out."""
+        for name, array_N in self.held_out.items():
+            if array_N.ndim != 1 or array_N.isnan().any():
+                raise ValueError(f"the held-out scores {name} must be numbers [N]")
+        for name in (*self.held_out, *filter(None, [self._chosen])):
+            choices("score", name, self.scores)
+        self.alarm_rate = known.alarm_rate
         training = config.training
         self._autocast = isinstance(training, GradientTraining) and training.precision == "bfloat16"
         self.eval()
@@ -84,15 +117,46 @@ class ImageModel(nn.Module):
         """Vectors `[B, D]` of the images by name: the representation z, and whatever else the method has."""
         return self._in_batches("embed", images, lambda batch_BCHW, _: self.method.embed(batch_BCHW))
 
+    @property
+    def chosen_score(self) -> str:
+        """Name of the anomaly score that `score` and `threshold` use unless another is named: the one that was best on
+        validation images, or the default (see `chosen_by`)."""
+        return self._named(None)
+
     @torch.no_grad()
-    def score(self, images: Any) -> dict[str, Tensor]:
-        """Anomaly scores `[B]` by name; higher means more anomalous. Raises ValueError if the method has none."""
+    def score(self, images: Any, name: str | None = None) -> Tensor:
+        """Anomaly scores `[B]`, higher for more anomalous images: `chosen_score`, or the one of `scores` with this
+        name. Raises ValueError if there is none."""
+        name = self._named(name)
 
         def score(batch_BCHW: Tensor, start: int) -> dict[str, Tensor]:
             noise = draw_noise(self.method.score_noise(len(batch_BCHW)), "scores", start, device=batch_BCHW.device)
             return self.method.score(batch_BCHW, noise)
 
-        return self._in_batches("score", images, score)
+        return self._in_batches("score", images, score)[name]
+
+    @property
+    def threshold(self) -> float:
+        """Images with a higher `score` are flagged: of new normal images at most the share `alarm_rate`, on average.
+        Raises ValueError without a rate."""
+        if self.alarm_rate is None:
+            raise ValueError("a threshold needs a false-alarm rate: load_model(..., alarm_rate=0.01)")
+        return self.threshold_at(self.alarm_rate)
+
+    def threshold_at(self, rate: float, name: str | None = None) -> float:
+        """The threshold of `chosen_score`, or of the score with this name, at a false-alarm rate (see
+        `scores.alarm_threshold`). Raises ValueError for a rate that the held-out images are too few for."""
+        held_out_N = self.held_out.get(self._named(name), torch.empty(0))
+        return alarm_threshold(held_out_N.double().numpy(), rate)
+
+    def _named(self, name: str | None) -> str:
+        """The name of an anomaly score, by default the chosen one."""
+        if not self.scores:
+            raise ValueError(f"{self.config.method} has no anomaly scores")
+        if name is None:
+            return self._chosen or self.scores[0]
+        choices("score", name, self.scores)
+        return name
 
     @torch.no_grad()
     def reconstruct(self, images: Any) -> Tensor:

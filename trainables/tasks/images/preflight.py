@@ -81,17 +81,14 @@ def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) ->
             f"the normal class must have training images, but {dataset.classes[data.normal_class]} of {dataset.name} "
             f"(normal_class={data.normal_class}) has none; those that have some are: {', '.join(trained)}"
         )
-    for name, split, instead in (
-        ("test", splits.test, ""),
-        ("validation", splits.validation, "; with validation=0 no training images of other classes are needed"),
-    ):
-        if split and split.outlier is not None and (split.outlier.all() or not split.outlier.any()):
-            assert data.normal_class is not None
-            got = "none of it" if split.outlier.all() else "none of others"
-            raise ValueError(
-                f"{name} images must be of the normal class and of others, but for "
-                f"normal_class={dataset.classes[data.normal_class]} {dataset.name} has {got}{instead}"
-            )
+    outlier = splits.test.outlier
+    if outlier is not None and (outlier.all() or not outlier.any()):
+        assert data.normal_class is not None
+        got = "none of it" if outlier.all() else "none of others"
+        raise ValueError(
+            "test images must be of the normal class and of others, but for "
+            f"normal_class={dataset.classes[data.normal_class]} {dataset.name} has {got}"
+        )
 
 
 def dataset_of(config: ImageTrial, data: Path) -> Dataset:

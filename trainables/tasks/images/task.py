@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.catalog import DATASETS
@@ -79,9 +81,15 @@ class Images(Task):
     def metric_names(self, config: ImageTrial, method: type[Method], classes: int, last: bool) -> tuple[str, ...]:
         return metric_names(config, image_method(method), classes, last)
 
-    def model(self, config: ImageTrial, method: Method, inputs: Mapping[str, Any]) -> ImageModel:
+    def model(
+        self,
+        config: ImageTrial,
+        method: Method,
+        inputs: Mapping[str, Any],
+        arrays: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> ImageModel:
         assert isinstance(method, ImageMethod)
-        return ImageModel(config, method, inputs)
+        return ImageModel(config, method, inputs, arrays)
 
     def full_evaluations(self, method: type[Method]) -> Sequence[Mapping[str, Value]]:
         scored = "score" in method.capabilities

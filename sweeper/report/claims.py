@@ -23,17 +23,25 @@ from sweeper.storage.load import load_history, select_request
 from sweeper.storage.requests import request_name
 from sweeper.storage.rows import plain_value
 from sweeper.storage.store import StoreReader
+from trainables.metrics.meanings import family_of
 
 DATASET = "dataset"
 UNITS = (DATASET, *REPLICATES)
 """Columns by whose values trials pair. Data sets are no replicates: a replicate has the mean over them."""
 Parts = Sequence[Grid | Search]
 NOT_RUN = "not run"
+NO_VALUES = pd.Series([math.nan])
+"""A column that is not there."""
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 
 class MissingRows(Exception):
     """Rows that a claim needs are not in the store: what is missing, as text."""
+
+    def __init__(self, text: str, *, outdated: bool = False) -> None:
+        """`outdated`: whether the trials are there, but were trained before their metric existed."""
+        super().__init__(text)
+        self.outdated = outdated
 
 
 @dataclass(frozen=True)
@@ -253,8 +261,10 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
             _sample(side, source, units, rows) for side, source, rows in zip(claim.sides, sources, chosen, strict=True)
         ]
     except MissingRows as missing:
-        commands = " && ".join(dict.fromkeys(source.command for source in sources if _lacks_rows(source)))
-        return Judged(**about, verdict=NOT_RUN, reason=str(missing), command=commands or sources[0].command)
+        lacking = [source.command for source in sources if _lacks_rows(source)] or [sources[0].command]
+        again = " --fresh" if missing.outdated else ""
+        commands = " && ".join(f"{command}{again}" for command in dict.fromkeys(lacking))
+        return Judged(**about, verdict=NOT_RUN, reason=str(missing), command=commands)
     except ValueError as error:
         return Judged(**about, verdict="undecided", reason=str(error))
     paired = len(samples) > 1 and sources[0].sweep.name == sources[1].sweep.name
@@ -272,8 +282,15 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
         return Judged(**found, verdict=verdict, reason=f"{'one replicate' if estimate.n else 'no pairs'}: no interval")
     low, high = estimate.bounds(alpha)
     p = verdicts.p_value(estimate, claim.relation, claim.margin)
-    reason = "all replicates are equal: they show no spread" if math.isinf(low) and math.isinf(high) else ""
+    equal = "all replicates are equal: they show no spread" if math.isinf(low) and math.isinf(high) else ""
+    reason = "; ".join(filter(None, [equal, _stand_in(claim, list(data))]))
     return Judged(**found, verdict=verdict, reason=reason, low=low, high=high, p=p)
+
+
+def _stand_in(claim: Claim, data: Sequence[str]) -> str:
+    """Return which data sets were judged in place of those that the claim is about, if they are others."""
+    named = {str(side.where[DATASET]) for side in claim.sides if DATASET in side.where} - set(data)
+    return f"on {', '.join(data)} in place of {', '.join(sorted(named))}" if named and data else ""
 
 
 def _lacks_rows(source: SweepRows) -> bool:
@@ -312,11 +329,13 @@ def _chosen(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame
         rows = rows.assign(value=rows.get(side.metric, math.nan))
     if side.of_metric:
         rows = rows.assign(other=rows.get(side.along, math.nan))
+    metrics = [side.metric, side.along] if side.of_metric else [side.metric]
+    unknown = [name for name in metrics if not side.from_history and source.rows.get(name, NO_VALUES).isna().all()]
+    if any((family := family_of(name)) and not family.may_be_undefined for name in unknown):
+        raise MissingRows(f"the trials were trained before {' and '.join(unknown)} existed", outdated=True)
     rows = rows.dropna(subset=["value", "other"] if side.of_metric else ["value"])
     if rows.empty:
-        raise ValueError(
-            f"no trial has a value of {f'{side.metric} and {side.along}' if side.of_metric else side.metric}"
-        )
+        raise ValueError(f"no trial has a value of {' and '.join(metrics)}")
     return rows
 
 

@@ -1,5 +1,7 @@
 """`python -m sweeper.claims`: verdicts of the rows of a store."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -57,36 +59,59 @@ SETS = Sweep(
 )
 
 
-@pytest.mark.parametrize("lacking", [0, 1])
-def test_data_sets_are_no_replicates(tmp_path: Path, lacking: int) -> None:
-    """A replicate is the mean over its data sets, whose difference widens no interval; one without all is left out."""
-    store, columns = Store(tmp_path), Columns({"dataset": str, "seed": int}, ("knn_z",))
+def _written(folder: Path, sets: Mapping[str, Sequence[float | None]]) -> None:
+    """A store of `sets`, with `knn_z` of each seed of each data set."""
+    store, columns = Store(folder), Columns({"dataset": str, "seed": int}, ("knn_z",))
     store.prepare("sets", columns)
-    values = {("digits", seed): 0.99 - 0.001 * seed for seed in range(4)} | {("mnist", seed): 0.1 for seed in range(4)}
     now = datetime(2026, 1, 1, tzinfo=UTC)
     run = {"preset": "digits", "changes": "", "status": "finished", "started": now, "ended": now, "cohort": "c"}
     rows = [
         {"trial_id": f"{dataset}{seed}", "dataset": dataset, "seed": seed, "knn_z": value, **run}
-        for (dataset, seed), value in values.items()
+        for dataset, values in sets.items()
+        for seed, value in enumerate(values)
     ]
-    store.write("sets", "c", rows[: len(rows) - lacking], columns)
+    store.write("sets", "c", rows, columns)
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_data_sets_are_no_replicates(tmp_path: Path, lacking: int) -> None:
+    """A replicate is the mean over its data sets, whose difference widens no interval; one without all is left out."""
+    sets = {"digits": [0.99 - 0.001 * seed for seed in range(4)], "mnist": [0.1] * (4 - lacking)}
+    _written(tmp_path, sets)
     (judged,) = judge(Files(tmp_path), SETS, "digits")
     assert judged.verdict == "holds" and judged.n == 4 - lacking and judged.data == "digits, mnist"
-    means = [(values["digits", seed] + 0.1) / 2 for seed in range(4 - lacking)]
+    means = [(sets["digits"][seed] + 0.1) / 2 for seed in range(4 - lacking)]
     interval = stats.ttest_1samp([mean - 0.5 for mean in means], 0).confidence_interval(0.95)
     assert (judged.low, judged.high) == pytest.approx((interval.low, interval.high), abs=1e-12)
-    assert [row["trial"] for row in judged.trials] == [row["trial_id"] for row in rows[: len(rows) - lacking]]
+    assert [row["trial"] for row in judged.trials] == [
+        f"{dataset}{seed}" for dataset, values in sets.items() for seed in range(len(values))
+    ]
 
 
 def test_equal_replicates_have_a_reason_and_no_verdict(tmp_path: Path) -> None:
-    store, columns = Store(tmp_path), Columns({"dataset": str, "seed": int}, ("knn_z",))
-    store.prepare("sets", columns)
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    run = {"preset": "digits", "changes": "", "status": "finished", "started": now, "ended": now, "cohort": "c"}
-    rows = [{"trial_id": f"t{seed}", "dataset": "digits", "seed": seed, "knn_z": 0.9, **run} for seed in range(4)]
-    store.write("sets", "c", rows, columns)
+    _written(tmp_path, {"digits": [0.9] * 4})
     (judged,) = judge(Files(tmp_path), SETS, "digits")
     assert (judged.verdict, judged.reason) == ("undecided", "all replicates are equal: they show no spread")
+
+
+def test_trials_from_before_a_metric_are_run_again(tmp_path: Path) -> None:
+    _written(tmp_path, {"digits": [None] * 4, "mnist": [None] * 4})
+    (judged,) = judge(Files(tmp_path), SETS, "digits")
+    assert (judged.verdict, judged.reason) == ("not run", "the trials were trained before knn_z existed")
+    assert judged.command == "python -m sweeper.run sets --preset digits --fresh"
+
+
+def test_a_verdict_on_other_images_than_the_claim_is_about_says_so(tmp_path: Path) -> None:
+    """A preset with one data set alone stands in for that of the paper."""
+    fashion = Side("knn_z", {"dataset": "fashion_mnist"})
+    sweep = replace(
+        SETS,
+        presets={"digits": Grid({"method": "random", "dataset": "digits"}, {"seed": (0, 1, 2, 3)})},
+        claims=(Claim("X-12", "above a half", "1", fashion, ">", 0.5),),
+    )
+    _written(tmp_path, {"digits": [0.9, 0.91, 0.92, 0.93]})
+    (judged,) = judge(Files(tmp_path), sweep, "digits")
+    assert (judged.verdict, judged.reason) == ("holds", "on digits in place of fashion_mnist")
 
 
 def test_a_store_without_rows_says_what_to_run(tmp_path: Path) -> None:

@@ -286,7 +286,8 @@ def test_more_images_are_the_same_and_more_and_the_share_is_exact(
         normal = is_normal(indexed, indices(split.train_images))
         assert normal.count(True) == images[0]
         assert abs(normal.count(False) - share * len(normal)) <= 0.5 / (1 - share) + 1e-9  # half an anomaly
-        positions = 256 * split.train_images[:, 0, 0, 0].long() + split.train_images[:, 1, 0, 0].long()
+        bytes_N2 = split.train_images[:].flatten(1).long()
+        positions = 256 * bytes_N2[:, 0] + bytes_N2[:, 1]
         assert torch.equal(split.train_labels, indexed.train_labels[positions])
 
 

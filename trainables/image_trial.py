@@ -251,11 +251,10 @@ class Generation:
     """File of the weights of Inception-v3, with which the FID of the samples is computed. Without it there is no
     `fid`."""
     sheets: bool = False
-    """Keep pictures of reconstructions and samples beside the tables."""
+    """Keep pictures of reconstructions and samples beside the tables; of a trial on one class the most and the least
+    anomalous test images."""
 
     def __post_init__(self) -> None:
-        if self.sheets and not self.decodes:
-            raise ValueError("sheets needs reconstructions, or samples_per_class of at least 1, but there are neither")
         if self.fid_weights and not self.samples_per_class:
             raise ValueError("fid_weights needs samples_per_class of at least 1, but got samples_per_class=0")
 

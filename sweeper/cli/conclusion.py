@@ -13,8 +13,7 @@ from sweeper.plan.best_trials import missing_models
 from sweeper.plan.plan import Plan
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_claims, write_page
-from sweeper.request import Keep
-from sweeper.spec.metric import Spread
+from sweeper.request import Request
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import figures_folder, history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
@@ -32,9 +31,8 @@ COMPACT_ABOVE = 256
 """A sweep that ends with more files of rows than this is compacted."""
 
 
-def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best", spread: Spread = "interval") -> int:
-    """Write figures and tables from all rows of the request and print a summary. Returns the exit status. `keep`: which
-    trained models the run keeps. `spread`: what stands beside means."""
+def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
+    """Write figures and tables from all rows of the request and print a summary. Returns the exit status."""
     store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
     if len(store.files.list(trials_folder(plan.name))) > COMPACT_ABOVE:
         store.compact(plan.name)
@@ -52,12 +50,13 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best", spre
             *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.request_folder, plan.request),
             hyperparameters=list(columns.hyperparameters),
             so_far=plan.total > len(ended),
-            spread=spread,
+            spread=request.spread,
+            alarm_rate=request.alarm_rate,
         )
         return rows, text
 
     of_request, text = quarantining(store.files, show)
-    if keep == "best":
+    if request.keep == "best":
         columns_read = set(ranked_columns(plan))
         ranked = of_request[[name for name in of_request if name in columns_read]]
         remove_displaced(store.files, plan, ranked.to_dict("records"))
@@ -98,7 +97,7 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: Keep = "best", spre
         lost = f"{without_history} trials have lost their history with a damaged file"
         print(f"{lost}; the same command trains them again")
     forget_written(store.files, plan.name)
-    missing = missing_models(store.files, plan, keep)
+    missing = missing_models(store.files, plan, request.keep)
     if missing:
         again = "the same command trains these trials again and writes them"
         if missing.isdisjoint(trial.id for trial in plan.grid_trials):

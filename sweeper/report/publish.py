@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.plan.best_settings import BestSetting, Settings
-from sweeper.report import densities, heatmaps, sheets, tables, trajectories
+from sweeper.report import anomalies, densities, heatmaps, sheets, tables, trajectories
 from sweeper.report.best import chosen, sentences, short_text
 from sweeper.report.figures import made
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
@@ -17,7 +17,7 @@ from sweeper.report.summaries import averaged_over, in_percent, spread_of
 from sweeper.spec import Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.storage.files import Files
-from sweeper.storage.layout import SUFFIX, figure_path, history_folder
+from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_folder
 from sweeper.storage.load import load_history
 
 MAX_BEST = 20
@@ -36,12 +36,14 @@ def write(
     hyperparameters: Collection[str] = (),
     so_far: bool = False,
     spread: Spread = "interval",
+    alarm_rate: float | None = None,
 ) -> str:
     """Write all views of a sweep, and return the text to print.
 
     Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
     `tables/FOLDER/TABLE.parquet` and `.md`, `trajectories/FOLDER/TRAJECTORY.parquet` and `.png`, and, of trials that
-    have sheets, `sheets/FOLDER/*.png`: of methods, and of densities by the rows of the first table. The text has the
+    have sheets, `sheets/FOLDER/*.png`: of methods, of densities by the rows of the first table, and of the test images
+    of the best trial on one class, where the threshold of `alarm_rate` flags some. The text has the
     cells of the first heatmap where there are no tables, the breakdown of the best setting, the correlations, the
     tables, and a sentence about each best setting. Tables without a trial are left out. A
     figure or table that cannot be made of its data is a line that is logged.
@@ -79,6 +81,7 @@ def write(
             ),
         ),
         ("maps of latents", partial(sheets.write_latent_maps, files, name, folder, rows, about)),
+        ("sheets of anomalies", partial(figures.anomalies, name, alarm_rate)),
     ]
     texts = [made(files.log, f"store {files.display_uri}, {folder}: {figure}", write) for figure, write in writers]
     return "\n\n".join(text for text in texts if text)
@@ -158,12 +161,28 @@ class _Figures:
 
     def best_settings(self) -> str | None:
         """A sentence about each best setting."""
-        if not self.sweep.ranks(self.preset):
-            return None
-        headline, named = self.sweep.headline(self.preset), self.sweep.naming(self.preset)
-        found = _best(self.sweep, self.rows, headline, (*self.keys, *named), named)
         names = _with_names(self.value_text)
+        found = self._best_settings()
         return "\n".join(sentences(found, MAX_BEST, so_far=self.so_far, value_text=names, spread=self.spread))
+
+    def anomalies(self, name: str, alarm_rate: float | None) -> None:
+        """Write the sheet of the best trial of each best setting, if it has one."""
+        with_sheets = self.files.list(sheets_folder(name))
+        rows = self.rows[self.rows["trial_id"].isin(with_sheets)].set_index("trial_id", drop=False)
+        for trial in (next(iter(best.values)) for best in (self._best_settings() if len(rows) else ())):
+            if trial not in rows.index:
+                continue
+            row = rows.loc[trial]
+            shown = {key: self.value_text(key, row[key]) for key in ("method", CLASS) if key in row}
+            title = ", ".join((name, *(f"{key}={text}" for key, text in shown.items())))
+            anomalies.write(self.files, name, self.folder, row["dataset"], row["trial_id"], title, alarm_rate)
+
+    def _best_settings(self) -> list[BestSetting]:
+        """The best settings by the metric that the preset decides by; none of a front."""
+        if not self.sweep.ranks(self.preset):
+            return []
+        headline, named = self.sweep.headline(self.preset), self.sweep.naming(self.preset)
+        return _best(self.sweep, self.rows, headline, (*self.keys, *named), named)
 
     def trajectory(self, history: pd.DataFrame, view: Trajectory) -> None:
         shown = labelled(self.rows, view.selections)

@@ -77,6 +77,8 @@ class TrialSize:
     """Number of classes; 0 for data without classes."""
     known: bool = True
     """Whether the number of examples is known. For a data set of image folders only the files tell."""
+    held_out: int | None = None
+    """Number of held-out normal images of a trial on one class; None for other trials, or where it is not known."""
 
 
 class Task(ABC):

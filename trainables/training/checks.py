@@ -59,6 +59,8 @@ class PreflightResult:
     """Whether the number of examples is known. For a data set of image folders only the files tell."""
     why_not_stacked: str = ""
     """Why the trial cannot be stacked with others, in one line; empty if it can."""
+    held_out: int | None = None
+    """See `TrialSize.held_out`."""
 
 
 def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[PreflightResult]:
@@ -88,7 +90,7 @@ def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightRe
 
 def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
     names, names_before = (metric_names(config, size.classes, last) for last in (True, False))
-    return PreflightResult(size.steps, names, names_before, size.known, why_not_stacked(config))
+    return PreflightResult(size.steps, names, names_before, size.known, why_not_stacked(config), size.held_out)
 
 
 # Which members of a cohort are stacked: methods of the user that cannot be stacked train one by one.

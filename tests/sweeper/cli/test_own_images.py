@@ -58,8 +58,25 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
             "the normal class must have training images, but bad of ",
         ),
         (
+            ["--normal-class", "dog", "--set", "normal_images=20"],
+            "normal_images must not exceed the 5 training images of class dog of folder, but got normal_images=20",
+        ),
+        (
+            ["--normal-class", "good", "--data", "{good}", "--set", "validation=0", "--set", "contamination=0.2"],
+            "contamination needs training images of other classes than good, but folder has none, and got ",
+        ),
+        (
             ["--normal-class", "dog", "--data", "{none}"],
             "dataset=folder is without the split 'train': there is no folder ",
+        ),
+        (["--normal-class", "dog", "--alarm-rate", "1.5"], "`0 < alarm-rate < 1` must hold, but got --alarm-rate 1.5"),
+        (
+            ["--normal-class", "dog", "--alarm-rate", "0.01"],
+            "a false-alarm rate of 0.01 needs at least 99 held-out normal images, but there is 1; choose --alarm-rate ",
+        ),
+        (
+            ["--normal-class", "dog", "--alarm-rate", "0.5", "--set", "validation=0"],
+            "a false-alarm rate of 0.5 needs at least 1 held-out normal image, but there are none; hold some out with ",
         ),
         (["--normal-class", "dog", "--set", "image_digest=xyz"], "image_digest must be hexadecimal, but got "),
         (["--normal-class", "dog", "--set", "image_channels=2"], "no image_channels '2'; there are: 1, 3"),

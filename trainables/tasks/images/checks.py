@@ -150,6 +150,8 @@ def _check_content(config: ImageTrial, attributes: Collection[str]) -> None:
 def _check_generation(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
     """Raise ValueError if images are to be decoded that cannot be."""
     generation = config.generation
+    if generation.sheets and config.data.normal_class is None and not generation.decodes:
+        raise ValueError("sheets needs reconstructions, samples_per_class of at least 1, or a normal_class")
     if generation.decodes and "decode" not in method.capabilities:
         check_decoder(config.layers.decoder, declared.shape)
     if generation.samples_per_class and config.data.held_out:

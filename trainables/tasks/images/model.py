@@ -18,7 +18,8 @@ from trainables.image_trial import ImageTrial
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
 from trainables.metrics.evaluator import BATCH
-from trainables.metrics.scores import HELD_OUT, alarm_threshold
+from trainables.metrics.roc import alarm_threshold
+from trainables.metrics.scores import HELD_OUT
 from trainables.sections import GradientTraining
 from trainables.validation import choices
 
@@ -145,7 +146,7 @@ class ImageModel(nn.Module):
 
     def threshold_at(self, rate: float, name: str | None = None) -> float:
         """The threshold of `chosen_score`, or of the score with this name, at a false-alarm rate (see
-        `scores.alarm_threshold`). Raises ValueError for a rate that the held-out images are too few for."""
+        `roc.alarm_threshold`). Raises ValueError for a rate that the held-out images are too few for."""
         held_out_N = self.held_out.get(self._named(name), torch.empty(0))
         return alarm_threshold(held_out_N.double().numpy(), rate)
 

@@ -41,7 +41,7 @@ def _check_on(
 ) -> list[TrialSize]:
     """The size of each trial on its data set; None is one whose number of images is unknown. Splits and outliers are
     made once for all trials that share them."""
-    counts: dict[object, tuple[int, int, int]] = {}
+    counts: dict[object, tuple[int, int, int, int | None]] = {}
     sizes = []
     for config in configs:
         dataset, outlier_sets = datasets[config.data.dataset, config.folder], config.evaluation.outlier_sets
@@ -50,14 +50,15 @@ def _check_on(
             continue
         key = (config.data, config.folder, outlier_sets)
         if key not in counts:
-            splits = make_splits(dataset, config.data)
+            splits = make_splits(dataset, config.data)  # of any seed, which changes no number of images
             _check_outlier_classes(splits, dataset, config.data)
             split = splits.test
             for name in outlier_sets:
                 check_outliers(name, dataset, split)
             by_class = split.labelled_labels.unique(return_counts=True)[1]
-            counts[key] = len(split.train_images), len(split.labelled_labels), min(by_class.tolist(), default=0)
-        images, labelled, fewest = counts[key]
+            fewest = min(by_class.tolist(), default=0)
+            counts[key] = len(split.train_images), len(split.labelled_labels), fewest, _held_out(splits)
+        images, labelled, fewest, held_out = counts[key]
         if config.embeddings.few_labels > fewest:
             raise ValueError(
                 f"few_labels must not exceed the {fewest} labelled training images of a class of {dataset.name}, but "
@@ -69,8 +70,16 @@ def _check_on(
                     f"{name} must not exceed the {labelled} labelled training images of {dataset.name}, but got "
                     f"{name}={neighbours}"
                 )
-        sizes.append(TrialSize(steps_per_epoch(config, images), len(dataset.classes)))
+        sizes.append(TrialSize(steps_per_epoch(config, images), len(dataset.classes), held_out=held_out))
     return sizes
+
+
+def _held_out(splits: TrialSplits) -> int | None:
+    """Number of held-out normal images; None unless one class is normal."""
+    if splits.test.outlier is None:
+        return None
+    outlier = splits.validation.outlier if splits.validation else None
+    return 0 if outlier is None else int((~outlier).sum())
 
 
 def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) -> None:

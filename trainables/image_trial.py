@@ -14,7 +14,7 @@ from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
 from trainables.sections import TrialConfig
-from trainables.validation import above, added, at_least, between, checked, choices, one_of
+from trainables.validation import above, added, at_least, below, between, checked, choices, one_of
 
 PUBLISHED_SIZES = ("resnet18", "resnet50")
 """Encoders whose widths and sizes are fixed."""
@@ -277,8 +277,17 @@ class Data:
     validation: Annotated[float, between(0, 0.5)] = 0.0
     """Share of each class's labelled training images that is held out, in [0, 0.5]; the same images for every seed.
     Every metric is then also reported on these images, as `val_METRIC`, to choose by. 0 holds out none."""
+    normal_images: Annotated[int, at_least(0)] = added(0)
+    """How many images of the `normal_class` are trained on, of those that are not held out; 0 for all. The seed chooses
+    them, 30 with the 10 among them."""
+    contamination: Annotated[float, at_least(0), below(0.5)] = added(0.0)
+    """Share of the training images that are anomalies: images of other classes than `normal_class`, beside the normal
+    ones, in [0, 0.5). The seed chooses them among training images that are not held out."""
 
     def __post_init__(self) -> None:
+        for key, value in (("normal_images", self.normal_images), ("contamination", self.contamination)):
+            if value and self.normal_class is None:
+                raise ValueError(f"{key} needs a normal_class, but got {key}={value} with normal_class=None")
         if self.held_out:
             names = self.held_out.split("+")
             indices = sorted({int(name) for name in names if name.isdecimal() and len(name) < 19})

@@ -42,15 +42,7 @@ def sentence(
     place = f"{f' at {at}' if at else ''}{number}{_scores(best)}"
     left_out = best.settings - best.compared
     lacking = f"; {left_out} of {best.settings} settings lack replicates and are not compared" if left_out else ""
-    alike = len(not_worse(best))
-    ties = f"; {alike} of {len(best.others)} others not worse within error" if best.others and alike else ""
-    if best.others and not alike and best.metric.name == CHOSEN and _has_error(best.sample):
-        ties = (
-            f"; all {len(best.others)} others worse beyond error"
-            if len(best.others) > 1
-            else "; the other is worse beyond error"
-        )
-    return f"{name}: {_value(best, spread)}{place}; {chosen(best)}{ties}{lacking}"
+    return f"{name}: {_value(best, spread)}{place}; {chosen(best)}{_ties(best)}{lacking}"
 
 
 def sentences(

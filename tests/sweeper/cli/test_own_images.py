@@ -62,6 +62,14 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
             "the normal class must have training images, but bad of ",
         ),
         (
+            ["--normal-class", "dog", "--set", "normal_images=20"],
+            "normal_images must not exceed the 5 training images of class dog of folder, but got normal_images=20",
+        ),
+        (
+            ["--normal-class", "good", "--data", "{good}", "--set", "validation=0", "--set", "contamination=0.2"],
+            "contamination needs training images of other classes than good, but folder has none, and got ",
+        ),
+        (
             ["--normal-class", "dog", "--data", "{none}"],
             "dataset=folder is without the split 'train': there is no folder ",
         ),

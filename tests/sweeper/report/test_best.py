@@ -81,7 +81,7 @@ def test_every_sweep_says_on_what_its_best_settings_were_chosen(name: str, valid
         assert best.criterion == (f"val_{plain}" if len(values) > 1 else plain)
         assert f"; chosen on {data}" in sentence(best) and chosen(best).startswith(f"chosen on {data}")
         if len(values) == 1:
-            assert data in ("test images", "test pairs", "training data")
+            assert data in ("test images", "generated images", "test pairs", "training data")
 
 
 def chosen_of(values: dict[str, list[float]], seeds: int, margin: float) -> BestSetting:

@@ -50,7 +50,7 @@ def _check_on(
             continue
         key = (config.data, config.folder, outlier_sets)
         if key not in counts:
-            splits = make_splits(dataset, config.data)
+            splits = make_splits(dataset, config.data)  # of any seed, which changes no number of images
             _check_outlier_classes(splits, dataset, config.data)
             split = splits.test
             for name in outlier_sets:

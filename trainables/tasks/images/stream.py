@@ -26,20 +26,20 @@ PREFETCH_STEPS = 2
 """Number of steps whose images are decoded in advance."""
 
 
-def make_splits(dataset: Dataset, data: Data) -> TrialSplits:
-    """Split the data set as `data` says. Raises ValueError if it has no such class, or too few images of a class to
-    hold any out."""
+def make_splits(dataset: Dataset, data: Data, seed: int = 0) -> TrialSplits:
+    """Split the data set as `data` and the trial's seed say. Raises ValueError if it has no such class, or too few
+    images of a class to hold any out or to train on."""
     if not data.validation:
-        return TrialSplits(select_classes(dataset, data), None)
-    test, validation = (select_classes(part, data) for part in hold_out_validation(dataset, data.validation))
+        return TrialSplits(select_classes(dataset, data, seed), None)
+    test, validation = (select_classes(part, data, seed) for part in hold_out_validation(dataset, data.validation))
     return TrialSplits(test, validation)
 
 
-def select_classes(dataset: Dataset, data: Data) -> Split:
+def select_classes(dataset: Dataset, data: Data, seed: int = 0) -> Split:
     """Select the classes that are trained on and tested; `data.validation` is ignored. Raises ValueError if the data
-    set has no such class."""
+    set has no such class, or too few images of it."""
     if data.normal_class is not None:
-        return one_class_split(dataset, data.normal_class)
+        return one_class_split(dataset, data.normal_class, data.normal_images, data.contamination, seed)
     return held_out_split(dataset, data.held_out_classes) if data.held_out else all_classes_split(dataset)
 
 
@@ -66,7 +66,8 @@ def stream_key(config: ImageTrial) -> tuple[object, ...]:
     """The key of a trial's stream. Members with equal keys share images, their order, views, noise and initial
     weights."""
     data = config.data
-    parts = [part for part in (data.held_out, data.validation) if part]
+    parts: list[object] = [part for part in (data.held_out, data.validation) if part]
+    parts += [f"{key}={part}" for key in ("normal_images", "contamination") if (part := getattr(data, key))]
     return (data.dataset, data.normal_class, config.training.seed, *parts)
 
 

@@ -82,6 +82,8 @@ class Request:
     keep: Keep = "best"
     spread: Spread = "interval"
     """What stands beside the means of heatmaps and tables."""
+    alarm_rate: float | None = None
+    """False-alarm rate of the threshold that the best trial on one class is shown with; None shows none."""
     compile: Compile = "auto"
     track: Sequence[TrackRequest] = ()
     node_price: NodePrice | None = None

@@ -252,7 +252,7 @@ class _Run:
             raise
 
     def _finish(self) -> int:
-        return finish(self.plans[-1], self.store, self.columns, self.request.keep, self.request.spread)
+        return finish(self.plans[-1], self.store, self.columns, self.request)
 
     def _train_all(self, tracked_trials: Trackers, decision: "Decision | None") -> None:
         """Train the plan and, with `--decide`, the rounds that follow, on one backend, started where it is needed."""

@@ -77,6 +77,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "trainables.metrics.families": Rule(never=("torch", *LAUNCHERS)),
     "trainables.metrics.meanings": Rule(may=("trainables.metrics.families",), never=("torch", *LAUNCHERS)),
+    "trainables.metrics.roc": Rule(may=("numpy",), never=("torch", *LAUNCHERS)),
     "trainables.metrics": Rule(
         may=(
             *("torch", "numpy", "scipy", "sklearn", "PIL", "torchmetrics", "trainables.validation"),
@@ -165,7 +166,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
             *("sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.cache"),
-            *("trainables.metrics.meanings", "trainables.json_input"),
+            *("trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
@@ -210,7 +211,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.search.studies", "trainables.catalog", "trainables.config", "trainables.sections"),
-            *("trainables.data", "trainables.validation", "trainables.training"),
+            *("trainables.data", "trainables.validation", "trainables.metrics.roc", "trainables.training"),
         ),
         never=("ray", "pandas"),
     ),
@@ -247,13 +248,21 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray", "optuna"),
     ),
+    "sweeper.models": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
+            *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
+            "trainables.training",
+        ),
+        never=("ray", "optuna"),
+    ),
     "sweeper.cli": Rule(
         may=(
             *("sweeper.request", "rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version", "sweeper.report", "sweeper.packing"),
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
             *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
-            *("trainables.config", "trainables.training", "trainables.worker"),
+            *("trainables.config", "trainables.training", "trainables.worker", "sweeper.models"),
         ),
         never=("ray",),
     ),
@@ -285,14 +294,6 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.execution.signals", "sweeper.execution.startup"),
         ),
         never=("torch", "ray"),
-    ),
-    "sweeper.models": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
-            *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
-            "trainables.training",
-        ),
-        never=("ray", "optuna"),
     ),
     "sweeper.export": Rule(
         may=(

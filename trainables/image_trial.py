@@ -14,7 +14,7 @@ from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
 from trainables.sections import TrialConfig
-from trainables.validation import above, added, at_least, between, checked, choices, one_of
+from trainables.validation import above, added, at_least, below, between, checked, choices, one_of
 
 PUBLISHED_SIZES = ("resnet18", "resnet50")
 """Encoders whose widths and sizes are fixed."""
@@ -30,8 +30,8 @@ class Encoder:
     """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
     have their published widths."""
     features: Annotated[int, at_least(1)] = 64
-    """Size D of the representation of the `mlp`, the `convnet` and the `strided_convnet`. ResNets have their published
-    sizes."""
+    """Size D of the representation of the `mlp`, the `convnet`, the `strided_convnet` and Deep SVDD's `lenet` and
+    `lenet_wide`. ResNets have their published sizes."""
     small_stem: bool = True
     """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
 
@@ -251,11 +251,10 @@ class Generation:
     """File of the weights of Inception-v3, with which the FID of the samples is computed. Without it there is no
     `fid`."""
     sheets: bool = False
-    """Keep pictures of reconstructions and samples beside the tables."""
+    """Keep pictures of reconstructions and samples beside the tables; of a trial on one class the most and the least
+    anomalous test images."""
 
     def __post_init__(self) -> None:
-        if self.sheets and not self.decodes:
-            raise ValueError("sheets needs reconstructions, or samples_per_class of at least 1, but there are neither")
         if self.fid_weights and not self.samples_per_class:
             raise ValueError("fid_weights needs samples_per_class of at least 1, but got samples_per_class=0")
 
@@ -278,8 +277,17 @@ class Data:
     validation: Annotated[float, between(0, 0.5)] = 0.0
     """Share of each class's labelled training images that is held out, in [0, 0.5]; the same images for every seed.
     Every metric is then also reported on these images, as `val_METRIC`, to choose by. 0 holds out none."""
+    normal_images: Annotated[int, at_least(0)] = added(0)
+    """How many images of the `normal_class` are trained on, of those that are not held out; 0 for all. The seed chooses
+    them, 30 with the 10 among them."""
+    contamination: Annotated[float, at_least(0), below(0.5)] = added(0.0)
+    """Share of the training images that are anomalies: images of other classes than `normal_class`, beside the normal
+    ones, in [0, 0.5). The seed chooses them among training images that are not held out."""
 
     def __post_init__(self) -> None:
+        for key, value in (("normal_images", self.normal_images), ("contamination", self.contamination)):
+            if value and self.normal_class is None:
+                raise ValueError(f"{key} needs a normal_class, but got {key}={value} with normal_class=None")
         if self.held_out:
             names = self.held_out.split("+")
             indices = sorted({int(name) for name in names if name.isdecimal() and len(name) < 19})

@@ -14,7 +14,19 @@ from functools import partial
 from importlib import metadata
 from typing import Any, get_args
 
-from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, amount, auto, fraction, named, node_price, one_of, whole
+from sweeper.cli.parser import (
+    COMMAND,
+    EXIT_OK,
+    Parser,
+    alarm_rate,
+    amount,
+    auto,
+    fraction,
+    named,
+    node_price,
+    one_of,
+    whole,
+)
 from sweeper.errors import SpecError
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
@@ -289,6 +301,13 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         Request.spread,
         type=partial(one_of, "value of --spread", get_args(Spread)),
         metavar="interval|deviation",
+    )
+    add(
+        "--alarm-rate",
+        "of trials on one class: false-alarm rate at which the end names the best trial's threshold, from scores of "
+        "held-out normal images, and its sheet flags test images",
+        type=alarm_rate,
+        metavar="RATE",
     )
     add(
         "--compile",

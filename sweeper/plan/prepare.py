@@ -27,6 +27,7 @@ from trainables.catalog import import_method, known_methods
 from trainables.config import stream_key
 from trainables.data.datasets.class_folders import FOLDER, list_folder
 from trainables.data.errors import DataError
+from trainables.metrics.roc import check_alarm_rate
 from trainables.sections import TrialConfig
 from trainables.training import checks
 from trainables.training.checks import PreflightResult
@@ -141,6 +142,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         results = checks.check_trials(configs, asked.request.data_folder)
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
+    _check_alarm_rate(asked.request.alarm_rate, results)
     study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
     columns = Columns(
         config.column_types(configs) | (studies.FACTS if own_studies else {}),
@@ -189,6 +191,20 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         unsized=tuple(unsized),
     )
     return _without_unwritten_models(plan, store, asked.request), columns
+
+
+def _check_alarm_rate(rate: float | None, results: Sequence[PreflightResult]) -> None:
+    """Raise SpecError for a false-alarm rate that no trial has a threshold of, or that the held-out normal images are
+    too few for."""
+    held_out = [result.held_out for result in results if result.held_out is not None]
+    if rate is None or not all(result.size_known for result in results):
+        return
+    if not held_out:
+        raise SpecError("--alarm-rate needs trials on one class, but there are none; add --normal-class NAME")
+    try:
+        check_alarm_rate(rate, min(held_out))
+    except ValueError as error:
+        raise SpecError(str(error)) from error
 
 
 def _groups(

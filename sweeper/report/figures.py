@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from sweeper.errors import DamagedError, StoreError
-from sweeper.plan.best_settings import BestSetting, Settings
+from sweeper.plan.best_settings import BestSetting, Settings, columns_of
 from sweeper.report.formatting import ValueText, plain_text
 from sweeper.report.selections import in_order, labelled
 from sweeper.spec import Grid, Metric, Sweep
@@ -128,8 +128,8 @@ class Shown:
         """Return the best settings of some rows by a metric, which hyperparameters name. A row that several selections
         have counts once."""
         settings = Settings((*self.keys, *named), self.preset.replicates)
-        wanted = (*settings.columns, metric.name, metric.name.removeprefix(VALIDATION), f"{VALIDATION}{metric.name}")
         single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
+        wanted = (*settings.columns, *columns_of(metric.name, list(single)))
         settings.add(single[[name for name in dict.fromkeys(wanted) if name in single]].to_dict("records"))
         return settings.best(metric, named)
 

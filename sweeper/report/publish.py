@@ -6,7 +6,8 @@ from functools import partial
 
 import pandas as pd
 
-from sweeper.report import densities, heatmaps, sheets
+from sweeper.plan.best_settings import BestSetting
+from sweeper.report import anomalies, densities, heatmaps, sheets
 from sweeper.report.best import chosen, sentences, short_text
 from sweeper.report.figures import Shown, figures_of, made
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
@@ -16,7 +17,7 @@ from sweeper.report.summaries import in_percent, spread_of
 from sweeper.spec import Heatmap, Sweep, Table
 from sweeper.spec.metric import Spread
 from sweeper.storage.files import Files
-from sweeper.storage.layout import SUFFIX, figure_path, history_folder
+from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_folder
 from sweeper.storage.load import load_history
 
 MAX_BEST = 20
@@ -35,15 +36,17 @@ def write(
     hyperparameters: Collection[str] = (),
     so_far: bool = False,
     spread: Spread = "interval",
+    alarm_rate: float | None = None,
 ) -> str:
     """Write all figures of a sweep, and return the text to print.
 
     Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
     `tables/FOLDER/TABLE.parquet` and `.md`, `trajectories/FOLDER/TRAJECTORY.parquet` and `.png`, and, of trials that
-    have sheets, `sheets/FOLDER/*.png`: of methods, and of densities by the rows of the first table. The text has the
-    cells of the first heatmap where there are no tables, the tables, the breakdown of the best setting, the
-    correlations, and a sentence about each best setting. Tables without a trial are left out. A figure or table that
-    cannot be made of its data is a line that is logged.
+    have sheets, `sheets/FOLDER/*.png`: of methods, of densities by the rows of the first table, and of the test images
+    of the best trial on one class, where the threshold of `alarm_rate` flags some. The text has the cells of the first
+    heatmap where there are no tables, the tables, the breakdown of the best setting, the correlations, and a sentence
+    about each best setting. Tables without a trial are left out. A figure or table that cannot be made of its data is a
+    line that is logged.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.request_folder`), and its
@@ -73,7 +76,7 @@ def write(
         ),
         ("breakdown", partial(_breakdown, files, folder, shown, sweep)),
         ("correlations", partial(_correlations, files, folder, shown, sweep)),
-        ("best settings", partial(_best_settings, shown, sweep)),
+        ("best settings", partial(_sentences, shown, sweep)),
         ("sheets of methods", partial(sheets.write_sheets, files, name, folder, rows)),
         (
             "sheets of densities",
@@ -87,6 +90,7 @@ def write(
             ),
         ),
         ("maps of latents", partial(sheets.write_latent_maps, files, name, folder, rows, shown.about)),
+        ("sheets of anomalies", partial(_anomalies, files, name, folder, shown, sweep, alarm_rate)),
     ]
     texts = [made(files.log, f"store {files.display_uri}, {folder}: {figure}", write) for figure, write in writers]
     return "\n\n".join(text for text in texts if text)
@@ -123,14 +127,28 @@ def _correlations(files: Files, folder: str, shown: Shown, sweep: Sweep) -> str 
     return f"correlation over the cells of {first.rows} x {first.columns}\n{heatmaps.text(known)}"
 
 
-def _best_settings(shown: Shown, sweep: Sweep) -> str | None:
-    """A sentence about each best setting."""
+def _best_settings(shown: Shown, sweep: Sweep) -> list[BestSetting]:
+    """The best settings by the metric that the preset decides by; none of a front."""
     preset = shown.preset
-    if not sweep.ranks(preset.preset):
-        return None
-    found = shown.best(shown.rows, preset.headline, preset.naming)
-    names = _with_names(shown.value_text)
+    return shown.best(shown.rows, preset.headline, preset.naming) if sweep.ranks(preset.preset) else []
+
+
+def _sentences(shown: Shown, sweep: Sweep) -> str:
+    """A sentence about each best setting."""
+    found, names = _best_settings(shown, sweep), with_names(shown.value_text)
     return "\n".join(sentences(found, MAX_BEST, so_far=shown.so_far, value_text=names, spread=shown.spread))
+
+
+def _anomalies(files: Files, name: str, folder: str, shown: Shown, sweep: Sweep, alarm_rate: float | None) -> None:
+    """Write the sheet of the best trial of each best setting, if it has one."""
+    rows = shown.rows[shown.rows["trial_id"].isin(files.list(sheets_folder(name)))].set_index("trial_id", drop=False)
+    for trial in (next(iter(best.values)) for best in (_best_settings(shown, sweep) if len(rows) else ())):
+        if trial not in rows.index:
+            continue
+        row = rows.loc[trial]
+        texts = {key: shown.value_text(key, row[key]) for key in ("method", CLASS) if key in row}
+        title = ", ".join((name, *(f"{key}={text}" for key, text in texts.items())))
+        anomalies.write(files, name, folder, row["dataset"], row["trial_id"], title, alarm_rate)
 
 
 def _shown_keys(sweep: Sweep) -> list[str]:
@@ -138,7 +156,7 @@ def _shown_keys(sweep: Sweep) -> list[str]:
     return [key for axes in sweep.axes_by_metric.values() for key in axes] + list(sweep.replicates)
 
 
-def _with_names(value_text: ValueText) -> ValueText:
+def with_names(value_text: ValueText) -> ValueText:
     """Return how a sentence writes values: short numbers, and the names of classes."""
     return lambda name, value: value_text(name, value) if name == CLASS else short_text(name, value)
 

@@ -21,7 +21,10 @@ from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
 
-MATCHED_KEYS = ("method", "dataset", "image_digest", "normal_class", "held_out", "outliers", "validation")
+MATCHED_KEYS = (
+    *("method", "dataset", "image_digest", "normal_class", "held_out", "outliers", "validation"),
+    *("normal_images", "contamination"),
+)
 """Keys that define what an objective measures. Only rows with the study's own values of these keys are used."""
 
 

@@ -92,7 +92,10 @@ MEAN_OF = "replicates"
 """Optuna user attribute of a trial that is a mean: the values of each objective that it is the mean of."""
 WARM = "warm"
 """Optuna user attribute of a trial that came from a warm start."""
-NEVER_REPLICATED = frozenset({"method", "workers", "validation", "image_digest", "image_size", "image_channels"})
+NEVER_REPLICATED = frozenset(
+    {"method", "workers", "validation", "normal_images", "contamination"}
+    | {"image_digest", "image_size", "image_channels"}
+)
 """Keys that all trials of a study share: a mean over their values would be of different things."""
 SECONDS = "seconds"
 """Name of the objective that is measured instead of reported: the trial's share of its cohort's training time."""

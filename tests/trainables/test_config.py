@@ -76,7 +76,7 @@ def test_no_key_is_in_two_sections(method: str) -> None:
 
 @pytest.mark.parametrize("method", IMAGE_METHODS)
 def test_fusible_keys_are_keys(method: str) -> None:
-    of_all = {"lr", "weight_decay", "seed", "normal_class"}
+    of_all = {"lr", "weight_decay", "seed", "normal_class", "normal_images", "contamination"}
     assert of_all | METHODS[method].fusible == fusible_keys(method) <= set(keys(method))
 
 
@@ -106,6 +106,8 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
         ("dataset", 3, "dataset must be text, but got dataset=3"),
         ("normal_class", -1, "`normal_class >= 0` must hold, but got normal_class=-1"),
         ("normal_class", 1.0, "normal_class must be a whole number, but got normal_class=1.0"),
+        ("normal_images", 10, "normal_images needs a normal_class, but got normal_images=10 with normal_class=None"),
+        ("contamination", 0.5, "`contamination < 0.5` must hold, but got contamination=0.5"),
         ("encoder", "resnet", f"no encoder 'resnet' (did you mean 'resnet50'?); there are: {', '.join(ENCODERS)}"),
         ("width", 0, "`width >= 1` must hold, but got width=0"),
         ("features", "9", "features must be a whole number, but got features='9'"),

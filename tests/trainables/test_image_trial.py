@@ -145,7 +145,6 @@ REFUSED: Mapping[Any, list[tuple[dict[str, Any], str]]] = {
     ],
     Generation: [
         ({"fid_weights": "x.pth"}, "fid_weights needs samples_per_class of at least 1, but got samples_per_class=0"),
-        ({"sheets": True}, "sheets needs reconstructions, or samples_per_class of at least 1, but there are neither"),
     ],
     LatentDensity: [
         ({"density_samples": 24}, "density_samples must be a multiple of 16, but got density_samples=24"),

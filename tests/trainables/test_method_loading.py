@@ -45,6 +45,8 @@ def test_a_method_has_its_path_as_name_and_its_keys() -> None:
         "weight_decay",
         "seed",
         "normal_class",
+        "normal_images",
+        "contamination",
         "sigma",
     }
     assert parse("sigma", "0.5") == 0.5

@@ -53,12 +53,57 @@ def all_classes_split(dataset: Dataset) -> Split:
     return Split(**vars(dataset))
 
 
-def one_class_split(dataset: Dataset, normal_class: int) -> Split:
+def one_class_split(
+    dataset: Dataset, normal_class: int, normal_images: int = 0, contamination: float = 0.0, seed: int = 0
+) -> Split:
     """The training images of `normal_class` only, and all test images, where those of other classes are outliers.
-    Raises ValueError unless `normal_class` is the index of a class."""
+
+    `normal_images` of the class are trained on, 0 for all, and as many labelled training images of other classes as
+    make up the share `contamination` of all that are trained on. A permutation by `seed` chooses both, so that more
+    images or a larger share have the same ones and more. Raises ValueError unless `normal_class` is the index of a
+    class, and if there are too few images to choose from."""
     _check_class("normal_class", dataset, normal_class)
-    outlier_N = dataset.test_labels != normal_class
-    return replace(_trained_on(dataset, dataset.train_labels == normal_class), outlier=outlier_N)
+    trained_N = dataset.train_labels == normal_class
+    if normal_images or contamination:
+        order_N = torch.randperm(len(trained_N), generator=torch.Generator().manual_seed(seed))
+        normal, others = order_N[trained_N[order_N]], order_N[_of_other_classes(dataset, normal_class)[order_N]]
+        _check_normal_images(dataset, normal_class, normal_images, len(normal))
+        normal = normal[: normal_images or len(normal)]
+        anomalies = _count_anomalies(dataset, normal_class, contamination, len(normal), len(others))
+        trained_N = torch.zeros_like(trained_N)
+        trained_N[torch.cat([normal, others[:anomalies]])] = True
+    return replace(_trained_on(dataset, trained_N), outlier=dataset.test_labels != normal_class)
+
+
+def _of_other_classes(dataset: Dataset, normal_class: int) -> Tensor:
+    """bool `[N]`, True for labelled training images that are not normal."""
+    return (dataset.train_labels != normal_class) & (dataset.train_labels != UNLABELLED)
+
+
+def _check_normal_images(dataset: Dataset, normal_class: int, asked: int, available: int) -> None:
+    if asked > available:
+        raise ValueError(
+            f"normal_images must not exceed the {available} training images of class {dataset.classes[normal_class]} "
+            f"of {dataset.name}, but got normal_images={asked}"
+        )
+
+
+def _count_anomalies(dataset: Dataset, normal_class: int, share: float, normal: int, available: int) -> int:
+    """How many anomalies make up this share of the training images, beside the `normal` ones. Raises ValueError if the
+    share is not 0 and less than one image, or more than there are."""
+    count = round(normal * share / (1 - share))
+    if share and not available:
+        raise ValueError(
+            f"contamination needs training images of other classes than {dataset.classes[normal_class]}, but "
+            f"{dataset.name} has none, and got contamination={share}"
+        )
+    if count > available or (share and not count):
+        raise ValueError(
+            f"contamination must be at least one and at most the {available} training images of other classes than "
+            f"{dataset.classes[normal_class]} of {dataset.name}, but contamination={share} beside {normal} normal "
+            f"images is {count}"
+        )
+    return count
 
 
 def held_out_split(dataset: Dataset, classes: tuple[int, ...]) -> Split:

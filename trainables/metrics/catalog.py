@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
@@ -30,7 +31,8 @@ from trainables.metrics.latent_density import LatentDensityEvaluator
 from trainables.metrics.linear_probes import LinearProbes
 from trainables.metrics.meanings import VALIDATION
 from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
-from trainables.metrics.scores import AnomalyDetection, OutlierDetection, kept_results
+from trainables.metrics.scores import HELD_OUT, AnomalyDetection, OutlierDetection, kept_results
+from trainables.metrics.sheets import anomaly_data
 from trainables.metrics.target_prediction import TargetPrediction
 
 REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
@@ -107,6 +109,8 @@ class CohortEvaluator(Evaluator):
             for evaluator in self._scoring:
                 metrics |= tested.named(evaluator.metrics(stacks, members, tested))
         self._kept = self._results(metrics, members) if last else []
+        if last and self._images.config.generation.sheets and self._scored(""):
+            self._pictures = [self._anomalies(slot, members[slot]) for slot in range(len(members))]
         return metrics
 
     @property
@@ -119,12 +123,30 @@ class CohortEvaluator(Evaluator):
 
     def _results(self, metrics: Mapping[str, Floats], members: Sequence[int]) -> list[KeptResults]:
         """What is kept of members that were trained on one class, if there are validation images."""
-        scores = {
-            name: values_KN
-            for evaluator in self._scoring
-            for name, values_KN in evaluator.scored.get(VALIDATION, {}).items()
-        }
+        scores = self._scored(VALIDATION)
         return kept_results(scores, self._images.sets[-1].outlier_KN[list(members)], metrics) if scores else []
+
+    def _scored(self, prefix: str) -> dict[str, Floats]:
+        """Anomaly scores `[K, N]` by name, in the last evaluation, of the set of images with this prefix."""
+        return {name: values for each in self._scoring for name, values in each.scored.get(prefix, {}).items()}
+
+    def _anomalies(self, slot: int, member: int) -> dict[str, bytes]:
+        """The sheet of the member in this slot, by its chosen score."""
+        (tested, *_), scores = self._images.sets, self._scored("")
+        kept = self._kept[slot] if self._kept else KeptResults()
+        score = kept.inputs.get("score") or next(iter(scores))
+        held_out = kept.arrays.get(f"{HELD_OUT}{score}", torch.empty(0))
+        data = anomaly_data(
+            tested.images,
+            scores[score][slot],
+            tested.labels.cpu().numpy(),
+            tested.outlier_KN[member],
+            levels=self._images.split.levels,
+            classes=self._images.dataset.classes,
+            score=score,
+            held_out_M=held_out.numpy(),
+        )
+        return {"anomalies.npz": data}
 
     def _of_representations(
         self, stack: StackedMembers, seeds: Sequence[int], evaluators: Sequence[RepresentationEvaluator]

@@ -1,5 +1,5 @@
 """Anomaly scores: how well they tell one class from the others (AUROC), and test images from sets of outliers (AUROC,
-AUPR and FPR95); and the threshold above which an image is flagged.
+AUPR and FPR95).
 
 Scores are higher for more anomalous images; the outlier is the positive class, except in FPR95.
 Shapes: K members, N evaluated images (inliers), M outliers.
@@ -7,8 +7,6 @@ Shapes: K members, N evaluated images (inliers), M outliers.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from decimal import ROUND_UP, Context, Decimal
-from fractions import Fraction
 
 import numpy as np
 import torch
@@ -19,6 +17,7 @@ from trainables.image_trial import ImageTrial
 from trainables.learners.members import StackedMembers
 from trainables.metrics.evaluator import EvaluationSet, Floats, KeptResults, ScoreEvaluator
 from trainables.metrics.meanings import VALIDATION
+from trainables.metrics.roc import mann_whitney
 
 
 def one_class_metrics(
@@ -49,14 +48,6 @@ def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
     wins_K = np.where(outlier_KN, below_KN + not_above_KN, 0).sum(axis=1) / 2
     defined_K = np.isfinite(score_KN).all(axis=1) & (inliers_K > 0) & (outliers_K > 0)
     return np.where(defined_K, wins_K / np.maximum(outliers_K, 1) / np.maximum(inliers_K, 1), math.nan)
-
-
-def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
-    """How often an outlier scores higher than an inlier; ties count one half. Scores must be finite, and neither array
-    empty."""
-    inlier_N = np.sort(inlier_N)
-    below_M = np.searchsorted(inlier_N, outlier_M, side="left") + np.searchsorted(inlier_N, outlier_M, side="right")
-    return float(below_M.mean() / (2 * len(inlier_N)))
 
 
 def where_defined(measure: Callable[[Floats, Floats], float], inlier_N: Floats, outlier_M: Floats) -> float:
@@ -104,37 +95,6 @@ def fpr95(inlier_N: Floats, outlier_M: Floats) -> float:
     accepted = -(-95 * len(inlier_N) // 100)
     threshold = np.partition(inlier_N, accepted - 1)[accepted - 1]
     return float((outlier_M <= threshold).mean())
-
-
-def check_alarm_rate(rate: float, held_out: int) -> int:
-    """Return how many of `held_out` scores of normal images may lie at or above the threshold of a false-alarm rate, at
-    least 1: `floor((held_out + 1) rate)`. Raises ValueError, with one line, for a rate that is none or that so few
-    images are too few for."""
-    if not (isinstance(rate, int | float) and 0 < rate < 1):
-        raise ValueError(f"a false-alarm rate must be in (0, 1), but got {rate}")
-    exact = Fraction(str(float(rate)))
-    if allowed := math.floor((held_out + 1) * exact):
-        return allowed
-    law = f"a false-alarm rate of {rate:g} needs at least {math.ceil(1 / exact) - 1} held-out normal images"
-    if not held_out:
-        raise ValueError(f"{law}, but there are none; hold some out with --set validation=0.2")
-    least = Context(prec=1, rounding=ROUND_UP).divide(Decimal(1), Decimal(held_out + 1))
-    raise ValueError(
-        f"{law}, but there {'is' if held_out == 1 else 'are'} {held_out}; choose --alarm-rate {least.normalize():f} or "
-        "more, or hold out more with --set validation=SHARE"
-    )
-
-
-def alarm_threshold(held_out_N: Floats, rate: float) -> float:
-    """The threshold of a false-alarm rate: images with a higher score are flagged.
-
-    It is the `ceil((N + 1)(1 - rate))`-th smallest score of the N held-out normal images, as in split conformal
-    prediction. The score of a new normal image of the same kind is higher with a probability of at most `rate`, on
-    average over held-out images: no place among N + 1 exchangeable scores is more probable than another. Raises
-    ValueError as `check_alarm_rate` does.
-    """
-    place = len(held_out_N) - check_alarm_rate(rate, len(held_out_N))
-    return float(np.partition(held_out_N, place)[place])
 
 
 OUTLIER_METRICS: Mapping[str, Callable[[Floats, Floats], float]] = {

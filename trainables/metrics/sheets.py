@@ -1,19 +1,28 @@
-"""Pictures to look at: samples of each class, and reconstructions below their originals, as PNG files.
+"""Pictures to look at: samples of each class, and reconstructions below their originals, as PNG files; and of anomaly
+scores the images that a report shows, as an NPZ file.
 
-Shapes: R rows of M images, C channels (1 or 3), H rows and W columns of pixels. Pixels are in [0, 1].
+Shapes: R rows of M images, N test images, A that are shown; C channels (1 or 3), H rows and W columns of pixels. Pixels
+are in [0, 1].
 """
 
 import io
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
+
+from trainables.data.image_files import Images
+from trainables.data.views import scale_pixels
 
 SIDE = 48
 """Smallest height and width of an image in a picture, in pixels. Smaller images are enlarged by a whole factor."""
 GAP = 2
 """Pixels between images."""
+MOST_ANOMALIES = 20
+"""Images of each end that a report shows of a trial's anomaly scores."""
 BACKGROUND = 255
 """Grey level between images: white."""
 
@@ -47,6 +56,40 @@ def image_grid(images_RMCHW: Tensor) -> Tensor:
     grid_HWC = framed_RMCHW.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
     closed_CHW = torch.nn.functional.pad(grid_HWC.permute(2, 0, 1), (0, GAP, 0, GAP), value=BACKGROUND)
     return closed_CHW.permute(1, 2, 0).expand(-1, -1, 3).contiguous()
+
+
+def anomaly_data(
+    images: Images,
+    scores_N: NDArray[np.float64],
+    labels_N: NDArray[np.int64],
+    outlier_N: NDArray[np.bool_],
+    *,
+    levels: int,
+    classes: Sequence[str],
+    score: str,
+    held_out_M: NDArray[np.float64],
+) -> bytes:
+    """The most and the least anomalous of the test images by one score, as an NPZ file: `shown`, uint8
+    `[A, H, W, C]`, the images in the order of their scores, at most `MOST_ANOMALIES` of each end, the most anomalous
+    first, with their indices `places` `[A]`; of all test images `scores`, `labels` and `outlier` `[N]`; and `held_out`
+    `[M]`, the scores of held-out normal images."""
+    order_N = np.argsort(-scores_N, kind="stable")
+    end = min(MOST_ANOMALIES, len(order_N) // 2)
+    places_A = np.concatenate([order_N[:end], order_N[len(order_N) - end :]])
+    pixels_ACHW = scale_pixels(images[torch.from_numpy(places_A)], levels)
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        shown=(pixels_ACHW * BACKGROUND).round().byte().permute(0, 2, 3, 1).cpu().numpy(),
+        places=places_A,
+        scores=scores_N.astype(np.float32),
+        labels=labels_N.astype(np.int16),
+        outlier=outlier_N,
+        held_out=held_out_M.astype(np.float32),
+        classes=np.array(classes, dtype=np.str_),
+        score=np.array(score),
+    )
+    return buffer.getvalue()
 
 
 def _png(grid_HWC: Tensor, labels: Sequence[str]) -> bytes:

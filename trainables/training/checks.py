@@ -59,6 +59,8 @@ class PreflightResult:
     """Whether the number of examples is known. For a data set of image folders only the files tell."""
     why_not_stacked: str = ""
     """Why the trial cannot be stacked with others, in one line; empty if it can."""
+    held_out: int | None = None
+    """See `TrialSize.held_out`."""
 
 
 def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[PreflightResult]:
@@ -88,7 +90,7 @@ def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightRe
 
 def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
     names, names_before = (metric_names(config, size.classes, last) for last in (True, False))
-    return PreflightResult(size.steps, names, names_before, size.known, why_not_stacked(config))
+    return PreflightResult(size.steps, names, names_before, size.known, why_not_stacked(config), size.held_out)
 
 
 # Which members of a cohort are stacked: methods of the user that cannot be stacked train one by one.
@@ -270,7 +272,7 @@ def call_all(model: Method, evaluate: Evaluate, inputs: Tensor, score_noise: Map
     if isinstance(model, ImageMethod):
         z_BD = evaluate("embed", inputs)["z"]
         if "score" in model.capabilities:
-            evaluate("score", inputs, score_noise)
+            evaluate("score", inputs, score_noise, *([inputs] if model.scores_pixels else []))
         if "decode" in model.capabilities:
             evaluate("decode", z_BD)
         if "density" in model.capabilities:
@@ -297,7 +299,7 @@ def _check_images(
             got = vectors.get(name) if isinstance(vectors, dict) else vectors
             refuse(f"embed must return a dict with '{name}' of shape [{count}, D]", shown(got))
     if "score" in model.capabilities:
-        scores = evaluate("score", images_BCHW, score_noise)
+        scores = evaluate("score", images_BCHW, score_noise, *([images_BCHW] if model.scores_pixels else []))
         if tuple(scores) != model.scores or any(score.shape != (count,) for score in scores.values()):
             got = ", ".join(f"'{name}' is {shown(score)}" for name, score in scores.items())
             refuse(f"score must return {', '.join(model.scores)}, each of shape [{count}]", got)

@@ -9,6 +9,7 @@ import pytest
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.plan.plan import Plan
+from sweeper.request import Request
 from sweeper.spec import Metric, Selection, Table
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.requests import selecting_line
@@ -17,6 +18,7 @@ from sweeper.storage.store import Store
 from tests.sweeper.plan.test_cohorts import make
 
 COLUMNS = Columns({"beta": int, "nu": int}, ("auroc",))
+REQUEST = Request("grid")
 
 
 def store_of(folder: Path, plan: Plan, statuses: Mapping[str, str]) -> Store:
@@ -44,7 +46,7 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
     plan = make(4)
     store = store_of(tmp_path, plan, {"t0": "finished", "t1": "finished", "t2": "finished", "t3": last})
     store.files.write(checkpoint_path("grid", "c0"), b"weights")
-    assert finish(plan, store, COLUMNS) == status
+    assert finish(plan, store, COLUMNS, REQUEST) == status
     out = capsys.readouterr().out
     table, ending = out.split(f"\n\n{counts}")
     assert table.startswith("auroc; * is the best setting, chosen on test images\n\n") and "\n\nbest auroc" in table
@@ -64,14 +66,14 @@ def test_of_several_that_diverged_the_first_of_the_plan_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = make(4)
-    finish(plan, store_of(tmp_path, plan, {"t3": "diverged", "t1": "diverged", "t0": "finished"}), COLUMNS)
+    finish(plan, store_of(tmp_path, plan, {"t3": "diverged", "t1": "diverged", "t0": "finished"}), COLUMNS, REQUEST)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "diverge:" in line]
     assert line == "first to diverge: trial t1 (beta=1, nu=1), loss was not finite in epoch 1"
 
 
 def test_a_run_without_all_rows_has_failed(tmp_path: Path) -> None:
     plan = make(4)
-    assert finish(plan, store_of(tmp_path, plan, {"t0": "finished", "t1": "finished"}), COLUMNS) == EXIT_FAILED
+    assert finish(plan, store_of(tmp_path, plan, {"t0": "finished", "t1": "finished"}), COLUMNS, REQUEST) == EXIT_FAILED
 
 
 def test_an_interrupted_run_prints_how_much_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +100,6 @@ def test_folders_in_which_nothing_was_drawn_are_not_named(tmp_path: Path, capsys
     )
     plan = replace(plan, sweep=replace(plan.sweep, figures=(*plan.sweep.figures, table)))
     store = store_of(tmp_path, plan, dict.fromkeys(("t0", "t1", "t2", "t3"), "finished"))
-    assert finish(plan, store, COLUMNS) == EXIT_OK
+    assert finish(plan, store, COLUMNS, REQUEST) == EXIT_OK
     out = capsys.readouterr().out
     assert f"heatmaps: {tmp_path}/heatmaps/grid/paper" in out and "tables: " not in out

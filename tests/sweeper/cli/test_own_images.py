@@ -4,9 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import sweeper
 import sweeper.run as run
+from sweeper.storage.load import load
+from tests.fake_executor import without_ray
 from tests.image_files import write_own_images
 
 SMALL = ["--set", "dataset=folder", "--set", "batch_size=4", "--axis", "beta=1"]
@@ -58,8 +62,25 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
             "the normal class must have training images, but bad of ",
         ),
         (
+            ["--normal-class", "dog", "--set", "normal_images=20"],
+            "normal_images must not exceed the 5 training images of class dog of folder, but got normal_images=20",
+        ),
+        (
+            ["--normal-class", "good", "--data", "{good}", "--set", "validation=0", "--set", "contamination=0.2"],
+            "contamination needs training images of other classes than good, but folder has none, and got ",
+        ),
+        (
             ["--normal-class", "dog", "--data", "{none}"],
             "dataset=folder is without the split 'train': there is no folder ",
+        ),
+        (["--normal-class", "dog", "--alarm-rate", "1.5"], "`0 < alarm-rate < 1` must hold, but got --alarm-rate 1.5"),
+        (
+            ["--normal-class", "dog", "--alarm-rate", "0.01"],
+            "a false-alarm rate of 0.01 needs at least 99 held-out normal images, but there is 1; choose --alarm-rate ",
+        ),
+        (
+            ["--normal-class", "dog", "--alarm-rate", "0.5", "--set", "validation=0"],
+            "a false-alarm rate of 0.5 needs at least 1 held-out normal image, but there are none; hold some out with ",
         ),
         (["--normal-class", "dog", "--set", "image_digest=xyz"], "image_digest must be hexadecimal, but got "),
         (["--normal-class", "dog", "--set", "image_channels=2"], "no image_channels '2'; there are: 1, 3"),
@@ -86,3 +107,26 @@ def test_keys_of_own_images_need_own_images(capsys: pytest.CaptureFixture[str]) 
     )
     assert run.main(["anomaly_grid", "--preset", "digits", "--axis", "dataset=digits,folder", "--plan"]) == 2
     assert "must be set for all trials" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_on_normal_images_alone_ends_with_its_model_threshold_and_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing can be chosen on images that are all normal, so the score is the default, which is said."""
+    images, store = write_own_images(tmp_path / "images", ("bad", "good"), train=20, test=12), tmp_path / "store"
+    shutil.rmtree(images / "train/bad")
+    words = ["--set", "image_size=8", "--set", "epochs=2", "--axis", "nu=1", "--axis", "seed=0,1", "--cohort", "2"]
+    words += ["--normal-class", "good", "--alarm-rate", "0.25", "--set", "sheets=true"]
+    with without_ray(tmp_path):
+        assert run.main([*ARGUMENTS, *words, "--data", str(images), "--store", str(store)]) == 0
+    *_, loaded, sentence = capsys.readouterr().out.splitlines()
+    trial = load("anomaly_grid", store).sort_values("auroc_joint")["trial_id"].iloc[-1]
+    model = sweeper.load_model(store, trial, alarm_rate=0.25)
+    assert loaded == (
+        f'sweeper.load_model("{store}", "{trial}", alarm_rate=0.25): score joint (the default): threshold '
+        f"{model.threshold:.4g} at a false-alarm rate of 0.25, from 4 held-out normal images"
+    )
+    assert sentence.startswith("best auroc_joint: ") and sentence.endswith("over 2 seeds); chosen on test images")
+    (sheet,) = (store / "sheets/anomaly_grid").rglob("folder-anomalies.png")
+    assert sheet.stat().st_size > 10_000 and len(model.score(np.zeros((3, 8, 8, 3)))) == 3

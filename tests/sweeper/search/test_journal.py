@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweeper.cli.conclusion import finish
 from sweeper.plan.plan import Plan
+from sweeper.request import Request
 from sweeper.search.journal import DashboardJournal, begin_journal
 from sweeper.spec import Metric, Sweep
 from sweeper.storage.files import Files
@@ -218,7 +219,7 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
     store.write("lost", "c", rows, COLUMNS)
     sweep = Sweep("about", {"digits": small_study.search})
     plan = Plan("lost", "digits", sweep, study_runs=[ended])
-    assert plan.trials_left == 0 and finish(plan, store, COLUMNS) == status
+    assert plan.trials_left == 0 and finish(plan, store, COLUMNS, Request(plan.name)) == status
     out, err = capsys.readouterr()
     if status:
         assert "lost (digits), 8 trials: 8 diverged\nall 8 trials diverged, so none is best\n" in out
@@ -242,7 +243,7 @@ def test_chosen_trials_have_the_name_of_their_study_in_this_plan_and_not_of_the_
     store.write("again", "c", rows, columns)
     sweep = Sweep("about", {"digits": definition.search})
     ended = study_run(definition, recorded(trials, definition))
-    finish(Plan("again", "digits", sweep, study_runs=[ended]), store, columns)
+    finish(Plan("again", "digits", sweep, study_runs=[ended]), store, columns, Request("again"))
     table = capsys.readouterr().out.splitlines()
     assert table[0].startswith("best auroc: 0.500 at x=") and table[0].endswith(
         "(trial 3); chosen on validation images (val_auroc)"

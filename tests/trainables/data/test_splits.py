@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tests.image_files import CLASSES, write_imagenet
 from trainables.data.datasets.catalog import load
@@ -258,3 +260,86 @@ def test_a_class_without_an_image_on_either_side_is_refused(digits: Dataset, sha
         "validation must leave and hold out at least one image of each class, but of the 125 training images of class "
         f"0 of digits validation={share} holds out {count}"
     )
+
+
+# --- Few normal images, and anomalies among them ---
+
+
+def is_normal(indexed: Dataset, chosen: set[int], normal_class: int = 3) -> list[bool]:
+    return [bool(indexed.train_labels[index] == normal_class) for index in sorted(chosen)]
+
+
+@given(
+    st.tuples(st.integers(1, 125), st.integers(1, 125)).map(sorted),
+    st.tuples(st.floats(0.1, 0.49), st.floats(0.1, 0.49)).map(sorted),
+    st.integers(0, 99),
+)
+def test_more_images_are_the_same_and_more_and_the_share_is_exact(
+    indexed: Dataset, images: list[int], shares: list[float], seed: int
+) -> None:
+    few, many = (indices(one_class_split(indexed, 3, count, seed=seed).train_images) for count in images)
+    assert few <= many and (len(few), len(many)) == tuple(images) and all(is_normal(indexed, many))
+    assume(images[0] >= 5)
+    clean, dirty = (one_class_split(indexed, 3, images[0], share, seed) for share in shares)
+    assert few < indices(clean.train_images) <= indices(dirty.train_images)
+    for split, share in ((clean, shares[0]), (dirty, shares[1])):
+        normal = is_normal(indexed, indices(split.train_images))
+        assert normal.count(True) == images[0]
+        assert abs(normal.count(False) - share * len(normal)) <= 0.5 / (1 - share) + 1e-9  # half an anomaly
+        bytes_N2 = split.train_images[:].flatten(1).long()
+        positions = 256 * bytes_N2[:, 0] + bytes_N2[:, 1]
+        assert torch.equal(split.train_labels, indexed.train_labels[positions])
+
+
+def test_the_seed_chooses_which(indexed: Dataset) -> None:
+    state = torch.get_rng_state()
+    chosen = [indices(one_class_split(indexed, 3, 10, 0.2, seed).train_images) for seed in (0, 1, 0)]
+    assert chosen[0] == chosen[2] != chosen[1] and torch.equal(torch.get_rng_state(), state)
+    assert indices(one_class_split(indexed, 3).train_images) == indices(
+        one_class_split(indexed, 3, 128, seed=5).train_images
+    )
+
+
+def test_neither_changes_what_is_held_out_or_tested(indexed: Dataset) -> None:
+    trained, validated = hold_out_validation(indexed, 0.2)
+    for part in (trained, validated):
+        split = one_class_split(part, 3, 20, 0.2)
+        assert indices(split.train_images) < indices(trained.train_images)
+        assert split.test_images is part.test_images and split.test_labels is part.test_labels
+        assert split.outlier is not None and torch.equal(split.outlier, part.test_labels != 3)
+
+
+def test_unlabelled_images_are_no_anomalies(half_labelled: Dataset) -> None:
+    assert (one_class_split(half_labelled, 3, 0, 0.45).train_labels != UNLABELLED).all()
+
+
+@pytest.mark.parametrize(
+    ("images", "share", "message"),
+    [
+        (
+            129,
+            0.0,
+            "normal_images must not exceed the 128 training images of class 3 of digits, but got normal_images=129",
+        ),
+        (
+            10,
+            0.01,
+            "contamination must be at least one and at most the 1132 training images of other classes than 3 of "
+            "digits, but contamination=0.01 beside 10 normal images is 0",
+        ),
+    ],
+)
+def test_too_few_images_are_refused_with_their_class_and_number(
+    digits: Dataset, images: int, share: float, message: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        one_class_split(digits, 3, images, share)
+    assert str(error.value) == message
+
+
+def test_normal_images_alone_cannot_be_contaminated(digits: Dataset) -> None:
+    normal = one_class_split(digits, 3)
+    with pytest.raises(
+        ValueError, match=r"needs training images of other classes than 3, but digits has none, and got"
+    ):
+        one_class_split(normal, 3, 0, 0.1)

@@ -5,21 +5,16 @@ AUROC, AUPR and FPR95 of all members at once, compared with scikit-learn's for e
 Metrics of anomaly scores equal scikit-learn's.
 """
 
-import math
-import re
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from tests.trainables.metrics.evaluated import eval_config, last_metrics, scores_of, untrained
 from tests.trainables.small import HERE
 from trainables.data.datasets.catalog import load
 from trainables.methods.variational.vje import VJE
-from trainables.metrics.scores import alarm_threshold, auroc, fpr95, one_class_metrics, outlier_metrics
+from trainables.metrics.scores import auroc, fpr95, one_class_metrics, outlier_metrics
 
 K, N = 5, 40
 
@@ -217,52 +212,3 @@ def test_all_other_classes_are_the_outliers_of_a_trial_on_one_class(normal_class
         assert metrics[f"auroc_{name}"] == pytest.approx(roc_auc_score(truth, values.numpy()), abs=1e-4)
     for name, score in VJE.score_means.items():
         assert metrics[name] == pytest.approx(scores[score].mean().item(), rel=1e-4)
-
-
-@given(st.lists(st.integers(-5, 5), min_size=1, max_size=60), st.integers(1, 99))
-def test_a_threshold_is_the_conformal_quantile_or_refused(scores: list[int], percent: int) -> None:
-    """Against the order statistic in whole numbers, with ties."""
-    rate, n = percent / 100, len(scores)
-    place = -(-(n + 1) * (100 - percent) // 100)
-    if place > n:
-        with pytest.raises(ValueError, match=f"needs at least {-(-100 // percent) - 1} held-out normal images"):
-            alarm_threshold(np.array(scores, float), rate)
-    else:
-        assert alarm_threshold(np.array(scores, float), rate) == sorted(scores)[place - 1]
-
-
-@pytest.mark.parametrize(("held_out", "rate"), [(19, 0.05), (40, 0.1), (99, 0.01), (150, 0.25)])
-@pytest.mark.parametrize("decimals", [0, 1, 12])
-def test_new_normal_images_are_flagged_at_most_at_the_rate(held_out: int, rate: float, decimals: int) -> None:
-    """The mean over many draws of held-out and new scores, also of coarse scores with ties. Without ties it is no lower
-    than `rate - 1 / (N + 1)` either."""
-    draws, new = 4000, 50
-    scores = np.random.default_rng(held_out).gamma(2.0, 1.0, (draws, held_out + new)).round(decimals)
-    thresholds = np.array([alarm_threshold(held_out_N, rate) for held_out_N in scores[:, :held_out]])
-    flagged = (scores[:, held_out:] > thresholds[:, None]).mean(axis=1)
-    error = 4 * flagged.std() / math.sqrt(draws)
-    assert flagged.mean() <= rate + error
-    assert decimals < 12 or flagged.mean() >= rate - 1 / (held_out + 1) - error
-
-
-@pytest.mark.parametrize(
-    ("held_out", "rate", "law"),
-    [
-        (
-            17,
-            0.01,
-            "a false-alarm rate of 0.01 needs at least 99 held-out normal images, but there are 17; choose "
-            "--alarm-rate 0.06 or more, or hold out more with --set validation=SHARE",
-        ),
-        (1, 0.4, "a false-alarm rate of 0.4 needs at least 2 held-out normal images, but there is 1; choose --alarm-"),
-        (0, 0.5, "a false-alarm rate of 0.5 needs at least 1 held-out normal images, but there are none; hold some "),
-        (99, 1.0, "a false-alarm rate must be in (0, 1), but got 1.0"),
-        (99, math.nan, "a false-alarm rate must be in (0, 1), but got nan"),
-    ],
-)
-def test_a_rate_that_cannot_be_had_is_refused_with_one_that_can(held_out: int, rate: float, law: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(law)}") as raised:
-        alarm_threshold(np.zeros(held_out), rate)
-    offered = re.search(r"--alarm-rate ([0-9.]+) or more", str(raised.value))
-    if offered:
-        alarm_threshold(np.zeros(held_out), float(offered[1]))

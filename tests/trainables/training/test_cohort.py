@@ -76,6 +76,25 @@ def test_members_of_different_classes_have_their_own_outliers(monkeypatch: pytes
     assert len(set(whole["auroc_joint"].tolist())) == 3
 
 
+def test_members_of_different_training_images_train_as_they_do_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as an epoch has equally many steps, here one."""
+    changes: list[dict[str, Value]] = [
+        {},
+        {"normal_images": 80},
+        {"contamination": 0.1},
+        {"normal_images": 80, "seed": 1},
+    ]
+    configs = [smooth(normal_class=3, batch_size=72, **own) for own in changes]
+    with float64(monkeypatch):
+        together = _cohort(configs, epochs=2)
+        alone = [_cohort([config], epochs=2) for config in configs]
+        metrics = together.evaluate(last=True)
+        assert len(set(metrics["auroc_joint"].tolist())) == 4
+        for index, cohort in enumerate(alone):
+            for name, of in cohort.evaluate(last=True).items():
+                np.testing.assert_allclose(metrics[name][index], of[0], rtol=1e-8, atol=1e-9)
+
+
 @pytest.mark.parametrize("width", [1, 2, 4, 6])
 @pytest.mark.parametrize("stay", [(), (5,), (0, 5), (1, 2, 4), (0, 1, 3, 4, 5)])
 def test_remaining_members_fill_as_few_stacks_as_possible(stay: tuple[int, ...], width: int) -> None:

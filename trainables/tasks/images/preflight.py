@@ -5,18 +5,24 @@ and be large enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
 from trainables.data.datasets.catalog import check_dataset, load
 from trainables.data.datasets.class_folders import FOLDER, listed, load_folder
 from trainables.data.datasets.dataset import Dataset, placeholder
+from trainables.data.image_files import prefetched
 from trainables.data.outliers import check_outliers, load_outliers
 from trainables.data.splits import Split
+from trainables.data.views import contrast_range, scale_pixels
 from trainables.image_trial import Data, Folder, ImageTrial
 from trainables.metrics.sample_quality import check_fid
 from trainables.tasks.images.stream import TrialSplits, make_splits, steps_per_epoch
 from trainables.tasks.task import TrialSize
+
+BLOCK = 1024
+"""Training images whose contrast is measured at a time."""
 
 
 def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list[TrialSize]:
@@ -41,7 +47,7 @@ def _check_on(
 ) -> list[TrialSize]:
     """The size of each trial on its data set; None is one whose number of images is unknown. Splits and outliers are
     made once for all trials that share them."""
-    counts: dict[object, tuple[int, int, int]] = {}
+    counts: dict[object, tuple[int, int, int, int | None]] = {}
     sizes = []
     for config in configs:
         dataset, outlier_sets = datasets[config.data.dataset, config.folder], config.evaluation.outlier_sets
@@ -50,14 +56,15 @@ def _check_on(
             continue
         key = (config.data, config.folder, outlier_sets)
         if key not in counts:
-            splits = make_splits(dataset, config.data)
+            splits = make_splits(dataset, config.data)  # of any seed, which changes no number of images
             _check_outlier_classes(splits, dataset, config.data)
             split = splits.test
             for name in outlier_sets:
                 check_outliers(name, dataset, split)
             by_class = split.labelled_labels.unique(return_counts=True)[1]
-            counts[key] = len(split.train_images), len(split.labelled_labels), min(by_class.tolist(), default=0)
-        images, labelled, fewest = counts[key]
+            fewest = min(by_class.tolist(), default=0)
+            counts[key] = len(split.train_images), len(split.labelled_labels), fewest, _held_out(splits)
+        images, labelled, fewest, held_out = counts[key]
         if config.embeddings.few_labels > fewest:
             raise ValueError(
                 f"few_labels must not exceed the {fewest} labelled training images of a class of {dataset.name}, but "
@@ -69,8 +76,16 @@ def _check_on(
                     f"{name} must not exceed the {labelled} labelled training images of {dataset.name}, but got "
                     f"{name}={neighbours}"
                 )
-        sizes.append(TrialSize(steps_per_epoch(config, images), len(dataset.classes)))
+        sizes.append(TrialSize(steps_per_epoch(config, images), len(dataset.classes), held_out=held_out))
     return sizes
+
+
+def _held_out(splits: TrialSplits) -> int | None:
+    """Number of held-out normal images; None unless one class is normal."""
+    if splits.test.outlier is None:
+        return None
+    outlier = splits.validation.outlier if splits.validation else None
+    return 0 if outlier is None else int((~outlier).sum())
 
 
 def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) -> None:
@@ -92,8 +107,19 @@ def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) ->
 
 
 def dataset_of(config: ImageTrial, data: Path) -> Dataset:
-    """Load a data set and keep it: one process trains many cohorts on the same data set."""
-    return _kept(config.data.dataset, config.folder, data)
+    """Load a data set and keep it: one process trains many cohorts on the same data set. Where the trial normalises the
+    contrast of images, the least value and the range of these are in place of the mean and the standard deviation."""
+    dataset = _kept(config.data.dataset, config.folder, data)
+    return _in_contrast(dataset) if config.pixel_views.contrast_normalise else dataset
+
+
+@lru_cache(maxsize=1)
+def _in_contrast(dataset: Dataset) -> Dataset:
+    """The same images, with the range of their contrast (see `PixelViews.contrast_normalise`)."""
+    images, channels = dataset.train_images, len(dataset.mean)
+    parts = [slice(start, start + BLOCK) for start in range(0, len(images), BLOCK)]
+    low, span = contrast_range(scale_pixels(pixels, dataset.levels) for pixels in prefetched(images, parts))
+    return replace(dataset, mean=(low,) * channels, std=(span,) * channels)
 
 
 def load_dataset(name: str, folder: Folder, data: Path) -> Dataset:

@@ -1,5 +1,6 @@
 """The training images of a trial as batches: their order, and their augmented views."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -19,6 +20,7 @@ from trainables.data.splits import (
 from trainables.data.views import prepare, prepare_pixels, scale_pixels
 from trainables.image_trial import Data, ImageTrial
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_generator
+from trainables.metrics.evaluator import BATCH
 from trainables.sections import GradientTraining
 from trainables.tasks.task import Stream
 
@@ -26,20 +28,20 @@ PREFETCH_STEPS = 2
 """Number of steps whose images are decoded in advance."""
 
 
-def make_splits(dataset: Dataset, data: Data) -> TrialSplits:
-    """Split the data set as `data` says. Raises ValueError if it has no such class, or too few images of a class to
-    hold any out."""
+def make_splits(dataset: Dataset, data: Data, seed: int = 0) -> TrialSplits:
+    """Split the data set as `data` and the trial's seed say. Raises ValueError if it has no such class, or too few
+    images of a class to hold any out or to train on."""
     if not data.validation:
-        return TrialSplits(select_classes(dataset, data), None)
-    test, validation = (select_classes(part, data) for part in hold_out_validation(dataset, data.validation))
+        return TrialSplits(select_classes(dataset, data, seed), None)
+    test, validation = (select_classes(part, data, seed) for part in hold_out_validation(dataset, data.validation))
     return TrialSplits(test, validation)
 
 
-def select_classes(dataset: Dataset, data: Data) -> Split:
+def select_classes(dataset: Dataset, data: Data, seed: int = 0) -> Split:
     """Select the classes that are trained on and tested; `data.validation` is ignored. Raises ValueError if the data
-    set has no such class."""
+    set has no such class, or too few images of it."""
     if data.normal_class is not None:
-        return one_class_split(dataset, data.normal_class)
+        return one_class_split(dataset, data.normal_class, data.normal_images, data.contamination, seed)
     return held_out_split(dataset, data.held_out_classes) if data.held_out else all_classes_split(dataset)
 
 
@@ -66,7 +68,8 @@ def stream_key(config: ImageTrial) -> tuple[object, ...]:
     """The key of a trial's stream. Members with equal keys share images, their order, views, noise and initial
     weights."""
     data = config.data
-    parts = [part for part in (data.held_out, data.validation) if part]
+    parts: list[object] = [part for part in (data.held_out, data.validation) if part]
+    parts += [f"{key}={part}" for key in ("normal_images", "contamination") if (part := getattr(data, key))]
     return (data.dataset, data.normal_class, config.training.seed, *parts)
 
 
@@ -114,6 +117,12 @@ class ImageStream(Stream):
             entries |= {"plain_pixels": (plain,), "plain": (self._prepared(plain),)}
         return {name: images for name, images in entries.items() if name in self._reads}
 
+    def examples(self) -> Iterator[Batch]:
+        """Batches with the entries `plain` and `plain_pixels`, whatever the method reads in training."""
+        for indices_B in torch.arange(len(self._split.train_images)).split(BATCH):
+            plain_BCHW = self._plain_pixels(indices_B)
+            yield {"plain_pixels": (plain_BCHW,), "plain": (self._prepared(plain_BCHW),)}
+
     def prefetch(self, order: Tensor, epoch: int, step: int) -> None:
         """Start to decode the images of `PREFETCH_STEPS` steps of an epoch's `order`, from `step` on. Does nothing for
         images that are tensors."""
@@ -135,13 +144,17 @@ class ImageStream(Stream):
         shape = (len(indices_B), *images[0].shape[1:])
         draws = [self._views.draw(generator, shape, self._config.pixel_views).sliced(part) for _ in range(self._count)]
         views = (self._views.apply(image_BCHW, draw) for image_BCHW, draw in zip(images, draws, strict=True))
-        return tuple(prepare_pixels(view_BCHW, self._config.pixel_views) for view_BCHW in views)
+        return tuple(map(self._as_decoded, views))
 
     def _plain_pixels(self, indices_B: Tensor) -> Tensor:
         """These images without augmentation, in [0, 1]. Files are decoded now, not ahead."""
         images = self._split.train_images if self._images is None else self._images
         pixels_BCHW = scale_pixels(images[indices_B].to(self._device), self._split.levels)
-        return prepare_pixels(pixels_BCHW, self._config.pixel_views)
+        return self._as_decoded(pixels_BCHW)
+
+    def _as_decoded(self, pixels_BCHW: Tensor) -> Tensor:
+        """The images as decoders are to return them."""
+        return prepare_pixels(pixels_BCHW, self._config.pixel_views, self._split.mean, self._split.std)
 
     def _prepared(self, pixels_BCHW: Tensor) -> Tensor:
         """The images as encoders take them."""

@@ -27,7 +27,7 @@ class Images(Task):
     """Representation learning from images."""
 
     Trial = ImageTrial
-    fusible = frozenset({"normal_class"})
+    fusible = frozenset({"normal_class", "normal_images", "contamination"})
     step_sections = ("encoder", "layers")
     class_keys = frozenset({"normal_class"})
 
@@ -54,7 +54,7 @@ class Images(Task):
     ) -> LoadedTask:
         dataset = dataset_of(configs[0], data)
         by_stream = {stream_key(config): config for config in configs}
-        parts = {key: make_splits(dataset, config.data) for key, config in by_stream.items()}
+        parts = {key: make_splits(dataset, config.data, config.training.seed) for key, config in by_stream.items()}
         streams = {
             key: ImageStream(config, image_method(method), parts[key].test, device, peers)
             for key, config in by_stream.items()

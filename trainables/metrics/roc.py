@@ -1,0 +1,71 @@
+"""What the ROC curve of one score says: its area with an interval, and the threshold at a false-alarm rate.
+
+Reports compute them, too, so this needs no PyTorch. Shapes: N inliers, M outliers.
+"""
+
+import math
+from decimal import ROUND_UP, Context, Decimal
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
+    """How often an outlier scores higher than an inlier; ties count one half. Scores must be finite, and neither array
+    empty."""
+    return float(_share_below(outlier_M, np.sort(inlier_N)).mean())
+
+
+def auroc_margin(inlier_N: Floats, outlier_M: Floats, level: float = 0.95) -> float:
+    """Half the confidence interval of the AUROC over images, from the variance of DeLong et al. (1988): that of the
+    share of inliers below each outlier, and that of the share of outliers above each inlier. NaN for fewer than two of
+    a kind; 0 where all outliers are above all inliers."""
+    if min(len(inlier_N), len(outlier_M)) < 2:
+        return math.nan
+    of_outliers_M = _share_below(outlier_M, np.sort(inlier_N))
+    of_inliers_N = _share_below(inlier_N, np.sort(outlier_M))
+    variance = of_outliers_M.var(ddof=1) / len(outlier_M) + of_inliers_N.var(ddof=1) / len(inlier_N)
+    return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance)
+
+
+def _share_below(values_N: Floats, sorted_M: Floats) -> Floats:
+    """Share of the sorted values below each value; ties count one half."""
+    below_N = np.searchsorted(sorted_M, values_N, side="left") + np.searchsorted(sorted_M, values_N, side="right")
+    return below_N / (2 * len(sorted_M))
+
+
+def check_alarm_rate(rate: float, held_out: int) -> int:
+    """Return how many of `held_out` scores of normal images may lie at or above the threshold of a false-alarm rate, at
+    least 1: `floor((held_out + 1) rate)`. Raises ValueError, with one line, for a rate that is none or that so few
+    images are too few for."""
+    if not (isinstance(rate, int | float) and 0 < rate < 1):
+        raise ValueError(f"a false-alarm rate must be in (0, 1), but got {rate}")
+    exact = Fraction(str(float(rate)))
+    if allowed := math.floor((held_out + 1) * exact):
+        return allowed
+    needed = math.ceil(1 / exact) - 1
+    images = f"{needed} held-out normal image{'s' if needed > 1 else ''}"
+    law = f"a false-alarm rate of {rate:g} needs at least {images}"
+    if not held_out:
+        raise ValueError(f"{law}, but there are none; hold some out with --set validation=0.2")
+    least = Context(prec=1, rounding=ROUND_UP).divide(Decimal(1), Decimal(held_out + 1))
+    raise ValueError(
+        f"{law}, but there {'is' if held_out == 1 else 'are'} {held_out}; choose --alarm-rate {least.normalize():f} or "
+        "more, or hold out more with --set validation=SHARE"
+    )
+
+
+def alarm_threshold(held_out_N: Floats, rate: float) -> float:
+    """The threshold of a false-alarm rate: images with a higher score are flagged.
+
+    It is the `ceil((N + 1)(1 - rate))`-th smallest score of the N held-out normal images, as in split conformal
+    prediction. The score of a new normal image of the same kind is higher with a probability of at most `rate`, on
+    average over held-out images: no place among N + 1 exchangeable scores is more probable than another. Raises
+    ValueError as `check_alarm_rate` does.
+    """
+    place = len(held_out_N) - check_alarm_rate(rate, len(held_out_N))
+    return float(np.partition(held_out_N, place)[place])

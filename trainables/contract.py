@@ -199,6 +199,11 @@ class ImageMethod(Method):
         """Number of images that a step encodes for each image of a batch."""
         return cls.view_count(config) + ("plain" in cls.reads)
 
+    @classmethod
+    def check_images(cls, config: Any, image_shape: tuple[int, ...]) -> None:
+        """Raise ValueError for images `(C, H, W)` that the method cannot learn from. It can from all by default."""
+        return
+
     @property
     def features(self) -> int:
         """Size D of the representation."""

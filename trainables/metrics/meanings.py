@@ -20,6 +20,15 @@ SCORES: Mapping[str, str] = {
     "rad": "the part of `joint` that is the length of the embedding",
     "variance": "the posterior's variance, summed over its dimensions",
     "entropy": "the entropy of the posterior",
+    "probability": "minus the probability that the network gives to the true transformation of a copy of the image, "
+    "the mean over copies",
+    "log_probability": "minus the logarithm of that probability, the mean over copies",
+    "dirichlet": "the negative log density of all these probabilities, up to a constant, by a Dirichlet density of "
+    "each transformation; the mean over copies",
+    "csi": "the sum of `contrastive` and `shift`",
+    "contrastive": "minus the largest cosine of an image's projection with that of a training image, times its length, "
+    "over its mean in training; the mean over rotations",
+    "shift": "minus the logit of the true rotation over its mean in training, the mean over rotations",
 }
 """Name of an anomaly score, which the names of its metrics contain -> its meaning. The higher, the less normal."""
 SCORED = ("auroc", "aupr", "fpr95")

@@ -62,6 +62,7 @@ def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Dec
         )
     if "decode" in method.capabilities:
         check_decoder(config.layers.decoder, declared.shape)
+    method.check_images(config.options, declared.shape)
 
 
 def _check_one_class(config: ImageTrial) -> None:

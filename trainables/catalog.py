@@ -36,7 +36,9 @@ from trainables.methods.gaussian.gpje import GPJE
 from trainables.methods.gaussian.hsic import HSIC
 from trainables.methods.gaussian.smc_gmje import SMCGMJE
 from trainables.methods.gaussian.smc_joint_gmje import JointSMCGMJE
+from trainables.methods.one_class.autoencoder import Autoencoder
 from trainables.methods.one_class.csi import CSI
+from trainables.methods.one_class.deep_svdd import DeepSVDD
 from trainables.methods.one_class.geom import GEOM
 from trainables.methods.one_class.goad import GOAD
 from trainables.methods.one_class.rotation import Rotation
@@ -57,12 +59,14 @@ from trainables.validation import choices
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
     {
+        "autoencoder": Autoencoder,
         "barlow_twins": BarlowTwins,
         "beta_vae": BetaVAE,
         "byol": BYOL,
         "cr_vae": CRVAE,
         "csi": CSI,
         "dam_gmje": DaMGMJE,
+        "deep_svdd": DeepSVDD,
         "gaussian_process": GaussianProcess,
         "geom": GEOM,
         "gje": GJE,

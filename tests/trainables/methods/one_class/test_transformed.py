@@ -65,7 +65,7 @@ def one_copy(image_HW: np.ndarray[Any, Any], flip: bool, rows: int, columns: int
 
 def test_rotations_loss_is_the_mean_cross_entropy_of_three_heads(images: Tensor) -> None:
     model = built(Rotation, TransformedConfig())
-    losses = {"turns": [], "rows": [], "columns": []}  # type: dict[str, list[float]]
+    losses: dict[str, list[float]] = {"turns": [], "rows": [], "columns": []}
     truth = torch.zeros(B, dtype=torch.float64)
     for index, image_CHW in enumerate(images.numpy()):
         for rows in (-1, 0, 1):

@@ -113,7 +113,7 @@ def test_rotated_copies_are_further_images_of_the_batch() -> None:
     """The loss is that of four times as many images; by default there are no rotations."""
     source = torch.Generator().manual_seed(0)
     first, second = torch.randn(2, B, 1, 4, 4, generator=source)
-    keys = {"projector_width": 0, "tau": 0.5}
+    keys: dict[str, Any] = {"projector_width": 0, "tau": 0.5}
     rotated = built(SimCLR, SimCLRConfig(**keys, rotated_negatives=True), Quadrants)
     plain = built(SimCLR, SimCLRConfig(**keys), Quadrants)
     copies = [torch.cat([view.rot90(turns, (-2, -1)) for turns in range(4)]) for view in (first, second)]

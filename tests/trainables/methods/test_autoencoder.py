@@ -87,9 +87,10 @@ def test_images_are_decoded_from_representations_into_the_unit_interval(name: st
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 def test_scores_are_the_terms_of_the_negative_elbo_of_an_image_alone(name: str, likelihood: str) -> None:
     """Against scipy, up to a constant; SimVAE's prior of one view has the variance of its centre, too."""
-    changes: dict[str, Value] = {"simvae": {"centre_precision": 0.5}, "beta_vae": {"beta": 3.0}}.get(name, {})
-    model = autoencoders.built(METHODS[name], resolve({"method": name, "likelihood": likelihood, **changes}).options)
-    assert isinstance(model, VariationalAutoencoder)
+    own: dict[str, dict[str, Value]] = {"simvae": {"centre_precision": 0.5}, "beta_vae": {"beta": 3.0}}
+    method, config = METHODS[name], resolve({"method": name, "likelihood": likelihood, **own.get(name, {})})
+    assert issubclass(method, VariationalAutoencoder)
+    model = autoencoders.built(method, config.options)
     (view,), (pixels,) = autoencoders.indices([3, 0, 7, 7]), autoencoders.pixels(1, 4)
     mu_BL, sd_BL = autoencoders.posterior_of(model, view)
     means_BCHW, scale = autoencoders.decoded(model, mu_BL), model.sigma_x2.item()

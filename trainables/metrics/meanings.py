@@ -364,6 +364,14 @@ _SCORES = {
         "maximize",
         at_end=True,
     ),
+    "auroc_margin": MetricFamily(
+        "Half the 95 % interval of `auroc_chosen` over test images, by DeLong's variance. Null for fewer than two "
+        "normal or two other test images.",
+        None,
+        "a number of at least 0",
+        at_end=True,
+        may_be_undefined=True,
+    ),
     "auroc_best_on_test": MetricFamily(
         "Area under the ROC curve of the trial's score that has the largest one on the test images. It is chosen on "
         "them, so it is too high.",

@@ -26,8 +26,9 @@ CONTROLLED: protocols.Keys = {
     "geometry": "representation",
     "content_probe_epochs": 200,
     "content_probe_lr": protocols.PROBE_LR_DIGITS,
+    "report_every": 10,
 }
-"""Whether views of an image coincide, and the class by a probe alone."""
+"""Whether views of an image coincide, the class by a probe alone, and reports that show when the loss has settled."""
 
 
 def _without_lr(keys: protocols.Keys) -> protocols.Keys:
@@ -123,7 +124,7 @@ SWEEP = Sweep(
             Assumption("128 images with one view; the code's script takes two of 64", ("batch_size",), ("vae",)),
         ),
     },
-    tables=(
+    figures=(
         _table("mlp_probe_and_knn", (PROBE_MLP, KNN), TABLE_1),
         _table("linear_probe_and_mixture", (PROBE_LINEAR, GMM), TABLE_5),
         _table("clusters", (ARI, NMI), TABLE_6),

@@ -71,12 +71,15 @@ TABLE: Mapping[str, Rule] = {
         alone=True,
     ),
     "trainables.learners": Rule(may=("torch", "trainables.contract", "trainables.reports"), never=LAUNCHERS),
-    "trainables.image_trial": Rule(
-        may=("torch", "trainables.validation", "trainables.sections", "trainables.networks", "trainables.data"),
-        never=LAUNCHERS,
-    ),
     "trainables.metrics.families": Rule(never=("torch", *LAUNCHERS)),
     "trainables.metrics.meanings": Rule(may=("trainables.metrics.families",), never=("torch", *LAUNCHERS)),
+    "trainables.image_trial": Rule(
+        may=(
+            *("torch", "trainables.validation", "trainables.sections", "trainables.networks", "trainables.data"),
+            "trainables.metrics.meanings",
+        ),
+        never=LAUNCHERS,
+    ),
     "trainables.metrics.roc": Rule(may=("numpy",), never=("torch", *LAUNCHERS)),
     "trainables.metrics": Rule(
         may=(
@@ -299,7 +302,13 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
-            *("sweeper.report.best", "sweeper.report.figures", "trainables.metrics.meanings", "trainables.validation"),
+            *(
+                "sweeper.report.best",
+                "sweeper.report.figures",
+                "sweeper.report.kinds",
+                "trainables.metrics.meanings",
+                "trainables.validation",
+            ),
         ),
         never=("torch", "ray", "optuna"),
     ),

@@ -16,7 +16,7 @@ SPACE = (
 
 def sweep(*claims: Claim) -> Sweep:
     table = Table("accuracy", ("method",), (Metric("knn_z", "maximize"),))
-    return Sweep("about", {"digits": SPACE}, tables=(table,), claims=claims, name="mine")
+    return Sweep("about", {"digits": SPACE}, figures=(table,), claims=claims, name="mine")
 
 
 def claim(left: Side, relation: Any = ">", right: Side | float = 0.0, **parts: Any) -> Claim:
@@ -63,6 +63,7 @@ def test_a_condition_on_the_only_data_set_is_left_out() -> None:
         (lambda: Side("knn_z", {}, "range"), "the range of knn_z needs a key"),
         (lambda: Side("knn_z", along="nu"), "the mean of knn_z goes along no key"),
         (lambda: Side("knn_z", {}, "median", "nu"), "no statistic of a side 'median'"),  # type: ignore[arg-type]
+        (lambda: Side("loss", {}, "settled", "nu"), "`settled` goes along 'epoch', but that of loss has along='nu'"),
         (lambda: Condition(">", "vje"), "a condition with > needs a number"),
     ],
 )

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.views import prepare, scale_pixels
+from trainables.data.views import PixelViews, prepare, prepare_pixels, scale_pixels
 from trainables.image_trial import ImageTrial
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
-from trainables.metrics.evaluator import BATCH
+from trainables.metrics.evaluator import BATCH, PROJECTION
+from trainables.metrics.one_class_scores import VECTORS, FittedScores
 from trainables.metrics.roc import alarm_threshold
 from trainables.metrics.scores import HELD_OUT
 from trainables.sections import GradientTraining
@@ -84,9 +85,10 @@ class ImageModel(nn.Module):
         self.levels: int = known.levels
         """The pixel value of white in uint8 images."""
         self.mean: tuple[float, ...] = known.mean
-        """Mean of each channel over the training images, for pixels in [0, 1]."""
+        """Mean of each channel over the training images, for pixels in [0, 1]; their least value where contrast is
+        normalised."""
         self.std: tuple[float, ...] = known.std
-        """Standard deviation of each channel, likewise."""
+        """Standard deviation of each channel, likewise, or their range."""
         self.scores: tuple[str, ...] = known.scores or method.scores
         """Names of the anomaly scores that the model has; the first is the default."""
         self.chosen_by: str | None = known.score_chosen_by
@@ -100,6 +102,14 @@ class ImageModel(nn.Module):
         for name, array_N in self.held_out.items():
             if array_N.ndim != 1 or array_N.isnan().any():
                 raise ValueError(f"the held-out scores {name} must be numbers [N]")
+        self._vectors: dict[str, str] = {}
+        """Name of a fitted score -> the buffer with the training vectors `[N, D]` that it is fitted to."""
+        for name, vectors_ND in arrays.items():
+            if name.startswith(VECTORS):
+                self._add_vectors(name.removeprefix(VECTORS), vectors_ND)
+        self._fitted: dict[tuple[str, torch.device], FittedScores] = {}
+        for name in self.scores:
+            choices("score", name, (*method.scores, *self._vectors))
         for name in (*self.held_out, *filter(None, [self._chosen])):
             choices("score", name, self.scores)
         self.alarm_rate = known.alarm_rate
@@ -116,7 +126,11 @@ class ImageModel(nn.Module):
     @torch.no_grad()
     def embed(self, images: Any) -> dict[str, Tensor]:
         """Vectors `[B, D]` of the images by name: the representation z, and whatever else the method has."""
-        return self._in_batches("embed", images, lambda batch_BCHW, _: self.method.embed(batch_BCHW))
+
+        def embed(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            return self.method.embed(prepare(pixels_BCHW, *self._scaling))
+
+        return self._in_batches("embed", images, embed)
 
     @property
     def chosen_score(self) -> str:
@@ -129,12 +143,42 @@ class ImageModel(nn.Module):
         """Anomaly scores `[B]`, higher for more anomalous images: `chosen_score`, or the one of `scores` with this
         name. Raises ValueError if there is none."""
         name = self._named(name)
+        if name in self._vectors:
+            return self._fitted_score(name, images)
 
-        def score(batch_BCHW: Tensor, start: int) -> dict[str, Tensor]:
-            noise = draw_noise(self.method.score_noise(len(batch_BCHW)), "scores", start, device=batch_BCHW.device)
-            return self.method.score(batch_BCHW, noise)
+        def score(pixels_BCHW: Tensor, start: int) -> dict[str, Tensor]:
+            noise = draw_noise(self.method.score_noise(len(pixels_BCHW)), "scores", start, device=pixels_BCHW.device)
+            decoded = [prepare_pixels(pixels_BCHW, *self._scaling)] if self.method.scores_pixels else []
+            return self.method.score(prepare(pixels_BCHW, *self._scaling), noise, *decoded)
 
         return self._in_batches("score", images, score)[name]
+
+    def _add_vectors(self, vector: str, vectors_ND: Tensor) -> None:
+        """Take the training vectors of this name, and the names of the scores that are fitted to them."""
+        if vectors_ND.ndim != 2 or not len(vectors_ND):
+            raise ValueError(f"the training vectors {vector} must be [N, D], but are {[*vectors_ND.shape]}")
+        buffer = f"_vectors_{vector}"
+        self.register_buffer(buffer, vectors_ND, persistent=False)
+        self._vectors |= {f"{score}_{vector}": buffer for score in self.config.evaluation.fitted_scores}
+
+    def _fitted_score(self, name: str, images: Any) -> Tensor:
+        """A score `[B]` of the images that is fitted to the training vectors, when it is first asked for."""
+        train_ND: Tensor = getattr(self, self._vectors[name])
+        vector = self._vectors[name].removeprefix("_vectors_")
+        score = name.removesuffix(f"_{vector}")
+
+        def embed(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            batch_BCHW = prepare(pixels_BCHW, *self._scaling)
+            if vector == PROJECTION:
+                return {vector: self.method.project(batch_BCHW)}
+            return {vector: self.method.embed(batch_BCHW)[vector]}
+
+        x_BD = self._in_batches("embed", images, embed)[vector]
+        key = name, train_ND.device
+        if key not in self._fitted:
+            seed, standardize = self.config.training.seed, self.config.evaluation.one_class_standardize
+            self._fitted[key] = FittedScores([score], train_ND[None], [seed], standardize=standardize)
+        return self._fitted[key](x_BD[None])[score][0]
 
     @property
     def threshold(self) -> float:
@@ -163,17 +207,26 @@ class ImageModel(nn.Module):
     def reconstruct(self, images: Any) -> Tensor:
         """The decoded representations, `[B, C, H, W]` in [0, 1]. Raises ValueError if the method has no decoder."""
 
-        def reconstruct(batch_BCHW: Tensor, _: int) -> dict[str, Tensor]:
-            return {"images": self.method.decode(self.method.embed(batch_BCHW)["z"])}
+        def reconstruct(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            return {"images": self.method.decode(self.method.embed(prepare(pixels_BCHW, *self._scaling))["z"])}
 
         return self._in_batches("decode", images, reconstruct)["images"]
 
     def prepare(self, images: Any) -> Tensor:
         """The images `[B, C, H, W]` as the encoder takes them, on the model's device. Raises ValueError for images of
         another shape, type or range."""
+        return prepare(self._scaled(images), *self._scaling)
+
+    @property
+    def _scaling(self) -> tuple[PixelViews, tuple[float, ...], tuple[float, ...]]:
+        """How pixels in [0, 1] become the input of networks."""
+        return self.config.pixel_views, self.mean, self.std
+
+    def _scaled(self, images: Any) -> Tensor:
+        """The images `[B, C, H, W]` in [0, 1], on the model's device."""
         pixels_BCHW = self._pixels(self._in_order(torch.as_tensor(images)))
         device = next(self.method.buffers(), next(self.method.parameters(), pixels_BCHW)).device
-        return prepare(pixels_BCHW.to(device), self.config.pixel_views, self.mean, self.std)
+        return pixels_BCHW.to(device)
 
     def _in_order(self, images: Tensor) -> Tensor:
         """The images with their channels first."""
@@ -204,14 +257,14 @@ class ImageModel(nn.Module):
     def _in_batches(
         self, capability: Capability, images: Any, compute: Callable[[Tensor, int], Mapping[str, Tensor]]
     ) -> dict[str, Tensor]:
-        """What `compute` returns of all images, given `BATCH` of them at a time and the index of the first."""
+        """What `compute` returns of all images, given `BATCH` of them in [0, 1] and the index of the first."""
         if capability not in self.method.capabilities:
             have = ", ".join(sorted(self.method.capabilities))
             raise ValueError(f"{self.config.method} must be able to {capability} for that, but can only {have}")
         images = torch.as_tensor(images)
         starts = range(0, max(1, len(images)), BATCH)
         with self._precision():
-            batches = [compute(self.prepare(images[start : start + BATCH]), start) for start in starts]
+            batches = [compute(self._scaled(images[start : start + BATCH]), start) for start in starts]
         return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
 
     def _precision(self) -> torch.autocast:

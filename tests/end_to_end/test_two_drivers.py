@@ -19,10 +19,10 @@ from tests.fake_executor import without_ray
 pytestmark = pytest.mark.slow
 
 GRID = (
-    *("--set", "epochs=20", "--axis", "beta=0.5,1,2", "--axis", "normal_class=0", "--axis", "seed=0"),
+    *("--set", "epochs=5", "--axis", "beta=0.5,1", "--axis", "normal_class=0", "--axis", "seed=0"),
     *("--cohort", "4", "--compile", "never"),
 )
-COHORTS, TRIALS = 6, 24
+COHORTS, TRIALS = 4, 16
 SEARCH = ("--trials", "8", "--wave", "4", "--cohort", "2", "--set", "epochs=20", "--set", "report_every=1")
 
 

@@ -132,6 +132,62 @@ class Trajectory:
         return ", ".join(self.by)
 
 
+@dataclass(frozen=True)
+class Published:
+    """A figure that a paper prints."""
+
+    value: float
+    """In the unit of the metric: a share in [0, 1]."""
+    recalled: bool = False
+    """Whether it was recalled, and not read in the paper. It is marked so wherever it is shown."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Settings ranked over tasks, each by the metric that it chooses for itself on validation images: one-class methods
+    by their anomaly scores, over the normal classes."""
+
+    name: str
+    """The files are `rankings/SWEEP/PRESET/NAME.parquet`, `NAME-tasks.parquet` and `NAME.md`."""
+    rows: tuple[str, ...]
+    """Hyperparameters. Each combination of their values is a row."""
+    metrics: tuple[Metric, ...]
+    """Shares among which a row chooses, all better in one direction. Without validation images it has the first of
+    these that its trials report."""
+    tasks: str
+    """A hyperparameter. Each of its values is a task, and a column."""
+    over: str
+    """What the tasks are, as a plural noun: `classes`."""
+    reference: tuple[Value, ...]
+    """Values of `rows`: the row that the others are compared with."""
+    prefix: str = ""
+    """What is left out of the names of metrics, as they all have it."""
+    published: Mapping[str, Mapping[tuple[tuple[Value, ...], Value], Published]] = field(default_factory=dict)
+    """Preset -> (values of `rows`, value of `tasks` or None for their mean) -> the paper's figure. Rows that only papers
+    have are shown, too."""
+    presets: tuple[str, ...] = ()
+    """The presets that have this ranking; empty means all."""
+    note: str = ""
+    """Ends the caption."""
+
+    def __post_init__(self) -> None:
+        if not self.rows or not self.metrics:
+            raise SpecError(f"ranking {self.name} must have rows and metrics, but lacks one")
+        directions = {metric.ranking_direction for metric in self.metrics}
+        if len(directions) > 1:
+            raise SpecError(f"the metrics of ranking {self.name} must be better in one direction, but are in both")
+        for key in (self.reference, *(key for cells in self.published.values() for key, _ in cells)):
+            if len(key) != len(self.rows):
+                raise SpecError(
+                    f"a row of ranking {self.name} must be a tuple of length {len(self.rows)}, but got {key!r}"
+                )
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Those of its rows, then that of its tasks."""
+        return (*self.rows, self.tasks)
+
+
 def _hyperparameters(axes: tuple[str, ...], selections: tuple[Selection, ...]) -> tuple[str, ...]:
     """Return the axes that are no labels, and the hyperparameters by which trials are selected."""
     labelled = {axis for selection in selections for axis in selection.labels}

@@ -51,8 +51,8 @@ class Metric:
 
     @property
     def measured_on(self) -> str:
-        """What it is a number of, as the end of a sentence: `validation images`, `test images`, `test pairs`
-        or `training data`."""
+        """What it is a number of, as the end of a sentence: `validation images`, `test images`,
+        `generated images`, `test pairs` or `training data`."""
         family = family_of(self.name)
         measured_on = family.measured_on if family else "test images"
         is_validation = measured_on == "test images" and self.name.startswith(VALIDATION)

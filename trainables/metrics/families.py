@@ -27,7 +27,7 @@ class MetricFamily:
     """Whether it may be NaN. A trial with a NaN in any other metric has diverged."""
     chosen_on_test: bool = False
     """Whether it is the best of several values, chosen on the very images that it is measured on."""
-    measured_on: Literal["test images", "test pairs", "training data"] = "test images"
+    measured_on: Literal["test images", "generated images", "test pairs", "training data"] = "test images"
     """What it is a number of, unless it is one of validation images."""
     pattern: str = ""
     """Pattern of the names of its metrics, where they are named otherwise than it: `loss_kl`, `knn_3_z`, `probe_5`."""
@@ -64,6 +64,7 @@ GENERATION: Mapping[str, MetricFamily] = {
         "Share of generated images that a classifier assigns to the class they were generated for.",
         "maximize",
         at_end=True,
+        measured_on="generated images",
     ),
     "diversity": MetricFamily(
         "Variance of the pixels over generated images, divided by that over test images: below 1 the samples are "
@@ -76,11 +77,13 @@ GENERATION: Mapping[str, MetricFamily] = {
         "components. A large volume is no sign of good samples.",
         unit="a real number, for D dimensions at most -D log D for covariances whose trace is at most 1",
         at_end=True,
+        measured_on="training data",
     ),
     "density_trace": MetricFamily(
         "Trace of the covariance of a component of a density of unit representations, the mean over components.",
         unit="a number of at least 0, at most 1 for covariances of unit vectors",
         at_end=True,
+        measured_on="training data",
     ),
     "spread": MetricFamily(
         "Distance between the means of two components of a density of unit representations, the mean over pairs. "
@@ -88,6 +91,7 @@ GENERATION: Mapping[str, MetricFamily] = {
         unit="a number of at least 0, for K means on the unit sphere at most sqrt(2 K / (K - 1))",
         at_end=True,
         may_be_undefined=True,
+        measured_on="training data",
     ),
     "sample_precision": MetricFamily(
         "Share of samples of a density that are not further from some real latent than its third nearest other real "
@@ -101,6 +105,7 @@ GENERATION: Mapping[str, MetricFamily] = {
         "least the probability density_confidence.",
         "maximize",
         at_end=True,
+        measured_on="generated images",
     ),
     "sample_coverage": MetricFamily(
         "Entropy of the classes of the images that sample_confident counts, over the logarithm of the number of "
@@ -108,6 +113,7 @@ GENERATION: Mapping[str, MetricFamily] = {
         "maximize",
         "a number in [0, 1]",
         at_end=True,
+        measured_on="generated images",
     ),
 }
 PAIRS: Mapping[str, MetricFamily] = {

@@ -243,14 +243,17 @@ _EMBEDDINGS_AND_POSTERIORS = {
         "squared weights; the mean over the batches of an epoch. Copies of a particle count as different, see "
         "`bank_distinct`. Null for a queue, whose keys have no weights.",
         unit="a number of at least 1 and at most the particles of the bank plus the images of a batch",
+        measured_on="training data",
     ),
     "bank_distinct": MetricFamily(
         "Share of different particles in a bank: how many it has without copies, over its size; the mean over the "
         "batches of an epoch. Null for a queue, whose keys are all different.",
+        measured_on="training data",
     ),
     "bank_age": MetricFamily(
         "Age of the particles in a bank, the mean over particles and the batches of an epoch. Null for a queue.",
         unit="a number of at least 0, in steps since the batch that a particle comes from",
+        measured_on="training data",
     ),
     "mu_cosine": MetricFamily(
         "Cosine of the embedding and the mean of its posterior, the mean over test images.", unit="a number in [-1, 1]"

@@ -69,7 +69,7 @@ def correct(
     positive("temperature", temperature, infinite=True)
     if not (all_finite(bank_ND) and all_finite(test_MD)):
         return None
-    bank_DN, test_MD = _unit(bank_ND).T, _unit(test_MD)
+    bank_DN, test_MD = unit(bank_ND.float()).T, unit(test_MD.float())
     bank_labels_N, test_labels_M = bank_labels_N.to(test_MD.device), test_labels_M.to(test_MD.device)
     parts = _parts(test_MD, len(bank_ND))
     similarity_BN = test_MD.new_empty(-(-len(test_MD) // parts), len(bank_ND))
@@ -136,14 +136,13 @@ def _elect(labels_Bk: Tensor, votes_Bk: Tensor, classes: int) -> Tensor:
     return votes_Bk.new_zeros(len(labels_Bk), classes).scatter_add_(1, labels_Bk, votes_Bk).argmax(1)
 
 
-def _unit(x_ND: Tensor) -> Tensor:
-    """Scale each row to norm 1; zero rows stay zero. Rows are first divided by their largest value, so that no square
-    overflows or underflows."""
-    x_ND = x_ND.float()
-    tiny = torch.finfo(x_ND.dtype).tiny
-    low_N1, high_N1 = x_ND.aminmax(dim=1, keepdim=True)
-    scaled_ND = x_ND / torch.maximum(-low_N1, high_N1).clamp_min(tiny)
-    return scaled_ND.div_(torch.linalg.vector_norm(scaled_ND, dim=1, keepdim=True).clamp_min(tiny))
+def unit(x: Tensor) -> Tensor:
+    """Scale vectors `[..., D]` to norm 1; zero vectors stay zero. They are first divided by their largest value, so
+    that no square overflows or underflows."""
+    tiny = torch.finfo(x.dtype).tiny
+    low, high = x.aminmax(dim=-1, keepdim=True)
+    scaled = x / torch.maximum(-low, high).clamp_min(tiny)
+    return scaled.div_(torch.linalg.vector_norm(scaled, dim=-1, keepdim=True).clamp_min(tiny))
 
 
 class Neighbours(RepresentationEvaluator):

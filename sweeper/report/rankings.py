@@ -1,11 +1,10 @@
-"""Settings ranked over tasks by the metric that each chooses for itself on validation images, such as one-class methods
-by their anomaly scores; beside it what choosing on test images would have given. As Parquet, Markdown and text.
+"""Settings ranked over tasks, such as one-class methods over the normal classes: ranks, differences from a reference,
+and what choosing on the test images would have given. As Parquet, Markdown and text.
 
-Shapes: R rows of the ranking, T tasks, M metrics.
+Shapes: R rows of the ranking, T tasks.
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,11 +13,11 @@ import pandas as pd
 from scipy import stats
 from tabulate import tabulate
 
+from sweeper.plan.best_settings import CHOSEN, chosen_scores
 from sweeper.report.compare import improvement, probable, signed
 from sweeper.report.formatting import DASH, ValueText, format_metric, plain_text, text_table
 from sweeper.report.summaries import summarise
 from sweeper.report.verdicts import half_widths
-from sweeper.spec.metric import VALIDATION
 from sweeper.spec.views import Published, Ranking
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
@@ -27,7 +26,7 @@ from sweeper.storage.rows import plain_value
 DIGITS = 1
 """Decimals of a percentage."""
 COMMON = 2
-"""Most metrics that a row names as its choice."""
+"""Most scores that a row names as its choice."""
 
 
 class Ranked(NamedTuple):
@@ -36,97 +35,85 @@ class Ranked(NamedTuple):
     rows: pd.DataFrame
     """One row for each of the ranking, the best first, then those that only a paper has:
 
-    - `metric`: the metrics that it chose, the most frequent first; `validated`: whether they were chosen on validation
-      images, and are not the first of the ranking that it has
-    - `mean`, `low`, `high`: of `tasks` tasks, each the mean of its `runs`, with the 95 % interval over tasks, or over
+    - `scores`: the anomaly scores that its trials chose, the most frequent first; null for another metric
+    - `mean`, `low`, `high`: over `tasks` tasks, each the mean of its `runs`, with the 95 % interval over tasks, or over
       runs if there is one task
-    - `rank`: the mean over the tasks that all have
+    - `rank`: the mean over the tasks that all have; 1 is best
     - `difference`, `difference_low`, `difference_high`: from the reference, paired by task
     - `improved`, `improved_low`, `improved_high`: `compare.improvement` over the reference
-    - `best_on_test`: the mean of the metric that is best on the test images of each task
+    - `leak`: the mean of `Ranking.leak`
     - `published`, `recalled`: the paper's figure, and whether it was recalled and not read
     """
     tasks: pd.DataFrame
-    """One row for each of the ranking and task: `metric`, `mean`, `runs`, `best_on_test`, `published`, `recalled`."""
+    """One row for each of the ranking and task: `mean`, `runs`, `leak`, `published`, `recalled`."""
 
 
 def rank(rows: pd.DataFrame, ranking: Ranking, preset: str) -> Ranked:
     """Rank the trials of `rows`, in which a hyperparameter or metric that is no column is null."""
     published = ranking.published.get(preset, {})
-    names = [metric.name for metric in ranking.metrics]
-    wanted = [*ranking.axes, *names, *(f"{VALIDATION}{name}" for name in names)]
-    rows = rows.reindex(columns=list(dict.fromkeys(wanted)))
-    keys = [tuple(map(plain_value, key)) for key in zip(*(rows[name] for name in ranking.rows), strict=True)]
+    names = [ranking.metric.name, *([ranking.leak.name] if ranking.leak else [])]
+    known = rows.reindex(columns=[*ranking.axes, *names])
+    known = known.assign(**{name: known[name].astype("float64") for name in names})
+    keys = [tuple(map(plain_value, key)) for key in known[list(ranking.rows)].itertuples(index=False, name=None)]
     row_keys = list(dict.fromkeys([*keys, *(key for key, _ in published)]))
-    of_tasks = [plain_value(value) for value in rows[ranking.tasks]]
-    task_values = sorted(dict.fromkeys(of_tasks), key=lambda value: (value is None, value))
-    places = (
-        np.array([row_keys.index(key) for key in keys], dtype=np.int64),
-        np.array([task_values.index(value) for value in of_tasks], dtype=np.int64),
-    )
-    sign = 1 if ranking.metrics[0].ranking_direction == "maximize" else -1
-    shape = (len(row_keys), len(task_values))
-    measured, validated = (
-        _means(rows[[f"{prefix}{name}" for name in names]], places, shape) for prefix in ("", VALIDATION)
-    )
-    chosen_RT = _chosen(sign * validated, ~np.isnan(measured))
-    values = rows[names].to_numpy(dtype=float)[np.arange(len(rows)), chosen_RT[places]] if len(rows) else np.empty(0)
-    mean_RT = np.take_along_axis(measured, chosen_RT[..., None], 2)[..., 0]
-    best_RT = sign * np.where(np.isnan(measured), -np.inf, sign * measured).max(2)
-    best_RT = np.where(np.isfinite(best_RT), best_RT, math.nan)
-    keyed = pd.DataFrame(row_keys, columns=list(ranking.rows), dtype=object)
-    known_RT = ~np.isnan(mean_RT)
-    used = ~np.isnan(values)
-    runs_RT = np.zeros(shape, dtype=np.int64)
-    np.add.at(runs_RT, (places[0][used], places[1][used]), 1)
-    metric_RT = np.where(known_RT, np.array(names, dtype=object)[chosen_RT], None)
-    columns = {name: list(keyed[name]) * shape[1] for name in ranking.rows}
-    tasks = pd.DataFrame(
+    of_tasks = [plain_value(value) for value in known[ranking.tasks]]
+    tasks = sorted(dict.fromkeys(of_tasks), key=lambda value: (value is None, value))
+    row_N = np.array([row_keys.index(key) for key in keys], dtype=np.int64)
+    task_N = np.array([tasks.index(value) for value in of_tasks], dtype=np.int64)
+    value_N, shape = known[names[0]].to_numpy(), (len(row_keys), len(tasks))
+    mean_RT, leak_RT = (_means(known[name].to_numpy(), row_N, task_N, shape) for name in (names[0], names[-1]))
+    known_RT, runs_RT = ~np.isnan(mean_RT), np.zeros(shape, dtype=np.int64)
+    np.add.at(runs_RT, (row_N[~np.isnan(value_N)], task_N[~np.isnan(value_N)]), 1)
+    found = summarise(known[names[0]], row_N, task_N if len(tasks) > 1 else np.arange(len(rows)), shape[0])
+    gain_N, sign = -ranking.metric.cost(value_N), float(-ranking.metric.cost(1.0))
+    reference = row_keys.index(ranking.reference) if ranking.reference in row_keys else None
+    columns = {name: [key[index] for key in row_keys] for index, name in enumerate(ranking.rows)}
+    summary = pd.DataFrame(
         {
             **columns,
-            ranking.tasks: [task for task in task_values for _ in row_keys],
-            "metric": metric_RT.T.ravel(),
-            "mean": mean_RT.T.ravel(),
-            "runs": runs_RT.T.ravel(),
-            "best_on_test": best_RT.T.ravel(),
-            **_figures([published.get((key, task)) for task in task_values for key in row_keys]),
+            "scores": [_scores(rows[row_N == index], ranking) for index in range(shape[0])],
+            **{name: found[name] for name in ("mean", "low", "high")},
+            "tasks": known_RT.sum(1),
+            "runs": runs_RT.max(1, initial=0),
+            "rank": _ranks(sign * mean_RT, known_RT),
+            **_against(gain_N, mean_RT, row_N, task_N, reference),
+            "leak": [
+                float(leak_T[own].mean()) if own.any() else math.nan
+                for leak_T, own in zip(leak_RT, known_RT, strict=True)
+            ],
+            **_figures([published.get((key, None)) for key in row_keys]),
         }
     )
-    replicates = places[1] if shape[1] > 1 else np.arange(len(rows))
-    found = summarise(pd.Series(values), places[0], replicates, shape[0])
-    reference = row_keys.index(ranking.reference) if ranking.reference in row_keys else None
-    summary = keyed.assign(
-        metric=[_common(row) for row in metric_RT],
-        validated=[bool(np.isfinite(row).any()) for row in validated],
-        mean=found["mean"],
-        low=found["low"],
-        high=found["high"],
-        tasks=known_RT.sum(1),
-        runs=runs_RT.max(1, initial=0),
-        rank=_ranks(sign * mean_RT, known_RT),
-        **_against(sign, values, mean_RT, places, reference),
-        best_on_test=[_mean(row) for row in best_RT],
-        **_figures([published.get((key, None)) for key in row_keys]),
+    by_task = pd.DataFrame(
+        {
+            **{name: values * len(tasks) for name, values in columns.items()},
+            ranking.tasks: [task for task in tasks for _ in row_keys],
+            "mean": mean_RT.T.ravel(),
+            "runs": runs_RT.T.ravel(),
+            "leak": leak_RT.T.ravel(),
+            **_figures([published.get((key, task)) for task in tasks for key in row_keys]),
+        }
     )
-    order = (
-        (-sign * summary["mean"]).fillna(np.inf).to_numpy(),
-        (-sign * summary["published"]).fillna(np.inf).to_numpy(),
-    )
-    return Ranked(summary.iloc[np.lexsort(order[::-1])].reset_index(drop=True), tasks)
+    places = [np.nan_to_num(-sign * summary[name].to_numpy(), nan=np.inf) for name in ("published", "mean")]
+    return Ranked(summary.iloc[np.lexsort(places)].reset_index(drop=True), by_task)
 
 
-def _means(values: pd.DataFrame, places: tuple[np.ndarray, np.ndarray], shape: tuple[int, int]) -> np.ndarray:
-    """The means `[R, T, M]` of the trials of each row and task; NaN where none has a value."""
-    means = np.full((*shape, values.shape[1]), math.nan)
-    for place, own in values.astype("float64").groupby(list(places)).mean().iterrows():
-        means[place] = own
-    return means
+def _means(value_N: np.ndarray, row_N: np.ndarray, task_N: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """The means `[R, T]` of the trials of each row and task that have a value; NaN where none has one."""
+    known = ~np.isnan(value_N)
+    sums, counts = np.zeros(shape), np.zeros(shape)
+    np.add.at(sums, (row_N[known], task_N[known]), value_N[known])
+    np.add.at(counts, (row_N[known], task_N[known]), 1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), math.nan)
 
 
-def _chosen(validated: np.ndarray, measured: np.ndarray) -> np.ndarray:
-    """The index `[R, T]` of the metric that is best on validation images; without these of the first that is measured."""
-    gains = np.where(measured, np.where(np.isnan(validated), -np.inf, validated), -np.inf)
-    return np.where(np.isfinite(gains).any(2), gains.argmax(2), measured.argmax(2))
+def _scores(rows: pd.DataFrame, ranking: Ranking) -> str | None:
+    """Return e.g. `knn1_z 7, kde_z 3`: the anomaly scores that trials chose, with the number of trials of each."""
+    counts = [*chosen_scores(rows.to_dict("records")).items()] if ranking.metric.name == CHOSEN else []
+    if len(counts) < 2:
+        return counts[0][0] if counts else None
+    others = [f"{len(counts) - COMMON} more"] if len(counts) > COMMON else []
+    return ", ".join([*(f"{name} {count}" for name, count in counts[:COMMON]), *others])
 
 
 def _ranks(gain_RT: np.ndarray, known_RT: np.ndarray) -> np.ndarray:
@@ -140,27 +127,23 @@ def _ranks(gain_RT: np.ndarray, known_RT: np.ndarray) -> np.ndarray:
 
 
 def _against(
-    sign: int, values: np.ndarray, mean_RT: np.ndarray, places: tuple[np.ndarray, np.ndarray], reference: int | None
+    gain_N: np.ndarray, mean_RT: np.ndarray, row_N: np.ndarray, task_N: np.ndarray, reference: int | None
 ) -> dict[str, list[float]]:
-    """The columns of `Ranked.rows` that compare each row with the reference."""
+    """The columns of `Ranked.rows` that compare each row with the reference. `gain_N`: values, higher for better."""
     names = ("difference", "difference_low", "difference_high", "improved", "improved_low", "improved_high")
     columns: dict[str, list[float]] = {name: [] for name in names}
     for row, mean_T in enumerate(mean_RT):
+        difference_T = mean_T - mean_RT[reference] if reference is not None else np.full(len(mean_T), math.nan)
+        known = ~np.isnan(difference_T)
         compared = [math.nan] * len(names)
-        if reference not in (None, row):
-            difference_T = mean_T - mean_RT[reference]
-            known = ~np.isnan(difference_T)
-            if known.any():
-                mean, std = difference_T[known].mean(), difference_T[known].std(ddof=1) if known.sum() > 1 else math.nan
-                half = float(half_widths(np.array(std), np.array(known.sum())))
-                runs = [
-                    [
-                        sign * values[(places[0] == side) & (places[1] == task) & ~np.isnan(values)]
-                        for task in np.flatnonzero(known)
-                    ]
-                    for side in (reference, row)
-                ]
-                compared = [mean, mean - half, mean + half, *improvement(*runs)]
+        if known.any() and row != reference:
+            mean, std = difference_T[known].mean(), difference_T[known].std(ddof=1) if known.sum() > 1 else math.nan
+            half = float(half_widths(np.array(std), np.array(known.sum())))
+            runs = [
+                [gain_N[(row_N == side) & (task_N == task) & ~np.isnan(gain_N)] for task in np.flatnonzero(known)]
+                for side in (reference, row)
+            ]
+            compared = [mean, mean - half, mean + half, *improvement(*runs)]
         for name, value in zip(names, compared, strict=True):
             columns[name].append(float(value))
     return columns
@@ -173,32 +156,15 @@ def _figures(published: Sequence[Published | None]) -> dict[str, list[Any]]:
     }
 
 
-def _common(metrics: Sequence[str | None]) -> str | None:
-    """The most frequent metrics, with the number of their tasks if there are several: `auroc_knn1_z 7, auroc_kde_z 3`."""
-    counts = Counter(filter(None, metrics)).most_common()
-    if len(counts) < 2:
-        return counts[0][0] if counts else None
-    others = len(counts) - COMMON
-    named = [f"{name} {count}" for name, count in counts[:COMMON]]
-    return ", ".join([*named, *([f"{others} more"] if others > 0 else [])])
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) and not np.isnan(values).any() else math.nan
-
-
 def write(files: Files, folder: str, ranked: Ranked, ranking: Ranking, value_text: ValueText = plain_text) -> None:
     """Write `rankings/FOLDER/NAME.parquet` with the rows, `NAME-tasks.parquet` with the tasks, and `NAME.md` with
     both."""
-    path = f"{ranking.name}"
-    files.write(figure_path("rankings", folder, f"{path}.parquet"), _plain(ranked.rows).to_parquet(index=False))
-    files.write(figure_path("rankings", folder, f"{path}-tasks.parquet"), _plain(ranked.tasks).to_parquet(index=False))
-    files.write(figure_path("rankings", folder, f"{path}.md"), markdown(ranked, ranking, value_text).encode())
-
-
-def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with columns of one type each, as Parquet has them."""
-    return table.infer_objects()
+    for suffix, content in (
+        (".parquet", ranked.rows.to_parquet(index=False)),
+        ("-tasks.parquet", ranked.tasks.to_parquet(index=False)),
+        (".md", markdown(ranked, ranking, value_text).encode()),
+    ):
+        files.write(figure_path("rankings", folder, f"{ranking.name}{suffix}"), content)
 
 
 def markdown(ranked: Ranked, ranking: Ranking, value_text: ValueText = plain_text) -> str:
@@ -221,24 +187,19 @@ def caption(ranked: Ranked, ranking: Ranking) -> str:
     rows = ranked.rows[ranked.rows["tasks"] > 0]
     if rows.empty:
         return "no value yet"
-    counts, runs = sorted({*rows["tasks"]}), sorted({*rows["runs"]})
-    over = f"{_span(counts)} {ranking.over}" if counts[-1] > 1 else "seeds"
-    how = "the metric that is best on validation images"
-    if not rows["validated"].all():
-        how = f"{how if rows['validated'].any() else ''}{', or ' if rows['validated'].any() else ''}the first that it reports"
-    parts = [f"a row has {how}, one for each value of {ranking.tasks}"]
-    parts.append(f"mean in percent ± 95 % interval over {over}, {_span(runs)} run{'s' if runs[-1] > 1 else ''} of each")
-    parts.append("best on test: what choosing on the test images would have given")
-    if ranking.reference in set(zip(*(rows[name] for name in ranking.rows), strict=True)):
-        against = ", ".join(map(str, ranking.reference))
-        parts.append(f"{MINUS_OF} {against} is paired, P(better) is the probability that a run beats one of {against}")
+    tasks, runs, against = sorted({*rows["tasks"]}), sorted({*rows["runs"]}), ", ".join(map(str, ranking.reference))
+    over = f"{_span(tasks)} {ranking.over}, each the mean of {_span(runs)} runs" if tasks[-1] > 1 else "runs"
+    parts = [f"{ranking.metric.name} in percent, mean ± 95 % interval over {over}"]
+    if rows["difference"].notna().any():
+        parts.append(f"less {against}: paired by {ranking.tasks}")
+        parts.append(f"P(better): how probably a run is better than one of {against}")
+    if ranking.leak:
+        parts.append("best on test: what choosing on the test images would have given")
     if ranked.rows["published"].notna().any():
-        recalled = " (r: recalled, not read)" if ranked.rows["recalled"].any() else ""
-        parts.append(f"published: the paper's figure{recalled}")
+        parts.append(
+            f"published: the paper's figure{', r if recalled, not read' if ranked.rows['recalled'].any() else ''}"
+        )
     return "; ".join([*parts, ranking.note] if ranking.note else parts)
-
-
-MINUS_OF = "less"
 
 
 def _span(counts: Sequence[int]) -> str:
@@ -250,12 +211,12 @@ def columns_of(ranked: Ranked, ranking: Ranking, value_text: ValueText = plain_t
     rows = ranked.rows.to_dict("records")
     keys = {name: [value_text(name, row[name]) for row in rows] for name in ranking.rows}
     about: dict[str, list[str]] = {
-        "metric": [DASH if pd.isna(row["metric"]) else row["metric"].replace(ranking.prefix, "") for row in rows],
+        "score": [row["scores"] if isinstance(row["scores"], str) else DASH for row in rows],
         "mean": [_interval(row) for row in rows],
         "rank": [DASH if math.isnan(row["rank"]) else f"{row['rank']:.1f}" for row in rows],
-        f"{MINUS_OF} {', '.join(map(str, ranking.reference))}": [_difference(row) for row in rows],
+        f"less {', '.join(map(str, ranking.reference))}": [_difference(row) for row in rows],
         "P(better)": [probable(row["improved"], row["improved_low"], row["improved_high"]) for row in rows],
-        "best on test": [_percent(row["best_on_test"]) for row in rows],
+        "best on test": [_percent(row["leak"]) if ranking.leak else DASH for row in rows],
         "published": [_published(row) for row in rows],
     }
     place = {tuple(row[name] for name in ranking.rows): index for index, row in enumerate(rows)}
@@ -264,7 +225,7 @@ def columns_of(ranked: Ranked, ranking: Ranking, value_text: ValueText = plain_t
         column = by_task.setdefault(value_text(ranking.tasks, cell[ranking.tasks]), [DASH] * len(rows))
         figure = f" ({_published(cell)})" if not math.isnan(cell["published"]) else ""
         column[place[tuple(cell[name] for name in ranking.rows)]] = _percent(cell["mean"]) + figure
-    shown = {name: texts for name, texts in about.items() if name in ("metric", "mean") or {*texts} != {DASH}}
+    shown = {name: texts for name, texts in about.items() if name == "mean" or {*texts} != {DASH}}
     return [{**keys, **shown}, *([{**keys, **by_task}] if len(by_task) > 1 else [])]
 
 

@@ -142,40 +142,39 @@ class Published:
     """Whether it was recalled, and not read in the paper. It is marked so wherever it is shown."""
 
 
+Figures = Mapping[tuple[tuple[Value, ...], Value], Published]
+"""Values of a row and a task, or None for the mean over tasks -> the paper's figure."""
+
+
 @dataclass(frozen=True)
 class Ranking:
-    """Settings ranked over tasks, each by the metric that it chooses for itself on validation images: one-class methods
-    by their anomaly scores, over the normal classes."""
+    """Settings ranked over tasks, and compared with one of them: one-class methods over the normal classes."""
 
     name: str
     """The files are `rankings/SWEEP/PRESET/NAME.parquet`, `NAME-tasks.parquet` and `NAME.md`."""
     rows: tuple[str, ...]
     """Hyperparameters. Each combination of their values is a row."""
-    metrics: tuple[Metric, ...]
-    """Shares among which a row chooses, all better in one direction. Without validation images it has the first of
-    these that its trials report."""
+    metric: Metric
+    """A share in [0, 1], shown in percent."""
     tasks: str
     """A hyperparameter. Each of its values is a task, and a column."""
     over: str
     """What the tasks are, as a plural noun: `classes`."""
     reference: tuple[Value, ...]
     """Values of `rows`: the row that the others are compared with."""
-    prefix: str = ""
-    """What is left out of the names of metrics, as they all have it."""
-    published: Mapping[str, Mapping[tuple[tuple[Value, ...], Value], Published]] = field(default_factory=dict)
-    """Preset -> (values of `rows`, value of `tasks` or None for their mean) -> the paper's figure. Rows that only papers
-    have are shown, too."""
+    leak: Metric | None = None
+    """The same with what was chosen on the test images, for comparison."""
+    published: Mapping[str, Figures] = field(default_factory=dict)
+    """Preset -> the papers' figures. Rows that only papers have are shown, too."""
     presets: tuple[str, ...] = ()
     """The presets that have this ranking; empty means all."""
     note: str = ""
     """Ends the caption."""
 
     def __post_init__(self) -> None:
-        if not self.rows or not self.metrics:
-            raise SpecError(f"ranking {self.name} must have rows and metrics, but lacks one")
-        directions = {metric.ranking_direction for metric in self.metrics}
-        if len(directions) > 1:
-            raise SpecError(f"the metrics of ranking {self.name} must be better in one direction, but are in both")
+        if not self.rows:
+            raise SpecError(f"ranking {self.name} must have rows, but has none")
+        _ = self.metric.ranking_direction
         for key in (self.reference, *(key for cells in self.published.values() for key, _ in cells)):
             if len(key) != len(self.rows):
                 raise SpecError(

@@ -5,8 +5,8 @@ Shapes: R rows of the ranking, T tasks.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,25 +15,73 @@ from tabulate import tabulate
 
 from sweeper.plan.best_settings import CHOSEN, chosen_scores
 from sweeper.report.compare import improvement, probable, signed
-from sweeper.report.formatting import DASH, ValueText, format_metric, plain_text, text_table
+from sweeper.report.charts import Chart
+from sweeper.report.figures import Shown
+from sweeper.report.formatting import DASH, ValueText, format_metric, format_value, json_values, plain_text, text_table
 from sweeper.report.summaries import summarise
 from sweeper.report.verdicts import half_widths
-from sweeper.spec.views import Published, Ranking
+from sweeper.spec.metric import SPREADS
+from sweeper.spec.views import Ranking
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value
 
+FOLDER, TITLE = "rankings", "Rankings"
+CHARTS: Mapping[str, Chart] = {}
 DIGITS = 1
 """Decimals of a percentage."""
 COMMON = 2
 """Most scores that a row names as its choice."""
 
 
-class Ranked(NamedTuple):
-    """A ranking of some rows."""
+def publish(files: Files, folder: str, shown: Shown, ranking: Ranking) -> str | None:
+    """Write a ranking as `NAME.parquet` and `NAME.md`, and return it as text. None is written if no row has a value."""
+    ranked = rank(shown.rows_of(ranking), ranking, shown.preset.preset)
+    if not ranked["tasks"].any():
+        return None
+    files.write(figure_path(FOLDER, folder, f"{ranking.name}.parquet"), ranked.to_parquet(index=False))
+    files.write(figure_path(FOLDER, folder, f"{ranking.name}.md"), markdown(ranked, ranking, shown.value_text).encode())
+    return text(ranked, ranking, shown.value_text)
 
-    rows: pd.DataFrame
-    """One row for each of the ranking, the best first, then those that only a paper has:
+
+def on_page(shown: Shown, ranking: Ranking) -> dict[str, Any] | None:
+    """Return a ranking as a table whose metrics are its columns; None if no row has a value."""
+    ranked = rank(shown.rows_of(ranking), ranking, shown.preset.preset)
+    if not ranked["tasks"].any():
+        return None
+    columns = {
+        ranking.metric.name: ("mean", "high", True),
+        "rank": ("rank", None, False),
+        f"less {_reference(ranking)}": ("difference", "difference_high", True),
+        "P(better)": ("improved", None, False),
+        **({ranking.leak.name: ("leak", None, True)} if ranking.leak else {}),
+    }
+    parts = []
+    for name, (mean, high, _) in columns.items():
+        is_first = name == ranking.metric.name
+        part = ranked[list(ranking.rows)].assign(
+            metric=name,
+            mean=ranked[mean],
+            high=ranked[high] if high else math.nan,
+            published=ranked["published"] if is_first else math.nan,
+            count=ranked[mean].notna().astype(int),
+        )
+        parts.append(part)
+    cells = pd.concat(parts).sort_index(kind="stable").assign(std=math.nan, iqm=math.nan, missing=0, difference=math.nan)
+    return {
+        "name": ranking.name,
+        "captions": dict.fromkeys(SPREADS, caption(ranked, ranking)),
+        "rows": list(ranking.rows),
+        "columns": None,
+        "metrics": [{"name": name, "direction": None, "percent": percent} for name, (*_, percent) in columns.items()],
+        "cells": {str(name): json_values(cells[name]) for name in cells},
+    }
+
+
+def rank(rows: pd.DataFrame, ranking: Ranking, preset: str) -> pd.DataFrame:
+    """Rank the trials of `rows`, in which a hyperparameter or metric that is no column is null.
+
+    Returns one row for each of the ranking, the best first, then those that only a paper has:
 
     - `scores`: the anomaly scores that its trials chose, the most frequent first; null for another metric
     - `mean`, `low`, `high`: over `tasks` tasks, each the mean of its `runs`, with the 95 % interval over tasks, or over
@@ -44,20 +92,14 @@ class Ranked(NamedTuple):
     - `leak`: the mean of `Ranking.leak`
     - `published`, `recalled`: the paper's figure, and whether it was recalled and not read
     """
-    tasks: pd.DataFrame
-    """One row for each of the ranking and task: `mean`, `runs`, `leak`, `published`, `recalled`."""
-
-
-def rank(rows: pd.DataFrame, ranking: Ranking, preset: str) -> Ranked:
-    """Rank the trials of `rows`, in which a hyperparameter or metric that is no column is null."""
     published = ranking.published.get(preset, {})
     names = [ranking.metric.name, *([ranking.leak.name] if ranking.leak else [])]
     known = rows.reindex(columns=[*ranking.axes, *names])
     known = known.assign(**{name: known[name].astype("float64") for name in names})
     keys = [tuple(map(plain_value, key)) for key in known[list(ranking.rows)].itertuples(index=False, name=None)]
-    row_keys = list(dict.fromkeys([*keys, *(key for key, _ in published)]))
+    row_keys = list(dict.fromkeys([*keys, *published]))
     of_tasks = [plain_value(value) for value in known[ranking.tasks]]
-    tasks = sorted(dict.fromkeys(of_tasks), key=lambda value: (value is None, value))
+    tasks = list(dict.fromkeys(of_tasks))
     row_N = np.array([row_keys.index(key) for key in keys], dtype=np.int64)
     task_N = np.array([tasks.index(value) for value in of_tasks], dtype=np.int64)
     value_N, shape = known[names[0]].to_numpy(), (len(row_keys), len(tasks))
@@ -67,10 +109,10 @@ def rank(rows: pd.DataFrame, ranking: Ranking, preset: str) -> Ranked:
     found = summarise(known[names[0]], row_N, task_N if len(tasks) > 1 else np.arange(len(rows)), shape[0])
     gain_N, sign = -ranking.metric.cost(value_N), float(-ranking.metric.cost(1.0))
     reference = row_keys.index(ranking.reference) if ranking.reference in row_keys else None
-    columns = {name: [key[index] for key in row_keys] for index, name in enumerate(ranking.rows)}
-    summary = pd.DataFrame(
+    figures = [published.get(key) for key in row_keys]
+    ranked = pd.DataFrame(
         {
-            **columns,
+            **{name: [key[index] for key in row_keys] for index, name in enumerate(ranking.rows)},
             "scores": [_scores(rows[row_N == index], ranking) for index in range(shape[0])],
             **{name: found[name] for name in ("mean", "low", "high")},
             "tasks": known_RT.sum(1),
@@ -81,21 +123,12 @@ def rank(rows: pd.DataFrame, ranking: Ranking, preset: str) -> Ranked:
                 float(leak_T[own].mean()) if own.any() else math.nan
                 for leak_T, own in zip(leak_RT, known_RT, strict=True)
             ],
-            **_figures([published.get((key, None)) for key in row_keys]),
+            "published": [figure.value if figure else math.nan for figure in figures],
+            "recalled": [bool(figure and figure.recalled) for figure in figures],
         }
     )
-    by_task = pd.DataFrame(
-        {
-            **{name: values * len(tasks) for name, values in columns.items()},
-            ranking.tasks: [task for task in tasks for _ in row_keys],
-            "mean": mean_RT.T.ravel(),
-            "runs": runs_RT.T.ravel(),
-            "leak": leak_RT.T.ravel(),
-            **_figures([published.get((key, task)) for task in tasks for key in row_keys]),
-        }
-    )
-    places = [np.nan_to_num(-sign * summary[name].to_numpy(), nan=np.inf) for name in ("published", "mean")]
-    return Ranked(summary.iloc[np.lexsort(places)].reset_index(drop=True), by_task)
+    places = [np.nan_to_num(-sign * ranked[name].to_numpy(), nan=np.inf) for name in ("published", "mean")]
+    return ranked.iloc[np.lexsort(places)].reset_index(drop=True)
 
 
 def _means(value_N: np.ndarray, row_N: np.ndarray, task_N: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -129,7 +162,7 @@ def _ranks(gain_RT: np.ndarray, known_RT: np.ndarray) -> np.ndarray:
 def _against(
     gain_N: np.ndarray, mean_RT: np.ndarray, row_N: np.ndarray, task_N: np.ndarray, reference: int | None
 ) -> dict[str, list[float]]:
-    """The columns of `Ranked.rows` that compare each row with the reference. `gain_N`: values, higher for better."""
+    """The columns of `rank` that compare each row with the reference. `gain_N`: values, higher for better."""
     names = ("difference", "difference_low", "difference_high", "improved", "improved_low", "improved_high")
     columns: dict[str, list[float]] = {name: [] for name in names}
     for row, mean_T in enumerate(mean_RT):
@@ -149,84 +182,60 @@ def _against(
     return columns
 
 
-def _figures(published: Sequence[Published | None]) -> dict[str, list[Any]]:
-    return {
-        "published": [figure.value if figure else math.nan for figure in published],
-        "recalled": [bool(figure and figure.recalled) for figure in published],
-    }
+def markdown(ranked: pd.DataFrame, ranking: Ranking, value_text: ValueText = plain_text) -> str:
+    """Return a Markdown document: a title, the caption and the rows."""
+    columns = columns_of(ranked, ranking, value_text)
+    body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
+    return f"# {ranking.name}\n\n{caption(ranked, ranking)}\n\n{body}\n"
 
 
-def write(files: Files, folder: str, ranked: Ranked, ranking: Ranking, value_text: ValueText = plain_text) -> None:
-    """Write `rankings/FOLDER/NAME.parquet` with the rows, `NAME-tasks.parquet` with the tasks, and `NAME.md` with
-    both."""
-    for suffix, content in (
-        (".parquet", ranked.rows.to_parquet(index=False)),
-        ("-tasks.parquet", ranked.tasks.to_parquet(index=False)),
-        (".md", markdown(ranked, ranking, value_text).encode()),
-    ):
-        files.write(figure_path("rankings", folder, f"{ranking.name}{suffix}"), content)
-
-
-def markdown(ranked: Ranked, ranking: Ranking, value_text: ValueText = plain_text) -> str:
-    """Return a Markdown document: a title, the caption, the rows and the tasks."""
-    blocks = [
-        tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
-        for columns in columns_of(ranked, ranking, value_text)
-    ]
-    return "\n\n".join([f"# {ranking.name}", caption(ranked, ranking), *blocks]) + "\n"
-
-
-def text(ranked: Ranked, ranking: Ranking, value_text: ValueText = plain_text) -> str:
+def text(ranked: pd.DataFrame, ranking: Ranking, value_text: ValueText = plain_text) -> str:
     """Return the ranking as plain text for a terminal."""
-    blocks = [text_table(columns) for columns in columns_of(ranked, ranking, value_text)]
-    return "\n\n".join([f"{ranking.name}\n{caption(ranked, ranking)}", *blocks])
+    return f"{ranking.name}\n{caption(ranked, ranking)}\n{text_table(columns_of(ranked, ranking, value_text))}"
 
 
-def caption(ranked: Ranked, ranking: Ranking) -> str:
+def caption(ranked: pd.DataFrame, ranking: Ranking) -> str:
     """Return what the ranking shows, in a line."""
-    rows = ranked.rows[ranked.rows["tasks"] > 0]
+    rows = ranked[ranked["tasks"] > 0]
     if rows.empty:
         return "no value yet"
-    tasks, runs, against = sorted({*rows["tasks"]}), sorted({*rows["runs"]}), ", ".join(map(str, ranking.reference))
-    over = f"{_span(tasks)} {ranking.over}, each the mean of {_span(runs)} runs" if tasks[-1] > 1 else "runs"
-    parts = [f"{ranking.metric.name} in percent, mean ± 95 % interval over {over}"]
+    tasks, runs, against = _span(rows["tasks"]), _span(rows["runs"]), _reference(ranking)
+    over = f"{tasks} {ranking.over}, each the mean of {runs} runs" if rows["tasks"].max() > 1 else "runs"
+    parts = [f"{ranking.metric.label}: mean ± 95 % interval over {over}"]
     if rows["difference"].notna().any():
         parts.append(f"less {against}: paired by {ranking.tasks}")
         parts.append(f"P(better): how probably a run is better than one of {against}")
     if ranking.leak:
         parts.append("best on test: what choosing on the test images would have given")
-    if ranked.rows["published"].notna().any():
-        parts.append(
-            f"published: the paper's figure{', r if recalled, not read' if ranked.rows['recalled'].any() else ''}"
-        )
+    if ranked["published"].notna().any():
+        recalled = ", with r where it was recalled and not read" if ranked["recalled"].any() else ""
+        parts.append(f"published: the paper's figure{recalled}")
     return "; ".join([*parts, ranking.note] if ranking.note else parts)
 
 
-def _span(counts: Sequence[int]) -> str:
-    return str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-
-
-def columns_of(ranked: Ranked, ranking: Ranking, value_text: ValueText = plain_text) -> list[dict[str, list[str]]]:
-    """Return the columns of the rows, and those of the means by task: heading -> text of each cell."""
-    rows = ranked.rows.to_dict("records")
+def columns_of(ranked: pd.DataFrame, ranking: Ranking, value_text: ValueText = plain_text) -> dict[str, list[str]]:
+    """Return heading -> text of each cell. Columns without any value are left out."""
+    rows = ranked.to_dict("records")
     keys = {name: [value_text(name, row[name]) for row in rows] for name in ranking.rows}
-    about: dict[str, list[str]] = {
+    about = {
         "score": [row["scores"] if isinstance(row["scores"], str) else DASH for row in rows],
         "mean": [_interval(row) for row in rows],
         "rank": [DASH if math.isnan(row["rank"]) else f"{row['rank']:.1f}" for row in rows],
-        f"less {', '.join(map(str, ranking.reference))}": [_difference(row) for row in rows],
+        f"less {_reference(ranking)}": [_difference(row) for row in rows],
         "P(better)": [probable(row["improved"], row["improved_low"], row["improved_high"]) for row in rows],
         "best on test": [_percent(row["leak"]) if ranking.leak else DASH for row in rows],
-        "published": [_published(row) for row in rows],
+        "published": [_percent(row["published"]) + (" r" if row["recalled"] else "") for row in rows],
     }
-    place = {tuple(row[name] for name in ranking.rows): index for index, row in enumerate(rows)}
-    by_task: dict[str, list[str]] = {}
-    for cell in ranked.tasks.to_dict("records"):
-        column = by_task.setdefault(value_text(ranking.tasks, cell[ranking.tasks]), [DASH] * len(rows))
-        figure = f" ({_published(cell)})" if not math.isnan(cell["published"]) else ""
-        column[place[tuple(cell[name] for name in ranking.rows)]] = _percent(cell["mean"]) + figure
-    shown = {name: texts for name, texts in about.items() if name == "mean" or {*texts} != {DASH}}
-    return [{**keys, **shown}, *([{**keys, **by_task}] if len(by_task) > 1 else [])]
+    return {**keys, **{name: texts for name, texts in about.items() if name == "mean" or {*texts} != {DASH}}}
+
+
+def _reference(ranking: Ranking) -> str:
+    return ", ".join(map(format_value, ranking.reference))
+
+
+def _span(counts: pd.Series) -> str:
+    least, most = counts.min(), counts.max()
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _percent(value: float) -> str:
@@ -241,7 +250,3 @@ def _interval(row: Mapping[Any, Any]) -> str:
 def _difference(row: Mapping[Any, Any]) -> str:
     difference, half = row["difference"], row["difference_high"] - row["difference"]
     return DASH if math.isnan(difference) else signed(100 * difference, 100 * half)
-
-
-def _published(row: Mapping[Any, Any]) -> str:
-    return _percent(row["published"]) + (" r" if row["recalled"] else "")

@@ -129,13 +129,37 @@ def kept_results(
     return results
 
 
+CHOICES = CHOSEN, BEST_ON_TEST = "auroc_chosen", "auroc_best_on_test"
+"""AUROC of the score that is best on validation images, and of the one that is best on the test images."""
+
+
+def choice_metrics(metrics: Mapping[str, Floats], scores: Sequence[str], validation: bool) -> dict[str, Floats]:
+    """AUROC `[K]` of the best of these scores on each set of images, by the AUROC of each in `metrics`: `BEST_ON_TEST`,
+    and with `validation` images `CHOSEN`, which is of the first score where these have no outliers."""
+    known = {
+        prefix: np.array([metrics[name] for score in scores if (name := f"{prefix}auroc_{score}") in metrics])
+        for prefix in ("", VALIDATION)
+    }
+    criteria = {CHOSEN: known[VALIDATION], BEST_ON_TEST: known[""]}
+    if not validation:
+        del criteria[CHOSEN]
+    found = {}
+    for prefix, auroc_SK in known.items():
+        for name, criterion_SK in criteria.items():
+            if len(auroc_SK):
+                members = np.arange(auroc_SK.shape[1])
+                best_K = np.nan_to_num(criterion_SK, nan=-1).argmax(0) if len(criterion_SK) else np.zeros_like(members)
+                found[f"{prefix}{name}"] = auroc_SK[best_K, members]
+    return found
+
+
 class AnomalyDetection(ScoreEvaluator):
     """How well members trained on one class tell it from the others."""
 
+    one_class = True
+
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
-        if config.data.normal_class is None:
-            return ()
         return (*(f"auroc_{name}" for name in method.scores), *method.score_means)
 
     def metrics(
@@ -144,7 +168,7 @@ class AnomalyDetection(ScoreEvaluator):
         method = stacks[0].method
         assert isinstance(method, ImageMethod)
         scores = self.images.scores(stacks, tested.images)
-        self.scored[tested.prefix] = scores
+        self.keep_scores(tested, scores)
         return one_class_metrics(scores, tested.outlier_KN[list(members)], method.score_means)
 
 

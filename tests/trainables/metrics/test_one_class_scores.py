@@ -19,10 +19,10 @@ from torch import Tensor
 
 from trainables.learners.data_parallel import numpy_seed
 from trainables.metrics import one_class_scores
-from trainables.metrics.one_class_scores import BANDWIDTHS, FITTED_SCORES, FittedScores
+from trainables.metrics.one_class_scores import BANDWIDTHS, FITS, FittedScores
 
 K, N, M, D = 3, 60, 25, 4
-NAMES = tuple(FITTED_SCORES)
+NAMES = tuple(FITS)
 DISTANCES = tuple(name for name in NAMES if not name.startswith(("ocsvm", "forest")))
 """Scores that depend on the vectors' distances alone, so that no turn changes them."""
 Array = NDArray[np.float64]
@@ -52,7 +52,7 @@ def scored(train_ND: Tensor, x_MD: Tensor, *names: str) -> dict[str, Array]:
 
 def scikit_learn(name: str, train_ND: Array, x_MD: Array) -> Array:
     """The score by other code, and for kde by its definition."""
-    if FITTED_SCORES[name].unit:
+    if FITS[name].unit:
         train_ND, x_MD = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (train_ND, x_MD))
     size, scale = train_ND.shape[1], 1 / (train_ND.var() * train_ND.shape[1])
     if name[-1].isdecimal():

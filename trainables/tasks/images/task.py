@@ -126,7 +126,10 @@ class Images(Task):
             for name, source in DATASETS.items()
             if source.declaration.attributes
         ]
-        return [{"validation": 0.1, **keys} for keys in (classified, {"normal_class": 0}, sampled, *styles)]
+        return [
+            {"validation": 0.1, **keys}
+            for keys in (classified, {"normal_class": 0, "one_class_scores": "all"}, sampled, *styles)
+        ]
 
 
 def image_method(method: type[Method]) -> type[ImageMethod]:

@@ -105,14 +105,16 @@ def with_alarm_rate(content: bytes, rate: float) -> tuple[bytes, str]:
     model = trained.build()
     set_alarm_rate(model, rate)
     changed = replace(trained, inputs={**trained.inputs, "alarm_rate": rate})
-    return pack_model(changed, read_metadata(content)), threshold_line(model)
+    return pack_model(changed, read_metadata(content)), score_line(model)
 
 
-def threshold_line(model: Any) -> str:
+def score_line(model: Any) -> str:
     """Return e.g. `score joint (chosen on validation images, val_auroc_joint): threshold 1.23 at a false-alarm rate of
-    0.05, from 25 held-out normal images`."""
+    0.05, from 25 held-out normal images`; without a rate the score alone."""
     name = model.chosen_score
     how = f"chosen on validation images, {model.chosen_by}" if model.chosen_by else "the default"
+    if model.alarm_rate is None:
+        return f"score {name} ({how})"
     return (
         f"score {name} ({how}): threshold {model.threshold:.4g} at a false-alarm rate of {model.alarm_rate:g}, from "
         f"{len(model.held_out[name])} held-out normal images"

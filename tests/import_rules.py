@@ -248,13 +248,21 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray", "optuna"),
     ),
+    "sweeper.models": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
+            *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
+            "trainables.training",
+        ),
+        never=("ray", "optuna"),
+    ),
     "sweeper.cli": Rule(
         may=(
             *("sweeper.request", "rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version", "sweeper.report", "sweeper.packing"),
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
             *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
-            *("trainables.config", "trainables.training", "trainables.worker"),
+            *("trainables.config", "trainables.training", "trainables.worker", "sweeper.models"),
         ),
         never=("ray",),
     ),
@@ -286,14 +294,6 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.execution.signals", "sweeper.execution.startup"),
         ),
         never=("torch", "ray"),
-    ),
-    "sweeper.models": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
-            *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
-            "trainables.training",
-        ),
-        never=("ray", "optuna"),
     ),
     "sweeper.export": Rule(
         may=(

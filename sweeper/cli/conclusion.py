@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
-from sweeper.errors import StoreError
-from sweeper.plan.best_trials import missing_models
+from sweeper.errors import SpecError, StoreError
+from sweeper.models import load_model, score_line
+from sweeper.plan.best_trials import missing_models, settings_of
 from sweeper.plan.plan import Plan
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_claims, write_page
@@ -27,6 +28,8 @@ from sweeper.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
+MAX_BEST = 3
+"""Most data sets whose best model on one class the end of a run names."""
 COMPACT_ABOVE = 256
 """A sweep that ends with more files of rows than this is compacted."""
 
@@ -103,8 +106,35 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         if missing.isdisjoint(trial.id for trial in plan.grid_trials):
             again = "sweeper.load_model trains such a trial again"
         print(f"error: {len(missing)} models could not be written, and are missing; {again}", file=sys.stderr)
+    for line in _of_best_model(plan, store, of_request, request):
+        print(line)
     trained = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
     return EXIT_OK if trained and not missing else EXIT_FAILED
+
+
+def _of_best_model(plan: Plan, store: Store, rows: pd.DataFrame, request: Request) -> Iterator[str]:
+    """Of trials on one class: how the model of the best one is loaded, with its score and its threshold, and the
+    sentence about the best setting."""
+    if "normal_class" not in rows or rows["normal_class"].isna().all() or not plan.sweep.ranks(plan.preset):
+        return
+    from sweeper.report.best import sentence  # here: it imports SciPy
+    from sweeper.report.formatting import text_with_class_names
+    from sweeper.report.publish import with_names
+
+    settings, kept = settings_of(plan), set(trials_with_models(store.files, plan.name))
+    settings.add(rows.to_dict("records"))
+    value_text = with_names(text_with_class_names(store.files, plan.name, rows))
+    for best in settings.best(plan.headline, plan.sweep.naming(plan.preset))[:MAX_BEST]:
+        trial = next(iter(best.values))
+        if trial in kept:
+            rate = "" if request.alarm_rate is None else f", alarm_rate={request.alarm_rate:g}"
+            try:
+                model = load_model(store.files, trial, sweep=plan.name, alarm_rate=request.alarm_rate)
+                about = score_line(model)
+            except (SpecError, StoreError) as error:  # it may have been kept before models had thresholds
+                about = str(error)
+            yield f'sweeper.load_model("{store.files.display_uri}", "{trial}"{rate}): {about}'
+        yield sentence(best, so_far=plan.total > len(rows), value_text=value_text, spread=request.spread)
 
 
 def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:

@@ -17,7 +17,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweeper.spec.metric import VALIDATION, Metric
@@ -34,6 +34,13 @@ NO_CHOICE = ("schedule",)
 NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out classes", "dataset": "data sets"}
 """Hyperparameter -> what its values are, as a plural noun; others are `values of NAME`."""
 
+CHOSEN = "auroc_chosen"
+"""The metric of the anomaly score of a trial that was chosen on its validation images."""
+MARGIN = "auroc_margin"
+"""Half the 95 % interval of CHOSEN over test images."""
+AUROC = "auroc_"
+"""Prefix of the AUROC of each score."""
+
 Key = tuple[Hashable, ...]
 
 
@@ -45,6 +52,8 @@ class Sample:
     values: Mapping[Key, float]
     """Replicate -> finite value of the metric that is shown. A replicate is its values of the hyperparameters that
     repeat an experiment, and a number."""
+    margin: float = math.nan
+    """Half the 95 % interval of a single value over test images; NaN if it is not known."""
 
     @property
     def is_fixed(self) -> bool:
@@ -77,6 +86,8 @@ class BestSetting:
     sample: Sample
     others: tuple[Sample, ...]
     """Those of the other settings that were compared."""
+    scores: Mapping[str, int] = field(default_factory=dict)
+    """For `CHOSEN`: anomaly score -> number of trials that chose it, the most frequent first."""
 
     @property
     def known(self) -> list[float]:
@@ -167,6 +178,7 @@ class Settings:
                     for key, (trial, _) in replicates.items()
                     if (value := _score(settings[other][trial], name)) is not None
                 },
+                _margin(settings[other], replicates) if name == CHOSEN else math.nan,
             )
             for other, replicates in compared.items()
         }
@@ -184,6 +196,7 @@ class Settings:
             settings=len(settings),
             sample=samples.pop(setting),
             others=tuple(samples.values()),
+            scores=_chosen_scores(settings[setting][trial] for trial in values) if name == CHOSEN else {},
         )
 
     def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:
@@ -228,6 +241,15 @@ class Settings:
         return {name: setting[positions[name]] for name in names}
 
 
+def columns_of(metric: str, known: Collection[str]) -> list[str]:
+    """Return the columns of rows that are read of a metric, as far as they are `known`."""
+    shown = metric.removeprefix(VALIDATION)
+    names = [metric, shown, f"{VALIDATION}{shown}"]
+    if shown == CHOSEN:
+        names += [name for name in known if name.removeprefix(VALIDATION).startswith(AUROC)]
+    return [name for name in dict.fromkeys(names) if name in known]
+
+
 def best_settings(
     rows: Sequence[Mapping[str, Any]],
     metric: Metric,
@@ -265,6 +287,25 @@ def _score(row: Mapping[str, Any], metric: str) -> float | None:
     """Return the value of a metric of a trial that finished; None if it has no finite one."""
     value = _plain(row.get(metric)) if row.get("status", "finished") == "finished" else None
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _margin(trials: Mapping[str, Mapping[str, Any]], replicates: Mapping[Key, tuple[str, float]]) -> float:
+    """Return the margin over test images of a single trial; NaN for several."""
+    margins = [_score(trials[trial], MARGIN) for trial, _ in replicates.values()]
+    return margins[0] if len(margins) == 1 and margins[0] is not None else math.nan
+
+
+def _chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many trials chose each anomaly score: the first whose AUROC on validation images, or on test images
+    where none was measured on these, is that of `CHOSEN`."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        prefix = VALIDATION if _score(row, f"{VALIDATION}{CHOSEN}") is not None else ""
+        best, names = _score(row, f"{prefix}{CHOSEN}"), [name for name in row if name.startswith(f"{prefix}{AUROC}")]
+        of_scores = (name for name in names if name.removeprefix(prefix) not in (CHOSEN, MARGIN))
+        chosen = next((name for name in of_scores if _score(row, name) == best), None)
+        counts.update([chosen.removeprefix(f"{prefix}{AUROC}")] if chosen else [])
+    return dict(counts.most_common())
 
 
 def _id(row: Mapping[str, Any]) -> str:

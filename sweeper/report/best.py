@@ -2,7 +2,8 @@
 
 A setting is worse if the 95 % interval of its difference from the best one is on that side of 0: by Student's t of the
 differences where both have the same replicates (seeds, classes), else by Welch's t. Each setting is compared by itself.
-Where all differences are equal, their error is not known, and the difference decides.
+Where all differences are equal, their error is not known, and the difference decides. Of single trials on one class the
+error is that over test images, as if these were others for each, which makes the interval wider than it is.
 """
 
 import math
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sweeper.plan.best_settings import NOUNS, BestSetting, Sample
+from sweeper.plan.best_settings import CHOSEN, NOUNS, BestSetting, Sample
 from sweeper.plan.changes import format_value
 from sweeper.report.verdicts import ALPHA, EQUAL, difference, half_widths, mean
 from sweeper.spec.metric import SPREADS, VALIDATION, Metric, Spread
@@ -37,12 +38,11 @@ def sentence(
     )
     name = f"best {best.metric.label}{f' for {question}' if question else ''}{' so far' if so_far else ''}"
     at = " ".join(f"{key}={value_text(key, value)}" for key, value in best.at.items())
-    place = "".join((f" at {at}" if at else "", "" if best.number is None else f" (trial {best.number})"))
+    number = "" if best.number is None else f" (trial {best.number})"
+    place = f"{f' at {at}' if at else ''}{number}{_scores(best)}"
     left_out = best.settings - best.compared
     lacking = f"; {left_out} of {best.settings} settings lack replicates and are not compared" if left_out else ""
-    alike = len(not_worse(best))
-    ties = f"; {alike} of {len(best.others)} others not worse within error" if best.others and alike else ""
-    return f"{name}: {_value(best, spread)}{place}; {chosen(best)}{ties}{lacking}"
+    return f"{name}: {_value(best, spread)}{place}; {chosen(best)}{_ties(best)}{lacking}"
 
 
 def sentences(
@@ -65,6 +65,24 @@ def chosen(best: BestSetting) -> str:
     return f"chosen on {Metric(best.criterion).measured_on}{by}"
 
 
+def _scores(best: BestSetting) -> str:
+    """Return the anomaly scores that the trials have chosen: `, score knn1_z`, or `, scores knn1_z (7), kde_z (3)`."""
+    if len(best.scores) < 2:
+        return f", score {next(iter(best.scores))}" if best.scores else ""
+    return f", scores {', '.join(f'{name} ({count})' for name, count in best.scores.items())}"
+
+
+def _ties(best: BestSetting) -> str:
+    """Return how many others are not worse within error; of `CHOSEN` also that none is, where errors are known."""
+    alike, others = len(not_worse(best)), len(best.others)
+    if alike:
+        return f"; {alike} of {others} others not worse within error"
+    known = len(best.sample.values) > 1 or math.isfinite(best.sample.margin)
+    if not others or best.metric.name != CHOSEN or not known:
+        return ""
+    return f"; {f'all {others} others are' if others > 1 else 'the other is'} worse beyond error"
+
+
 def not_worse(best: BestSetting) -> list[Sample]:
     """Return the other settings that are not worse than the best one within error; none where errors are unknown."""
     own, sign = best.sample, best.metric.cost(1.0)
@@ -84,6 +102,8 @@ def not_worse(best: BestSetting) -> list[Sample]:
 def _by_itself(own: Sample, other: Sample, sign: float) -> bool:
     """Whether a setting with other replicates is not worse than the best one. A fixed value is a number."""
     first, second = (sign * np.array([*each.values.values()]) for each in (other, own))
+    if math.isfinite(margin := math.hypot(own.margin, other.margin)):
+        return float(first[0] - second[0]) <= margin
     if own.is_fixed and not other.is_fixed:
         estimate = difference(mean(first), None).minus(float(second[0]))
     elif other.is_fixed and not own.is_fixed:
@@ -113,6 +133,8 @@ def _value(best: BestSetting, spread: Spread) -> str:
     def text(value: float) -> str:
         return f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
 
+    if n == 1 and math.isfinite(margin := scale * best.sample.margin):
+        return f"{text(mean)} ± {text(margin)} (one trial, ± 95 % interval over test images)"
     if n < 2:
         return f"{text(mean)}{' (one trial)' if best.number is None else ''}"  # the number of a study's trial is said
     if math.isnan(beside):

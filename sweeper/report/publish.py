@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.plan.best_settings import BestSetting, Settings
+from sweeper.plan.best_settings import BestSetting, Settings, columns_of
 from sweeper.report import anomalies, densities, heatmaps, sheets, tables, trajectories
 from sweeper.report.best import chosen, sentences, short_text
 from sweeper.report.figures import made
@@ -15,7 +15,7 @@ from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.selections import labelled, narrowed
 from sweeper.report.summaries import averaged_over, in_percent, spread_of
 from sweeper.spec import Heatmap, Metric, Sweep, Table, Trajectory
-from sweeper.spec.metric import VALIDATION, Spread
+from sweeper.spec.metric import Spread
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_folder
 from sweeper.storage.load import load_history
@@ -161,7 +161,7 @@ class _Figures:
 
     def best_settings(self) -> str | None:
         """A sentence about each best setting."""
-        names = _with_names(self.value_text)
+        names = with_names(self.value_text)
         found = self._best_settings()
         return "\n".join(sentences(found, MAX_BEST, so_far=self.so_far, value_text=names, spread=self.spread))
 
@@ -197,8 +197,8 @@ def _best(
 ) -> list[BestSetting]:
     """Return the best settings by a metric. A row that several selections have counts once."""
     settings = Settings(keys, sweep.replicates)
-    wanted = (*settings.columns, metric.name, metric.name.removeprefix(VALIDATION), f"{VALIDATION}{metric.name}")
     single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
+    wanted = (*settings.columns, *columns_of(metric.name, list(single)))
     settings.add(single[[name for name in dict.fromkeys(wanted) if name in single]].to_dict("records"))
     return settings.best(metric, named)
 
@@ -208,7 +208,7 @@ def _shown_keys(sweep: Sweep) -> list[str]:
     return [key for axes in sweep.axes_by_metric.values() for key in axes] + list(sweep.replicates)
 
 
-def _with_names(value_text: ValueText) -> ValueText:
+def with_names(value_text: ValueText) -> ValueText:
     """Return how a sentence writes values: short numbers, and the names of classes."""
     return lambda name, value: value_text(name, value) if name == CLASS else short_text(name, value)
 

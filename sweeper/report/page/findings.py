@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.plan.best_settings import Settings
+from sweeper.plan.best_settings import Settings, columns_of
 from sweeper.report import tables, trajectories
 from sweeper.report.best import not_worse, sentences
 from sweeper.report.figures import PresetFigures, made
@@ -108,7 +108,8 @@ def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: 
     metrics, constant = _ranking_metrics(shown, columns), _constant(rows, columns.hyperparameters)
     own = [name for name in columns.hyperparameters if name in shown.naming or name not in constant]
     settings = Settings((*own, *shown.replicates), shown.replicates)
-    read = dict.fromkeys((*settings.columns, *(name for metric in metrics for name in _on_all_images(metric))))
+    of_metrics = (name for metric in metrics for name in columns_of(metric.name, list(rows)))
+    read = dict.fromkeys((*settings.columns, *of_metrics))
     settings.add(rows[[name for name in read if name in rows]].to_dict("records"))
     positions = dict(zip(rows["trial_id"], rows.index, strict=True))
     said = {}

@@ -4,9 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import sweeper
 import sweeper.run as run
+from sweeper.storage.load import load
+from tests.fake_executor import without_ray
 from tests.image_files import write_own_images
 
 SMALL = ["--set", "dataset=folder", "--set", "batch_size=4", "--axis", "beta=1"]
@@ -103,3 +107,26 @@ def test_keys_of_own_images_need_own_images(capsys: pytest.CaptureFixture[str]) 
     )
     assert run.main(["anomaly_grid", "--preset", "digits", "--axis", "dataset=digits,folder", "--plan"]) == 2
     assert "must be set for all trials" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_on_normal_images_alone_ends_with_its_model_threshold_and_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing can be chosen on images that are all normal, so the score is the default, which is said."""
+    images, store = write_own_images(tmp_path / "images", ("bad", "good"), train=20, test=12), tmp_path / "store"
+    shutil.rmtree(images / "train/bad")
+    words = ["--set", "image_size=8", "--set", "epochs=2", "--axis", "nu=1", "--axis", "seed=0,1", "--cohort", "2"]
+    words += ["--normal-class", "good", "--alarm-rate", "0.25", "--set", "sheets=true"]
+    with without_ray(tmp_path):
+        assert run.main([*ARGUMENTS, *words, "--data", str(images), "--store", str(store)]) == 0
+    *_, loaded, sentence = capsys.readouterr().out.splitlines()
+    trial = load("anomaly_grid", store).sort_values("auroc_joint")["trial_id"].iloc[-1]
+    model = sweeper.load_model(store, trial, alarm_rate=0.25)
+    assert loaded == (
+        f'sweeper.load_model("{store}", "{trial}", alarm_rate=0.25): score joint (the default): threshold '
+        f"{model.threshold:.4g} at a false-alarm rate of 0.25, from 4 held-out normal images"
+    )
+    assert sentence.startswith("best auroc_joint: ") and sentence.endswith("over 2 seeds); chosen on test images")
+    (sheet,) = (store / "sheets/anomaly_grid").rglob("folder-anomalies.png")
+    assert sheet.stat().st_size > 10_000 and len(model.score(np.zeros((3, 8, 8, 3)))) == 3

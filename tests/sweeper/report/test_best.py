@@ -82,3 +82,41 @@ def test_every_sweep_says_on_what_its_best_settings_were_chosen(name: str, valid
         assert f"; chosen on {data}" in sentence(best) and chosen(best).startswith(f"chosen on {data}")
         if len(values) == 1:
             assert data in ("test images", "generated images", "test pairs", "training data")
+
+
+def chosen_of(values: dict[str, list[float]], seeds: int, margin: float) -> BestSetting:
+    """Trials whose score is chosen on validation images, of each method by one seed after the other: the first chooses
+    `knn1_z`, the others `kde_z`."""
+    rows = [
+        {"trial_id": f"{method}{seed}", "method": method, "seed": seed, "auroc_chosen": value, "auroc_margin": margin}
+        | {"val_auroc_joint": 0.1, "val_auroc_chosen": 0.9}
+        | {"val_auroc_knn1_z": 0.9 if seed == 0 else 0.8, "val_auroc_kde_z": 0.8 if seed == 0 else 0.9}
+        for method, of_method in values.items()
+        for seed, value in enumerate(of_method[:seeds])
+    ]
+    (best,) = best_settings(rows, Metric("auroc_chosen", "maximize"), ("method", "seed"))
+    return best
+
+
+def test_the_sentence_names_the_scores_that_were_chosen() -> None:
+    values = {"a": [0.90, 0.91, 0.92], "b": [0.89, 0.92, 0.91], "c": [0.5, 0.51, 0.52]}
+    several = chosen_of(values, 3, 0.05)
+    assert several.scores == {"kde_z": 2, "knn1_z": 1}
+    assert sentence(several) == (
+        "best auroc_chosen: 0.910 ± 0.025 (mean ± 95 % interval over 3 seeds) at method=a, scores kde_z (2), "
+        "knn1_z (1); chosen on validation images (val_auroc_chosen); 1 of 2 others not worse within error"
+    )
+    worse = chosen_of({name: values[name] for name in "ac"}, 3, 0.05)
+    assert sentence(worse).endswith("; the other is worse beyond error")
+
+
+def test_of_single_trials_the_error_is_that_over_test_images() -> None:
+    """A method is worse if its distance exceeds that of two independent samples of images."""
+    values = {"a": [0.9], "b": [0.84], "c": [0.82]}
+    best = chosen_of(values, 1, 0.05)
+    assert names(best) == {"b"}, "0.06 < sqrt(2) 0.05 < 0.08"
+    assert sentence(best) == (
+        "best auroc_chosen: 0.900 ± 0.050 (one trial, ± 95 % interval over test images) at method=a, score knn1_z; "
+        "chosen on validation images (val_auroc_chosen); 1 of 2 others not worse within error"
+    )
+    assert sentence(chosen_of(values, 1, 0.01)).endswith("; all 2 others are worse beyond error")

@@ -1,1 +1,0 @@
-"""Measurements; none asserts a time."""

@@ -1,1 +1,0 @@
-"""Small truths about sweeper."""

@@ -117,7 +117,7 @@ class CohortEvaluator(Evaluator):
         asked = self._at_end if last else self._always
         self._pictures = []
         for evaluator in (*self._at_end, *self._scoring):
-            evaluator.scored.clear()
+            evaluator.forget()
         slots = iter(members)
         by_stack = [self._of_representations(stack, [*itertools.islice(slots, stack.size)], asked) for stack in stacks]
         metrics = {name: np.concatenate([values[name] for values in by_stack]) for name in by_stack[0]}
@@ -140,9 +140,15 @@ class CohortEvaluator(Evaluator):
         return self._kept
 
     def _results(self, metrics: Mapping[str, Floats], members: Sequence[int]) -> list[KeptResults]:
-        """What is kept of members that were trained on one class, if there are validation images."""
-        scores = self._scored(VALIDATION)
-        return kept_results(scores, self._images.sets[-1].outlier_KN[list(members)], metrics) if scores else []
+        """What is kept of members that were trained on one class, if there are validation images or fitted scores."""
+        scores, kept = self._scored(VALIDATION), [each.kept for each in self._at_end if each.kept]
+        if not scores and not kept:
+            return []
+        outlier_KN = self._images.sets[-1].outlier_KN[list(members)]
+        results = kept_results([*self._scored("")], scores, outlier_KN, metrics)
+        for arrays in kept:
+            results = [each._replace(arrays={**each.arrays, **own}) for each, own in zip(results, arrays, strict=True)]
+        return results
 
     def _scored(self, prefix: str) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name, in the last evaluation, of the set of images with this prefix."""

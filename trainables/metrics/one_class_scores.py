@@ -56,6 +56,8 @@ FOLDS = 5
 OCSVM_VECTORS = 3_000
 """Most training vectors that support vectors are chosen among; of more, so many are drawn by the trial's seed. The time
 of scikit-learn's fit grows with the square of their number."""
+VECTORS = "vectors/"
+"""Prefix of the names of kept arrays `[N, D]`: the vectors of the training images, by name."""
 TREES = 100
 """Trees of `forest`, scikit-learn's default."""
 SMALLEST_VARIANCE = 1e-9
@@ -264,7 +266,7 @@ class FittedScores:
     """
 
     def __init__(
-        self, names: Sequence[str], train: Sequence[Tensor], seeds: Sequence[int], *, standardize: bool = False
+        self, names: Sequence[str], train: Tensor | Sequence[Tensor], seeds: Sequence[int], *, standardize: bool = False
     ) -> None:
         """`train`: the training vectors `[N, D]` of each member, or `[K, N, D]`; `seeds`: of the members. With
         `standardize` each of the D numbers is first shifted and scaled to mean 0 and standard deviation 1 over the
@@ -273,8 +275,8 @@ class FittedScores:
         for name in names:
             choices("score", name, FITS)
         slots_by_count: dict[int, list[int]] = {}
-        for slot, train_ND in enumerate(train):
-            slots_by_count.setdefault(len(train_ND), []).append(slot)
+        for slot in range(len(train)):
+            slots_by_count.setdefault(len(train[slot]), []).append(slot)
         if 0 in slots_by_count:
             raise ValueError("scores must be fitted to at least one training vector, but there are none")
         self._names = names
@@ -356,6 +358,10 @@ class OneClassScores(RepresentationEvaluator):
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
         return [f"auroc_{name}" for name in fitted_names(config, method)] if last else ()
 
+    def forget(self) -> None:
+        super().forget()
+        self._fitted = None
+
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         scores: dict[str, Floats] = {}
         for vector, fitted in self._fitted_to(vectors).items():
@@ -377,11 +383,13 @@ class OneClassScores(RepresentationEvaluator):
             projected, evaluation = vectors.method.projects(self.config.options), self.config.evaluation
             training = self.images.training_vectors(vectors.stack, vectors.members, projected)
             names, standardize = evaluation.fitted_scores, evaluation.one_class_standardize
-            self._fitted = (
-                vectors,
-                {
-                    vector: FittedScores(names, by_member, vectors.seeds, standardize=standardize)
-                    for vector, by_member in training.items()
-                },
-            )
+            scores = {
+                vector: FittedScores(names, by_member, vectors.seeds, standardize=standardize)
+                for vector, by_member in training.items()
+            }
+            self._fitted = vectors, scores
+            self.kept += [
+                {f"{VECTORS}{vector}": by_member[slot].cpu() for vector, by_member in training.items()}
+                for slot in range(vectors.stack.size)
+            ]
         return self._fitted[1]

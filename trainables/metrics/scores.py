@@ -109,14 +109,14 @@ HELD_OUT = "held_out/"
 
 
 def kept_results(
-    scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], metrics: Mapping[str, Floats]
+    names: Sequence[str], scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], metrics: Mapping[str, Floats]
 ) -> list[KeptResults]:
-    """What is kept of the anomaly scores of members trained on one class: the names of their scores, which of these is
-    best on validation images, by which metric, and the scores of the held-out normal images.
+    """What is kept of the anomaly scores of members trained on one class: their names, of which the first is the
+    default, which of them is best on validation images, by which metric, and the scores of the held-out normal images.
 
-    `scores` `[K, N]` are those of validation images, by name, in the order in which the first is the default, and
-    `metrics` `[K]` those of the members. Nothing is chosen unless validation images have outliers."""
-    criteria = {name: metric for name in scores if (metric := f"{VALIDATION}auroc_{name}") in metrics}
+    `scores` `[K, N]` are those of validation images, by name, if there are any, and `metrics` `[K]` those of the
+    members. Nothing is chosen unless validation images have outliers."""
+    criteria = {name: metric for name in names if (metric := f"{VALIDATION}auroc_{name}") in metrics}
     results = []
     for member, outlier_N in enumerate(outlier_KN):
         chosen = max(criteria, key=lambda name: metrics[criteria[name]][member], default=None)
@@ -124,7 +124,7 @@ def kept_results(
             f"{HELD_OUT}{name}": torch.from_numpy(values_KN[member, ~outlier_N]).float()
             for name, values_KN in scores.items()
         }
-        inputs = {"scores": [*scores], "score": chosen, "score_chosen_by": criteria[chosen] if chosen else None}
+        inputs = {"scores": [*names], "score": chosen, "score_chosen_by": criteria[chosen] if chosen else None}
         results.append(KeptResults(inputs, arrays))
     return results
 

@@ -26,8 +26,9 @@ CONTROLLED: protocols.Keys = {
     "geometry": "representation",
     "content_probe_epochs": 200,
     "content_probe_lr": protocols.PROBE_LR_DIGITS,
+    "report_every": 10,
 }
-"""Whether views of an image coincide, and the class by a probe alone."""
+"""Whether views of an image coincide, the class by a probe alone, and reports that show when the loss has settled."""
 
 
 def _without_lr(keys: protocols.Keys) -> protocols.Keys:

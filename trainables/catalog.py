@@ -36,6 +36,8 @@ from trainables.methods.gaussian.gpje import GPJE
 from trainables.methods.gaussian.hsic import HSIC
 from trainables.methods.gaussian.smc_gmje import SMCGMJE
 from trainables.methods.gaussian.smc_joint_gmje import JointSMCGMJE
+from trainables.methods.one_class.autoencoder import Autoencoder
+from trainables.methods.one_class.deep_svdd import DeepSVDD
 from trainables.methods.pairs.gaussian_process import GaussianProcess
 from trainables.methods.pairs.gmje_em import EM
 from trainables.methods.pairs.gmje_gng import GNG
@@ -53,11 +55,13 @@ from trainables.validation import choices
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
     {
+        "autoencoder": Autoencoder,
         "barlow_twins": BarlowTwins,
         "beta_vae": BetaVAE,
         "byol": BYOL,
         "cr_vae": CRVAE,
         "dam_gmje": DaMGMJE,
+        "deep_svdd": DeepSVDD,
         "gaussian_process": GaussianProcess,
         "gje": GJE,
         "gmje_em": EM,

@@ -55,6 +55,11 @@ def _check(config: TrialConfig) -> None:
     name, method, training = config.method, method_of(config.method), config.training
     if not method.trains() and training.epochs:
         raise ValueError(f"{name} does not train, so epochs must be 0, but got epochs={training.epochs}")
+    if late := [epoch for epoch in method.phases(config.options) if 0 < training.epochs <= epoch]:
+        raise ValueError(
+            f"the phase of {name} that begins after {late[0]} epochs must have at least one, so epochs must be above "
+            f"{late[0]}, but got epochs={training.epochs}"
+        )
     if training.processes > 1 and not method.per_example:
         same_task = {other_name: other for other_name, other in known_methods().items() if other.task == method.task}
         per_example = [other_name for other_name, other in same_task.items() if other.per_example]

@@ -86,6 +86,9 @@ class Method(nn.Module):
     """Names among `loss_parts` that are no part of the loss. They are reported under their own names, the others as
     `loss_NAME`."""
 
+    epoch: int = 0
+    """Epochs trained before the present one. A method with `phases` may depend on it; it stays 0 for others."""
+
     def __init__(self, config: Any, networks: Any, shapes: Shapes) -> None:
         """`networks`: what the task gives to build networks from: for images a `NetworkBuilder`, for pairs their
         `PairStatistics`."""
@@ -113,6 +116,18 @@ class Method(nn.Module):
     def metric_of_part(cls, part: str) -> str:
         """Name of the metric that reports a part."""
         return part if part in cls.measures else f"loss_{part}"
+
+    @classmethod
+    def phases(cls, options: Any) -> tuple[int, ...]:
+        """Epochs, ascending and counted from 0, at which a phase of the training begins. There the method observes all
+        training examples (`observe`), the optimiser forgets its moments, and the schedule of learning rates starts
+        anew. By default there are none, and training is of one piece."""
+        return ()
+
+    def observe(self, batch: Batch) -> None:
+        """Called with all training examples, a batch at a time, when a phase begins. It may update buffers in place. It
+        is called outside vmap, for one member at a time, without gradients and in evaluation mode. Does nothing by
+        default."""
 
     def noise(self, batch: int) -> Noises:
         """The noise that `losses` or `fit` takes for `batch` examples."""
@@ -179,6 +194,9 @@ class ImageMethod(Method):
     scores: ClassVar[tuple[str, ...]] = ()
     """Names of the anomaly scores that `score` returns; empty if the method has none."""
 
+    scores_pixels: ClassVar[bool] = False
+    """Whether `score` takes the images in [0, 1], as decoders are to return them, as its third argument."""
+
     score_means: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Name of a metric -> the anomaly score whose mean over the test images it is."""
 
@@ -198,6 +216,11 @@ class ImageMethod(Method):
     def encoded_count(cls, config: Any) -> int:
         """Number of images that a step encodes for each image of a batch."""
         return cls.view_count(config) + ("plain" in cls.reads)
+
+    @classmethod
+    def has_decoder(cls, config: Any) -> bool:
+        """Whether the method builds a decoder."""
+        return "decode" in cls.capabilities
 
     @property
     def features(self) -> int:
@@ -227,7 +250,7 @@ class ImageMethod(Method):
         return {}
 
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Anomaly scores `[B]` by name; higher means more anomalous."""
+        """Anomaly scores `[B]` by name; higher means more anomalous. See `scores_pixels`."""
         raise NotImplementedError
 
     def decode(self, z_BD: Tensor) -> Tensor:

@@ -31,8 +31,8 @@ class Encoder:
     """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
     have their published widths."""
     features: Annotated[int, at_least(1)] = 64
-    """Size D of the representation of the `mlp`, the `convnet` and the `strided_convnet`. ResNets have their published
-    sizes."""
+    """Size D of the representation of the `mlp`, the `convnet`, the `strided_convnet` and Deep SVDD's `lenet` and
+    `lenet_wide`. ResNets have their published sizes."""
     small_stem: bool = True
     """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
 

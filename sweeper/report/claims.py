@@ -449,6 +449,8 @@ def _extremes(side: Side, sample: pd.DataFrame) -> Extremes:
     values = sample.to_numpy(dtype=float)
     if side.take == "deviation":
         return verdicts.mean(values.std(axis=1, ddof=1))
+    if side.take == "settled":
+        return verdicts.mean(verdicts.settled(values, np.array([float(key) for key in sample.columns])))
     if side.take == "mean":
         return verdicts.mean(values.mean(axis=1))
     take = {"largest": verdicts.largest, "smallest": verdicts.smallest, "range": verdicts.value_range}

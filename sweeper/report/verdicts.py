@@ -31,6 +31,8 @@ Verdict = Literal["holds", "refuted", "undecided", "not run"]
 LEVEL = 0.95
 """Confidence level of an interval."""
 ALPHA = 1 - LEVEL
+SETTLED = 0.05
+"""Share of its whole change within which a metric has settled."""
 EQUAL = 1e-9
 """Largest standard deviation of values that count as equal: they differ by rounding."""
 Bounds = tuple[float, float]
@@ -189,6 +191,15 @@ def deviation(values: np.ndarray) -> Estimate:
         return math.sqrt(squares / low), math.sqrt(squares / high) if high > 0 else math.inf
 
     return Estimate(math.sqrt(squares / (n - 1)), n, bounds)
+
+
+def settled(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return for each row of a sample [replicates, reports] the value of `at` [reports] from which on all its values
+    differ from the last one by at most `SETTLED` of the change from the first to the last."""
+    last = values[:, -1:]
+    away = np.abs(values - last) > SETTLED * np.abs(values[:, :1] - last)
+    reports = values.shape[1]
+    return at[np.where(away.any(axis=1), reports - np.argmax(away[:, ::-1], axis=1), 0)]
 
 
 def verdict(estimate: Estimate, relation: str, margin: float = 0.0, alpha: float = ALPHA) -> Verdict:

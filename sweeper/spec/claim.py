@@ -9,7 +9,7 @@ from sweeper.spec.space import Grid, Search, Value
 from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
 
-Take = Literal["mean", "correlation", "range", "deviation", "largest", "smallest", "argmax", "argmin"]
+Take = Literal["mean", "correlation", "range", "deviation", "largest", "smallest", "argmax", "argmin", "settled"]
 Relation = Literal[">", "<", "~"]
 EPOCH = "epoch"
 """Key of a side that reads the history: the epochs of the reports."""
@@ -50,7 +50,8 @@ class Side:
     where: Where = field(default_factory=dict)
     """The rows. What is said of the data set is left out in a preset that has one alone."""
     take: Take = "mean"
-    """What is taken over the rows. All but the mean goes along a key."""
+    """What is taken over the rows. All but the mean goes along a key. `settled` goes along epochs: it is the epoch of
+    the first report from which on the metric stays within a twentieth of its whole change of its last value."""
     along: str = ""
     """A hyperparameter, `epoch`, several hyperparameters joined by `+`, or for a correlation another metric, over the
     combinations of the hyperparameters that vary."""
@@ -63,6 +64,8 @@ class Side:
         if (self.take == "mean") == bool(self.along):
             needs = "goes along no key" if self.take == "mean" else "needs a key along which it is taken"
             raise SpecError(f"the {self.take} of {self.metric} {needs}, but got along={self.along!r}")
+        if self.take == "settled" and self.along != EPOCH:
+            raise SpecError(f"`settled` goes along {EPOCH!r}, but that of {self.metric} has along={self.along!r}")
 
     @property
     def keys(self) -> tuple[str, ...]:

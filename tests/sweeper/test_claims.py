@@ -24,6 +24,7 @@ CLAIMS = (
     Claim("X-03a", "one seed", "1", Side(AUROC, {"beta": 0.5, "seed": 0}), ">", 0.0),
     Claim("X-03b", "a number", "1", Side(AUROC), "~", 0.5, 100.0),
     Claim("X-04", "better beta", "1", Side(AUROC, {}, "argmax", "beta"), "~", 1.0, 9.0),
+    Claim("X-06", "the loss settles", "1", Side("loss", {}, "settled", "epoch"), ">", 0.0),
     Claim("X-05", "loss over epochs", "1", Side("loss", {"epoch": Condition(">", 0)}), ">", -1e9),
 )
 OURS = Sweep(TINY.about, TINY.presets, tables=TINY.tables, name="tiny", claims=CLAIMS)
@@ -47,6 +48,7 @@ def test_a_real_run_gives_verdicts(store: Path) -> None:
     assert verdicts["X-03a"] == "undecided" and judged["X-03a"].reason == "one replicate: no interval"
     assert judged["X-03a"].n == 1 and judged["X-03a"].low != judged["X-03a"].low  # NaN, not zero
     assert verdicts["X-04"] == "holds" and verdicts["X-05"] == "holds" and judged["X-01"].n == 2
+    assert 1 <= judged["X-06"].left <= 2
     assert by_row([*judged.values()])["X-03"] == "undecided"
 
 
@@ -126,7 +128,7 @@ def test_the_command_writes_a_table(
 ) -> None:
     monkeypatch.setattr(registry, "find", lambda name: OURS)
     assert claims.main(["tiny", "--store", str(store), "--holm"]) == 0
-    assert "6 claims: " in capsys.readouterr().out
+    assert "7 claims: " in capsys.readouterr().out
     assert (store / "reports" / "claims.html").exists()  # written by the run, too
     table = pd.read_parquet(store / "claims" / "sweep=tiny")
     assert {trial["side"] for trial in table["trials"][0]} == {"left"}
@@ -139,7 +141,7 @@ def test_the_command_leaves_no_store_where_there_is_none(
 ) -> None:
     monkeypatch.setattr(registry, "find", lambda name: OURS)
     assert claims.main(["tiny", "--store", str(tmp_path / "absent"), "--holm"]) == 0
-    assert "6 claims not run: python -m sweeper.run tiny --preset digits" in capsys.readouterr().out
+    assert "7 claims not run: python -m sweeper.run tiny --preset digits" in capsys.readouterr().out
     assert not (tmp_path / "absent").exists()
     assert claims.main(["tiny", "--preset", "other", "--store", str(tmp_path / "absent")]) == 2
     assert "no preset 'other'" in capsys.readouterr().err

@@ -7,7 +7,7 @@ Shapes: B images, C channels (1 or 3), H rows, W columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainables.data import augmentation
-from trainables.validation import at_least, between, checked, one_of
+from trainables.validation import added, at_least, between, checked, one_of
 
 FLIPS: Mapping[str, tuple[str, ...]] = {
     "horizontal": ("flip",),
@@ -40,6 +40,17 @@ class PixelViews:
     """Subtract the mean and divide by the standard deviation of each channel. False leaves pixels in [0, 1]."""
     binarise: bool = False
     """Make pixels above 0.5 white and all others black, after the augmentation, and in evaluation, too."""
+    contrast_normalise: bool = added(False)
+    """In place of `normalise`: subtract each image's mean from its pixels, divide them by their mean absolute value
+    (the L1 norm), and scale them to [0, 1] by the least and the largest value in the training images of all classes.
+    Decoders are to return these images. One class's own range, which the authors of Deep SVDD take, would be another
+    for each member of a cohort."""
+
+    def __post_init__(self) -> None:
+        if self.binarise and self.contrast_normalise:
+            raise ValueError(
+                "binarise leaves no contrast to normalise, so one of binarise and contrast_normalise must be false"
+            )
 
 
 DEFAULT = PixelViews()
@@ -59,6 +70,9 @@ FLIP_AXES: Mapping[str, int] = {"flip": -1, "flip_vertical": -2}
 
 BLUR_SIGMA = (0.1, 2.0)
 """Range of the blur's sigma in pixels."""
+
+LEAST_CONTRAST = 1e-6
+"""The least number that contrasts are divided by, far below one level of grey in one pixel of 512 by 512."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,14 +210,35 @@ def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ..
 
 def prepare(images_BCHW: Tensor, pixel_views: PixelViews, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """Turn pixels in [0, 1], augmented or not, into the input of networks: binarise and normalise them, as
-    `pixel_views` says, with the mean and standard deviation of each channel."""
-    pixels_BCHW = prepare_pixels(images_BCHW, pixel_views)
-    return normalise(pixels_BCHW, mean, std) if pixel_views.normalise else pixels_BCHW
+    `pixel_views` says, with the mean and standard deviation of each channel, or the numbers in their place that
+    `prepare_pixels` takes."""
+    pixels_BCHW = prepare_pixels(images_BCHW, pixel_views, mean, std)
+    normalised = pixel_views.normalise and not pixel_views.contrast_normalise
+    return normalise(pixels_BCHW, mean, std) if normalised else pixels_BCHW
 
 
-def prepare_pixels(images_BCHW: Tensor, pixel_views: PixelViews) -> Tensor:
-    """As `prepare`, but without normalisation: what decoders are trained to return."""
+def prepare_pixels(
+    images_BCHW: Tensor, pixel_views: PixelViews, low: tuple[float, ...], span: tuple[float, ...]
+) -> Tensor:
+    """As `prepare`, but without the normalisation of channels: what decoders are trained to return. Where contrast is
+    normalised, `low` and `span` are the least value and the range of the training images (see `contrast_range`)."""
+    if pixel_views.contrast_normalise:
+        return normalise(normalise_contrast(images_BCHW), low, span)
     return (images_BCHW > 0.5).to(images_BCHW.dtype) if pixel_views.binarise else images_BCHW
+
+
+def normalise_contrast(images_BCHW: Tensor) -> Tensor:
+    """Each image minus its mean, over its mean absolute value: the global contrast normalisation of Deep SVDD with its
+    L1 scale. An image of one colour becomes 0."""
+    centred_BCHW = images_BCHW - images_BCHW.mean((-3, -2, -1), keepdim=True)
+    return centred_BCHW / centred_BCHW.abs().mean((-3, -2, -1), keepdim=True).clamp_min(LEAST_CONTRAST)
+
+
+def contrast_range(batches: Iterable[Tensor]) -> tuple[float, float]:
+    """The least value and the range, above 0, of images in [0, 1] with their contrast normalised."""
+    values = [normalise_contrast(images_BCHW).aminmax() for images_BCHW in batches]
+    low, high = min(low.item() for low, _ in values), max(high.item() for _, high in values)
+    return low, max(high - low, LEAST_CONTRAST)
 
 
 def _jitter(images_BCHW: Tensor, parameters: Parameters) -> Tensor:

@@ -8,7 +8,7 @@ of S data streams, so a batch holds each stream once, and `stream_K` is the inde
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -96,6 +96,17 @@ class StackedMembers(ABC):
         """Give the members these values of a hyperparameter that is fusible in the method."""
         buffer_K = self.buffers[f"method.{name}"]
         buffer_K.copy_(torch.tensor(values, dtype=buffer_K.dtype))
+
+    @torch.no_grad()
+    def begin_phase(self, examples: Sequence[Callable[[], Iterator[Batch]]]) -> None:
+        """Begin a phase of the training (see `Method.phases`). `examples[s]()` yields all examples of stream s. Members
+        observe them in turn, for they may have differently many."""
+        self.method.eval()
+        for slot, stream in enumerate(self._stream_K.tolist()):
+            state = tree_map(lambda stacked, slot=slot: stacked[slot], (self.parameters, self.buffers))
+            for batch in examples[self._streams[stream]]():
+                with self._precision():
+                    functional_call(self._call, state, ("observe", batch))
 
     @torch.no_grad()
     def evaluate(self, verb: str, *inputs: Any) -> Any:

@@ -59,6 +59,12 @@ class StackedOptimiser(ABC):
     def moments(self) -> dict[str, list[Tensor]]:
         """Kind -> a tensor `[K, ...]` for each parameter, which steps change in place."""
 
+    @torch.no_grad()
+    def forget(self) -> None:
+        """Set all moments to 0, as they are before the first step."""
+        for tensors in self.moments().values():
+            torch._foreach_zero_(tensors)
+
     @abstractmethod
     def _set_moments(self, moments: Mapping[str, list[Tensor]]) -> None:
         """Replace the tensors that `moments` returns."""

@@ -7,7 +7,7 @@ Shapes: K members; every parameter and buffer of a stack is `[K, ...]`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -65,6 +65,10 @@ class Stack(StackedMembers):
             merged._write(new_slot, stack._read(slot))
         return merged
 
+    def begin_phase(self, examples: Sequence[Callable[[], Iterator[Batch]]]) -> None:
+        super().begin_phase(examples)
+        self.optimiser.forget()
+
     def step(
         self,
         batches: Sequence[Batch],
@@ -88,7 +92,8 @@ class Stack(StackedMembers):
         """Return the losses of a batch, `[K]` each, and their gradients. Buffers change as the method changes them."""
         with self._precision():
             losses: Losses = self._each("losses", batch, noise, shared=self._shared)
-        gradients = torch.autograd.grad(losses.total.sum(), list(self.parameters.values()))
+        parameters = list(self.parameters.values())  # in some phase the loss may leave some out: their gradient is 0
+        gradients = torch.autograd.grad(losses.total.sum(), parameters, materialize_grads=True)
         parts = {name: part.detach() for name, part in losses.parts.items()}
         return Losses(losses.total.detach(), parts), list(gradients)
 

@@ -139,7 +139,7 @@ class EvaluationImages:
         """Yield batches of these images `[B, C, H, W]` in [0, 1] as decoders are to return them, each with its
         slice."""
         for pixels_BCHW, batch in self._scaled(images, range(len(images))):
-            yield prepare_pixels(pixels_BCHW, self.config.pixel_views), batch
+            yield prepare_pixels(pixels_BCHW, self.config.pixel_views, self.split.mean, self.split.std), batch
 
     def prepared(self, images: Images) -> Iterator[Tensor]:
         """Yield batches of these images `[B, C, H, W]` as encoders take them."""
@@ -205,12 +205,13 @@ class EvaluationImages:
 
     def scores(self, stacks: Sequence[StackedMembers], images: Images) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name of the images."""
-        batches = []
-        for batch, start in self._batches(images, range(len(images))):
-            method = stacks[0].method
-            assert isinstance(method, ImageMethod)
-            noise = draw_noise(method.score_noise(len(batch)), "scores", start, device=self.device)
-            by_stack = [stack.evaluate("score", batch, noise) for stack in stacks]
+        batches, method = [], stacks[0].method
+        assert isinstance(method, ImageMethod)
+        for scaled_BCHW, part in self._scaled(images, range(len(images))):
+            scaling = (self.config.pixel_views, self.split.mean, self.split.std)
+            noise = draw_noise(method.score_noise(len(scaled_BCHW)), "scores", part.start, device=self.device)
+            pixels = [prepare_pixels(scaled_BCHW, *scaling)] if method.scores_pixels else []
+            by_stack = [stack.evaluate("score", prepare(scaled_BCHW, *scaling), noise, *pixels) for stack in stacks]
             batches.append({name: torch.cat([scores[name] for scores in by_stack]) for name in by_stack[0]})
         return {
             name: torch.cat([scores[name] for scores in batches], dim=1).double().cpu().numpy() for name in batches[0]

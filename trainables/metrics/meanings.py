@@ -20,6 +20,8 @@ SCORES: Mapping[str, str] = {
     "rad": "the part of `joint` that is the length of the embedding",
     "variance": "the posterior's variance, summed over its dimensions",
     "entropy": "the entropy of the posterior",
+    "distance": "the squared distance of the representation from the centre",
+    "reconstruction": "the squared error of the reconstructed image, summed over its pixels",
 }
 """Name of an anomaly score, which the names of its metrics contain -> its meaning. The higher, the less normal."""
 SCORED = ("auroc", "aupr", "fpr95")
@@ -290,6 +292,21 @@ _EMBEDDINGS_AND_POSTERIORS = {
         "mean over the batches of an epoch.",
         unit="a number above 0, in the unit of the lengths; 1 at the start",
         measured_on="training data",
+    ),
+    "z_variance": MetricFamily(
+        "Variance of the representations in a batch, over their mean squared length, the mean over the batches of an "
+        "epoch: 0 where the encoder has become constant.",
+        measured_on="training data",
+    ),
+    "radius": MetricFamily(
+        "Radius of Deep SVDD's sphere with a soft boundary, the mean over the batches of an epoch.",
+        unit="a number of at least 0; 0 until the sphere is fitted",
+        measured_on="training data",
+    ),
+    "distance_mean": MetricFamily(
+        "Squared distance of the representation from Deep SVDD's centre, the mean over test images, outliers "
+        "included: near 0 where the encoder has become constant.",
+        unit="a number of at least 0",
     ),
     "posterior_entropy": MetricFamily(
         "Entropy of the posterior, the mean over test images.", unit="a real number, in nats"

@@ -13,6 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from trainables.networks.encoders import LENET_EPSILON, LENETS
 from trainables.networks.heads import hidden_widths, mlp
 from trainables.networks.strided import strided_deconv
 from trainables.validation import choices
@@ -23,7 +24,7 @@ SHRINK = 16
 
 SHRINKING = ("simvae_deconv", "simvae_deconv_authors")
 """Decoders of images whose sides are multiples of `SHRINK`."""
-DECODERS = ("relu_mlp", "simvae_deconv", "simvae_deconv_authors", "strided_deconv")
+DECODERS = ("relu_mlp", *LENETS, "simvae_deconv", "simvae_deconv_authors", "strided_deconv")
 
 
 class Decoder(nn.Module):
@@ -55,6 +56,9 @@ def check_decoder(name: str, image_shape: tuple[int, int, int]) -> None:
             f"height and width must be multiples of {SHRINK} (32x32, 64x64) for decoder={name}, but are "
             f"{height}x{width}; relu_mlp and strided_deconv decode to any size"
         )
+    least = 1 << len(LENETS.get(name, ()))
+    if min(height, width) < least:
+        raise ValueError(f"height and width must be at least {least} for decoder={name}, but are {height}x{width}")
 
 
 def build_decoder(
@@ -68,11 +72,28 @@ def build_decoder(
     if name == "relu_mlp":
         pixels = mlp(features, *hidden_widths(hidden), math.prod(image_shape), norm=None)
         layers = nn.Sequential(*pixels, nn.Unflatten(-1, image_shape))
+    elif name in LENETS:
+        layers = lenet_deconv(features, image_shape, LENETS[name])
     elif name == "strided_deconv":
         layers = strided_deconv(features, image_shape)
     else:
         layers = (simvae_deconv if name == "simvae_deconv" else simvae_deconv_authors)(features, image_shape)
     return Decoder(layers, features, image_shape)
+
+
+def lenet_deconv(features: int, image_shape: tuple[int, int, int], widths: tuple[int, ...]) -> nn.Sequential:
+    """The mirror image of `encoders.LeNet`: a linear layer to its last map, then as many times the size of the map
+    before by its nearest pixels, and a 5x5 transposed convolution. No layer has a bias and no BatchNorm a weight."""
+    channels, height, width = image_shape
+    sides = [(height >> level, width >> level) for level in range(len(widths) + 1)]
+    top = widths[-1] * math.prod(sides[-1])
+    layers: list[nn.Module] = [nn.Linear(features, top, bias=False), nn.BatchNorm1d(top, LENET_EPSILON, affine=False)]
+    layers += [nn.LeakyReLU(), nn.Unflatten(-1, (widths[-1], *sides[-1]))]
+    fans = list(itertools.pairwise((*reversed(widths), channels)))
+    for (fan_in, fan_out), side in zip(fans, reversed(sides[:-1]), strict=True):
+        layers += [nn.Upsample(side), nn.ConvTranspose2d(fan_in, fan_out, 5, padding=2, bias=False)]
+        layers += [nn.BatchNorm2d(fan_out, LENET_EPSILON, affine=False), nn.LeakyReLU()]
+    return nn.Sequential(*layers[:-2])
 
 
 class UpsamplingBlock(nn.Module):

@@ -5,7 +5,9 @@ The residual encoders of SimVAE for colour images (section 5.2) are that of the 
 Shapes: B images of C channels, H by W pixels, normalised; D features.
 """
 
+import itertools
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -13,8 +15,11 @@ from torch import Tensor, nn
 from trainables.networks.heads import hidden_widths, mlp
 from trainables.networks.strided import strided_convnet
 
+LENETS: Mapping[str, tuple[int, ...]] = {"lenet": (8, 4), "lenet_wide": (32, 64, 128)}
+"""Encoders of Deep SVDD -> the channels of their convolutions."""
 ENCODERS = (
     "convnet",
+    *LENETS,
     "mlp",
     "relu_mlp",
     "resnet18",
@@ -87,6 +92,36 @@ class StridedConvNet(nn.Module):
         return self.layers(images_BCHW)
 
 
+LENET_EPSILON = 1e-4
+"""Added to the variance by the BatchNorms of Deep SVDD."""
+
+
+class LeNet(nn.Module):
+    """Deep SVDD's encoder: 5x5 convolutions, each with BatchNorm, leaky ReLU and 2x2 max-pooling, then a linear layer.
+    No layer has a bias and no BatchNorm a weight, so that no weights make the output constant."""
+
+    def __init__(self, image_shape: tuple[int, int, int], widths: tuple[int, ...], features: int) -> None:
+        super().__init__()
+        self.features = features
+        channels, height, width = image_shape
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in itertools.pairwise((channels, *widths)):
+            layers.append(nn.Conv2d(fan_in, fan_out, 5, padding=2, bias=False))
+            layers += [nn.BatchNorm2d(fan_out, LENET_EPSILON, affine=False), nn.LeakyReLU(), nn.MaxPool2d(2)]
+        places = (height >> len(widths)) * (width >> len(widths))
+        self.layers = nn.Sequential(*layers, nn.Flatten(), nn.Linear(widths[-1] * places, features, bias=False))
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.layers(images_BCHW)
+
+
+def check_encoder(name: str, image_shape: tuple[int, int, int]) -> None:
+    """Raises ValueError if the encoder cannot take images `(C, H, W)` as small as these."""
+    least, (_, height, width) = 1 << len(LENETS.get(name, ())), image_shape
+    if min(height, width) < least:
+        raise ValueError(f"height and width must be at least {least} for encoder={name}, but are {height}x{width}")
+
+
 def resnet(depth: Literal[18, 50], channels: int = 3, small_stem: bool = False) -> nn.Module:
     """torchvision's ResNet up to its pooled features `[B, D]`, for images `[B, channels, H, W]`.
 
@@ -121,11 +156,15 @@ def build_encoder(
 
     `width`: of the `mlp`, the `convnet` and the `strided_convnet`. `features`: the size D of the representation;
     ResNets of torchvision have their own. `small_stem`: of torchvision's ResNets. `hidden`: the widths of the
-    `relu_mlp`'s hidden layers. `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem.
+    `relu_mlp`'s hidden layers. `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem. Raises ValueError
+    as `check_encoder` does.
     """
     network: Any
+    check_encoder(name, image_shape)
     if name == "convnet":
         network = ConvNet(image_shape[0], width, features)
+    elif name in LENETS:
+        network = LeNet(image_shape, LENETS[name], features)
     elif name == "mlp":
         network = MLP(math.prod(image_shape), width, features)
     elif name == "relu_mlp":

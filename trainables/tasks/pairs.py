@@ -3,7 +3,7 @@
 Shapes: N training pairs, B examples of a batch, X = 1 inputs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -110,6 +110,9 @@ class PairsStream(Stream):
     def batch(self, indices_B: Tensor, epoch: int, step: int) -> Batch:
         part = indices_B[self._peers.slice_of(len(indices_B))]
         return {"x": self._x_NX[part], "y": self._y_N[part]}
+
+    def examples(self) -> Iterator[Batch]:
+        yield {"x": self._x_NX, "y": self._y_N}
 
 
 def as_input(values: Tensor, device: torch.device) -> Tensor:

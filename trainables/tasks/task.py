@@ -4,7 +4,7 @@ Shapes: K members of a cohort, B examples of a batch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -39,6 +39,10 @@ class Stream(ABC):
     @abstractmethod
     def batch(self, indices_B: Tensor, epoch: int, step: int) -> Batch:
         """This process's part of the batch of these examples."""
+
+    @abstractmethod
+    def examples(self) -> Iterator[Batch]:
+        """All examples, a batch at a time, as `Method.observe` takes them; in every process all of them."""
 
     def prefetch(self, order: Tensor, epoch: int, step: int) -> None:
         """Start to load what the next steps of an epoch's `order` need, from `step` on. Does nothing by default."""

@@ -272,7 +272,7 @@ def call_all(model: Method, evaluate: Evaluate, inputs: Tensor, score_noise: Map
     if isinstance(model, ImageMethod):
         z_BD = evaluate("embed", inputs)["z"]
         if "score" in model.capabilities:
-            evaluate("score", inputs, score_noise)
+            evaluate("score", inputs, score_noise, *([inputs] if model.scores_pixels else []))
         if "decode" in model.capabilities:
             evaluate("decode", z_BD)
         if "density" in model.capabilities:
@@ -299,7 +299,7 @@ def _check_images(
             got = vectors.get(name) if isinstance(vectors, dict) else vectors
             refuse(f"embed must return a dict with '{name}' of shape [{count}, D]", shown(got))
     if "score" in model.capabilities:
-        scores = evaluate("score", images_BCHW, score_noise)
+        scores = evaluate("score", images_BCHW, score_noise, *([images_BCHW] if model.scores_pixels else []))
         if tuple(scores) != model.scores or any(score.shape != (count,) for score in scores.values()):
             got = ", ".join(f"'{name}' is {shown(score)}" for name, score in scores.items())
             refuse(f"score must return {', '.join(model.scores)}, each of shape [{count}]", got)

@@ -52,9 +52,10 @@ class Cohort:
         self._width = stack_width(configs, width)
         self.members = tuple(range(len(configs)))
         """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
+        self._phases = self.method.phases(configs[0].options)
         by_gradients = self.method.trains() and not self.method.fitted()
-        if not by_gradients or (compiler and why_not_stacked(configs[0])):
-            compiler = None  # what cannot be stacked may have values that are no tensors of its own
+        if not by_gradients or self._phases or (compiler and why_not_stacked(configs[0])):
+            compiler = None  # what cannot be stacked may have values that are no tensors of its own, as phases have
         self.compiled = compiler is not None
         """Whether steps are to be compiled."""
         find = compiler.finder(configs[0], loaded.shapes, raise_if_stopped) if compiler else None
@@ -96,6 +97,7 @@ class Cohort:
         orders, steps = self.orders(number), self.steps
         if first > steps:
             raise CheckpointError(f"an epoch has {steps} steps, but it has made {first}")
+        self.begin_epoch(number, first)
         sums = {name: sum_K.to(self._device) for name, sum_K in (sums or {}).items()}
         for step in range(first, steps):
             losses = self.step(number, step, orders, self._rate(number * steps + step))
@@ -105,6 +107,14 @@ class Cohort:
             after_step(step + 1, sums)
         self.average_over_peers(sums)
         return {name: (sum_K / steps).double().cpu().numpy() for name, sum_K in sums.items()}
+
+    def begin_epoch(self, number: int, first: int = 0) -> None:
+        """Tell the method the epoch, counted from 0. Begin a phase of the training if it is the first of one, unless
+        `first` steps of it are made."""
+        for stack in self._stacks:
+            stack.method.epoch = number
+            if number in self._phases and not first:
+                stack.begin_phase([stream.examples for stream in self._streams])
 
     def average_over_peers(self, sums: Mapping[str, torch.Tensor]) -> None:
         """Average over all peers, in place, the values that differ between processes: these sums and the buffers."""
@@ -139,11 +149,13 @@ class Cohort:
         ]
 
     def _rate(self, step: int) -> float:
-        """The learning rate of a step, counted over all epochs, as a share of its peak."""
+        """The learning rate of a step, counted over all epochs, as a share of its peak. Each phase has its schedule."""
         if self.method.fitted():
             return 1.0
         training, schedule = self._first.gradient, SCHEDULES[self._first.optimiser.lr_schedule]
-        return schedule(step, training.epochs * self.steps, training.warmup_epochs * self.steps)
+        bounds = [epoch * self.steps for epoch in (0, *self._phases, training.epochs)]
+        start, end = max(at for at in bounds if at <= step), min(at for at in bounds if at > step)
+        return schedule(step - start, end - start, training.warmup_epochs * self.steps)
 
     def evaluate(self, last: bool) -> dict[str, Floats]:
         """Metrics `[K]` by name, NaN where undefined; `last` adds those reported at the end of training only."""

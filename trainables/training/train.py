@@ -266,6 +266,7 @@ def _train_epochs(
     """Train from `progress` to the end and yield the reports that are due."""
     if training.epochs == 0:  # the members are evaluated as they were initialised
         checkpointer.begin(progress)
+        cohort.begin_epoch(0)
         metrics = cohort.evaluate(last=True)
         progress = progress.advanced(checkpointer.seconds, 0)
         ended = _with_ended(progress, _diverged(metrics, progress.running, 0))

@@ -53,6 +53,19 @@ def test_an_unpaired_difference_is_welch_s() -> None:
     assert interval(estimate) == pytest.approx(tuple(expected.confidence_interval(0.95)))
 
 
+@given(arrays(np.float64, (3, 7), elements=st.floats(-1e3, 1e3)))
+def test_a_metric_has_settled_at_the_first_report_after_which_it_stays_near_its_last_value(values: np.ndarray) -> None:
+    at = np.arange(10.0, 80.0, 10.0)
+    for row, epoch in zip(values, verdicts.settled(values, at), strict=True):
+        near = [abs(value - row[-1]) <= verdicts.SETTLED * abs(row[0] - row[-1]) for value in row]
+        assert epoch == next(at[start] for start in range(7) if all(near[start:]))
+
+
+def test_a_falling_loss_has_settled_when_a_twentieth_of_its_fall_is_left() -> None:
+    at = np.arange(1.0, 6.0)
+    assert list(verdicts.settled(np.array([[9.0, 3.0, 1.3, 1.2, 1.0], [5.0] * 5]), at)) == [3.0, 1.0]
+
+
 def test_a_mean_is_compared_with_a_number() -> None:
     low, high = interval(difference(mean(A), None).minus(0.1))
     assert (low, high) == pytest.approx(tuple(stats.ttest_1samp(A - 0.1, 0).confidence_interval(0.95)))

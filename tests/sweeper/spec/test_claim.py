@@ -63,6 +63,7 @@ def test_a_condition_on_the_only_data_set_is_left_out() -> None:
         (lambda: Side("knn_z", {}, "range"), "the range of knn_z needs a key"),
         (lambda: Side("knn_z", along="nu"), "the mean of knn_z goes along no key"),
         (lambda: Side("knn_z", {}, "median", "nu"), "no statistic of a side 'median'"),  # type: ignore[arg-type]
+        (lambda: Side("loss", {}, "settled", "nu"), "`settled` goes along 'epoch', but that of loss has along='nu'"),
         (lambda: Condition(">", "vje"), "a condition with > needs a number"),
     ],
 )

@@ -7,14 +7,28 @@ from typing import Any
 import pytest
 import torch
 import torchvision.transforms.v2.functional as tv
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
 
-from trainables.data.views import DEFAULT, Parameters, PixelViews, Views, normalise, prepare, scale_pixels
+from trainables.data.views import (
+    DEFAULT,
+    Parameters,
+    PixelViews,
+    Views,
+    contrast_range,
+    normalise,
+    normalise_contrast,
+    prepare,
+    prepare_pixels,
+    scale_pixels,
+)
 
 MOCO_V2 = Views(
     crop_scale=0.2, flip=0.5, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter=0.8, greyscale=0.2, blur=0.5
 )
+CONTRAST = PixelViews(contrast_normalise=True)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -364,6 +378,31 @@ def test_pixels_that_are_not_normalised_stay() -> None:
     assert torch.equal(prepare(x_BCHW, PixelViews(normalise=False), MEAN, STD), x_BCHW)
     assert torch.equal(prepare(x_BCHW, PixelViews(), MEAN, STD), tv.normalize(x_BCHW, list(MEAN), list(STD)))
     assert torch.equal(x_BCHW, images())
+
+
+@given(st.integers(0, 2**31), st.floats(0.01, 1), st.floats(0, 0.5))
+def test_normalised_contrast_knows_neither_brightness_nor_contrast(seed: int, gain: float, offset: float) -> None:
+    """Each image has mean 0 and mean absolute value 1; images of the training data are in [0, 1] by their range."""
+    x_BCHW = torch.rand((5, 3, 6, 7), generator=generator(seed), dtype=torch.float64)
+    contrast_BCHW = normalise_contrast(x_BCHW)
+    torch.testing.assert_close(contrast_BCHW.mean((1, 2, 3)), torch.zeros(5).double(), rtol=0, atol=1e-9)
+    torch.testing.assert_close(contrast_BCHW.abs().mean((1, 2, 3)), torch.ones(5).double())
+    torch.testing.assert_close(normalise_contrast(gain * x_BCHW + offset), contrast_BCHW)
+    low, span = contrast_range([x_BCHW[:2], x_BCHW[2:]])
+    prepared_BCHW = prepare(x_BCHW, CONTRAST, (low,) * 3, (span,) * 3)
+    assert prepared_BCHW.min().item() == pytest.approx(0, abs=1e-9) and prepared_BCHW.max().item() == pytest.approx(1)
+    pixels_BCHW = prepare_pixels(x_BCHW, CONTRAST, (low,) * 3, (span,) * 3)
+    assert torch.equal(pixels_BCHW, prepared_BCHW)
+    torch.testing.assert_close(prepare(pixels_BCHW, CONTRAST, (low,) * 3, (span,) * 3), prepared_BCHW)
+
+
+def test_images_without_contrast_are_finite() -> None:
+    grey_BCHW = torch.full((2, 1, 4, 4), 0.3)
+    assert normalise_contrast(grey_BCHW).abs().max() < 0.1  # only rounding is left
+    low, span = contrast_range([grey_BCHW])
+    assert prepare(grey_BCHW, CONTRAST, (low,), (span,)).isfinite().all()
+    with pytest.raises(ValueError, match="binarise leaves no contrast to normalise"):
+        PixelViews(binarise=True, contrast_normalise=True)
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,13 @@ ADAM: Mapping[str, Value] = {"optimiser": "adam", "adam_epsilon": 1e-4}
 AUTOENCODER: Mapping[str, Value] = {**ADAM, "lr": 0.003, "decoder": "relu_mlp", "decoder_hidden": "32"}
 GMJE: Mapping[str, Value] = {**ADAM, "lr": 0.01, "ema": 0.5, "alignment_weight": 1.0}
 OVERRIDES: Mapping[str, Mapping[str, Value]] = {
+    "autoencoder": AUTOENCODER,
     "barlow_twins": {"projector_width": 16},
     "beta_vae": AUTOENCODER,
     "byol": {"projector_width": 16, "projection": 8, "predictor_width": 16},
     "cr_vae": AUTOENCODER,
     "dam_gmje": {"projector_width": 16, "projection": 8},
+    "deep_svdd": {**ADAM, "lr": 0.003, "objective": "soft_boundary", "radius_epochs": 0},
     "gaussian_mlp": ADAM,
     "gje": {"entropy_weight": 0.5, "projector_width": 16, "projection": 8},
     "gmje_mdn": {"projector_width": 16, "projection": 8, "parameter_width": 16, "components": 3},
@@ -190,9 +192,10 @@ def arguments_of(name: str, count: int = B) -> dict[Capability, tuple[Any, ...]]
     if not isinstance(model, ImageMethod):
         return {"predict": (3 * torch.rand(count, 1, generator=source),)}
     images = images_of_tests()[:count]
+    pixels = [torch.rand(images.shape, generator=source)] if model.scores_pixels else []
     arguments: dict[Capability, tuple[Any, ...]] = {
         "embed": (images,),
-        "score": (images, draw_noise(model.score_noise(count), "scores", 0)),
+        "score": (images, draw_noise(model.score_noise(count), "scores", 0), *pixels),
         "decode": (torch.randn(count, model.features, generator=source),),
         "density": (),
     }

@@ -212,7 +212,8 @@ def test_an_example_is_evaluated_alone_and_leaves_no_trace(name: str, capability
     third = torch.tensor([2])
     noises = model.score_noise(B) if isinstance(model, ImageMethod) else {}
     together = outputs(model, capability, (examples, *noise))
-    alone = outputs(model, capability, (examples[third], *(noise_rows(noises, each, third) for each in noise)))
+    of_third = (each[third] if isinstance(each, Tensor) else noise_rows(noises, each, third) for each in noise)
+    alone = outputs(model, capability, (examples[third], *of_third))
     assert together.keys() == alone.keys()
     for key, output in together.items():
         assert len(output) == B and output.isfinite().all()

@@ -19,7 +19,7 @@ from trainables.networks.decoders import (
     simvae_deconv,
     simvae_deconv_authors,
 )
-from trainables.networks.encoders import build_encoder
+from trainables.networks.encoders import LENETS, build_encoder
 from trainables.networks.strided import strided_convnet, strided_deconv
 
 
@@ -32,6 +32,7 @@ def _seed() -> Iterator[None]:
 
 SHAPES = [
     *((name, (channels, side, side)) for name in DECODERS for channels, side in ((1, 32), (3, 32), (3, 64))),
+    *((name, shape) for name in LENETS for shape in ((1, 8, 8), (1, 28, 28), (2, 9, 13))),
     *(("relu_mlp", shape) for shape in ((1, 8, 8), (3, 8, 8), (1, 28, 28), (2, 5, 9))),
 ]
 
@@ -95,6 +96,41 @@ def test_initial_weights_come_from_torchs_generator() -> None:
 
 def test_stacked_mlps_equal_each_alone() -> None:
     decoders = [build_decoder("relu_mlp", 3, (1, 4, 4), hidden="6+5") for _ in range(3)]
+    assert_stacked_equals_alone(decoders, torch.randn(3, 5, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("lenet", (1, 28, 28)), ("lenet_wide", (3, 32, 32)), ("lenet", (1, 9, 13))]
+)
+def test_lenets_mirror_each_other(name: str, shape: tuple[int, int, int]) -> None:
+    """The decoder's maps are those of the encoder in reverse, and neither has a bias."""
+    features = 7
+    encoder = build_encoder(name, shape, width=1, features=features, small_stem=True)
+    decoder = build_decoder(name, features, shape)
+    down = _maps_before(encoder, nn.Conv2d, torch.rand(2, *shape))
+    up = _maps_before(decoder, nn.ConvTranspose2d, torch.rand(2, features))
+    assert [sides for _, sides in up] == [sides for _, sides in reversed(down)]
+    assert [channels for channels, _ in up] == [*reversed(LENETS[name])]
+    assert all(key.endswith("weight") for key, _ in decoder.named_parameters())
+
+
+def _maps_before(network: nn.Module, kind: type[nn.Module], x: torch.Tensor) -> list[tuple[int, tuple[int, ...]]]:
+    """Channels and sides of what each layer of this kind is given."""
+    seen: list[tuple[int, tuple[int, ...]]] = []
+    for layer in network.modules():
+        if isinstance(layer, kind):
+
+            def note(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+                seen.append((inputs[0].shape[1], tuple(inputs[0].shape[2:])))
+
+            layer.register_forward_pre_hook(note)
+    network(x)
+    return seen
+
+
+@pytest.mark.parametrize("side", [4, 9])
+def test_stacked_lenets_equal_each_alone(side: int) -> None:
+    decoders = [build_decoder("lenet", 3, (2, side, side + 1)) for _ in range(3)]
     assert_stacked_equals_alone(decoders, torch.randn(3, 5, 3))
 
 

@@ -20,8 +20,10 @@ from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
 from trainables.networks.encoders import (
     ENCODERS,
+    LENETS,
     MLP,
     ConvNet,
+    LeNet,
     ResidualBlock,
     SimVAEResNet,
     build_encoder,
@@ -105,6 +107,36 @@ def test_relu_mlp_is_linear_layers_with_relu_between_them(hidden: str | tuple[in
     for linear in (first, second):
         x_BD = (x_BD @ linear.weight.T + linear.bias).clamp_min(0)
     torch.testing.assert_close(network(images), x_BD @ last.weight.T + last.bias)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "features", "sizes"),
+    [("lenet", (1, 28, 28), 32, (25 * 8, 25 * 8 * 4, 4 * 7 * 7 * 32)),
+     ("lenet_wide", (3, 32, 32), 128, (25 * 3 * 32, 25 * 32 * 64, 25 * 64 * 128, 128 * 4 * 4 * 128))],
+)  # fmt: skip
+def test_deep_svdds_encoder_has_nothing_but_the_authors_weights(
+    name: str, shape: tuple[int, int, int], features: int, sizes: tuple[int, ...]
+) -> None:
+    """Those of convolutions and of the last layer: no biases, and no weights of a BatchNorm, whose epsilon is 1e-4."""
+    network = build_encoder(name, shape, width=1, features=features, small_stem=True)
+    assert [(key.endswith("weight"), weight.numel()) for key, weight in network.named_parameters()] == [
+        (True, size) for size in sizes
+    ]
+    norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
+    assert [norm.eps for norm in norms] == [1e-4] * len(LENETS[name])
+
+
+@pytest.mark.parametrize("side", [4, 8, 11])
+def test_stacked_lenets_equal_each_alone(side: int) -> None:
+    networks = [LeNet((2, side, side + 3), (3, 2), features=2) for _ in range(3)]
+    assert_stacked_equals_alone(networks, torch.rand(3, 4, 2, side, side + 3))
+
+
+def test_images_smaller_than_the_pooling_are_refused() -> None:
+    build = partial(build_encoder, width=1, features=2, small_stem=True)
+    assert build("lenet_wide", (1, 8, 9))(torch.rand(2, 1, 8, 9)).shape == (2, 2)
+    with pytest.raises(ValueError, match=r"^height and width must be at least 8 for encoder=lenet_wide, but are 8x7$"):
+        build("lenet_wide", (1, 8, 7))
 
 
 def test_stem_pool_halves_the_maps_of_simvaes_encoder() -> None:

@@ -319,7 +319,7 @@ def test_metrics_of_content_and_of_decoded_images_are_mapped_to_every_method_and
     for metric in (*content, "reconstruction_mse", "sample_accuracy", "frechet_digits", "diversity", "fid"):
         assert methods[metric] == methods[f"val_{metric}"] == tuple(IMAGE_METHODS), metric
     assert methods["loss_consistency"] == ("cr_vae",) and methods["loss_centre_norm"] == ("simvae",)
-    assert methods["loss_reconstruction"] == ("beta_vae", "cr_vae", "simvae", "vae")
+    assert methods["loss_reconstruction"] == ("beta_vae", "cr_vae", "deep_svdd", "simvae", "vae")
 
 
 def test_a_measure_beside_the_loss_has_its_own_name() -> None:

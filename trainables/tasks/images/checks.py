@@ -11,7 +11,7 @@ from trainables.data.datasets.dataset import Declaration
 from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial
 from trainables.metrics.catalog import EVALUATORS
 from trainables.networks.decoders import check_decoder
-from trainables.networks.encoders import ENCODERS
+from trainables.networks.encoders import ENCODERS, check_encoder
 from trainables.tasks.task import Methods
 from trainables.validation import choices
 
@@ -62,7 +62,8 @@ def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Dec
             f"{config.method} needs an encoder whose size can be chosen, but {encoder} has its published size; "
             f"there are: {sized}"
         )
-    if "decode" in method.capabilities:
+    check_encoder(encoder, declared.shape)
+    if method.has_decoder(config.options):
         check_decoder(config.layers.decoder, declared.shape)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.views import prepare, scale_pixels
+from trainables.data.views import PixelViews, prepare, prepare_pixels, scale_pixels
 from trainables.image_trial import ImageTrial
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
@@ -85,9 +85,10 @@ class ImageModel(nn.Module):
         self.levels: int = known.levels
         """The pixel value of white in uint8 images."""
         self.mean: tuple[float, ...] = known.mean
-        """Mean of each channel over the training images, for pixels in [0, 1]."""
+        """Mean of each channel over the training images, for pixels in [0, 1]; their least value where contrast is
+        normalised."""
         self.std: tuple[float, ...] = known.std
-        """Standard deviation of each channel, likewise."""
+        """Standard deviation of each channel, likewise, or their range."""
         self.scores: tuple[str, ...] = known.scores or method.scores
         """Names of the anomaly scores that the model has; the first is the default."""
         self.chosen_by: str | None = known.score_chosen_by
@@ -125,7 +126,11 @@ class ImageModel(nn.Module):
     @torch.no_grad()
     def embed(self, images: Any) -> dict[str, Tensor]:
         """Vectors `[B, D]` of the images by name: the representation z, and whatever else the method has."""
-        return self._in_batches("embed", images, lambda batch_BCHW, _: self.method.embed(batch_BCHW))
+
+        def embed(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            return self.method.embed(prepare(pixels_BCHW, *self._scaling))
+
+        return self._in_batches("embed", images, embed)
 
     @property
     def chosen_score(self) -> str:
@@ -141,9 +146,10 @@ class ImageModel(nn.Module):
         if name in self._vectors:
             return self._fitted_score(name, images)
 
-        def score(batch_BCHW: Tensor, start: int) -> dict[str, Tensor]:
-            noise = draw_noise(self.method.score_noise(len(batch_BCHW)), "scores", start, device=batch_BCHW.device)
-            return self.method.score(batch_BCHW, noise)
+        def score(pixels_BCHW: Tensor, start: int) -> dict[str, Tensor]:
+            noise = draw_noise(self.method.score_noise(len(pixels_BCHW)), "scores", start, device=pixels_BCHW.device)
+            decoded = [prepare_pixels(pixels_BCHW, *self._scaling)] if self.method.scores_pixels else []
+            return self.method.score(prepare(pixels_BCHW, *self._scaling), noise, *decoded)
 
         return self._in_batches("score", images, score)[name]
 
@@ -200,17 +206,26 @@ class ImageModel(nn.Module):
     def reconstruct(self, images: Any) -> Tensor:
         """The decoded representations, `[B, C, H, W]` in [0, 1]. Raises ValueError if the method has no decoder."""
 
-        def reconstruct(batch_BCHW: Tensor, _: int) -> dict[str, Tensor]:
-            return {"images": self.method.decode(self.method.embed(batch_BCHW)["z"])}
+        def reconstruct(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            return {"images": self.method.decode(self.method.embed(prepare(pixels_BCHW, *self._scaling))["z"])}
 
         return self._in_batches("decode", images, reconstruct)["images"]
 
     def prepare(self, images: Any) -> Tensor:
         """The images `[B, C, H, W]` as the encoder takes them, on the model's device. Raises ValueError for images of
         another shape, type or range."""
+        return prepare(self._scaled(images), *self._scaling)
+
+    @property
+    def _scaling(self) -> tuple[PixelViews, tuple[float, ...], tuple[float, ...]]:
+        """How pixels in [0, 1] become the input of networks."""
+        return self.config.pixel_views, self.mean, self.std
+
+    def _scaled(self, images: Any) -> Tensor:
+        """The images `[B, C, H, W]` in [0, 1], on the model's device."""
         pixels_BCHW = self._pixels(self._in_order(torch.as_tensor(images)))
         device = next(self.method.buffers(), next(self.method.parameters(), pixels_BCHW)).device
-        return prepare(pixels_BCHW.to(device), self.config.pixel_views, self.mean, self.std)
+        return pixels_BCHW.to(device)
 
     def _in_order(self, images: Tensor) -> Tensor:
         """The images with their channels first."""
@@ -241,14 +256,14 @@ class ImageModel(nn.Module):
     def _in_batches(
         self, capability: Capability, images: Any, compute: Callable[[Tensor, int], Mapping[str, Tensor]]
     ) -> dict[str, Tensor]:
-        """What `compute` returns of all images, given `BATCH` of them at a time and the index of the first."""
+        """What `compute` returns of all images, given `BATCH` of them in [0, 1] and the index of the first."""
         if capability not in self.method.capabilities:
             have = ", ".join(sorted(self.method.capabilities))
             raise ValueError(f"{self.config.method} must be able to {capability} for that, but can only {have}")
         images = torch.as_tensor(images)
         starts = range(0, max(1, len(images)), BATCH)
         with self._precision():
-            batches = [compute(self.prepare(images[start : start + BATCH]), start) for start in starts]
+            batches = [compute(self._scaled(images[start : start + BATCH]), start) for start in starts]
         return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
 
     def _precision(self) -> torch.autocast:

@@ -5,18 +5,24 @@ and be large enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
 from trainables.data.datasets.catalog import check_dataset, load
 from trainables.data.datasets.class_folders import FOLDER, listed, load_folder
 from trainables.data.datasets.dataset import Dataset, placeholder
+from trainables.data.image_files import prefetched
 from trainables.data.outliers import check_outliers, load_outliers
 from trainables.data.splits import Split
+from trainables.data.views import contrast_range, scale_pixels
 from trainables.image_trial import Data, Folder, ImageTrial
 from trainables.metrics.sample_quality import check_fid
 from trainables.tasks.images.stream import TrialSplits, make_splits, steps_per_epoch
 from trainables.tasks.task import TrialSize
+
+BLOCK = 1024
+"""Training images whose contrast is measured at a time."""
 
 
 def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list[TrialSize]:
@@ -101,8 +107,19 @@ def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) ->
 
 
 def dataset_of(config: ImageTrial, data: Path) -> Dataset:
-    """Load a data set and keep it: one process trains many cohorts on the same data set."""
-    return _kept(config.data.dataset, config.folder, data)
+    """Load a data set and keep it: one process trains many cohorts on the same data set. Where the trial normalises the
+    contrast of images, the least value and the range of these are in place of the mean and the standard deviation."""
+    dataset = _kept(config.data.dataset, config.folder, data)
+    return _in_contrast(dataset) if config.pixel_views.contrast_normalise else dataset
+
+
+@lru_cache(maxsize=1)
+def _in_contrast(dataset: Dataset) -> Dataset:
+    """The same images, with the range of their contrast (see `PixelViews.contrast_normalise`)."""
+    images, channels = dataset.train_images, len(dataset.mean)
+    parts = [slice(start, start + BLOCK) for start in range(0, len(images), BLOCK)]
+    low, span = contrast_range(scale_pixels(pixels, dataset.levels) for pixels in prefetched(images, parts))
+    return replace(dataset, mean=(low,) * channels, std=(span,) * channels)
 
 
 def load_dataset(name: str, folder: Folder, data: Path) -> Dataset:

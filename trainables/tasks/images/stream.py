@@ -1,5 +1,6 @@
 """The training images of a trial as batches: their order, and their augmented views."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -19,6 +20,7 @@ from trainables.data.splits import (
 from trainables.data.views import prepare, prepare_pixels, scale_pixels
 from trainables.image_trial import Data, ImageTrial
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_generator
+from trainables.metrics.evaluator import BATCH
 from trainables.sections import GradientTraining
 from trainables.tasks.task import Stream
 
@@ -115,6 +117,12 @@ class ImageStream(Stream):
             entries |= {"plain_pixels": (plain,), "plain": (self._prepared(plain),)}
         return {name: images for name, images in entries.items() if name in self._reads}
 
+    def examples(self) -> Iterator[Batch]:
+        """Batches with the entries `plain` and `plain_pixels`, whatever the method reads in training."""
+        for indices_B in torch.arange(len(self._split.train_images)).split(BATCH):
+            plain_BCHW = self._plain_pixels(indices_B)
+            yield {"plain_pixels": (plain_BCHW,), "plain": (self._prepared(plain_BCHW),)}
+
     def prefetch(self, order: Tensor, epoch: int, step: int) -> None:
         """Start to decode the images of `PREFETCH_STEPS` steps of an epoch's `order`, from `step` on. Does nothing for
         images that are tensors."""
@@ -136,13 +144,17 @@ class ImageStream(Stream):
         shape = (len(indices_B), *images[0].shape[1:])
         draws = [self._views.draw(generator, shape, self._config.pixel_views).sliced(part) for _ in range(self._count)]
         views = (self._views.apply(image_BCHW, draw) for image_BCHW, draw in zip(images, draws, strict=True))
-        return tuple(prepare_pixels(view_BCHW, self._config.pixel_views) for view_BCHW in views)
+        return tuple(map(self._as_decoded, views))
 
     def _plain_pixels(self, indices_B: Tensor) -> Tensor:
         """These images without augmentation, in [0, 1]. Files are decoded now, not ahead."""
         images = self._split.train_images if self._images is None else self._images
         pixels_BCHW = scale_pixels(images[indices_B].to(self._device), self._split.levels)
-        return prepare_pixels(pixels_BCHW, self._config.pixel_views)
+        return self._as_decoded(pixels_BCHW)
+
+    def _as_decoded(self, pixels_BCHW: Tensor) -> Tensor:
+        """The images as decoders are to return them."""
+        return prepare_pixels(pixels_BCHW, self._config.pixel_views, self._split.mean, self._split.std)
 
     def _prepared(self, pixels_BCHW: Tensor) -> Tensor:
         """The images as encoders take them."""

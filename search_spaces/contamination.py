@@ -5,10 +5,10 @@ On own images, some of whose training images are anomalies:
 """
 
 from search_spaces import _one_class_protocols as protocols
-from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN, REPLICATES, SMALL
+from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN, REPLICATES
 from sweeper.spec import Selection, Sweep, Table, Value
 
-METHODS = {method: SMALL[method] for method in ("pixels", "vje", "simclr")}
+METHODS = ("pixels", "vje", "simclr", "deep_svdd")
 SHARES: tuple[Value, ...] = (0.0, 0.01, 0.05, 0.1)
 AXES = {"contamination": SHARES, **REPLICATES}
 SELECTIONS = tuple(Selection({"anomalies": f"{share:.0%}"}, {"contamination": share or None}) for share in SHARES)
@@ -16,8 +16,8 @@ SELECTIONS = tuple(Selection({"anomalies": f"{share:.0%}"}, {"contamination": sh
 SWEEP = Sweep(
     about="one-class AUROC over the share of anomalies among the training images",
     presets={
-        "digits": protocols.method_grids(protocols.DIGITS, METHODS, AXES),
-        "fashion": protocols.method_grids(protocols.FASHION, METHODS, AXES),
+        "digits": protocols.method_grids(protocols.DIGITS, protocols.small(METHODS, 50), AXES),
+        "fashion": protocols.method_grids(protocols.FASHION, protocols.small(METHODS, 8), AXES),
     },
     tables=(
         Table("contamination", ("method",), (CHOSEN,), columns="anomalies", selections=SELECTIONS),

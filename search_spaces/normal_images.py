@@ -7,18 +7,16 @@ All train for the same number of steps, in batches of at most so many images. On
 from collections.abc import Mapping
 
 from search_spaces import _one_class_protocols as protocols
-from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN, SMALL, Keys
+from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN, Keys
 from sweeper.spec import Grid, Selection, Sweep, Table
 
-METHODS: Mapping[str, Keys] = {method: SMALL[method] for method in ("pixels", "vje", "simclr")}
+METHODS = ("pixels", "vje", "simclr", "deep_svdd")
 DIGITS: Mapping[int, tuple[int, int]] = {10: (10, 100), 30: (30, 100), 0: (48, 50)}
 FASHION: Mapping[int, tuple[int, int]] = {
     10: (10, 800), 30: (30, 800), 100: (48, 400), 300: (48, 134), 1000: (48, 40), 0: (48, 8),
 }  # fmt: skip
 """Number of normal images, 0 for all -> size of a batch, and epochs, which make 800 to 804 steps (on the digits 100)."""
-SELECTIONS = tuple(
-    Selection({"images": str(count or "all")}, {"normal_images": count or None}) for count in FASHION
-)
+SELECTIONS = tuple(Selection({"images": str(count or "all")}, {"normal_images": count or None}) for count in FASHION)
 
 
 def _grids(protocol: Keys, counts: Mapping[int, tuple[int, int]]) -> tuple[Grid, ...]:
@@ -26,7 +24,8 @@ def _grids(protocol: Keys, counts: Mapping[int, tuple[int, int]]) -> tuple[Grid,
         grid
         for count, (size, epochs) in counts.items()
         for grid in protocols.method_grids(
-            {**protocol, "normal_images": count, "batch_size": size, "epochs": epochs, "report_every": epochs}, METHODS
+            {**protocol, "normal_images": count, "batch_size": size, "epochs": epochs, "report_every": epochs},
+            protocols.small(METHODS, epochs),
         )
     )
 

@@ -11,14 +11,17 @@ from search_spaces import _one_class_protocols as protocols
 from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN
 from sweeper.spec import Assumption, Metric, Sweep, Table
 
-FITTED = tuple(Metric(f"auroc_{name}_z", "maximize", percent=True) for name in ("knn1", "knn5", "cosine1", "kde", "gaussian", "ocsvm", "forest"))
+FITTED = tuple(
+    Metric(f"auroc_{name}_z", "maximize", percent=True)
+    for name in ("knn1", "knn5", "cosine1", "kde", "gaussian", "ocsvm", "forest")
+)
 
 SWEEP = Sweep(
     about="one-class methods and scores on ten classes, beside what the papers report",
     presets={
         "paper": protocols.method_grids(protocols.CIFAR10, protocols.PAPER),
-        "fashion": protocols.method_grids(protocols.FASHION, protocols.SMALL),
-        "digits": protocols.method_grids(protocols.DIGITS, protocols.SMALL),
+        "fashion": protocols.method_grids(protocols.FASHION, protocols.SMALL_FASHION),
+        "digits": protocols.method_grids(protocols.DIGITS, protocols.SMALL_DIGITS),
     },
     paper=assumed.VJE,
     assumptions={

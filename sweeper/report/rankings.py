@@ -14,8 +14,8 @@ from scipy import stats
 from tabulate import tabulate
 
 from sweeper.plan.best_settings import CHOSEN, chosen_scores
-from sweeper.report.compare import improvement, probable, signed
 from sweeper.report.charts import Chart
+from sweeper.report.compare import improvement, probable, signed
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import DASH, ValueText, format_metric, format_value, json_values, plain_text, text_table
 from sweeper.report.summaries import summarise
@@ -67,7 +67,9 @@ def on_page(shown: Shown, ranking: Ranking) -> dict[str, Any] | None:
             count=ranked[mean].notna().astype(int),
         )
         parts.append(part)
-    cells = pd.concat(parts).sort_index(kind="stable").assign(std=math.nan, iqm=math.nan, missing=0, difference=math.nan)
+    cells = (
+        pd.concat(parts).sort_index(kind="stable").assign(std=math.nan, iqm=math.nan, missing=0, difference=math.nan)
+    )
     return {
         "name": ranking.name,
         "captions": dict.fromkeys(SPREADS, caption(ranked, ranking)),

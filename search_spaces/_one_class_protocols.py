@@ -7,7 +7,7 @@ from search_spaces._protocols import MOCO_V2_VIEWS, ONE_CLASS, ONE_CLASS_DIGITS,
 from sweeper.spec import Grid, Metric, Value
 
 CHOSEN, BEST_ON_TEST = Metric("auroc_chosen", "maximize", percent=True), Metric("auroc_best_on_test", "maximize", True)
-"""AUROC of the score of each trial that is best on its validation images, and of the one that is best on test images."""
+"""AUROC of the score of a trial that is best on its validation images, and of the one that is best on test images."""
 REPLICATES: Mapping[str, tuple[Value, ...]] = {"normal_class": tuple(range(10)), "seed": SEEDS}
 UNTRAINED = ("pixels", "random")
 SCORES: Keys = {"one_class_scores": "knn1+knn5+cosine1+kde+gaussian+ocsvm+forest"}

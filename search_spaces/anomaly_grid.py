@@ -56,10 +56,10 @@ SWEEP = Sweep(
             Assumption("an image is scored at the mean of its posterior", ("score_samples",)),
         )
     },
-    heatmaps=(
-        Heatmap(Metric("auroc_joint", "maximize"), "beta", "nu", PUBLISHED, GRIDS),
+    figures=(
+        Heatmap(Metric("auroc_joint", "maximize"), "beta", "nu", PUBLISHED, presets=GRIDS),
         *(
-            Heatmap(Metric(name, "maximize"), "beta", "nu", PUBLISHED_AT_OPTIMUM.get(name, {}), GRIDS)
+            Heatmap(Metric(name, "maximize"), "beta", "nu", PUBLISHED_AT_OPTIMUM.get(name, {}), presets=GRIDS)
             for name in ("auroc_dir", "auroc_rad", "auroc_variance", "auroc_entropy")
         ),
         Heatmap(Metric("auroc_joint", "maximize"), "setting", "nu", presets=("controls",), selections=SETTINGS),

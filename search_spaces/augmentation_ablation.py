@@ -50,7 +50,7 @@ SWEEP = Sweep(
             ),
         )
     },
-    heatmaps=tuple(Heatmap(metric, "method", "crop_scale") for metric in (PROBE_MLP, KNN)),
+    figures=tuple(Heatmap(metric, "method", "crop_scale") for metric in (PROBE_MLP, KNN)),
     over="seeds",
     claims=claimed.AUGMENTATION_ABLATION,
 )

@@ -99,18 +99,16 @@ SWEEP = Sweep(
     },
     paper=assumed.GMJE,
     assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},
-    heatmaps=(
+    figures=(
         Heatmap(PROBE_5, "failure", "state", selections=SELECTIONS),
         Heatmap(VOLUME, "failure", "state", selections=SELECTIONS),
-    ),
-    tables=(
         Table("collapse", ("failure",), (*GEOMETRY, *ACCURACIES), columns="state", selections=SELECTIONS),
         Table("likelihood", ("failure",), (Metric("loss_nll"),), columns="state", selections=MIXTURE_DENSITY),
         Table("untrained", ("encoder state",), (*GEOMETRY, *ACCURACIES), selections=UNTRAINED),
-    ),
-    trajectories=tuple(
-        Trajectory(name, (RANK, TRACE, NORM), by=("failure",), selections=_lines(state))
-        for state, name in enumerate(STATES)
+        *(
+            Trajectory(name, (RANK, TRACE, NORM), by=("failure",), selections=_lines(state))
+            for state, name in enumerate(STATES)
+        ),
     ),
     over="seeds",
     claims=claimed.COLLAPSE_ABLATION,

@@ -19,7 +19,7 @@ SWEEP = Sweep(
         "digits": protocols.method_grids(protocols.DIGITS, protocols.small(METHODS, 50), AXES),
         "fashion": protocols.method_grids(protocols.FASHION, protocols.small(METHODS, 8), AXES),
     },
-    tables=(
+    figures=(
         Table("contamination", ("method",), (CHOSEN,), columns="anomalies", selections=SELECTIONS),
         Table("best_on_test", ("method",), (BEST_ON_TEST,), columns="anomalies", selections=SELECTIONS),
     ),

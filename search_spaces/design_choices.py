@@ -70,7 +70,7 @@ SWEEP = Sweep(
         "gmje": tuple(Grid({**GMJE_PROTOCOL, **own}, {"seed": SEEDS}) for own in GMJE_CHOICES),
     },
     paper=f"{assumed.VJE}, {assumed.SIMVAE}, {assumed.GMJE}",
-    tables=(
+    figures=(
         Table(
             "vje_choices",
             ("shared_variance", "likelihood", "target_gradient", "radial_scale"),

@@ -86,7 +86,7 @@ SWEEP = Sweep(
     },
     paper=assumed.SIMVAE,
     assumptions={"paper": (*assumed.SIMVAE_ALONE, assumed.ADAM), "authors_code": assumed.RELEASED},
-    heatmaps=(
+    figures=(
         *(Heatmap(metric, "views", "dataset", presets=OF_IMAGES) for metric in METRICS),
         *(Heatmap(metric, "views", "batch_size", presets=OF_BATCHES) for metric in METRICS),
     ),

@@ -34,11 +34,14 @@ SWEEP = Sweep(
     presets={"paper": _grid(protocols.COLLAPSE), "digits": _grid(protocols.COLLAPSE_DIGITS)},
     paper=assumed.GMJE,
     assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},
-    heatmaps=tuple(
-        Heatmap(metric, "form", "entropy_weight", selections=SELECTIONS) for metric in (PROBE_5, PROBE, COSINE, RANK)
+    figures=(
+        *(
+            Heatmap(metric, "form", "entropy_weight", selections=SELECTIONS)
+            for metric in (PROBE_5, PROBE, COSINE, RANK)
+        ),
+        Table("balance", ("form", "entropy_weight"), (COSINE, RANK, PROBE, PROBE_5), selections=SELECTIONS),
+        Trajectory("balance", (COSINE, RANK), by=("form",), selections=SELECTIONS),
     ),
-    tables=(Table("balance", ("form", "entropy_weight"), (COSINE, RANK, PROBE, PROBE_5), selections=SELECTIONS),),
-    trajectories=(Trajectory("balance", (COSINE, RANK), by=("form",), selections=SELECTIONS),),
     over="seeds",
     claims=claimed.LAMBDA_ABLATION,
 )

@@ -148,7 +148,7 @@ SWEEP = Sweep(
     presets={"paper": _grids(PAPER, OWN), "digits": _grids(DIGITS, OWN_DIGITS), "controls": CONTROLS},
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
-    tables=(
+    figures=(
         Table(
             "densities",
             ROWS,

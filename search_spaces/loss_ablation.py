@@ -40,10 +40,11 @@ SWEEP = Sweep(
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.UNLABELLED)},
-    tables=(
+    figures=(
         Table("accuracy", ("terms",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_6)}),
         Table("variance", ("terms",), VARIANCE, columns="dataset", published={"paper": VARIANCES}),
+        Trajectory("knn", (KNN, KNN_MU), by=("terms",)),
+        Trajectory("variance", VARIANCE, by=("terms",)),
     ),
-    trajectories=(Trajectory("knn", (KNN, KNN_MU), by=("terms",)), Trajectory("variance", VARIANCE, by=("terms",))),
     claims=claimed.LOSS_ABLATION,
 )

@@ -60,11 +60,9 @@ SWEEP = Sweep(
     },
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
-    tables=(
+    figures=(
         Table("accuracy", NEGATIVES, (PROBE, PROBE_5, KNN, LOSS, *BANK), published={"paper": PUBLISHED}),
         Table("embeddings", NEGATIVES, GEOMETRY),
-    ),
-    trajectories=(
         Trajectory("training", (LOSS, PROBE, *BANK), by=NEGATIVES),
         Trajectory("accuracy", (PROBE, PROBE_5, KNN), by=NEGATIVES),
     ),

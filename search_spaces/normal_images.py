@@ -15,7 +15,7 @@ DIGITS: Mapping[int, tuple[int, int]] = {10: (10, 100), 30: (30, 100), 0: (48, 5
 FASHION: Mapping[int, tuple[int, int]] = {
     10: (10, 800), 30: (30, 800), 100: (48, 400), 300: (48, 134), 1000: (48, 40), 0: (48, 8),
 }  # fmt: skip
-"""Number of normal images, 0 for all -> size of a batch, and epochs, which make 800 to 804 steps (on the digits 100)."""
+"""Number of normal images, 0 for all -> size of a batch, and epochs, which make 800 to 804 steps (digits: 100)."""
 SELECTIONS = tuple(Selection({"images": str(count or "all")}, {"normal_images": count or None}) for count in FASHION)
 
 
@@ -33,7 +33,7 @@ def _grids(protocol: Keys, counts: Mapping[int, tuple[int, int]]) -> tuple[Grid,
 SWEEP = Sweep(
     about="one-class AUROC over the number of normal images that are trained on",
     presets={"digits": _grids(protocols.DIGITS, DIGITS), "fashion": _grids(protocols.FASHION, FASHION)},
-    tables=(
+    figures=(
         Table("normal_images", ("method",), (CHOSEN,), columns="images", selections=SELECTIONS),
         Table("best_on_test", ("method",), (BEST_ON_TEST,), columns="images", selections=SELECTIONS),
     ),

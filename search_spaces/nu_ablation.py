@@ -26,10 +26,10 @@ SWEEP = Sweep(
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.UNLABELLED)},
-    tables=(
+    figures=(
         Table("accuracy", ("nu",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_5)}),
         Table("posterior", ("nu",), (KNN_MU, PROBE_MU, Metric("var_mean"), Metric("var_cv")), columns="dataset"),
+        Trajectory("knn", (KNN, KNN_MU), by=("nu",)),
     ),
-    trajectories=(Trajectory("knn", (KNN, KNN_MU), by=("nu",)),),
     claims=claimed.NU_ABLATION,
 )

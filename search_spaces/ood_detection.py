@@ -43,6 +43,6 @@ SWEEP = Sweep(
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
     assumptions={"paper": (ASSUMED, assumed.SEED, assumed.REPORTS, assumed.PROBE)},
-    tables=(*_tables("paper", FAR), *_tables("digits", NEAR)),
+    figures=(*_tables("paper", FAR), *_tables("digits", NEAR)),
     claims=claimed.OOD_DETECTION,
 )

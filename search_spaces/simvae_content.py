@@ -124,7 +124,7 @@ SWEEP = Sweep(
             Assumption("128 images with one view; the code's script takes two of 64", ("batch_size",), ("vae",)),
         ),
     },
-    tables=(
+    figures=(
         _table("mlp_probe_and_knn", (PROBE_MLP, KNN), TABLE_1),
         _table("linear_probe_and_mixture", (PROBE_LINEAR, GMM), TABLE_5),
         _table("clusters", (ARI, NMI), TABLE_6),

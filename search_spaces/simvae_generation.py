@@ -62,7 +62,7 @@ SWEEP = Sweep(
             Assumption("at most; the paper stops after 10 to 80", ("adhoc_epochs",)),
         )
     },
-    tables=(
+    figures=(
         Table(
             "generation",
             ("method",),

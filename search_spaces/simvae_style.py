@@ -72,7 +72,7 @@ SWEEP = Sweep(
             Assumption("20 of the 30 attributes of the released code; a figure names the paper's", ("styles",)),
         )
     },
-    tables=(
+    figures=(
         Table("hair", ("method",), (PROBE_MLP, _style("hair")), presets=("paper",), published={"paper": HAIR}),
         Table(
             "attributes",

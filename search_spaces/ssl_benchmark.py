@@ -136,11 +136,11 @@ SWEEP = Sweep(
     },
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
-    tables=(
+    figures=(
         Table("accuracy", METHOD, (PROBE, PROBE_5, KNN), presets=("paper", "digits"), published={"paper": TABLE_1}),
         Table("embeddings", METHOD, GEOMETRY, presets=("paper", "digits")),
         Table("controls", CONTROLLED, (PROBE, PROBE_5, *STYLES), presets=("controls",)),
+        Trajectory("embeddings", (KNN, RANK, COSINE), by=METHOD),
     ),
-    trajectories=(Trajectory("embeddings", (KNN, RANK, COSINE), by=METHOD),),
     claims=claimed.SSL_BENCHMARK,
 )

@@ -55,13 +55,13 @@ SWEEP = Sweep(
     presets={"paper": PAPER, "digits": DIGITS, "fashion": FASHION, "paper_sets": PAPER_SETS, "controls": CONTROLS},
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, OTHERS)},
-    tables=(
+    figures=(
         Table(
             "accuracy", METHOD_AND_WIDTH, (KNN, PROBE, KNN_MU, PROBE_MU), presets=TABLED, published={"paper": TABLE_2}
         ),
         Table("weighted_knn", METHOD_AND_WIDTH, (*WEIGHTED_KNN, Metric("var_mean"), Metric("var_cv")), presets=TABLED),
         Table("further", ("method", "blur"), (KNN, PROBE), "dataset", presets=("paper_sets", "controls")),
+        Trajectory("knn", (KNN, KNN_MU), by=METHOD_AND_WIDTH),
     ),
-    trajectories=(Trajectory("knn", (KNN, KNN_MU), by=METHOD_AND_WIDTH),),
     claims=claimed.SSL_CIFAR10,
 )

@@ -86,7 +86,7 @@ SWEEP = Sweep(
     },
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
-    tables=(
+    figures=(
         Table(
             "densities",
             ("model",),

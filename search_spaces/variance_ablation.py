@@ -54,11 +54,9 @@ SWEEP = Sweep(
             Assumption("the paper does not say which variances", ("sigma_x2",)),
         )
     },
-    heatmaps=(
+    figures=(
         *(Heatmap(metric, "dataset", "sigma_x2", presets=("paper", "fashion")) for metric in (PROBE_MLP, KNN)),
         *(Heatmap(metric, "method", "sigma_x2", presets=("digits",)) for metric in (PROBE_MLP, KNN)),
-    ),
-    tables=(
         Table(
             "posterior",
             ("dataset", "method", "sigma_x2"),

@@ -23,7 +23,8 @@ from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
 from sweeper.report.best import sentence
-from sweeper.report.figures import PresetFigures, read_figures
+from sweeper.report.figures import PresetFigures
+from sweeper.report.kinds import read_figures
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.storage.files import Files

@@ -302,7 +302,13 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
-            *("sweeper.report.best", "sweeper.report.figures", "trainables.metrics.meanings", "trainables.validation"),
+            *(
+                "sweeper.report.best",
+                "sweeper.report.figures",
+                "sweeper.report.kinds",
+                "trainables.metrics.meanings",
+                "trainables.validation",
+            ),
         ),
         never=("torch", "ray", "optuna"),
     ),

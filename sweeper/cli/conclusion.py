@@ -16,7 +16,7 @@ from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_claims, write_page
 from sweeper.request import Request
 from sweeper.storage.checkpoints import remove_orphans
-from sweeper.storage.layout import figures_folder, history_folder, models_folder, trials_folder
+from sweeper.storage.layout import FIGURES, figures_folder, history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
 from sweeper.storage.models import forget_written, trials_with_models
 from sweeper.storage.parquet_files import quarantining
@@ -79,10 +79,9 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         print(line)
     print(f"rows: {store.files.display_uri_of(trials_folder(plan.name))}")
     print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
-    searched = ("studies",) if plan.study_runs else ()
-    for kind in (*plan.sweep.views, *searched, "sheets"):
+    for kind in FIGURES:
         folder = figures_folder(kind, plan.request_folder)
-        if kind in searched or store.files.list(folder):
+        if plan.study_runs if kind == "studies" else store.files.list(folder):
             print(f"{kind}: {store.files.display_uri_of(folder)}")
     if plan.sweep.claims_of(plan.preset) and (judged := write_claims(plan, store.files, print)):
         print(f"claims: {judged}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from sweeper.cli.preview import distribution_text, outline_distribution
 from sweeper.errors import SpecError
 from sweeper.plan.changes import format_value
-from sweeper.spec import Assumption, Metric, Sweep, Value, registry
+from sweeper.spec import Assumption, Sweep, Value, registry
 from sweeper.spec.space import Part
 from sweeper.spec.user_code import search_folder
 from trainables import config
@@ -328,7 +328,7 @@ def describe_sweep(reference: str) -> str:
     if assumed and (others := [preset for preset in sweep.presets if preset not in assumed]):
         lines += ["", *_wrapped(f"all settings of {' and '.join(others)} are ours", "", "  ")]
     lines += ["", "figures and tables:"]
-    for text in _views(sweep):
+    for text in _figures(sweep):
         lines += _wrapped(text, "  ", "    ")
     plan = f"python -m sweeper.run {reference} --preset {next(iter(sweep.presets))} --plan"
     return "\n".join([*lines, "", f"`{plan}` shows what is fixed, too."])
@@ -387,17 +387,11 @@ def _joined(values: tuple[Value, ...]) -> str:
     return f"{shown} and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else shown
 
 
-def _views(sweep: Sweep) -> Iterator[str]:
-    """Yield a line for each view, and the presets that alone have it."""
-    for heatmap in sweep.heatmaps:
-        over = f"heatmap of {heatmap.metric.name} over {heatmap.rows} and {heatmap.columns}, mean over {sweep.over}"
-        yield f"{over}{_only(heatmap.presets)}"
-    for table in sweep.tables:
-        across = f" and {table.columns}" if table.columns else ""
-        axes = f"{', '.join(table.rows)}{across}"
-        yield f"table {table.name} of {_metric_names(table.metrics)} by {axes}{_only(table.presets)}"
-    for trajectory in sweep.trajectories:
-        yield f"curves {trajectory.name} of {_metric_names(trajectory.metrics)} over the epochs by {trajectory.key}"
+def _figures(sweep: Sweep) -> Iterator[str]:
+    """Yield a line for each figure, and the presets that alone have it."""
+    for figure in sweep.figures:
+        alone = f" (preset {' and '.join(figure.presets)} alone)" if figure.presets else ""
+        yield f"{figure.title} {figure.shows(sweep.over)}{alone}"
     if sweep.breakdown:
         yield f"table of the best cell for each {sweep.breakdown}"
     for pair in sweep.correlations:
@@ -406,11 +400,3 @@ def _views(sweep: Sweep) -> Iterator[str]:
         yield f"contour plot of a search's objective over {' and '.join(keys)}"
     if any(sweep.objectives(preset) for preset in sweep.presets):
         yield "of each study of a search its history and the importance of its hyperparameters"
-
-
-def _metric_names(metrics: tuple[Metric, ...]) -> str:
-    return ", ".join(metric.name for metric in metrics)
-
-
-def _only(presets: tuple[str, ...]) -> str:
-    return f" (preset {' and '.join(presets)} alone)" if presets else ""

@@ -13,7 +13,7 @@ from sweeper.spec import SpecError, registry
 from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.files import Files
-from sweeper.storage.layout import cut_path, figure_path, figures_folder, study_path, trials_folder
+from sweeper.storage.layout import FIGURES, cut_path, figure_path, figures_folder, study_path, trials_folder
 from sweeper.storage.lease import Drivers
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, check_writable
@@ -37,7 +37,7 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
             *(study_path(plan.name, study) for study in studies),
             *(cut_path(plan.name, study) for study in studies),
             *(figure_path("studies", plan.request_folder, study_run.study.name) for study_run in plan.study_runs),
-            *(figures_folder(kind, plan.request_folder) for kind in (*plan.sweep.views, "sheets")),
+            *(figures_folder(kind, plan.request_folder) for kind in FIGURES if kind != "studies"),
         ],
     )
 

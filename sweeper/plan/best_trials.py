@@ -141,14 +141,12 @@ def varying_keys(plan: Plan) -> list[str]:
 
 
 def _of_views(sweep: Sweep) -> list[Ranking]:
-    """A ranking for each set of hyperparameters that place trials in cells, by the metric of the first view with these:
+    """A ranking for each set of hyperparameters that place trials in cells, by that of the first figure with these:
     several heatmaps over the same axes would keep a trial each of every cell."""
     by_axes: dict[tuple[str, ...], Metric] = {}
-    for heatmap in sweep.heatmaps:
-        by_axes.setdefault(heatmap.hyperparameters, heatmap.metric)
-    for table in sweep.tables:
-        if table.metrics[0].direction:
-            by_axes.setdefault(table.hyperparameters, table.metrics[0])
+    for figure in sweep.figures:
+        if figure.ranking and figure.ranking.direction:
+            by_axes.setdefault(figure.hyperparameters, figure.ranking)
     return [Ranking(metric, axes) for axes, metric in by_axes.items()]
 
 

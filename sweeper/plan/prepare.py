@@ -314,12 +314,12 @@ def _part_with_options(part: Part, options: SearchOptions) -> Part:
 
 
 def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:
-    """Raise SpecError if the trials do not report the headline or a heatmap's metric, or lack a heatmap's axis.
+    """Raise SpecError if the trials do not report the headline or a needed figure's metric, or lack its axis.
 
-    Other views may name metrics that only other trials report, for example of a method with a posterior. A selection
+    Other figures may name metrics that only other trials report, for example of a method with a posterior. A selection
     may name keys that only other methods have, whose trials a narrowed request leaves out.
     """
-    for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
+    for metric in (headline, *(metric for figure in sweep.figures if figure.needed for metric in figure.shown)):
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
     for name in (*sweep.axes_by_metric, *(metric for pair in sweep.correlations for metric in pair)):
@@ -327,11 +327,11 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
             raise SpecError(
                 f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
             )
-    for heatmap in sweep.heatmaps:
-        selecting = {key for selection in heatmap.selections for key in selection.where}
-        for axis in heatmap.hyperparameters:
+    for figure in sweep.figures:
+        selecting = {key for selection in figure.selections for key in selection.where}
+        for axis in figure.hyperparameters if figure.needed else ():
             if axis not in keys and (axis not in selecting or not _of_any_method(axis)):
-                raise SpecError(f"a heatmap of {heatmap.metric.name} needs the axis {axis}, which these trials lack")
+                raise SpecError(f"a {figure.title} needs the axis {axis}, which these trials lack")
 
 
 def _of_any_method(key: str) -> bool:

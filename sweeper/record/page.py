@@ -12,7 +12,8 @@ from sweeper.errors import error_line
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
-from sweeper.report.figures import figures_of, write_figures
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
 from sweeper.storage.retry import NO_RETRIES

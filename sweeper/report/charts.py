@@ -360,9 +360,5 @@ DIFFERENCES: Chart = {
 BELOW: Chart = {"title": hole("title"), "vconcat": hole("panels"), "spacing": 14, "config": CONFIG}
 """Filled charts below each other."""
 
-CHARTS: Mapping[str, Chart] = {
-    "heatmap": HEATMAP,
-    "trajectory": {**TRAJECTORY, "config": CONFIG},
-    "curves": LEARNING_CURVES,
-}
-"""The descriptions that a page draws with data of its own, besides those of searches."""
+CHARTS: Mapping[str, Chart] = {"curves": LEARNING_CURVES}
+"""The descriptions that a page draws with data of its own, besides those of searches and of kinds of figures."""

@@ -1,26 +1,22 @@
-"""What the page of a sweep shows of one of its presets, as plain data in `reports/NAME.views/`.
+"""What is shown of the rows of a request: the figures of its preset, in the store, in the terminal and on a page."""
 
-The command that runs a preset writes them. A page reads them and not the definition of the sweep, which may be code
-of the user that cannot be found any more, or must not be executed.
-"""
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, TypeVar
-from urllib.parse import quote
+import pandas as pd
 
 from sweeper.errors import DamagedError, StoreError
-from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
-from sweeper.spec.metric import VALIDATION
-from sweeper.spec.space import Value
+from sweeper.plan.best_settings import BestSetting, Settings, columns_of
+from sweeper.report.formatting import ValueText, plain_text
+from sweeper.report.selections import in_order, labelled
+from sweeper.spec import Grid, Metric, Sweep
+from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.spec.sweep import REPLICATES
-from sweeper.storage.files import Files, checked_record
-from sweeper.storage.layout import page_views_folder
-from trainables.json_input import Length
+from sweeper.spec.views import Figure
 
-MAX_FIGURES, MAX_PUBLISHED = 500, 20_000
-"""Most figures of a kind, grids, selections or metrics of a file that is read, and most published values of one."""
+Kind = TypeVar("Kind", bound=Figure)
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -43,9 +39,7 @@ class PresetFigures:
     """What the cells of a heatmap average over, as a plural noun."""
     headline: Metric
     """The metric that decides which trial is best."""
-    heatmaps: tuple[Heatmap, ...]
-    tables: tuple[Table, ...]
-    trajectories: tuple[Trajectory, ...]
+    figures: tuple[Figure, ...]
     grids: tuple[Grid, ...]
     """In the order of the preset, which is that of the rows of tables; empty for a search."""
     objectives: tuple[Metric, ...]
@@ -57,13 +51,16 @@ class PresetFigures:
     naming: tuple[str, ...] = ()
     """Hyperparameters that name a setting to a reader."""
 
+    def of_kind(self, kind: type[Kind]) -> tuple[Kind, ...]:
+        """Return the figures of a kind."""
+        return tuple(figure for figure in self.figures if isinstance(figure, kind))
+
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Every metric that is declared with a direction, each once."""
         declared = (
             self.headline,
-            *(view.metric for view in self.heatmaps),
-            *(metric for view in self.tables for metric in view.metrics),
+            *(metric for figure in self.figures for metric in figure.shown),
             *self.objectives,
         )
         return tuple({metric.name: metric for metric in reversed(declared) if metric.direction}.values())[::-1]
@@ -76,7 +73,6 @@ class PresetFigures:
 
 def figures_of(sweep: Sweep, preset: str) -> PresetFigures:
     """Return the figures of a preset of a sweep."""
-    shown = sweep.for_preset(preset)
     distributions = {key: distribution for part in sweep.parts(preset) for key, distribution in part.space.items()}
     parameters = (Parameter(key, bool(getattr(kind, "log", False))) for key, kind in distributions.items())
     return PresetFigures(
@@ -84,9 +80,7 @@ def figures_of(sweep: Sweep, preset: str) -> PresetFigures:
         sweep.about,
         sweep.over,
         sweep.headline(preset),
-        tuple(replace(view, presets=(), published=_published(view, preset)) for view in shown.heatmaps),
-        tuple(replace(view, presets=(), published=_published(view, preset)) for view in shown.tables),
-        shown.trajectories,
+        tuple(_of_preset(figure, preset) for figure in sweep.figures_of(preset)),
         sweep.grids(preset),
         sweep.objectives(preset),
         tuple(parameters),
@@ -95,120 +89,49 @@ def figures_of(sweep: Sweep, preset: str) -> PresetFigures:
     )
 
 
-def write_figures(files: Files, name: str, figures: PresetFigures) -> None:
-    """Write the figures of a preset. Raises StoreError if that is not possible."""
-    plain = asdict(figures)
-    for record in (*plain["heatmaps"], *plain["tables"]):
-        del record["presets"]
-        published = record["published"].get(figures.preset, {})  # whose keys are tuples, which JSON lacks
-        record["published"] = [[list(cell), value] for cell, value in published.items()]
-    for grid in plain["grids"]:
-        del grid["pinned"]
-    text = json.dumps(plain, separators=(",", ":"), default=_plain)  # infinity as Python reads it
-    files.write(f"{page_views_folder(name)}/{quote(figures.preset, safe=' ,=+')}.json", text.encode())
-
-
-def read_figures(files: Files, name: str) -> tuple[dict[str, PresetFigures], list[str]]:
-    """Return preset -> its figures, of those that were written, and a sentence for each file that cannot be read."""
-    folder = page_views_folder(name)
-    found, problems = dict[str, PresetFigures](), list[str]()
-    for file in files.list_files(folder, ".json"):
-        figures, problem = checked_record(files, f"{folder}/{file}", _PresetRecord, _PresetRecord.figures)
-        if figures:
-            found[figures.preset] = figures
-        if problem:
-            problems.append(f"The views in {folder}/{file} cannot be read and are left out: {problem}.")
-    return found, problems
-
-
-def _published(view: Heatmap | Table, preset: str) -> Mapping[str, Any]:
-    return {preset: figures} if (figures := view.published.get(preset)) else {}
-
-
-Published = Annotated[list[tuple[Annotated[tuple[Value, ...], Length(20)], Mapping[str, float]]], Length(MAX_PUBLISHED)]
-"""The paper's figures of a table: cell -> metric -> figure. JSON has no tuples as keys."""
-Selections = Annotated[tuple[Selection, ...], Length(MAX_FIGURES)]
-Metrics = Annotated[tuple[Metric, ...], Length(MAX_FIGURES)]
-Axes = Annotated[tuple[str, ...], Length(20)]
+def _of_preset(figure: Figure, preset: str) -> Figure:
+    """The figure with what the paper has of this preset alone."""
+    changes: dict[str, Any] = {"presets": ()}
+    if published := getattr(figure, "published", {}):
+        changes["published"] = {name: cells for name, cells in published.items() if name == preset}
+    return replace(figure, **changes)
 
 
 @dataclass(frozen=True)
-class _HeatmapRecord:
-    metric: Metric
-    rows: str
-    columns: str
-    published: Annotated[list[tuple[tuple[Value, Value], float]], Length(MAX_PUBLISHED)] = field(default_factory=list)
-    selections: Selections = ()
+class Shown:
+    """The rows of a request, and what every figure says of them."""
 
-    def view(self, preset: str) -> Heatmap:
-        published = {preset: dict(self.published)} if self.published else {}
-        return Heatmap(self.metric, self.rows, self.columns, published, selections=self.selections)
+    preset: PresetFigures
+    rows: pd.DataFrame
+    history: Callable[[], pd.DataFrame]
+    """Reads that of these trials, and possibly of others."""
+    value_text: ValueText = plain_text
+    """How values of hyperparameters are written."""
+    keys: Sequence[str] = ()
+    """Columns of the rows that are hyperparameters."""
+    about: str = ""
+    """A line below the title of each figure."""
+    so_far: bool = False
+    """Whether trials are still to come."""
+    spread: Spread = "interval"
+    """What stands beside means."""
+    is_in_order: bool = False
+    """Whether the rows have the order of the plan."""
 
+    def rows_of(self, figure: Figure) -> pd.DataFrame:
+        """Return the rows of a figure: of its selections under their labels, else all in the order of its axes."""
+        if figure.selections or self.is_in_order:
+            return labelled(self.rows, figure.selections)
+        return in_order(self.preset.grids, self.rows, figure.axes)
 
-@dataclass(frozen=True)
-class _TableRecord:
-    name: str
-    rows: Axes
-    metrics: Metrics
-    columns: str | None = None
-    listed: bool = False
-    selections: Selections = ()
-    published: Published = field(default_factory=list)
-    note: str = ""
-
-    def view(self, preset: str) -> Table:
-        published = {preset: dict(self.published)} if self.published else {}
-        return Table(
-            self.name, self.rows, self.metrics, self.columns, self.listed, (), self.selections, published, self.note
-        )
-
-
-@dataclass(frozen=True)
-class _GridRecord:
-    fixed: Mapping[str, Value]
-    axes: Annotated[Mapping[str, tuple[Value, ...]], Length(100)]
-
-
-@dataclass(frozen=True)
-class _PresetRecord:
-    """The figures of a preset as `write_figures` writes them."""
-
-    preset: str
-    about: str
-    over: str
-    headline: Metric
-    heatmaps: Annotated[list[_HeatmapRecord], Length(MAX_FIGURES)]
-    tables: Annotated[list[_TableRecord], Length(MAX_FIGURES)]
-    trajectories: Annotated[tuple[Trajectory, ...], Length(MAX_FIGURES)]
-    grids: Annotated[list[_GridRecord], Length(MAX_FIGURES)]
-    objectives: Metrics
-    parameters: Annotated[tuple[Parameter, ...], Length(MAX_FIGURES)]
-    replicates: Annotated[tuple[str, ...], Length(100)] = REPLICATES  # earlier versions wrote neither of the two
-    naming: Annotated[tuple[str, ...], Length(100)] = ()
-
-    def figures(self) -> PresetFigures:
-        return PresetFigures(
-            self.preset,
-            self.about,
-            self.over,
-            self.headline,
-            tuple(record.view(self.preset) for record in self.heatmaps),
-            tuple(record.view(self.preset) for record in self.tables),
-            self.trajectories,
-            tuple(Grid(record.fixed, record.axes) for record in self.grids),
-            self.objectives,
-            self.parameters,
-            self.replicates,
-            self.naming,
-        )
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON lacks: the number of a NumPy scalar, else the text."""
-    return value.item() if hasattr(value, "item") else str(value)
-
-
-Made = TypeVar("Made")
+    def best(self, rows: pd.DataFrame, metric: Metric, named: Sequence[str]) -> list[BestSetting]:
+        """Return the best settings of some rows by a metric, which hyperparameters name. A row that several selections
+        have counts once."""
+        settings = Settings((*self.keys, *named), self.preset.replicates)
+        single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
+        wanted = (*settings.columns, *columns_of(metric.name, list(single)))
+        settings.add(single[[name for name in dict.fromkeys(wanted) if name in single]].to_dict("records"))
+        return settings.best(metric, named)
 
 
 def made(say: Callable[[str], object], name: str, make: Callable[[], Made]) -> Made | None:

@@ -12,6 +12,7 @@ import pandas as pd
 from sweeper.plan.best_settings import BestSetting
 from sweeper.report import charts
 from sweeper.report.best import chosen, not_worse, sentences
+from sweeper.report.figures import Shown
 from sweeper.report.formatting import (
     DASH,
     ValueText,
@@ -21,13 +22,57 @@ from sweeper.report.formatting import (
     plain_text,
     text_table,
 )
-from sweeper.report.summaries import MEASURED, described, in_percent, replicate_numbers, spread_of, summarise
+from sweeper.report.summaries import (
+    MEASURED,
+    averaged_over,
+    described,
+    in_percent,
+    replicate_numbers,
+    spread_of,
+    summarise,
+)
 from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.spec.sweep import REPLICATES
-from sweeper.spec.views import Heatmap
+from sweeper.spec.views import Heatmap, Table
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value
+
+FOLDER, TITLE = "heatmaps", "Heatmaps"
+CHARTS: Mapping[str, charts.Chart] = {"heatmap": charts.HEATMAP}
+
+
+def publish(files: Files, folder: str, shown: Shown, heatmap: Heatmap) -> str | None:
+    """Write a heatmap, unless none of its selections has a trial. The text has the cells of the first heatmap of a
+    preset without tables."""
+    rows, preset = shown.rows_of(heatmap), shown.preset
+    if heatmap.selections and rows.empty:
+        return None
+    over = averaged_over(rows, heatmap.axes, preset.replicates)
+    if preset.over != "trials" and over != "replicates":
+        over = preset.over
+    best = shown.best(rows, heatmap.metric, heatmap.axes)
+    cells = write(
+        files,
+        folder,
+        rows,
+        heatmap,
+        preset.preset,
+        over=over,
+        about=shown.about,
+        value_text=shown.value_text,
+        best=best,
+        so_far=shown.so_far,
+        spread=shown.spread,
+        replicates=preset.replicates,
+    )
+    if heatmap != preset.of_kind(Heatmap)[0] or preset.of_kind(Table):
+        return None
+    return cells_text(cells, heatmap, over, best, shown.value_text, shown.spread)
+
+
+def on_page(shown: Shown, heatmap: Heatmap) -> None:
+    """A page draws heatmaps of its rows itself, as its reader chooses metric and axes."""
 
 
 def pivot(
@@ -215,7 +260,7 @@ def write(
     if (criterion := selection_metric(rows, heatmap.metric.name)) != heatmap.metric.name:
         cells["validation"] = pivot(rows, criterion, heatmap.axes, replicates)["mean"]
     cells["mark"] = marks(cells, rows, heatmap.axes, best)
-    path = figure_path("heatmaps", folder, heatmap.metric.name)
+    path = figure_path(FOLDER, folder, heatmap.file)
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
     lines = sentences(best, MAX_BEST, so_far=so_far, spread=spread)
     options: dict[str, Any] = {"over": over, "about": about, "value_text": value_text, "spread": spread}

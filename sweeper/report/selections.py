@@ -1,6 +1,9 @@
-"""The rows that a view shows: all, or those of its selections under their labels; and what a request narrowed of it."""
+"""The rows that a figure shows: all in the order of its axes, or those of its selections under their labels; and what a
+request narrowed of it."""
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -20,6 +23,35 @@ def labelled(rows: pd.DataFrame, selections: Sequence[Selection]) -> pd.DataFram
     shown = pd.concat([_selected(rows, selection) for selection in selections], ignore_index=True)
     orders = {axis: dict.fromkeys(selection.labels[axis] for selection in selections) for axis in selections[0].labels}
     return shown.assign(**{axis: pd.Categorical(shown[axis], [*order]) for axis, order in orders.items()})
+
+
+def in_order(grids: Sequence[Grid], rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return the rows in the order in which the grids have the values of these hyperparameters."""
+    mentioned = [key for key in keys if key in rows and any(grid.values(key) for grid in grids)]
+    if not mentioned:
+        return rows
+    positions = [
+        {
+            key: {value: i for i, value in enumerate(grid.values(key) or (None,))}
+            for key in (*grid.axes, *mentioned)
+            if key in mentioned
+        }
+        for grid in grids
+    ]
+    values = zip(*(rows[key].where(rows[key].notna(), None) for key in mentioned), strict=True)
+
+    @functools.cache
+    def position(combination: tuple[Any, ...]) -> tuple[int, ...]:
+        """Which grid has the combination first, and the index of the value on each of its axes. It takes no
+        combination of the grids: there can be any number of them."""
+        wanted = dict(zip(mentioned, combination, strict=True))
+        for index, known in enumerate(positions):
+            if all(wanted[key] in known[key] for key in mentioned):
+                return index, *(known[key][wanted[key]] for key in known)
+        return (len(positions),)
+
+    places = list(map(position, values))
+    return rows.iloc[sorted(range(len(places)), key=places.__getitem__)]
 
 
 def narrowed(

@@ -4,6 +4,7 @@ import math
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from sweeper.report.charts import Chart
+from sweeper.report.figures import Shown
 from sweeper.report.formatting import (
     DASH,
     MINUS,
@@ -18,12 +21,22 @@ from sweeper.report.formatting import (
     format_metric,
     format_significant,
     format_value,
+    json_values,
     plain_text,
     text_table,
 )
-from sweeper.report.summaries import MEASURED, described, in_percent, replicate_numbers, spread_of, summarise
+from sweeper.report.selections import narrowed
+from sweeper.report.summaries import (
+    MEASURED,
+    averaged_over,
+    described,
+    in_percent,
+    replicate_numbers,
+    spread_of,
+    summarise,
+)
 from sweeper.spec import Metric
-from sweeper.spec.metric import Spread
+from sweeper.spec.metric import SPREADS, Spread
 from sweeper.spec.sweep import REPLICATES
 from sweeper.spec.views import Table
 from sweeper.storage.files import Files
@@ -34,6 +47,41 @@ Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""
 MAX_CELLS = 200_000
 """Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
+FOLDER, TITLE = "tables", "Tables"
+CHARTS: Mapping[str, Chart] = {}
+
+
+def publish(files: Files, folder: str, shown: Shown, table: Table) -> str | None:
+    """Write a table, and return it as text. None is written if none of its cells has a trial."""
+    cells, over = _cells_of(shown, table)
+    if not has_trials(cells):
+        return None
+    write(files, folder, cells, table, over, shown.value_text, shown.spread)
+    return text(cells, table, value_text=shown.value_text, over=over, spread=shown.spread)
+
+
+def on_page(shown: Shown, table: Table) -> dict[str, Any] | None:
+    """Return a table: keys of the rows, and for each row, column and metric the measured figures; None if none of its
+    cells has a trial."""
+    cells, over = _cells_of(shown, table)
+    if not has_trials(cells):
+        return None
+    return {
+        "name": table.name,
+        "captions": {spread: caption(cells, table, over, spread) for spread in SPREADS},
+        "rows": list(table.rows),
+        "columns": table.columns,
+        "metrics": [asdict(metric) for metric in table.metrics],
+        "cells": {str(name): json_values(cells[name]) for name in cells},
+    }
+
+
+def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str]:
+    """Return the cells of a table of a request, and what they are the mean over."""
+    rows, preset = shown.rows_of(table), shown.preset
+    only = narrowed(preset.grids, rows, table.axes, table.selections)
+    cells = average(rows, table, preset.preset, only, preset.replicates)
+    return cells, averaged_over(rows, table.axes, preset.replicates)
 
 
 def average(
@@ -101,9 +149,9 @@ def write(
 ) -> None:
     """Write what `average` returned as `tables/FOLDER/NAME.parquet` and `.md`. `value_text` is how the Markdown writes
     values of hyperparameters, `over` what a cell is the mean over, `spread` what stands beside it."""
-    files.write(figure_path("tables", folder, f"{table.name}.parquet"), cells.to_parquet(index=False))
+    files.write(figure_path(FOLDER, folder, f"{table.file}.parquet"), cells.to_parquet(index=False))
     document = markdown(cells, table, over, value_text, spread)
-    files.write(figure_path("tables", folder, f"{table.name}.md"), document.encode())
+    files.write(figure_path(FOLDER, folder, f"{table.file}.md"), document.encode())
 
 
 def has_trials(cells: pd.DataFrame) -> bool:

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from sweeper.report import charts
-from sweeper.report.formatting import DASH, ValueText, distinct_texts, plain_text
+from sweeper.report.figures import Shown
+from sweeper.report.formatting import DASH, ValueText, distinct_texts, json_values, plain_text
 from sweeper.report.summaries import described, replicate_numbers, summarise
-from sweeper.spec.metric import Metric
+from sweeper.spec.metric import SPREADS, Metric
 from sweeper.spec.sweep import REPLICATES
 from sweeper.spec.views import Trajectory
 from sweeper.storage.files import Files
@@ -27,6 +28,38 @@ MAX_END_LABELS, MAX_END_LABEL_WIDTH = 8, 210.0
 """Most lines that are named at their ends, and widest name; otherwise there is a legend."""
 MAX_RANGE_RATIO = 2.5
 """Panels share their vertical axis if the range of all metrics is at most this times that of the narrowest metric."""
+
+FOLDER, TITLE = "trajectories", "Trajectories"
+CHARTS: Mapping[str, charts.Chart] = {"trajectory": {**charts.TRAJECTORY, "config": charts.CONFIG}}
+
+
+def publish(files: Files, folder: str, shown: Shown, trajectory: Trajectory) -> None:
+    """Write a trajectory, unless none of its selections has a trial."""
+    rows = shown.rows_of(trajectory)
+    if trajectory.selections and rows.empty:
+        return
+    options: dict[str, Any] = {"about": shown.about, "value_text": shown.value_text}
+    write(files, folder, shown.history(), rows, trajectory, replicates=shown.preset.replicates, **options)
+
+
+def on_page(shown: Shown, trajectory: Trajectory) -> dict[str, Any] | None:
+    """Return a trajectory: its caption and a chart for each metric; None if no trial has reported one."""
+    rows = shown.rows_of(trajectory)
+    points = average(shown.history(), rows, trajectory, shown.value_text, shown.preset.replicates)
+    if points.empty:
+        return None
+    drawn = []
+    for panel in panels(points, trajectory, shown.value_text):
+        data = {str(name): json_values(values) for name, values in panel.pop("points").items()}
+        axis = 60 + (panel["legend"]["offset"] if panel["legend"] else panel["gutter"])
+        names = 20 + 6.6 * max(map(len, panel["lines"]))
+        margins = [axis + names, axis if panel["legend"] else axis + names]
+        drawn.append({"chart": "trajectory", "values": panel, "data": {"points": data}, "margins": margins})
+    return {
+        "name": trajectory.name,
+        "captions": dict.fromkeys(SPREADS, caption(points, trajectory)),
+        "charts": drawn,
+    }
 
 
 def average(
@@ -80,7 +113,7 @@ def write(
 ) -> pd.DataFrame:
     """Write `trajectories/FOLDER/NAME.parquet` and `.png`, with `about` below the title. Returns the averages."""
     points = average(history, rows, trajectory, value_text, replicates)
-    path = figure_path("trajectories", folder, trajectory.name)
+    path = figure_path(FOLDER, folder, trajectory.file)
     files.write(f"{path}.parquet", points.to_parquet(index=False))
     shown = panels(points, trajectory, value_text)
     drawn = [

@@ -1,4 +1,4 @@
-"""The definition of a sweep: its presets, each of grids and searches, and the views of its rows."""
+"""The definition of a sweep: its presets, each of grids and searches, and the figures of its rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sweeper.names import LAW, is_name
 from sweeper.spec.claim import Claim
 from sweeper.spec.metric import Metric
 from sweeper.spec.space import Grid, Part, Space, check_space, parts_of
-from sweeper.spec.views import Heatmap, Table, Trajectory
+from sweeper.spec.views import Figure, Heatmap
 from trainables.validation import unknown
 
-V = TypeVar("V", Heatmap, Table)
+Kind = TypeVar("Kind", bound=Figure)
 PAGES = {"index": "the list of all sweeps", "claims": "that of all claims"}
 """Name that no sweep can have -> the page of this name."""
 REPLICATES = ("seed", "normal_class", "held_out")
@@ -41,9 +41,8 @@ class Sweep:
     """One line that says what the sweep is."""
     presets: Mapping[str, Space]
     """Name -> preset: a grid, a search, or a tuple of these. The first is the paper's, and the default."""
-    heatmaps: tuple[Heatmap, ...] = ()
-    tables: tuple[Table, ...] = ()
-    trajectories: tuple[Trajectory, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    """Heatmaps, tables and trajectories. The first with cells says which metric decides what is best in a grid."""
     over: str = "trials"
     """What the cells of a heatmap average over, as a plural noun for its caption, e.g. "classes"."""
     breakdown: str | None = None
@@ -74,26 +73,33 @@ class Sweep:
         for name, space in self.presets.items():
             check_space(space, name)
         all_search = all(self.objectives(preset) for preset in self.presets)
-        if not self.presets or not (all_search or self.heatmaps or self.tables):
+        if not self.presets or not (all_search or any(figure.ranking for figure in self.figures)):
             raise SpecError("a sweep must have at least one preset, and for grids one heatmap or table")
-        if (self.breakdown or self.correlations) and not self.heatmaps:
+        if (self.breakdown or self.correlations) and not self.of_kind(Heatmap):
             raise SpecError("a breakdown or correlations need a heatmap, but the sweep has none")
         for metric in self._ranked:
             _ = metric.ranking_direction
-            if len({other.direction for other in self._ranked if other.name == metric.name}) > 1:
+        directed = [*self._ranked, *(metric for figure in self.figures for metric in figure.shown if metric.direction)]
+        directions = {metric.name: metric.direction for metric in directed}
+        for metric in directed:
+            if metric.direction != directions[metric.name]:
                 raise SpecError(f"a metric has one direction, but {metric.name} is both maximized and minimized")
-        for kind, views in (("table", self.tables), ("trajectory", self.trajectories)):
-            names = [view.name for view in views]
-            if len(set(names)) < len(names):
-                raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(names)}")
         for preset in self.presets:
             for assumption in self.assumptions.get(preset, ()):
                 _check_assumption(assumption, preset, self.parts(preset))
         for preset in self.presets:
-            drawn = [heatmap.metric.name for heatmap in _of_preset(self.heatmaps, preset)]
-            if len(set(drawn)) < len(drawn):
-                raise SpecError(f"a preset has one heatmap of a metric, but {preset} has those of {', '.join(drawn)}")
+            self._check_files(preset)
             self._check_claims(preset)
+
+    def _check_files(self, preset: str) -> None:
+        """Raise SpecError for two figures of one preset that would be the same file."""
+        known = set[tuple[type[Figure], str]]()
+        for figure in self.figures_of(preset):
+            if (type(figure), figure.file) in known:
+                raise SpecError(
+                    f"figures of a preset must differ in kind or name, but {preset} has two: {figure.title}"
+                )
+            known.add((type(figure), figure.file))
 
     def _check_claims(self, preset: str) -> None:
         """Raise SpecError for two claims of one name, and for what no trial of the preset has."""
@@ -119,34 +125,38 @@ class Sweep:
         """Return the objectives of the preset's searches, which all have the same; empty without a search."""
         return next((part.objectives for part in self.parts(preset) if part.objectives), ())
 
+    def figures_of(self, preset: str) -> tuple[Figure, ...]:
+        """Return the figures that are not restricted to other presets."""
+        return tuple(figure for figure in self.figures if not figure.presets or preset in figure.presets)
+
+    def of_kind(self, kind: type[Kind]) -> tuple[Kind, ...]:
+        """Return the figures of a kind."""
+        return tuple(figure for figure in self.figures if isinstance(figure, kind))
+
     def for_preset(self, preset: str) -> Sweep:
-        """Return this sweep without the heatmaps and tables that are restricted to other presets."""
-        return replace(self, heatmaps=_of_preset(self.heatmaps, preset), tables=_of_preset(self.tables, preset))
+        """Return this sweep without the figures that are restricted to other presets."""
+        return replace(self, figures=self.figures_of(preset))
 
     @property
     def _ranked(self) -> tuple[Metric, ...]:
-        """Every metric by which cells or trials are ranked."""
-        return (
-            *(heatmap.metric for heatmap in self.heatmaps),
-            *(table.metrics[0] for table in self.tables[:1]),
-            *(metric for preset in self.presets for metric in self.objectives(preset)),
-        )
+        """Every metric by which settings or trials of a preset are ranked."""
+        headlines = (self.headline(preset) for preset in self.presets if self._headline_figure(preset))
+        return *headlines, *(metric for preset in self.presets for metric in self.objectives(preset))
 
     def headline(self, preset: str) -> Metric:
         """Return the metric that decides which trial of the preset is best.
 
-        For grids this is the metric of the first heatmap of the preset, or without heatmaps the first metric of its
-        first table; for searches alone, and where there is neither, the first objective.
+        For grids this is the metric of the first heatmap or table of the preset, of a table its first one; for searches
+        alone, and where there is neither, the first objective.
         """
-        view = self._headline_view(preset)
-        if view is None:
-            return self.objectives(preset)[0]
-        return view.metric if isinstance(view, Heatmap) else view.metrics[0]
+        figure = self._headline_figure(preset)
+        return figure.ranking if figure and figure.ranking else self.objectives(preset)[0]
 
-    def _headline_view(self, preset: str) -> Heatmap | Table | None:
-        """Return the view whose metric is the headline of the preset; None if that is an objective."""
-        views: Sequence[Heatmap | Table] = (*_of_preset(self.heatmaps, preset), *_of_preset(self.tables, preset))
-        return next(iter(views), None) if self.grids(preset) else None
+    def _headline_figure(self, preset: str) -> Figure | None:
+        """Return the figure whose metric is the headline of the preset; None if that is an objective."""
+        if not self.grids(preset):
+            return None
+        return next((figure for figure in self.figures_of(preset) if figure.ranking), None)
 
     @property
     def replicates(self) -> tuple[str, ...]:
@@ -155,36 +165,23 @@ class Sweep:
 
     def ranks(self, preset: str) -> bool:
         """Return whether the preset has one metric to be best by. A search with several objectives has a front."""
-        return self._headline_view(preset) is not None or len(self.objectives(preset)) < 2
+        return self._headline_figure(preset) is not None or len(self.objectives(preset)) < 2
 
     def naming(self, preset: str) -> tuple[str, ...]:
         """Return the hyperparameters that name a setting of the preset to a reader: the axes, without labels, of the
-        view whose metric is the headline, and those that are searched."""
-        view = self._headline_view(preset)
-        labels = {label for selection in view.selections for label in selection.labels} if view else set[str]()
-        axes = [axis for axis in view.axes if axis not in labels] if view else []
+        figure whose metric is the headline, and those that are searched."""
+        figure = self._headline_figure(preset)
+        labels = {label for selection in figure.selections for label in selection.labels} if figure else set[str]()
+        axes = [axis for axis in figure.axes if axis not in labels] if figure else []
         return tuple(dict.fromkeys((*axes, *(key for part in self.parts(preset) for key in part.space))))
 
     @property
-    def views(self) -> dict[str, tuple[Heatmap | Table | Trajectory, ...]]:
-        """Folder of the store -> the views that are written to it."""
-        return {"heatmaps": self.heatmaps, "tables": self.tables, "trajectories": self.trajectories}
-
-    @property
     def axes_by_metric(self) -> dict[str, tuple[str, ...]]:
-        """Metric -> the hyperparameters over which any view shows it, possibly with repetitions."""
-        shown = [
-            *((heatmap.metric, heatmap.hyperparameters) for heatmap in self.heatmaps),
-            *((metric, table.hyperparameters) for table in self.tables for metric in table.metrics),
-            *(
-                (metric, trajectory.hyperparameters)
-                for trajectory in self.trajectories
-                for metric in trajectory.metrics
-            ),
-        ]
+        """Metric -> the hyperparameters over which any figure shows it, possibly with repetitions."""
         axes_by_metric: dict[str, tuple[str, ...]] = {}
-        for metric, axes in shown:
-            axes_by_metric[metric.name] = axes_by_metric.get(metric.name, ()) + axes
+        for figure in self.figures:
+            for metric in figure.shown:
+                axes_by_metric[metric.name] = axes_by_metric.get(metric.name, ()) + figure.hyperparameters
         return axes_by_metric
 
     def preset(self, name: str | None) -> tuple[str, Space]:
@@ -207,8 +204,3 @@ def _check_assumption(assumption: Assumption, preset: str, parts: Sequence[Part]
         if key not in sets:
             of_methods = f" for {' or '.join(assumption.methods)}" if assumption.methods else ""
             raise SpecError(f"an assumption names {key}, which preset {preset} does not set{of_methods}")
-
-
-def _of_preset(views: tuple[V, ...], preset: str) -> tuple[V, ...]:
-    """Return the views that are not restricted to other presets."""
-    return tuple(view for view in views if not view.presets or preset in view.presets)

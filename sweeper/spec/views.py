@@ -1,8 +1,13 @@
-"""Views of a sweep's rows: heatmaps, tables, and trajectories over the epochs."""
+"""Figures of a sweep's rows: heatmaps, tables, trajectories over the epochs, and rankings.
 
+A kind of figure is a subclass of `Figure` here, which says what is shown, and a module that makes it, which
+`sweeper.report.kinds` names.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Metric
@@ -11,19 +16,71 @@ from sweeper.spec.space import Value
 
 @dataclass(frozen=True)
 class Selection:
-    """Trials that a view shows under labels instead of hyperparameters: for rows that differ in more than one.
+    """Trials that a figure shows under labels instead of hyperparameters: for rows that differ in more than one.
 
-    Example: `Selection({"terms": "no KL"}, {"beta": 0.0, "method": "vje"})` in a view with the axis `terms`.
+    Example: `Selection({"terms": "no KL"}, {"beta": 0.0, "method": "vje"})` in a figure with the axis `terms`.
     """
 
     labels: Mapping[str, str]
-    """Axis of the view -> the label of these trials on it. All selections of a view label the same axes."""
+    """Axis of the figure -> the label of these trials on it. All selections of a figure label the same axes."""
     where: Mapping[str, Value]
     """Hyperparameter -> its value, which all of these trials have."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Figure(ABC):
+    """What figures of all kinds have."""
+
+    presets: tuple[str, ...] = ()
+    """The presets that have this figure; empty means all."""
+    selections: tuple[Selection, ...] = ()
+    """The trials to show, in the order of their labels; empty means all, without labels."""
+
+    needed: ClassVar[bool] = False
+    """Whether a request must report all that it shows. Others may show what only some trials report."""
+
+    def __post_init__(self) -> None:
+        _check_labels(self.title, self.axes, self.selections)
+
+    @property
+    @abstractmethod
+    def file(self) -> str:
+        """Name of its files, without suffix. Figures of one kind and preset have different ones."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is, in a few words: `table accuracy`."""
+
+    @abstractmethod
+    def shows(self, over: str) -> str:
+        """What it shows, to follow its title. `over`: what the sweep's cells average over, as a plural noun."""
+
+    @property
+    @abstractmethod
+    def axes(self) -> tuple[str, ...]:
+        """Hyperparameters, or labels of selections, that decide where a trial is shown."""
+
+    @property
+    @abstractmethod
+    def shown(self) -> tuple[Metric, ...]:
+        """Its metrics."""
+
+    @property
+    def ranking(self) -> Metric | None:
+        """The metric that is best in one of its cells; None if it has no cells."""
+        return None
+
+    @property
+    def hyperparameters(self) -> tuple[str, ...]:
+        """The axes that are no labels, and the hyperparameters by which trials are selected."""
+        labelled = {axis for selection in self.selections for axis in selection.labels}
+        selecting = [key for selection in self.selections for key in selection.where]
+        return tuple(dict.fromkeys([*(axis for axis in self.axes if axis not in labelled), *selecting]))
+
+
 @dataclass(frozen=True)
-class Heatmap:
+class Heatmap(Figure):
     """A metric over two hyperparameters, averaged over all others."""
 
     metric: Metric
@@ -33,26 +90,40 @@ class Heatmap:
     """The hyperparameter on the horizontal axis."""
     published: Mapping[str, Mapping[tuple[Any, Any], float]] = field(default_factory=dict)
     """Preset -> (row value, column value) -> the paper's figure, in percent if the metric is `percent`."""
-    presets: tuple[str, ...] = ()
-    """The presets that have this heatmap; empty means all."""
-    selections: tuple[Selection, ...] = ()
-    """The trials to show, in the order of their labels; empty means all, without labels."""
+
+    needed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_labels(f"heatmap of {self.metric.name}", self.axes, self.selections)
+        super().__post_init__()
+        _check_cells(self.title, self.axes, self.published)
+        _ = self.metric.ranking_direction  # its best cells are marked
+
+    @property
+    def file(self) -> str:
+        return self.metric.name
+
+    @property
+    def title(self) -> str:
+        return f"heatmap of {self.metric.name}"
+
+    def shows(self, over: str) -> str:
+        return f"over {self.rows} and {self.columns}, mean over {over}"
 
     @property
     def axes(self) -> tuple[str, str]:
         return self.rows, self.columns
 
     @property
-    def hyperparameters(self) -> tuple[str, ...]:
-        """Those that decide in which cell a trial is."""
-        return _hyperparameters(self.axes, self.selections)
+    def shown(self) -> tuple[Metric, ...]:
+        return (self.metric,)
+
+    @property
+    def ranking(self) -> Metric:
+        return self.metric
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Figure):
     """Metrics by row and column as a paper prints them: mean and 95 % interval over replicates (seeds)."""
 
     name: str
@@ -64,10 +135,6 @@ class Table:
     """A hyperparameter. Each of its values has its own column for each metric; None has one column per metric."""
     listed: bool = False
     """Whether the metrics of a row are listed below each other instead of side by side."""
-    presets: tuple[str, ...] = ()
-    """The presets that have this table; empty means all."""
-    selections: tuple[Selection, ...] = ()
-    """The trials to show, in the order of their labels; empty means all, without labels."""
     published: Mapping[str, Mapping[tuple[Any, ...], Mapping[str, float]]] = field(default_factory=dict)
     """Preset -> (row values, followed by the value of `columns` if that is set) -> metric -> the paper's figure.
 
@@ -78,21 +145,30 @@ class Table:
 
     def __post_init__(self) -> None:
         if not self.rows or not self.metrics:
-            raise SpecError(f"table {self.name} must have rows and metrics, but lacks one")
-        _check_labels(f"table {self.name}", self.axes, self.selections)
-        metrics, axes = [metric.name for metric in self.metrics], len(self.axes)
+            raise SpecError(f"{self.title} must have rows and metrics, but lacks one")
+        super().__post_init__()
+        _check_cells(self.title, self.axes, self.published)
+        metrics = [metric.name for metric in self.metrics]
         for cells in self.published.values():
             for cell, figures in cells.items():
-                if not isinstance(cell, tuple) or len(cell) != axes:
-                    raise SpecError(
-                        f"a published cell of table {self.name} must be a tuple of length {axes}, but got {cell!r}"
-                    )
                 for metric in figures:
                     if metric not in metrics:
                         raise SpecError(
-                            f"table {self.name} has a published {metric} for {cell!r}, but its metrics are: "
+                            f"{self.title} has a published {metric} for {cell!r}, but its metrics are: "
                             f"{', '.join(metrics)}"
                         )
+
+    @property
+    def file(self) -> str:
+        return self.name
+
+    @property
+    def title(self) -> str:
+        return f"table {self.name}"
+
+    def shows(self, over: str) -> str:
+        across = f" and {self.columns}" if self.columns else ""
+        return f"of {_names(self.metrics)} by {', '.join(self.rows)}{across}"
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -100,13 +176,16 @@ class Table:
         return (*self.rows, self.columns) if self.columns else self.rows
 
     @property
-    def hyperparameters(self) -> tuple[str, ...]:
-        """Those that decide in which cell a trial is."""
-        return _hyperparameters(self.axes, self.selections)
+    def shown(self) -> tuple[Metric, ...]:
+        return self.metrics
+
+    @property
+    def ranking(self) -> Metric:
+        return self.metrics[0]
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class Trajectory(Figure):
     """Metrics over the epochs: one line per value of `by`, with the 95 % interval over replicates."""
 
     name: str
@@ -115,16 +194,25 @@ class Trajectory:
     """Each metric has its own panel."""
     by: tuple[str, ...]
     """Hyperparameters. Each combination of their values has its own line."""
-    selections: tuple[Selection, ...] = ()
-    """The trials to show, in the order of their labels; empty means all, without labels."""
-
-    def __post_init__(self) -> None:
-        _check_labels(f"trajectory {self.name}", self.by, self.selections)
 
     @property
-    def hyperparameters(self) -> tuple[str, ...]:
-        """Those that decide on which line a trial is."""
-        return _hyperparameters(self.by, self.selections)
+    def file(self) -> str:
+        return self.name
+
+    @property
+    def title(self) -> str:
+        return f"trajectory {self.name}"
+
+    def shows(self, over: str) -> str:
+        return f"of {_names(self.metrics)} over the epochs by {self.key}"
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return self.by
+
+    @property
+    def shown(self) -> tuple[Metric, ...]:
+        return self.metrics
 
     @property
     def key(self) -> str:
@@ -139,70 +227,84 @@ class Published:
     value: float
     """In the unit of the metric: a share in [0, 1]."""
     recalled: bool = False
-    """Whether it was recalled, and not read in the paper. It is marked so wherever it is shown."""
-
-
-Figures = Mapping[tuple[tuple[Value, ...], Value], Published]
-"""Values of a row and a task, or None for the mean over tasks -> the paper's figure."""
+    """Whether it was recalled, and not read in the paper. It is marked so where it is shown."""
 
 
 @dataclass(frozen=True)
-class Ranking:
+class Ranking(Figure):
     """Settings ranked over tasks, and compared with one of them: one-class methods over the normal classes."""
 
     name: str
-    """The files are `rankings/SWEEP/PRESET/NAME.parquet`, `NAME-tasks.parquet` and `NAME.md`."""
+    """The files are `rankings/SWEEP/PRESET/NAME.parquet` and `.md`."""
     rows: tuple[str, ...]
     """Hyperparameters. Each combination of their values is a row."""
     metric: Metric
-    """A share in [0, 1], shown in percent."""
+    """A share in [0, 1]."""
     tasks: str
-    """A hyperparameter. Each of its values is a task, and a column."""
+    """A hyperparameter. Each of its values is a task."""
     over: str
     """What the tasks are, as a plural noun: `classes`."""
     reference: tuple[Value, ...]
     """Values of `rows`: the row that the others are compared with."""
     leak: Metric | None = None
     """The same with what was chosen on the test images, for comparison."""
-    published: Mapping[str, Figures] = field(default_factory=dict)
-    """Preset -> the papers' figures. Rows that only papers have are shown, too."""
-    presets: tuple[str, ...] = ()
-    """The presets that have this ranking; empty means all."""
+    published: Mapping[str, Mapping[tuple[Value, ...], Published]] = field(default_factory=dict)
+    """Preset -> values of `rows` -> the paper's figure. Rows that only papers have are shown, too."""
     note: str = ""
     """Ends the caption."""
 
     def __post_init__(self) -> None:
         if not self.rows:
-            raise SpecError(f"ranking {self.name} must have rows, but has none")
+            raise SpecError(f"{self.title} must have rows, but has none")
+        super().__post_init__()
         _ = self.metric.ranking_direction
-        for key in (self.reference, *(key for cells in self.published.values() for key, _ in cells)):
-            if len(key) != len(self.rows):
-                raise SpecError(
-                    f"a row of ranking {self.name} must be a tuple of length {len(self.rows)}, but got {key!r}"
-                )
+        _check_cells(self.title, self.rows, {"": {self.reference: None}})
+        _check_cells(self.title, self.rows, self.published)
+
+    @property
+    def file(self) -> str:
+        return self.name
+
+    @property
+    def title(self) -> str:
+        return f"ranking {self.name}"
+
+    def shows(self, over: str) -> str:
+        return f"of {', '.join(self.rows)} by {self.metric.name} over {self.over}"
 
     @property
     def axes(self) -> tuple[str, ...]:
         """Those of its rows, then that of its tasks."""
         return (*self.rows, self.tasks)
 
+    @property
+    def shown(self) -> tuple[Metric, ...]:
+        return (self.metric, self.leak) if self.leak else (self.metric,)
 
-def _hyperparameters(axes: tuple[str, ...], selections: tuple[Selection, ...]) -> tuple[str, ...]:
-    """Return the axes that are no labels, and the hyperparameters by which trials are selected."""
-    labelled = {axis for selection in selections for axis in selection.labels}
-    selecting = [key for selection in selections for key in selection.where]
-    return tuple(dict.fromkeys([*(axis for axis in axes if axis not in labelled), *selecting]))
+    @property
+    def ranking(self) -> Metric:
+        return self.metric
 
 
-def _check_labels(view: str, axes: tuple[str, ...], selections: tuple[Selection, ...]) -> None:
+def _names(metrics: tuple[Metric, ...]) -> str:
+    return ", ".join(metric.name for metric in metrics)
+
+
+def _check_cells(title: str, axes: tuple[str, ...], published: Mapping[str, Mapping[Any, object]]) -> None:
+    for cell in (cell for cells in published.values() for cell in cells):
+        if not isinstance(cell, tuple) or len(cell) != len(axes):
+            raise SpecError(f"a published cell of {title} must be a tuple of length {len(axes)}, but got {cell!r}")
+
+
+def _check_labels(title: str, axes: tuple[str, ...], selections: tuple[Selection, ...]) -> None:
     for selection in selections:
         if not selection.labels or not set(selection.labels) <= set(axes):
             raise SpecError(
-                f"the selections of a {view} must label some of its axes ({', '.join(axes)}), but one labels "
+                f"the selections of a {title} must label some of its axes ({', '.join(axes)}), but one labels "
                 f"{', '.join(selection.labels) or 'none'}"
             )
         if set(selection.labels) != set(selections[0].labels):
             raise SpecError(
-                f"the selections of a {view} must label the same axes, but got {', '.join(selections[0].labels)} and "
+                f"the selections of a {title} must label the same axes, but got {', '.join(selections[0].labels)} and "
                 f"{', '.join(selection.labels)}"
             )

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from sweeper.report.figures import figures_of, write_figures
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
 from sweeper.report.page.document import compressed_library
 from sweeper.spec import registry

@@ -19,7 +19,7 @@ from sweeper.spec import Grid, Metric, Sweep, Table
 
 KEYS = {"method": "denoise:Denoise", "dataset": "digits", "epochs": 1, "knn": 5}
 TABLE = Table("knn", ("sigma",), (Metric("knn_z", "maximize"),))
-SWEEP = Sweep("mine", {"tiny": Grid(KEYS, {"sigma": (0.1, 0.2)})}, tables=(TABLE,), name="own")
+SWEEP = Sweep("mine", {"tiny": Grid(KEYS, {"sigma": (0.1, 0.2)})}, figures=(TABLE,), name="own")
 """
 
 

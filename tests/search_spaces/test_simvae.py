@@ -8,7 +8,7 @@ import pytest
 
 from search_spaces import simvae_style
 from search_spaces._simvae_protocols import DATASETS, METHODS
-from sweeper.spec import Search, registry
+from sweeper.spec import Search, Table, registry
 from tests.search_spaces.grids import configs_of
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS as ALL_METHODS
@@ -152,7 +152,7 @@ def test_the_authors_code_has_its_own_layers_loss_and_evaluation() -> None:
 
 
 def published(name: str, table: str, preset: str = "paper") -> Mapping[tuple[object, ...], Mapping[str, float]]:
-    (cells,) = [view.published[preset] for view in registry.find(name).tables if view.name == table]
+    (cells,) = [view.published[preset] for view in registry.find(name).of_kind(Table) if view.name == table]
     return cells
 
 

@@ -170,9 +170,9 @@ def test_every_named_key_exists_and_is_set_in_its_preset(name: str) -> None:
 def test_an_assumption_about_what_a_preset_does_not_set_is_refused(
     assumption: Assumption, preset: str, message: str
 ) -> None:
-    Sweep("about", {"paper": SPACE}, (), (TABLE,), assumptions={"paper": (Assumption("c", ("nu", "seed", "tau")),)})
+    Sweep("about", {"paper": SPACE}, (TABLE,), assumptions={"paper": (Assumption("c", ("nu", "seed", "tau")),)})
     with pytest.raises(SpecError) as refused:
-        Sweep("about", {"paper": SPACE}, (), (TABLE,), assumptions={preset: (assumption,)})
+        Sweep("about", {"paper": SPACE}, (TABLE,), assumptions={preset: (assumption,)})
     assert str(refused.value) == message
 
 
@@ -242,7 +242,7 @@ def test_every_varied_key_is_an_axis_or_averaged_on_purpose(name: str, preset: s
     Keys that follow from the method or the data set, such as STL-10's blur, do not differ within a cell.
     """
     sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in all_configs_of(name, preset)]
-    views: list[Table | Heatmap] = [*sweep.tables, *sweep.heatmaps]
+    views: list[Table | Heatmap] = [*sweep.of_kind(Table), *sweep.of_kind(Heatmap)]
     for view in views:
         for cell in cells_of(view, flats).values():
             differing = {key for flat in cell for key in flat if flat[key] != cell[0].get(key)}
@@ -263,7 +263,7 @@ def cells_of(view: Table | Heatmap, flats: list[dict[str, Value]]) -> dict[objec
 @each_preset
 def test_every_selection_has_trials_and_each_of_its_keys_is_one_of_theirs(name: str, preset: str) -> None:
     sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in all_configs_of(name, preset)]
-    views: list[Table | Heatmap] = [*sweep.tables, *sweep.heatmaps]
+    views: list[Table | Heatmap] = [*sweep.of_kind(Table), *sweep.of_kind(Heatmap)]
     for selection in {id(selection): selection for view in views for selection in view.selections}.values():
         selected = [flat for flat in flats if all(flat.get(key) == value for key, value in selection.where.items())]
         assert selected and all(key in selected[0] for key in selection.where), selection
@@ -273,7 +273,7 @@ def test_every_selection_has_trials_and_each_of_its_keys_is_one_of_theirs(name: 
 
 
 def tables() -> list[tuple[str, Sweep, Table]]:
-    return [(name, sweep, table) for name in GRIDS for sweep in [registry.find(name)] for table in sweep.tables]
+    return [(name, sweep, table) for name in GRIDS for sweep in [registry.find(name)] for table in sweep.of_kind(Table)]
 
 
 @pytest.mark.parametrize(("name", "sweep", "table"), tables(), ids=lambda value: getattr(value, "name", None))
@@ -334,12 +334,13 @@ def test_published_figures_have_a_measured_cell(name: str, sweep: Sweep, table: 
 def test_published_figures_are_the_papers(
     name: str, table: str, cell: tuple[Value, ...], figures: dict[str, float]
 ) -> None:
-    (published,) = [candidate.published for candidate in registry.find(name).tables if candidate.name == table]
+    (published,) = [candidate.published for candidate in registry.find(name).of_kind(Table) if candidate.name == table]
     assert published["paper"][cell] == figures
 
 
 def test_the_published_heatmap_is_the_papers() -> None:
-    heatmaps = {heatmap.metric.name: heatmap for heatmap in registry.find("anomaly_grid").for_preset("paper").heatmaps}
+    shown = registry.find("anomaly_grid").for_preset("paper").of_kind(Heatmap)
+    heatmaps = {heatmap.metric.name: heatmap for heatmap in shown}
     assert heatmaps["auroc_joint"].published["paper"] == {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}
     at_optimum = [heatmaps[f"auroc_{score}"].published["paper"][1.0, 0.5] for score in ("variance", "entropy")]
     assert at_optimum == [0.867, 0.852]

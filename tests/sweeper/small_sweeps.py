@@ -30,5 +30,5 @@ FIXED: dict[str, Value] = {
 TINY = Sweep(
     about="four trials",
     presets={"digits": Grid(FIXED, {"beta": (0.5, 1.5), "seed": (0, 1)})},
-    tables=(Table("auroc", ("beta",), (Metric("auroc_joint", "maximize"),)),),
+    figures=(Table("auroc", ("beta",), (Metric("auroc_joint", "maximize"),)),),
 )

@@ -27,7 +27,7 @@ CLAIMS = (
     Claim("X-06", "the loss settles", "1", Side("loss", {}, "settled", "epoch"), ">", 0.0),
     Claim("X-05", "loss over epochs", "1", Side("loss", {"epoch": Condition(">", 0)}), ">", -1e9),
 )
-OURS = Sweep(TINY.about, TINY.presets, tables=TINY.tables, name="tiny", claims=CLAIMS)
+OURS = Sweep(TINY.about, TINY.presets, figures=TINY.figures, name="tiny", claims=CLAIMS)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_a_real_run_gives_verdicts(store: Path) -> None:
 SETS = Sweep(
     "a mean over data sets",
     {"digits": Grid({"method": "random"}, {"dataset": ("digits", "mnist"), "seed": (0, 1, 2, 3)})},
-    tables=TINY.tables,
+    figures=TINY.figures,
     name="sets",
     claims=(Claim("X-11", "above a half", "1", Side("knn_z"), ">", 0.5),),
 )

@@ -104,7 +104,7 @@ SWEEP = Sweep(
             sampler="random",
         ),
     },
-    tables=(Table("auroc", ("beta",), (Metric("auroc_joint", "maximize"),)),),
+    figures=(Table("auroc", ("beta",), (Metric("auroc_joint", "maximize"),)),),
     name="earlier",
 )
 

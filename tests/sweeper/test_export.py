@@ -22,7 +22,7 @@ from sweeper.spec import Grid, Metric, Sweep, Table
 
 KEYS = {"method": "own_method:Denoise", "dataset": "digits", "epochs": 1, "knn": 5, "encoder": "mlp", "width": 8}
 TABLE = Table("knn", ("sigma",), (Metric("knn_z", "maximize"),))
-SWEEP = Sweep("mine", {"tiny": Grid(KEYS, {"sigma": (0.1, 0.2)})}, tables=(TABLE,))
+SWEEP = Sweep("mine", {"tiny": Grid(KEYS, {"sigma": (0.1, 0.2)})}, figures=(TABLE,))
 """
 
 
@@ -85,7 +85,7 @@ def test_export_says_the_sentence_of_the_terminal_in_its_unit_and_with_its_repli
     """The views in the store say that beta repeats the experiment here, and that the metric is a share."""
     table = Table("auroc", ("seed",), (Metric("auroc_joint", "maximize", percent=True),))
     heatmap = Heatmap(table.metrics[0], "seed", "lr")
-    sweep = replace(TINY, heatmaps=(heatmap,), tables=(table,), breakdown="beta")
+    sweep = replace(TINY, figures=(heatmap, table), breakdown="beta")
     with without_ray(tmp_path):
         sweeper.run(sweep, name="tiny", store=tmp_path / "s", cohort=2)
     printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("best auroc_joint (%): ")]

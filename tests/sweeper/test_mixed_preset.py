@@ -88,7 +88,7 @@ def test_rows_equal_those_of_a_grid_and_a_search_that_stand_alone(tmp_path: Path
     with without_ray(tmp_path):
         assert main(command(tmp_path / "mixed")) == 0
         for name, part in (("grid", GRID), ("search", SEARCH)):
-            alone = replace(MIXED, presets={"digits": part}, heatmaps=MIXED.heatmaps, name="mixed")
+            alone = replace(MIXED, presets={"digits": part}, name="mixed")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(registry, "find", lambda _, alone=alone: alone)
                 assert main(command(tmp_path / name)) == 0
@@ -102,9 +102,9 @@ def test_rows_equal_those_of_a_grid_and_a_search_that_stand_alone(tmp_path: Path
 
 def test_its_headline_is_the_views_and_else_the_objective(tmp_path: Path) -> None:
     assert MIXED.headline("digits") == KNN and MIXED.naming("digits") == ("tau", "lr")
-    other = replace(MIXED, heatmaps=(Heatmap(Metric("loss", "minimize"), "tau", "lr"),))
+    other = replace(MIXED, figures=(Heatmap(Metric("loss", "minimize"), "tau", "lr"),))
     assert other.headline("digits").name == "loss" and other.ranks("digits")
-    assert replace(MIXED, heatmaps=()).headline("digits") == KNN
+    assert replace(MIXED, figures=()).headline("digits") == KNN
     plan, _ = prepare(parse(command(tmp_path)), Store(tmp_path))
     settings, *others = rankings_of(plan)
     assert {"method", "tau", "lr"} <= set(settings.columns) and "seed" not in settings.columns and settings.of_grids
@@ -133,7 +133,7 @@ class Median(Pruner):
 def test_a_pruner_of_ones_own_prunes_and_its_study_is_rebuilt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = replace(MIXED, name="mixed", presets={"digits": replace(SEARCH, pruner=Median())}, heatmaps=())
+    own = replace(MIXED, name="mixed", presets={"digits": replace(SEARCH, pruner=Median())}, figures=())
     monkeypatch.setattr(registry, "find", lambda name: own)
     assert main(command(tmp_path, "--plan")) == 0
     assert "tpe, Median()" in capsys.readouterr().out

@@ -30,7 +30,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     grids = tuple(Grid({**SMALL, **own}, {"sheets": (True,), "seed": (0, 1)}) for own in methods)
     table = Table("errors", ("method",), (Metric("reconstruction_mse", "minimize"),))
-    monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, tables=(table,)))
+    monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, figures=(table,)))
 
 
 def train(folder: Path, *words: str) -> int:
@@ -102,7 +102,7 @@ def test_figures_and_table_are_drawn_and_drawn_again_by_a_run_that_has_nothing_t
     metrics = (Metric("sample_confident", "maximize", percent=True), Metric("density_volume"), Metric("spread"))
     shown = Table("densities", ("method", "density"), metrics, note="the ceiling is 7")
     monkeypatch.setattr(latent_density, "tsne", lambda z_ND: z_ND[:, :2].cpu().numpy())
-    monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, tables=(shown,)))
+    monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, figures=(shown,)))
     assert train(tmp_path) == 0
     rows, store = load("decoded", str(tmp_path / "store")), tmp_path / "store"
     assert rows["spread"].notna().tolist() == [density == "gmm" for density in rows["density"]]

@@ -116,7 +116,11 @@ def test_a_sweep_that_is_slow_to_read_does_not_keep_others_waiting(
 def test_a_sweep_that_does_not_ship_has_its_views(server: view.Server) -> None:
     assert NAME not in registry.names()
     report = json.loads(gzip.decompress(base64.b64decode(json.loads(get(server, "/grid.json")[1])["report"])))
-    assert report["about"] == SWEEP.about and report["views"]["paper"]["heatmaps"] and report["requests"][0]["tables"]
+    assert (
+        report["about"] == SWEEP.about
+        and report["views"]["paper"]["heatmaps"]
+        and report["requests"][0]["figures"]["tables"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from sweeper.report.figures import PresetFigures, made, read_figures
+from sweeper.report.figures import PresetFigures, Shown, made
 from sweeper.report.formatting import (
-    ValueText,
     format_significant,
     json_values,
     read_class_names,
     text_with_class_names,
 )
 from sweeper.report.heatmaps import colour_scale, pivot
+from sweeper.report.kinds import KINDS, read_figures
 from sweeper.report.page import claims, embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.reruns import Reruns, reruns
@@ -127,6 +127,7 @@ def collect(files: Files, name: str) -> Contents:
         "columns": encode(rows, snapshot.columns, shown.values()),
         "requests": requests,
         "classes": read_class_names(files, name, rows),
+        "kinds": [{"id": kind.FOLDER, "title": kind.TITLE} for kind in KINDS.values()],
         "views": {name: findings.views(preset) for name, preset in shown.items()},
         "importances": importances,
         "claims": judged,
@@ -190,14 +191,15 @@ def _requests(
             **plain,
             "trials": findings.ranges(request.rows.index),
             "best": {},
-            "tables": [],
-            "trajectories": [],
+            "figures": {},
         }
         if index < MAX_REQUESTS:
             views = shown.get(request.preset)
             comparable = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
             value_text = text_with_class_names(files, name, comparable)
-            record |= _findings_of(views, comparable, snapshot.history, value_text, failures.append)
+            if views:
+                request_shown = Shown(views, comparable, lambda: snapshot.history, value_text)
+                record["figures"] = _figures_of(request_shown, failures.append)
             best = made(failures.append, "best settings", partial(_best, views, request, comparable, snapshot))
             record["best"] = best or {}
         found.append(record)
@@ -236,25 +238,15 @@ def _listed_requests(files: Files, name: str, rows: pd.DataFrame) -> tuple[list[
     return requests, [f"Damaged and left out: {path}: {reason}." for path, reason in damaged.items()]
 
 
-def _findings_of(
-    shown: PresetFigures | None,
-    rows: pd.DataFrame,
-    history: pd.DataFrame,
-    value_text: ValueText,
-    say: Callable[[str], object],
-) -> dict[str, Any]:
-    """Return the tables and trajectories of one request. `say` gets a sentence about each that cannot be made."""
-    if shown is None:
-        return {"tables": [], "trajectories": []}
-    tables = [made(say, f"table {view.name}", partial(findings.table, shown, view, rows)) for view in shown.tables]
-    trajectories = [
-        made(say, f"trajectory {view.name}", partial(findings.trajectory, shown, view, rows, history, value_text))
-        for view in shown.trajectories
-    ]
-    return {
-        "tables": [table for table in tables if table],
-        "trajectories": [trajectory for trajectory in trajectories if trajectory],
-    }
+def _figures_of(shown: Shown, say: Callable[[str], object]) -> dict[str, list[Any]]:
+    """Return kind -> the figures of one request that a page draws. `say` gets a sentence about each that cannot be
+    made."""
+    found: dict[str, list[Any]] = {}
+    for figure in shown.preset.figures:
+        kind = KINDS[type(figure)]
+        if drawn := made(say, figure.title, partial(kind.on_page, shown, figure)):
+            found.setdefault(kind.FOLDER, []).append(drawn)
+    return found
 
 
 def _best(
@@ -329,7 +321,7 @@ def _thumbnail(views: PresetFigures | None, rows: pd.DataFrame) -> Thumbnail | N
     """Return the first heatmap of the preset that has values and is small enough."""
     if views is None:
         return None
-    shown = (_shades(view, labelled(rows, view.selections), views.replicates) for view in views.heatmaps)
+    shown = (_shades(view, labelled(rows, view.selections), views.replicates) for view in views.of_kind(Heatmap))
     return next(filter(None, shown), None)
 
 

@@ -23,13 +23,14 @@ from string import Template
 from typing import Any
 
 from sweeper.report import charts, study_charts
+from sweeper.report.kinds import KINDS
 from sweeper.report.page.contents import Contents
 from sweeper.storage import local_disk
 from trainables.cache import OpenFolderError, cache_folder, check_closed, make_closed
 
 SCRIPTS = (
     *("data.js", "formats.js", "elements.js", "charts.js", "cells.js", "axes.js", "heatmap.js", "trials.js"),
-    *("rows.js", "findings.js", "claims.js", "search.js", "page.js"),
+    *("rows.js", "figures.js", "findings.js", "claims.js", "search.js", "page.js"),
 )
 """In the order in which they are joined to one script."""
 CLAIMS_SCRIPTS = ("data.js", "formats.js", "elements.js", "claims.js", "claims_page.js")
@@ -109,7 +110,8 @@ def _page(template: str, title: str, policy: str, **texts: Any) -> bytes:
 @functools.cache
 def _charts() -> str:
     """The descriptions of the charts and their colours as JSON, in which nothing ends a script."""
-    plain = {"charts": {**charts.CHARTS, **study_charts.CHARTS}, "colours": charts.COLOURS}
+    of_kinds = {name: chart for kind in KINDS.values() for name, chart in kind.CHARTS.items()}
+    plain = {"charts": {**charts.CHARTS, **study_charts.CHARTS, **of_kinds}, "colours": charts.COLOURS}
     return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -1,6 +1,5 @@
 """What the figures of a preset show, as JSON from which a browser reads exactly the numbers of the Parquet files."""
 
-import functools
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -10,15 +9,11 @@ from typing import Any
 import pandas as pd
 
 from sweeper.plan.best_settings import Settings, columns_of
-from sweeper.report import tables, trajectories
 from sweeper.report.best import not_worse, sentences
 from sweeper.report.figures import PresetFigures, made
-from sweeper.report.formatting import ValueText, json_values
-from sweeper.report.selections import labelled, narrowed
-from sweeper.report.summaries import averaged_over
-from sweeper.spec import Grid, Metric, Table, Trajectory
-from sweeper.spec.metric import SPREADS, VALIDATION
-from sweeper.spec.views import Selection
+from sweeper.report.formatting import json_values
+from sweeper.spec import Heatmap, Metric
+from sweeper.spec.metric import VALIDATION
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path, figures_folder
 from sweeper.storage.rows import Columns
@@ -51,7 +46,7 @@ def views(shown: PresetFigures) -> dict[str, Any]:
                 for selection in view.selections
             ],
         }
-        for view in shown.heatmaps
+        for view in shown.of_kind(Heatmap)
     ]
     found: dict[str, Any] = {"heatmaps": heatmaps, "over": shown.over, "headline": shown.headline.name}
     found |= {"axes": _defined_axes(shown), "replicates": list(shown.replicates)}
@@ -62,42 +57,10 @@ def views(shown: PresetFigures) -> dict[str, Any]:
 
 
 def _defined_axes(shown: PresetFigures) -> list[str]:
-    """Return the hyperparameters that the definition of a preset varies, those of its views first."""
-    of_views = [name for heatmap in shown.heatmaps for name in heatmap.hyperparameters]
-    of_views += [name for table in shown.tables for name in table.hyperparameters]
+    """Return the hyperparameters that the definition of a preset varies, those of its cells first."""
+    of_cells = [name for figure in shown.figures if figure.ranking for name in figure.hyperparameters]
     of_grids = [name for grid in shown.grids for name, values in grid.axes.items() if len(values) > 1]
-    return list(dict.fromkeys((*of_views, *shown.naming, *of_grids, *(known.name for known in shown.parameters))))
-
-
-def table(shown: PresetFigures, view: Table, rows: pd.DataFrame) -> dict[str, Any] | None:
-    """Return a table of a preset: keys of the rows, and for each row, column and metric the measured figures; None if
-    none of its cells has a trial."""
-    own = _rows(shown, rows, view.axes, view.selections)
-    only = narrowed(shown.grids, own, view.axes, view.selections)
-    cells = tables.average(own, view, shown.preset, only, shown.replicates)
-    if not tables.has_trials(cells):
-        return None
-    over = averaged_over(own, view.axes, shown.replicates)
-    return {
-        "name": view.name,
-        "captions": {spread: tables.caption(cells, view, over, spread) for spread in SPREADS},
-        "rows": list(view.rows),
-        "columns": view.columns,
-        "metrics": _metrics(view.metrics),
-        "cells": {str(name): json_values(cells[name]) for name in cells},
-    }
-
-
-def trajectory(
-    shown: PresetFigures, view: Trajectory, rows: pd.DataFrame, history: pd.DataFrame, value_text: ValueText
-) -> dict[str, Any]:
-    """Return a trajectory of a preset: its caption, and for each metric the values of its chart, points by column."""
-    own = _rows(shown, rows, view.by, view.selections)
-    points = trajectories.average(history, own, view, value_text, shown.replicates)
-    panels = trajectories.panels(points, view, value_text) if len(points) else []
-    for panel in panels:
-        panel["points"] = {str(name): json_values(values) for name, values in panel["points"].items()}
-    return {"name": view.name, "caption": trajectories.caption(points, view), "panels": panels}
+    return list(dict.fromkeys((*of_cells, *shown.naming, *of_grids, *(known.name for known in shown.parameters))))
 
 
 def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:
@@ -138,12 +101,6 @@ def _constant(rows: pd.DataFrame, names: Iterable[str]) -> set[str]:
     return {name for name in names if name in rows and rows[name].nunique(dropna=False) == 1}
 
 
-def _on_all_images(metric: Metric) -> tuple[str, str]:
-    """The names of a metric on test and on validation images."""
-    plain = metric.name.removeprefix(VALIDATION)
-    return plain, f"{VALIDATION}{plain}"
-
-
 def _ranking_metrics(shown: PresetFigures, columns: Columns) -> Sequence[Metric]:
     """Return the metrics that rank settings: those of the views, and of the others each whose family has a direction.
     A setting is chosen on validation images by itself, so their metrics are not among the others."""
@@ -152,13 +109,6 @@ def _ranking_metrics(shown: PresetFigures, columns: Columns) -> Sequence[Metric]
     others = (Metric(name, family.direction) for name in columns.metrics if (family := family_of(name)))
     more = [metric for metric in others if metric.direction and metric.name.removeprefix(VALIDATION) not in known]
     return [*declared.values(), *(metric for metric in more if not metric.name.startswith(VALIDATION))]
-
-
-def _rows(
-    shown: PresetFigures, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]
-) -> pd.DataFrame:
-    """The rows that a view shows: those of its selections under their labels, else all in the order of the axes."""
-    return labelled(rows, selections) if selections else in_order(shown.grids, rows, axes)
 
 
 def importances(files: Files, name: str) -> tuple[list[dict[str, Any]], list[str]]:
@@ -194,41 +144,8 @@ def _importances(files: Files, path: str) -> dict[str, Any] | None:
     return {"complete": int((trials["state"] == "complete").sum()), **records}
 
 
-def in_order(grids: Sequence[Grid], rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return the rows in the order in which the grids have the values of these hyperparameters."""
-    mentioned = [key for key in keys if key in rows and any(grid.values(key) for grid in grids)]
-    if not mentioned:
-        return rows
-    positions = [
-        {
-            key: {value: i for i, value in enumerate(grid.values(key) or (None,))}
-            for key in (*grid.axes, *mentioned)
-            if key in mentioned
-        }
-        for grid in grids
-    ]
-    values = zip(*(rows[key].where(rows[key].notna(), None) for key in mentioned), strict=True)
-
-    @functools.cache
-    def position(combination: tuple[Any, ...]) -> tuple[int, ...]:
-        """Which grid has the combination first, and the index of the value on each of its axes. It takes no
-        combination of the grids: there can be any number of them."""
-        wanted = dict(zip(mentioned, combination, strict=True))
-        for index, known in enumerate(positions):
-            if all(wanted[key] in known[key] for key in mentioned):
-                return index, *(known[key][wanted[key]] for key in known)
-        return (len(positions),)
-
-    places = list(map(position, values))
-    return rows.iloc[sorted(range(len(places)), key=places.__getitem__)]
-
-
 def _json(values: Sequence[Any]) -> list[Any]:
     return json_values(pd.Series(list(values), dtype=object))
-
-
-def _metrics(metrics: Sequence[Metric]) -> list[Mapping[str, Any]]:
-    return [{"name": metric.name, "percent": metric.percent, "direction": metric.direction} for metric in metrics]
 
 
 def _studies(files: Files, name: str) -> list[tuple[str, str]]:
@@ -270,13 +187,11 @@ def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetFigures
 
 
 def declared_metrics(shown: Collection[PresetFigures]) -> Mapping[str, Metric]:
-    """Return the objectives of searches and the metrics of views, by name. The first that has a name decides."""
+    """Return the objectives of searches and the metrics of figures, by name. The first that has a name decides."""
     objectives = [metric for preset in shown for metric in preset.objectives]
-    heatmaps = [heatmap.metric for preset in shown for heatmap in preset.heatmaps]
-    of_tables = [metric for preset in shown for table in preset.tables for metric in table.metrics]
-    of_trajectories = [metric for preset in shown for view in preset.trajectories for metric in view.metrics]
+    of_figures = [metric for preset in shown for figure in preset.figures for metric in figure.shown]
     metrics: dict[str, Metric] = {}
-    for metric in (*objectives, *heatmaps, *of_tables, *of_trajectories):
+    for metric in (*objectives, *of_figures):
         metrics.setdefault(metric.name, metric)
     return metrics
 

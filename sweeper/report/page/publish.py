@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from sweeper.errors import StoreError
 from sweeper.names import is_name
-from sweeper.report.figures import read_figures
+from sweeper.report.kinds import read_figures
 from sweeper.report.page import claims
 from sweeper.report.page.contents import Summary, Thumbnail, collect, read_summary, write_summary
 from sweeper.report.page.document import claims_document, document, page_data, static_document

@@ -98,7 +98,7 @@ def test_folders_in_which_nothing_was_drawn_are_not_named(tmp_path: Path, capsys
     table = Table(
         "other", ("kind",), (Metric("auroc", "maximize"),), selections=(Selection({"kind": "other"}, {"beta": 99}),)
     )
-    plan = replace(plan, sweep=replace(plan.sweep, tables=(table,)))
+    plan = replace(plan, sweep=replace(plan.sweep, figures=(*plan.sweep.figures, table)))
     store = store_of(tmp_path, plan, dict.fromkeys(("t0", "t1", "t2", "t3"), "finished"))
     assert finish(plan, store, COLUMNS, REQUEST) == EXIT_OK
     out = capsys.readouterr().out

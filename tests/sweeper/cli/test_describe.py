@@ -9,7 +9,7 @@ from torchvision.datasets import CIFAR10, CIFAR100, MNIST, STL10, SVHN, CelebA, 
 import sweeper.run as run
 from sweeper.cli.describe import LISTS, describe
 from sweeper.errors import SpecError
-from sweeper.spec import registry
+from sweeper.spec import Heatmap, registry
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
 from trainables.config import describe_keys
@@ -33,10 +33,10 @@ USABLE = {
 """Names that the user can use, and values of options."""
 OWN_SWEEP = '''
 """Asks a question."""
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 
 TABLE = Table("losses", ("seed",), (Metric("loss", "minimize"),))
-SWEEP = Sweep("of the user", {"tiny": Grid({"method": "vje"}, {"seed": (0, 1)})}, tables=(TABLE,))
+SWEEP = Sweep("of the user", {"tiny": Grid({"method": "vje"}, {"seed": (0, 1)})}, figures=(TABLE,))
 '''
 
 
@@ -149,11 +149,9 @@ def test_a_sweep_has_its_question_presets_and_figures(name: str) -> None:
     for preset in sweep.presets:
         count = sum(part.count for part in sweep.parts(preset))
         assert f"\n  {preset}: {count} trials, ranked by {sweep.headline(preset).name} " in text
-    views = [(view.name, view.metrics) for view in sweep.tables]
-    for label, metrics in views + [(view.name, view.metrics) for view in sweep.trajectories]:
-        assert f" {label} of {metrics[0].name}" in text
-    for heatmap in sweep.heatmaps:
-        assert f"\n  heatmap of {heatmap.metric.name} over {heatmap.rows} and {heatmap.columns}, " in text
+    for figure in sweep.figures:
+        of = figure.axes[0] if isinstance(figure, Heatmap) else figure.shown[0].name
+        assert f"\n  {figure.title} {'over' if isinstance(figure, Heatmap) else 'of'} {of}" in text
     assert max(map(len, text.splitlines())) <= 110
 
 

@@ -59,7 +59,14 @@ def test_trials_without_a_value_or_an_end_are_not_among_them(value: float | None
 def test_heatmaps_over_the_same_axes_choose_by_the_first() -> None:
     heatmaps = (Heatmap(AUROC, "beta", "nu"), Heatmap(ERROR, "beta", "nu"), Heatmap(LOSS, "nu", "tau"))
     tables = (Table("t", ("method",), (ERROR,), columns="beta"), Table("u", ("nu",), (Metric("var_mean"),)))
-    sweep = Sweep("", {"p": Grid({"method": "vje"}, {})}, heatmaps=heatmaps, tables=tables)
+    sweep = Sweep(
+        "",
+        {"p": Grid({"method": "vje"}, {})},
+        figures=(
+            *heatmaps,
+            *tables,
+        ),
+    )
     rankings = rankings_of(Plan("s", "p", sweep))
     assert rankings == [
         Ranking(AUROC),
@@ -75,7 +82,7 @@ def plan_of(preset: Space, *configs: dict[str, Any]) -> Plan:
     return Plan(
         "s",
         "p",
-        Sweep("", {"p": preset}, tables=(Table("t", ("beta",), (AUROC,)),)),
+        Sweep("", {"p": preset}, figures=(Table("t", ("beta",), (AUROC,)),)),
         trials,
     )
 

@@ -57,5 +57,5 @@ def _plan(
     statuses: Mapping[str, str],
     table: Table,
 ) -> Plan:
-    sweep = Sweep("about", {"paper": Grid({}, {})}, tables=(table,))
+    sweep = Sweep("about", {"paper": Grid({}, {})}, figures=(table,))
     return Plan("grid", "paper", sweep, trials, groups, steps, statuses)

@@ -5,7 +5,8 @@ import pytest
 
 from sweeper.plan.cohorts import Cohort
 from sweeper.record.page import REST, SECONDS_BETWEEN, PageWriter, write_page
-from sweeper.report.figures import figures_of, read_figures
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import read_figures
 from sweeper.report.page import publish
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.store import Store

@@ -67,10 +67,9 @@ def test_nothing_is_said_of_errors_that_are_not_known() -> None:
 @pytest.mark.parametrize("name", registry.names())
 @pytest.mark.parametrize("validation", [False, True])
 def test_every_sweep_says_on_what_its_best_settings_were_chosen(name: str, validation: bool) -> None:
-    """By the data that the metric of each heatmap, table and preset declares."""
+    """By the data that the metric of each figure and preset declares."""
     sweep = registry.find(name)
-    ranked = [metric for view in sweep.heatmaps for metric in [view.metric]]
-    ranked += [metric for table in sweep.tables for metric in table.metrics if metric.direction]
+    ranked = [metric for figure in sweep.figures for metric in figure.shown if metric.direction]
     ranked += [sweep.headline(preset) for preset in sweep.presets]
     for metric in {metric.name: metric for metric in ranked}.values():
         plain = metric.name.removeprefix("val_")

@@ -99,10 +99,10 @@ def test_a_damaged_file_of_names_is_left_out(files: Files, rows: pd.DataFrame) -
 
 def test_tables_and_the_terminal_have_names_and_parquet_files_have_numbers(files: Files, rows: pd.DataFrame) -> None:
     tables = (Table("by_class", ("normal_class",), (AUROC,)), Table("across", ("beta",), (AUROC,), "normal_class"))
-    heatmaps = (Heatmap(AUROC, "beta", "nu"),)
-    sweep = Sweep("own", {"own": Grid({}, {})}, heatmaps=heatmaps, tables=tables, breakdown="normal_class")
+    figures = (Heatmap(AUROC, "beta", "nu"), *tables)
+    sweep = Sweep("own", {"own": Grid({}, {})}, figures, breakdown="normal_class")
     text = publish.write(files, "own", sweep, "own", rows.assign(nu=1.0))
-    breakdown, _, by_class, _, across, sentence = text.split("\n\n")
+    _, by_class, _, across, breakdown, sentence = text.split("\n\n")
     names = ["cat", "dog", "fox|red"]
     assert [line.split()[:3] for line in breakdown.splitlines()[3:]] == [["1", "1", name] for name in names]
     assert [line.split()[0] for line in by_class.splitlines()[-3:]] == names

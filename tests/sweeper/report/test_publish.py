@@ -9,6 +9,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeper.report import publish as findings
+from sweeper.report import trajectories
 from sweeper.report.densities import Density
 from sweeper.spec import Grid, Metric, Search, Sweep
 from sweeper.spec.views import Heatmap, Table, Trajectory
@@ -18,7 +19,7 @@ from sweeper.storage.store import Store
 SWEEP = Sweep(
     about="",
     presets={"paper": Grid({}, {})},
-    heatmaps=(
+    figures=(
         Heatmap(Metric("auroc", "maximize"), "beta", "nu", published={"paper": {(1.0, 3.0): 0.9}}),
         Heatmap(Metric("loss", "minimize"), "beta", "nu"),
     ),
@@ -47,7 +48,7 @@ def test_heatmaps_and_tables_are_in_the_store(tmp_path: Path, rows: pd.DataFrame
 
 
 def test_views_of_presets_and_of_changed_requests_stand_side_by_side(tmp_path: Path, rows: pd.DataFrame) -> None:
-    files, both = Files(tmp_path), replace(SWEEP, tables=TABLES.tables, trajectories=TABLES.trajectories)
+    files, both = Files(tmp_path), replace(SWEEP, figures=(*SWEEP.figures, *TABLES.figures))
     for index, folder in enumerate((None, "grid/paper, epochs=5", "grid/digits")):
         findings.write(files, "grid", both, "paper", rows.assign(trial_id="a", auroc=rows["auroc"] + index), folder)
     means = [
@@ -153,11 +154,9 @@ def test_pictures_name_sweep_preset_and_data_set_and_use_percent(
         return written(*arguments, **options)
 
     monkeypatch.setattr(findings.heatmaps, "write", write)
-    monkeypatch.setattr(findings.trajectories, "write", lambda *_, **options: captions.append(options))
+    monkeypatch.setattr(trajectories, "write", lambda *_, **options: captions.append(options))
     auroc = Metric("auroc", "maximize", percent=True)
-    shares = replace(
-        SWEEP, heatmaps=(Heatmap(auroc, "beta", "nu"),), trajectories=(Trajectory("t", (auroc,), ("beta",)),)
-    )
+    shares = replace(SWEEP, figures=(Heatmap(auroc, "beta", "nu"), Trajectory("t", (auroc,), ("beta",))))
     text = findings.write(Files(tmp_path), "grid", shares, "paper", rows.assign(dataset=["cifar10"] * 11 + ["stl10"]))
     assert [options["about"] for options in captions] == ["grid (paper), data sets cifar10, stl10"] * 2
     assert "\n\nauroc (%) by normal_class at" in text and " 72.500" in text
@@ -170,11 +169,11 @@ KNN = Metric("knn", "maximize", percent=True)
 TABLES = Sweep(
     about="",
     presets={"paper": Grid({}, {})},
-    tables=(
+    figures=(
         Table("probe", ("method", "k"), (KNN,), published={"paper": {("vje", 30): {"knn": 90.0}}}),
         Table("posterior", ("method",), (Metric("entropy", "minimize"),)),
+        Trajectory("training", (KNN,), by=("method",)),
     ),
-    trajectories=(Trajectory("training", (KNN,), by=("method",)),),
 )
 METHODS = pd.DataFrame({"trial_id": ["a", "b"], "method": ["vje", "simclr"], "k": [30.0, None], "knn": [0.91, 0.7]})
 
@@ -206,10 +205,10 @@ def test_a_trajectory_without_any_history_is_drawn_empty(tmp_path: Path) -> None
     assert pd.read_parquet(tmp_path / "trajectories/grid/paper/training.parquet").empty
 
 
-def test_heatmaps_come_before_tables_and_a_metric_that_no_row_has_is_null(tmp_path: Path, rows: pd.DataFrame) -> None:
-    both = replace(SWEEP, tables=(Table("all", ("beta", "width"), (Metric("auroc", "maximize"),)),))
+def test_tables_come_first_and_a_metric_that_no_row_has_is_null(tmp_path: Path, rows: pd.DataFrame) -> None:
+    both = replace(SWEEP, figures=(*SWEEP.figures, Table("all", ("beta", "width"), (Metric("auroc", "maximize"),))))
     text = findings.write(Files(tmp_path), "grid", both, "paper", rows.drop(columns=["loss", "nu"]))
-    assert [part.split()[0] for part in text.split("\n\n")[:2]] == ["auroc", "all"]
+    assert [part.split()[0] for part in text.split("\n\n")[::2]] == ["all", "auroc"]
     assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/loss.parquet")["mean"].isna().all()
     assert pd.read_parquet(tmp_path / "tables/grid/paper/all.parquet")["width"].isna().all()
 
@@ -221,8 +220,12 @@ def test_what_cannot_be_made_of_its_data_is_a_line_and_the_rest_is_made(tmp_path
     odd = Metric("odd", "maximize")
     sweep = replace(
         SWEEP,
-        heatmaps=(Heatmap(odd, "beta", "nu"), SWEEP.heatmaps[0]),
-        tables=(Table("bad", ("beta",), (odd,)), Table("good", ("beta",), (Metric("auroc", "maximize"),))),
+        figures=(
+            Heatmap(odd, "beta", "nu"),
+            SWEEP.figures[0],
+            Table("bad", ("beta",), (odd,)),
+            Table("good", ("beta",), (Metric("auroc", "maximize"),)),
+        ),
     )
     rows = rows.assign(odd="text", trial_id="a", dataset="digits", method="vje", seed=0)
     buffer = io.BytesIO()
@@ -231,6 +234,6 @@ def test_what_cannot_be_made_of_its_data_is_a_line_and_the_rest_is_made(tmp_path
     files.write("sheets/grid/a/density.npz", buffer.getvalue())
     text = findings.write(files, "grid", sweep, "paper", rows)
     failed = [line.split("grid/paper: ")[1].split(" cannot be shown: ")[0] for line in lines]
-    assert failed == ["heatmap odd", "table bad", "sheets of densities"]
+    assert failed == ["heatmap of odd", "table bad", "sheets of densities"]
     assert all("\n" not in line for line in lines)
-    assert "\n\ngood\n" in text and (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
+    assert text.startswith("good\n") and (tmp_path / "heatmaps/grid/paper/auroc.png").exists()

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from sweeper.plan.cohorts import enumerate_trials
-from sweeper.report import publish, trajectories
-from sweeper.report.figures import figures_of
-from sweeper.report.page import findings
-from sweeper.report.selections import labelled, narrowed
+from sweeper.report import publish, tables, trajectories
+from sweeper.report.figures import Shown, figures_of
+from sweeper.report.selections import in_order, labelled, narrowed
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory, registry
 from sweeper.spec.space import change_space, parts_of
 from sweeper.storage.files import Files
@@ -35,6 +34,12 @@ SELECTIONS = (
     Selection({"failure": "trap", "state": "remedied"}, {"method": "hsic", "weight": 1.0}),
     Selection({"failure": "trap", "state": "collapsed"}, {"method": "gje", "ema": 0.0}),
 )
+
+
+def test_rows_come_in_the_order_of_the_preset() -> None:
+    grids = (Grid({"method": "b"}, {"k": (3, 1)}), Grid({"method": "a"}, {"k": (2,)}))
+    rows = pd.DataFrame({"method": ["a", "x", "b", "b"], "k": [2, 9, 1, 3]})
+    assert in_order(grids, rows, ("method", "k"))["k"].tolist() == [3, 1, 2, 9]
 
 
 def test_rows_are_those_of_each_selection_in_turn_with_its_labels() -> None:
@@ -86,8 +91,10 @@ def test_views_of_a_sweep_show_their_selections(tmp_path: Path) -> None:
     sweep = Sweep(
         about="",
         presets={"paper": Grid({}, {})},
-        heatmaps=(Heatmap(ACCURACY, "failure", "state", selections=SELECTIONS),),
-        tables=(Table("collapses", ("failure",), (ACCURACY,), columns="state", selections=SELECTIONS),),
+        figures=(
+            Heatmap(ACCURACY, "failure", "state", selections=SELECTIONS),
+            Table("collapses", ("failure",), (ACCURACY,), columns="state", selections=SELECTIONS),
+        ),
     )
     text = publish.write(Files(tmp_path), "s", sweep, "paper", ROWS)
     cells = pd.read_parquet(tmp_path / "heatmaps/s/paper/accuracy.parquet").set_index(["failure", "state"])["mean"]
@@ -172,10 +179,10 @@ def shown_tables(sweep: Sweep, preset: str, rows: pd.DataFrame, folder: Path) ->
     own = sweep.for_preset(preset)
     text = publish.write(Files(folder), sweep.name, own, preset, rows)
     stored = {path.stem: pd.read_parquet(path) for path in (folder / "tables").rglob("*.parquet")}
-    views = figures_of(own, preset)
-    on_page = {table.name: findings.table(views, table, rows) for table in own.tables}
+    shown = Shown(figures_of(own, preset), rows, pd.DataFrame)
+    on_page = {table.name: tables.on_page(shown, table) for table in own.of_kind(Table)}
     assert {name for name, table in on_page.items() if table} == set(stored)
-    for view in own.tables:
+    for view in own.of_kind(Table):
         if table := on_page[view.name]:
             cells = stored[view.name]
             assert all(len(values) == len(cells) for values in table["cells"].values())
@@ -187,9 +194,9 @@ def shown_tables(sweep: Sweep, preset: str, rows: pd.DataFrame, folder: Path) ->
 def test_a_request_for_some_methods_and_one_data_set_shows_these_alone(tmp_path: Path) -> None:
     sweep = registry.find("simvae_content")
     rows = rows_of(sweep, "paper", method=("vae", "simvae"), dataset=("mnist",))
-    text, tables = shown_tables(sweep, "paper", rows, tmp_path)
-    assert set(tables) == set(CONTENT)
-    for cells in tables.values():
+    text, stored = shown_tables(sweep, "paper", rows, tmp_path)
+    assert set(stored) == set(CONTENT)
+    for cells in stored.values():
         assert set(cells["method"]) == {"vae", "simvae"} and set(cells["dataset"]) == {"mnist"}
         assert (cells["count"] == 3).all()
     assert "(paper 97.80" in text
@@ -200,15 +207,15 @@ def test_a_request_for_some_methods_and_one_data_set_shows_these_alone(tmp_path:
 def test_a_whole_request_keeps_the_rows_that_only_the_paper_has() -> None:
     """VJE's paper has baselines on ImageNet that no trial is."""
     sweep = registry.find("imagenet_linear")
-    (table,) = sweep.tables
+    (table,) = sweep.of_kind(Table)
     assert len(table.published["paper"]) == 6
-    views = figures_of(sweep, "paper")
-    found = findings.table(views, table, pd.DataFrame({"method": ["vje"], "probe_z": [0.6], "trial_id": ["a"]}))
+    rows = pd.DataFrame({"method": ["vje"], "probe_z": [0.6], "trial_id": ["a"]})
+    found = tables.on_page(Shown(figures_of(sweep, "paper"), rows, pd.DataFrame), table)
     assert found and {"simclr", "byol", "swav"} < set(found["cells"]["method"])
 
 
 @pytest.mark.parametrize(
-    ("name", "axes", "tables"),
+    ("name", "axes", "wanted"),
     [
         ("ssl_benchmark", {"method": ("simclr",)}, {"accuracy", "embeddings"}),
         ("ssl_cifar10", {"method": ("random",)}, {"accuracy", "weighted_knn"}),
@@ -218,16 +225,16 @@ def test_a_whole_request_keeps_the_rows_that_only_the_paper_has() -> None:
     ],
 )
 def test_no_table_is_empty_and_no_row_was_not_asked_for(
-    name: str, axes: dict[str, tuple[Any, ...]], tables: set[str], tmp_path: Path
+    name: str, axes: dict[str, tuple[Any, ...]], wanted: set[str], tmp_path: Path
 ) -> None:
     warnings.simplefilter("error", UserWarning)  # of figures that cannot be shown
     sweep = registry.find(name)
     rows = rows_of(sweep, "paper", **axes)
     text, stored = shown_tables(sweep, "paper", rows, tmp_path)
-    assert set(stored) == tables
+    assert set(stored) == wanted
     for cells in stored.values():
         assert (cells["count"] + cells["missing"] > 0).any()
         for axis, asked in axes.items():
             if axis in cells:
                 assert set(cells[axis]) == set(asked)
-    assert not any(f"\n{view.name}: " in f"\n{text}" for view in sweep.tables if view.name not in tables)
+    assert not any(f"\n{view.name}: " in f"\n{text}" for view in sweep.of_kind(Table) if view.name not in wanted)

@@ -16,7 +16,7 @@ SPACE = (
 
 def sweep(*claims: Claim) -> Sweep:
     table = Table("accuracy", ("method",), (Metric("knn_z", "maximize"),))
-    return Sweep("about", {"digits": SPACE}, tables=(table,), claims=claims, name="mine")
+    return Sweep("about", {"digits": SPACE}, figures=(table,), claims=claims, name="mine")
 
 
 def claim(left: Side, relation: Any = ">", right: Side | float = 0.0, **parts: Any) -> Claim:

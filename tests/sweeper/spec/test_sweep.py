@@ -1,6 +1,7 @@
 """The definition of a sweep; its views, which are checked when they are made; rungs of successive halving."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ TABLE = Table("accuracy", ("method",), (KNN, LOSS))
 
 
 def sweep(**parts: Any) -> Sweep:
-    return Sweep("about", **{"presets": {"paper": GRID, "digits": GRID}, "heatmaps": (HEATMAP,), **parts})
+    return Sweep("about", **{"presets": {"paper": GRID, "digits": GRID}, "figures": (HEATMAP,), **parts})
 
 
 def test_the_first_preset_is_the_default_and_others_go_by_name() -> None:
@@ -28,63 +29,69 @@ def test_the_first_preset_is_the_default_and_others_go_by_name() -> None:
         two_presets.preset("digit")
 
 
-@pytest.mark.parametrize("parts", [{"presets": {}}, {"heatmaps": ()}, {"presets": {}, "heatmaps": ()}])
-def test_a_sweep_has_presets_and_views(parts: dict[str, Any]) -> None:
+@pytest.mark.parametrize("parts", [{"presets": {}}, {"figures": ()}, {"presets": {}, "figures": ()}])
+def test_a_sweep_has_presets_and_figures(parts: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="must have at least one preset, and for grids one heatmap or table"):
         sweep(**parts)
-    assert sweep(heatmaps=(), tables=(TABLE,)).headline("paper") == KNN
+    line = Trajectory("lines", (KNN,), ("method",))
+    with pytest.raises(SpecError, match="one heatmap or table"):
+        sweep(figures=(line,))
+    assert sweep(figures=(line, TABLE)).headline("paper") == KNN
 
 
 @pytest.mark.parametrize("parts", [{"breakdown": "seed"}, {"correlations": (("auroc", "loss"),)}])
 def test_breakdown_and_correlations_are_of_a_heatmap(parts: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="a breakdown or correlations need a heatmap, but the sweep has none"):
-        sweep(heatmaps=(), tables=(TABLE,), **parts)
-    assert sweep(**parts).heatmaps == (HEATMAP,)
+        sweep(figures=(TABLE,), **parts)
+    assert sweep(**parts).of_kind(Heatmap) == (HEATMAP,)
 
 
-def test_views_of_one_kind_have_different_names() -> None:
+def test_figures_of_one_kind_and_preset_have_different_names() -> None:
     """Otherwise they would write the same file."""
     line = Trajectory("accuracy", (KNN,), ("method",))
-    assert sweep(tables=(TABLE,), trajectories=(line,)).trajectories == (line,)
-    for parts, kind in (({"tables": (TABLE, TABLE)}, "table"), ({"trajectories": (line, line)}, "trajectory")):
-        message = f"the names of a sweep's {kind} views must differ, but got accuracy, accuracy"
+    assert sweep(figures=(TABLE, line)).of_kind(Trajectory) == (line,)
+    for two in ((TABLE, TABLE), (TABLE, line, line), (HEATMAP, Heatmap(AUROC, "nu", "seed"))):
+        message = f"figures of a preset must differ in kind or name, but paper has two: {two[-1].title}$"
         with pytest.raises(SpecError, match=message):
-            sweep(**parts)
+            sweep(figures=two)
+    in_each = (replace(TABLE, presets=("paper",)), replace(TABLE, presets=("digits",)))
+    assert sweep(figures=in_each).figures_of("digits") == in_each[1:]
 
 
 def test_a_preset_has_the_tables_of_its_own_and_those_of_all() -> None:
     tables = (Table("all", ("nu",), (KNN,)), Table("far", ("nu",), (KNN,), presets=("paper",)))
-    of_both = sweep(tables=tables)
+    of_both = sweep(figures=(HEATMAP, *tables))
     assert of_both.for_preset("paper") == of_both
-    assert [table.name for table in of_both.for_preset("digits").tables] == ["all"]
-    assert of_both.for_preset("digits").heatmaps == (HEATMAP,)
-    only = sweep(heatmaps=(), tables=tables[1:])
+    assert of_both.for_preset("digits").figures == (HEATMAP, tables[0])
+    only = sweep(figures=tables[1:])
     with pytest.raises(SpecError, match="at least one preset, and for grids one heatmap or table"):
         only.for_preset("digits")
 
 
 def test_a_preset_has_the_heatmaps_of_its_own_and_those_of_all() -> None:
-    """The first of these is its headline. Two of one metric would write the same file."""
+    """The first of these is its headline."""
     heatmaps = tuple(Heatmap(LOSS, "beta", column, presets=(column,)) for column in ("paper", "digits"))
-    of_both = sweep(heatmaps=(*heatmaps, HEATMAP))
-    assert of_both.for_preset("paper").heatmaps == (heatmaps[0], HEATMAP)
-    assert sweep(heatmaps=heatmaps[:1], tables=(TABLE,)).headline("paper") == LOSS
-    assert sweep(heatmaps=heatmaps[:1], tables=(TABLE,)).headline("digits") == KNN
-    message = "a preset has one heatmap of a metric, but digits has those of loss, loss"
-    with pytest.raises(SpecError, match=message):
-        sweep(heatmaps=(heatmaps[1], Heatmap(LOSS, "nu", "seed")))
+    of_both = sweep(figures=(*heatmaps, HEATMAP))
+    assert of_both.for_preset("paper").figures == (heatmaps[0], HEATMAP)
+    assert sweep(figures=(heatmaps[0], TABLE)).headline("paper") == LOSS
+    assert sweep(figures=(heatmaps[0], TABLE)).headline("digits") == KNN
 
 
-def test_the_headline_is_the_metric_of_the_first_view() -> None:
-    assert sweep(tables=(TABLE,)).headline("paper") == AUROC
-    assert sweep(heatmaps=(), tables=(Table("t", ("nu",), (LOSS, KNN)), TABLE)).headline("paper") == LOSS
+def test_the_headline_is_the_metric_of_the_first_figure_with_cells() -> None:
+    line = Trajectory("lines", (KNN,), ("method",))
+    assert sweep(figures=(line, HEATMAP, TABLE)).headline("paper") == AUROC
+    assert sweep(figures=(Table("t", ("nu",), (LOSS, KNN)), HEATMAP)).headline("paper") == LOSS
 
 
 def test_axes_by_metric_are_those_of_all_views() -> None:
     axes_by_metric = sweep(
-        heatmaps=(HEATMAP, Heatmap(LOSS, "beta", "seed")),
-        tables=(TABLE, Table("t", ("nu",), (KNN,), columns="dataset")),
-        trajectories=(Trajectory("lines", (LOSS, Metric("knn_mu", "maximize")), ("method", "width")),),
+        figures=(
+            HEATMAP,
+            Heatmap(LOSS, "beta", "seed"),
+            TABLE,
+            Table("t", ("nu",), (KNN,), columns="dataset"),
+            Trajectory("lines", (LOSS, Metric("knn_mu", "maximize")), ("method", "width")),
+        ),
     ).axes_by_metric
     assert {name: set(axes) for name, axes in axes_by_metric.items()} == {
         "auroc": {"beta", "nu"},
@@ -92,13 +99,6 @@ def test_axes_by_metric_are_those_of_all_views() -> None:
         "knn_z": {"method", "nu", "dataset"},
         "knn_mu": {"method", "width"},
     }
-
-
-def test_views_go_to_folders_of_their_kind() -> None:
-    line = Trajectory("lines", (KNN,), ("method", "width"))
-    with_views = sweep(tables=(TABLE,), trajectories=(line,))
-    assert with_views.views == {"heatmaps": (HEATMAP,), "tables": (TABLE,), "trajectories": (line,)}
-    assert line.key == "method, width"
 
 
 def test_a_preset_is_a_grid_or_a_search() -> None:
@@ -144,6 +144,13 @@ def test_a_table_has_rows_and_metrics(empty: dict[str, Any]) -> None:
 def test_published_figures_have_a_place(columns: str | None, cells: dict[Any, Any], message: str) -> None:
     with pytest.raises(SpecError, match=f"^{message}$"):
         Table("t", ("nu",), (VIEWS_KNN, VIEWS_LOSS), columns=columns, published={"paper": cells})
+
+
+def test_published_figures_of_a_heatmap_have_a_place() -> None:
+    with pytest.raises(
+        SpecError, match=r"a published cell of heatmap of knn_z must be a tuple of length 2, but got 3.0"
+    ):
+        Heatmap(VIEWS_KNN, "nu", "beta", {"paper": {3.0: 1.0}})  # type: ignore[dict-item]
 
 
 def test_published_figures_that_have_a_place() -> None:

@@ -17,17 +17,18 @@ class Page {
     });
     this.search = new Search(open);
     this.rows = new Rows(open);
-    this.findings = new Findings({ spread });
+    this.figures = new Figures(report.kinds, { spread });
+    this.findings = new Findings();
     this.claims = new SweepClaims(open);
-    const { tables, trajectories, sheets, training, runs } = this.findings;
-    this.sections = [training, this.heatmap.section, this.search.section, this.details.section, this.claims.section, tables, trajectories, sheets, this.rows.section, runs];
+    const { sheets, training, runs } = this.findings;
+    this.sections = [training, this.heatmap.section, this.search.section, this.details.section, this.claims.section, ...this.figures.sections, sheets, this.rows.section, runs];
     this.request = this.defaultRequest();
     this.connection = el("p", { class: "note", role: "status", hidden: "" });
   }
 
   /* The request with the latest row. */
   defaultRequest() {
-    return this.report.requests[0] ?? { label: "", preset: "", trials: [], best: {}, tables: [], trajectories: [] };
+    return this.report.requests[0] ?? { label: "", preset: "", trials: [], best: {}, figures: {} };
   }
 
   begin() {
@@ -54,6 +55,7 @@ class Page {
     const { report, request } = this;
     this.heatmap.set(report, request);
     this.search.set(report, request);
+    this.figures.set(report, request);
     this.findings.set(report, request);
     this.claims.set(report, request);
     this.header();
@@ -89,7 +91,7 @@ class Page {
         this.update();
       }));
     }
-    if (report.halves.length > 2 && !(this.heatmap.element.hidden && this.findings.tables.element.hidden)) {
+    if (report.halves.length > 2 && !(this.heatmap.element.hidden && !this.figures.haveSpread)) {
       const options = Object.entries(SPREADS).map(([key, text]) => [key, `${text} over replicates`]);
       controls.push(choice("beside means", options, this.spread, (key) => {
         this.spread = key;

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sweeper.report.figures import figures_of, write_figures
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.layout import sheet_path
 from sweeper.storage.rows import Columns
@@ -26,19 +27,17 @@ SELECTIONS = (
 SWEEP = Sweep(
     about="a grid of <b>three</b> axes",
     presets={"paper": Grid({"method": "vje"}, AXES)},
-    heatmaps=(
+    figures=(
         Heatmap(Metric("auroc_joint", "maximize"), "beta", "nu", published={"paper": {(1.0, 0.5): 0.75}}),
         Heatmap(Metric("loss", "minimize"), "setting", "nu", selections=SELECTIONS),
-    ),
-    tables=(
         Table(
             "by_beta",
             ("beta",),
             (Metric("knn_z", "maximize", percent=True),),
             published={"paper": {(1.0,): {"knn_z": 93.0}}},
         ),
+        Trajectory("training", (Metric("loss", "minimize"),), ("beta",)),
     ),
-    trajectories=(Trajectory("training", (Metric("loss", "minimize"),), ("beta",)),),
     over="seeds",
 )
 COLUMNS = Columns(

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeper.report.figures import figures_of, write_figures
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
 from sweeper.spec import Metric, Search, Sweep
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

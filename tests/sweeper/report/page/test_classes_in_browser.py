@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.report.figures import figures_of, write_figures
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.layout import class_names_path
@@ -18,8 +19,10 @@ AUROC = Metric("auroc_joint", "maximize")
 SWEEP = Sweep(
     "own images",
     {"own": Grid({"method": "vje"}, {"beta": (0.5, 1.0), "normal_class": (0, 1, 2)})},
-    heatmaps=(Heatmap(AUROC, "beta", "normal_class"),),
-    tables=(Table("classes", ("normal_class",), (AUROC,)),),
+    figures=(
+        Heatmap(AUROC, "beta", "normal_class"),
+        Table("classes", ("normal_class",), (AUROC,)),
+    ),
 )
 COLUMNS = Columns(
     {"method": str, "dataset": str, "image_digest": str, "beta": float, "normal_class": int}, ("auroc_joint",)

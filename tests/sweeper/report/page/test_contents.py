@@ -9,14 +9,15 @@ import pytest
 
 from sweeper.plan.best_settings import Settings, best_settings
 from sweeper.report.best import sentences
-from sweeper.report.figures import figures_of, read_figures
+from sweeper.report.figures import figures_of
 from sweeper.report.formatting import json_values
+from sweeper.report.kinds import read_figures
 from sweeper.report.page import contents as contents_module
 from sweeper.report.page import findings
 from sweeper.report.page.contents import Contents, collect
-from sweeper.report.page.findings import declared_metrics, encode, in_order
+from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.page.publish import sweep_names
-from sweeper.spec import Grid, Metric
+from sweeper.spec import Metric
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
 from sweeper.storage.load import take_snapshot
 from sweeper.storage.requests import RequestRows, write_request
@@ -47,7 +48,7 @@ def test_rows_and_requests(contents: Contents) -> None:
 
 
 def test_tables_have_the_papers_figures(contents: Contents) -> None:
-    (table,) = contents.report["requests"][0]["tables"]
+    (table,) = contents.report["requests"][0]["figures"]["tables"]
     assert table["cells"]["beta"] == [0.0, 0.5, 1.0]
     assert table["cells"]["published"] == [None, None, 0.93]
     mean, difference = table["cells"]["mean"][2], table["cells"]["difference"][2]
@@ -55,8 +56,8 @@ def test_tables_have_the_papers_figures(contents: Contents) -> None:
 
 
 def test_trajectories_and_heatmaps(contents: Contents) -> None:
-    (view,) = contents.report["requests"][0]["trajectories"]
-    points = view["panels"][0]["points"]
+    (view,) = contents.report["requests"][0]["figures"]["trajectories"]
+    points = view["charts"][0]["data"]["points"]
     assert points["epoch"] == [1, 2, 3] * 3 and points["count"] == [6] * 6 + [5] * 3
     assert contents.report["views"]["paper"]["heatmaps"][0]["published"] == [[1.0, 0.5, 0.75]]
 
@@ -76,7 +77,7 @@ def test_a_sweep_without_views_has_its_rows(tmp_path: Path) -> None:
     store = fill(tmp_path)
     store.files.delete_folder(page_views_folder(NAME))
     report = collect(store.files, NAME).report
-    assert report["views"] == {} and report["requests"][0]["tables"] == [] and report["count"] == 18
+    assert report["views"] == {} and report["requests"][0]["figures"] == {} and report["count"] == 18
 
 
 def test_views_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_a_request_has_the_trials_of_its_list_and_those_of_an_earlier_definition
     totals = {request["label"]: request["total"] for request in report["requests"]}
     assert totals == {"paper": 7, "paper, epochs=5": 5, "paper, earlier definition": None}
     assert labels(report)[0] == "paper", "it has the latest row"
-    (table,) = report["requests"][0]["tables"]
+    (table,) = report["requests"][0]["figures"]["tables"]
     assert table["cells"]["beta"] == [1.0], "no trial of the earlier definition is in its tables"
 
 
@@ -163,7 +164,7 @@ def test_tables_that_are_left_out_are_said(tmp_path: Path, monkeypatch: pytest.M
     store = fill(tmp_path)
     change(store, tmp_path, "epochs=5", count=2)
     report = collect(store.files, NAME).report
-    assert [len(request["tables"]) for request in report["requests"]] == [1, 0]
+    assert [len(request["figures"]) for request in report["requests"]] == [2, 0]
     assert report["notes"] == [
         "To keep this page small, it lacks the tables and best settings of 1 of 2 requests, those with the oldest "
         f"results; the tables are in {tmp_path}/tables/grid."
@@ -185,12 +186,6 @@ def test_studies_that_are_left_out_are_said_and_not_read(tmp_path: Path, monkeyp
     ]
 
 
-def test_rows_come_in_the_order_of_the_preset() -> None:
-    grids = (Grid({"method": "b"}, {"k": (3, 1)}), Grid({"method": "a"}, {"k": (2,)}))
-    rows = pd.DataFrame({"method": ["a", "x", "b", "b"], "k": [2, 9, 1, 3]})
-    assert in_order(grids, rows, ("method", "k"))["k"].tolist() == [3, 1, 2, 9]
-
-
 def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     plain = {name: None if pd.isna(value) else value for name, value in row.items()}
     return plain | {"width": None if plain["width"] is None else int(plain["width"])}
@@ -208,7 +203,8 @@ def test_what_cannot_be_made_of_its_data_is_named_and_the_rest_is_shown(tmp_path
     store.files.write(f"studies/{NAME}/paper/one/trials.parquet", store.files.read(path) or b"")
     report = collect(store.files, NAME).report
     (request,) = report["requests"]
-    assert [table["name"] for table in request["tables"]] == [plain["tables"][1]["name"]] and request["trajectories"]
+    assert [table["name"] for table in request["figures"]["tables"]] == [plain["tables"][1]["name"]]
+    assert request["figures"]["trajectories"]
     assert [note.split(" cannot be shown: ")[0] for note in report["notes"]] == ["table odd", "study one of paper"]
     assert report["count"] == 18 and report["importances"] == []
 

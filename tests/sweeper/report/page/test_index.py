@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.figures import figures_of, write_figures
+from sweeper.report.figures import figures_of
 from sweeper.report.heatmaps import pivot
+from sweeper.report.kinds import write_figures
 from sweeper.report.page import document, publish
 from sweeper.report.page.contents import MAX_CARD_SIDE, Summary, Thumbnail, read_summary, write_summary
 from sweeper.report.page.publish import VIRIDIS, list_of_sweeps
@@ -64,7 +65,7 @@ def test_a_card_says_how_far_the_latest_request_is_and_what_is_best(tmp_path: Pa
 def test_the_best_mean_of_the_first_heatmap_is_brightest(tmp_path: Path, direction: Any) -> None:
     store = fill(tmp_path, repeat=4)
     heatmap = Heatmap(Metric("loss" if direction == "minimize" else "auroc_joint", direction), "beta", "nu")
-    write_figures(store.files, NAME, figures_of(replace(SWEEP, heatmaps=(heatmap,)), "paper"))
+    write_figures(store.files, NAME, figures_of(replace(SWEEP, figures=(heatmap,)), "paper"))
     publish.write(store.files, NAME)
     shown = summary_of(store).heatmap
     assert shown is not None
@@ -180,11 +181,11 @@ def test_the_text_of_a_summary_is_never_html(tmp_path: Path) -> None:
 def test_long_texts_and_large_heatmaps_are_cut(tmp_path: Path) -> None:
     store = fill(tmp_path, repeat=MAX_CARD_SIDE)
     wide = Heatmap(Metric("auroc_joint", "maximize"), "beta", "seed")
-    write_figures(store.files, NAME, figures_of(replace(SWEEP, about="long " * 1000, heatmaps=(wide,)), "paper"))
+    write_figures(store.files, NAME, figures_of(replace(SWEEP, about="long " * 1000, figures=(wide,)), "paper"))
     publish.write(store.files, NAME)
     assert summary_of(store).heatmap is None and len((tmp_path / summary_path(NAME)).read_bytes()) < 3000
-    labelled = SWEEP.heatmaps[1]
-    write_figures(store.files, NAME, figures_of(replace(SWEEP, heatmaps=(wide, labelled)), "paper"))
+    labelled = SWEEP.figures[1]
+    write_figures(store.files, NAME, figures_of(replace(SWEEP, figures=(wide, labelled)), "paper"))
     publish.write(store.files, NAME)
     shown = summary_of(store).heatmap
     assert shown is not None and "setting by nu" in shown.caption, "the next one"

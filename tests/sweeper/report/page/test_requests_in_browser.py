@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sweeper.report.figures import figures_of, write_figures
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.requests import RequestRows, write_request
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is 
 
 AUROC = Metric("auroc_joint", "maximize")
 AXES = {"beta": (0.5, 1.0, 2.0), "nu": (1.0, math.inf), "normal_class": (0, 1)}
-SWEEP = Sweep("best", {"paper": Grid({"method": "vje"}, AXES)}, heatmaps=(Heatmap(AUROC, "beta", "nu"),))
+SWEEP = Sweep("best", {"paper": Grid({"method": "vje"}, AXES)}, figures=(Heatmap(AUROC, "beta", "nu"),))
 COLUMNS = Columns(
     {"method": str, "dataset": str, "beta": float, "nu": float, "normal_class": int, "decay": float},
     ("auroc_joint", "val_auroc_joint"),
@@ -194,7 +195,9 @@ def test_the_best_setting_of_each_data_set_is_framed(chromium: Any, tmp_path: Pa
 def test_figures_are_side_by_side_on_a_wide_screen_alone(chromium: Any, tmp_path: Path) -> None:
     tables = tuple(Table(f"by_{name}", (name,), (AUROC,)) for name in ("beta", "normal_class"))
     rows = [row(f"t{beta}{each}", beta / 3, beta=beta, normal_class=each) for beta in (0.5, 1.0) for each in (0, 1)]
-    address = write(tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}, replace(SWEEP, tables=tables))
+    address = write(
+        tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}, replace(SWEEP, figures=(*SWEEP.figures, *tables))
+    )
     for width, beside in ((1920, True), (1280, False)):
         with tab(chromium, width=width) as page:
             page.open(address)

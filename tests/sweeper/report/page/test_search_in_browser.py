@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.report.figures import figures_of, write_figures
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
 from sweeper.spec import Metric
 from sweeper.storage.load import load

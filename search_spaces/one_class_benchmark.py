@@ -1,8 +1,8 @@
 """One-class methods side by side on ten classes: is a score worth anything beside what a user would pick instead?
 
 Every trial is evaluated by its method's own anomaly scores and by scores that are fitted to its representations, one of
-which validation images choose. Figures of papers are of other networks and far more steps than the presets `fashion` and
-`digits` have, and some were chosen on test images.
+which validation images choose. Figures of papers are of other networks and of far more steps than the presets `fashion`
+and `digits` have, and some were chosen on test images.
 """
 
 from collections.abc import Mapping

@@ -167,7 +167,8 @@ class ImageModel(nn.Module):
         vector = self._vectors[name].removeprefix("_vectors_")
         score = name.removesuffix(f"_{vector}")
 
-        def embed(batch_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+        def embed(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            batch_BCHW = prepare(pixels_BCHW, *self._scaling)
             if vector == PROJECTION:
                 return {vector: self.method.project(batch_BCHW)}
             return {vector: self.method.embed(batch_BCHW)[vector]}

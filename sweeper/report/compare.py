@@ -304,8 +304,10 @@ def _compared(metric: str, first: np.ndarray, second: np.ndarray, strata: np.nda
     if direction:
         ranked = Metric(metric, direction)
         cost = ranked.cost(difference)
-        gains = (-ranked.cost(side) for side in (first, second))
-        improved, low, high = improvement(*([gain[strata == number] for number in np.unique(strata)] for gain in gains))
+        worse, better = (
+            [-ranked.cost(side[strata == number]) for number in np.unique(strata)] for side in (first, second)
+        )
+        improved, low, high = improvement(worse, better)
     return {
         "n": n,
         "first": float(first.mean()),

@@ -174,11 +174,11 @@ def _against(
         if known.any() and row != reference:
             mean, std = difference_T[known].mean(), difference_T[known].std(ddof=1) if known.sum() > 1 else math.nan
             half = float(half_widths(np.array(std), np.array(known.sum())))
-            runs = [
+            worse, better = (
                 [gain_N[(row_N == side) & (task_N == task) & ~np.isnan(gain_N)] for task in np.flatnonzero(known)]
                 for side in (reference, row)
-            ]
-            compared = [mean, mean - half, mean + half, *improvement(*runs)]
+            )
+            compared = [mean, mean - half, mean + half, *improvement(worse, better)]
         for name, value in zip(names, compared, strict=True):
             columns[name].append(float(value))
     return columns
@@ -211,8 +211,8 @@ def caption(ranked: pd.DataFrame, ranking: Ranking) -> str:
         parts.append("best on test: what choosing on the test images would have given")
     if ranked["published"].notna().any():
         recalled = ", with r where it was recalled and not read" if ranked["recalled"].any() else ""
-        parts.append(f"published: the paper's figure{recalled}")
-    return "; ".join([*parts, ranking.note] if ranking.note else parts)
+        parts += [f"published: the paper's figure{recalled}", *filter(None, [ranking.note])]
+    return "; ".join(parts)
 
 
 def columns_of(ranked: pd.DataFrame, ranking: Ranking, value_text: ValueText = plain_text) -> dict[str, list[str]]:

@@ -251,7 +251,7 @@ class Ranking(Figure):
     published: Mapping[str, Mapping[tuple[Value, ...], Published]] = field(default_factory=dict)
     """Preset -> values of `rows` -> the paper's figure. Rows that only papers have are shown, too."""
     note: str = ""
-    """Ends the caption."""
+    """Ends the caption where there are published figures: what must be known of them."""
 
     def __post_init__(self) -> None:
         if not self.rows:

@@ -21,7 +21,13 @@ SCORES: Mapping[str, str] = {
     "variance": "the posterior's variance, summed over its dimensions",
     "entropy": "the entropy of the posterior",
     "distance": "the squared distance of the representation from the centre",
-    "reconstruction": "the squared error of the reconstructed image, summed over its pixels",
+    "reconstruction": "the error of the reconstructed image, summed over its pixels: squared, or for a VAE the "
+    "negative log likelihood at the posterior's mean",
+    "kl": "the KL divergence of the posterior from the prior of an image alone, without constants",
+    "elbo": "the negative evidence lower bound of an image alone, without constants: the sum of `reconstruction` and "
+    "of `kl`, which the beta-VAE weights",
+    "density": "the negative log density of an image's embedding under the Gaussian or the mixture that the method has "
+    "learned",
 }
 """Name of an anomaly score, which the names of its metrics contain -> its meaning. The higher, the less normal."""
 SCORED = ("auroc", "aupr", "fpr95")

@@ -4,6 +4,7 @@ On own images, some of whose training images are anomalies:
 `sweeper run contamination --set dataset=folder --normal-class good`.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _one_class_protocols as protocols
 from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN, REPLICATES
 from sweeper.spec import Selection, Sweep, Table, Value
@@ -19,6 +20,7 @@ SWEEP = Sweep(
         "digits": protocols.method_grids(protocols.DIGITS, protocols.small(METHODS, 50), AXES),
         "fashion": protocols.method_grids(protocols.FASHION, protocols.small(METHODS, 8), AXES),
     },
+    paper=assumed.VJE,
     figures=(
         Table("contamination", ("method",), (CHOSEN,), columns="anomalies", selections=SELECTIONS),
         Table("best_on_test", ("method",), (BEST_ON_TEST,), columns="anomalies", selections=SELECTIONS),

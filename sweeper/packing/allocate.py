@@ -283,7 +283,7 @@ def least_threads(workloads: Sequence[Workload], device: DeviceInfo, overhead: i
 
 def longest_group(workloads: Sequence[Workload]) -> int:
     """Return the index of the group that trains longest; the gain from sharing a device is measured with it."""
-    seconds = [workload.member_count * one_per_cohort(workload).seconds for workload in workloads]
+    seconds = [workload.member_count * one_per_cohort(workload).alone for workload in workloads]
     return seconds.index(max(seconds))
 
 

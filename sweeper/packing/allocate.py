@@ -40,8 +40,7 @@ from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import Plan
-from sweeper.request import Request
-from sweeper.spec.node_price import NodePrice
+from sweeper.request import NodePrice, Request
 from sweeper.storage.files import Files
 from sweeper.version import code_version
 

@@ -71,12 +71,15 @@ TABLE: Mapping[str, Rule] = {
         alone=True,
     ),
     "trainables.learners": Rule(may=("torch", "trainables.contract", "trainables.reports"), never=LAUNCHERS),
-    "trainables.image_trial": Rule(
-        may=("torch", "trainables.validation", "trainables.sections", "trainables.networks", "trainables.data"),
-        never=LAUNCHERS,
-    ),
     "trainables.metrics.families": Rule(never=("torch", *LAUNCHERS)),
     "trainables.metrics.meanings": Rule(may=("trainables.metrics.families",), never=("torch", *LAUNCHERS)),
+    "trainables.image_trial": Rule(
+        may=(
+            *("torch", "trainables.validation", "trainables.sections", "trainables.networks", "trainables.data"),
+            "trainables.metrics.meanings",
+        ),
+        never=LAUNCHERS,
+    ),
     "trainables.metrics.roc": Rule(may=("numpy",), never=("torch", *LAUNCHERS)),
     "trainables.metrics": Rule(
         may=(

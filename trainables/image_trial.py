@@ -10,6 +10,7 @@ from trainables.data.datasets.class_folders import FOLDER, listed
 from trainables.data.datasets.dataset import Declaration
 from trainables.data.outliers import OUTLIERS
 from trainables.data.views import PixelViews, Views
+from trainables.metrics.meanings import FITTED_SCORES
 from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
@@ -139,9 +140,14 @@ class LatentDensity:
         return self.density in FITTED + OWN
 
 
+ALL = "all"
+"""Stands for all scores in `one_class_scores`."""
+
+
 @checked
 class Evaluation:
-    """The evaluation of trials on all classes. Trials on one class are evaluated by their anomaly scores only."""
+    """The evaluation of representations by classes, and of anomaly scores. Trials on one class are evaluated by anomaly
+    scores only."""
 
     knn: Annotated[int, at_least(0)] = 0
     """Number k of nearest neighbours that classify a test image, at every report. 0 for no k-NN evaluation."""
@@ -159,17 +165,36 @@ class Evaluation:
     this, probes of small or unequally scaled features do not converge within the papers' epochs."""
     outliers: str = ""
     """Sets of outliers, joined by +, that anomaly scores must tell from the test images: `svhn+noise`."""
+    one_class_scores: str = added("")
+    """Anomaly scores, joined by +, that are fitted to the vectors of the training images of a `normal_class` at the end
+    of training: `knn1+kde`, or `all`. The vectors are the representations, and the projection where there is one."""
+    one_class_standardize: bool = added(False)
+    """Shift and scale each number of these vectors to mean 0 and standard deviation 1 over the training images first;
+    for `method=pixels` this standardises each pixel."""
 
     def __post_init__(self) -> None:
         for name in self.outlier_sets:
             choices("outliers", name, sorted(OUTLIERS))
         if len(set(self.outlier_sets)) < len(self.outlier_sets):
             raise ValueError(f"each set of outliers must be named once, but got outliers={self.outliers}")
+        for name in self.fitted_scores:
+            choices("one_class_scores", name, [*FITTED_SCORES, ALL])
+        if len(set(self.fitted_scores)) < len(self.fitted_scores):
+            raise ValueError(f"each score must be named once, but got one_class_scores={self.one_class_scores}")
+        if self.one_class_standardize and not self.one_class_scores:
+            raise ValueError("one_class_standardize needs one_class_scores, but there are none")
 
     @property
     def outlier_sets(self) -> tuple[str, ...]:
         """Names of the sets in `outliers`."""
         return tuple(self.outliers.split("+")) if self.outliers else ()
+
+    @property
+    def fitted_scores(self) -> tuple[str, ...]:
+        """Names of the scores in `one_class_scores`."""
+        if self.one_class_scores == ALL:
+            return tuple(FITTED_SCORES)
+        return tuple(self.one_class_scores.split("+")) if self.one_class_scores else ()
 
 
 @checked

@@ -31,7 +31,15 @@ from trainables.metrics.latent_density import LatentDensityEvaluator
 from trainables.metrics.linear_probes import LinearProbes
 from trainables.metrics.meanings import VALIDATION
 from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
-from trainables.metrics.scores import HELD_OUT, AnomalyDetection, OutlierDetection, kept_results
+from trainables.metrics.one_class_scores import OneClassScores
+from trainables.metrics.scores import (
+    CHOICES,
+    HELD_OUT,
+    AnomalyDetection,
+    OutlierDetection,
+    choice_metrics,
+    kept_results,
+)
 from trainables.metrics.sheets import anomaly_data
 from trainables.metrics.target_prediction import TargetPrediction
 
@@ -48,6 +56,7 @@ REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
     EmbeddingGeometry,
     LatentDensityEvaluator,
     TargetPrediction,
+    OneClassScores,
 )
 SCORE_EVALUATORS: Sequence[type[ScoreEvaluator]] = (AnomalyDetection, OutlierDetection)
 EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE_EVALUATORS)
@@ -56,16 +65,19 @@ EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE
 def asked_representation_evaluators(
     config: ImageTrial, method: type[ImageMethod], classes: int, last: bool
 ) -> list[type[RepresentationEvaluator]]:
-    """The evaluators of representations that a trial's report asks for. Trials on one class are evaluated by their
-    anomaly scores only."""
-    if config.data.normal_class is not None:
-        return []
-    return [cls for cls in REPRESENTATION_EVALUATORS if cls.metric_names(config, method, classes, last)]
+    """The evaluators of representations that a trial's report asks for."""
+    return [cls for cls in REPRESENTATION_EVALUATORS if _asked(cls, config, method, classes, last)]
 
 
 def asked_score_evaluators(config: ImageTrial, method: type[ImageMethod], classes: int) -> list[type[ScoreEvaluator]]:
     """The evaluators of anomaly scores that a trial asks for."""
-    return [cls for cls in SCORE_EVALUATORS if cls.metric_names(config, method, classes, True)]
+    return [cls for cls in SCORE_EVALUATORS if _asked(cls, config, method, classes, True)]
+
+
+def _asked(cls: type[ImageEvaluator], config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> bool:
+    """Trials on one class have evaluators of their own."""
+    of_one_class = config.data.normal_class is not None
+    return cls.one_class == of_one_class and bool(cls.metric_names(config, method, classes, last))
 
 
 def metric_names(config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> tuple[str, ...]:
@@ -76,13 +88,15 @@ def metric_names(config: ImageTrial, method: type[ImageMethod], classes: int, la
         asked_representation_evaluators(config, method, classes, last),
         asked_score_evaluators(config, method, classes),
     )
-    return tuple(
+    names = (
         f"{prefix}{name}"
         for group in groups
         for prefix in prefixes
         for evaluator in group
         for name in evaluator.metric_names(config, method, classes, last)
     )
+    choices = CHOICES[0 if config.data.validation else 1 :] if last and config.evaluation.one_class_scores else ()
+    return (*names, *(f"{prefix}{name}" for prefix in prefixes for name in choices))
 
 
 class CohortEvaluator(Evaluator):
@@ -102,12 +116,16 @@ class CohortEvaluator(Evaluator):
     def metrics(self, stacks: Sequence[StackedMembers], members: Sequence[int], last: bool) -> dict[str, Floats]:
         asked = self._at_end if last else self._always
         self._pictures = []
-        seeds = iter([self._images.seeds[index] for index in members])
-        by_stack = [self._of_representations(stack, [*itertools.islice(seeds, stack.size)], asked) for stack in stacks]
+        for evaluator in (*self._at_end, *self._scoring):
+            evaluator.forget()
+        slots = iter(members)
+        by_stack = [self._of_representations(stack, [*itertools.islice(slots, stack.size)], asked) for stack in stacks]
         metrics = {name: np.concatenate([values[name] for values in by_stack]) for name in by_stack[0]}
         for tested in self._images.sets:
             for evaluator in self._scoring:
                 metrics |= tested.named(evaluator.metrics(stacks, members, tested))
+        if last and self._images.config.evaluation.one_class_scores:
+            metrics |= choice_metrics(metrics, [*self._scored("")], bool(self._images.config.data.validation))
         self._kept = self._results(metrics, members) if last else []
         if last and self._images.config.generation.sheets and self._scored(""):
             self._pictures = [self._anomalies(slot, members[slot]) for slot in range(len(members))]
@@ -122,13 +140,20 @@ class CohortEvaluator(Evaluator):
         return self._kept
 
     def _results(self, metrics: Mapping[str, Floats], members: Sequence[int]) -> list[KeptResults]:
-        """What is kept of members that were trained on one class, if there are validation images."""
-        scores = self._scored(VALIDATION)
-        return kept_results(scores, self._images.sets[-1].outlier_KN[list(members)], metrics) if scores else []
+        """What is kept of members that were trained on one class, if there are validation images or fitted scores."""
+        scores, kept = self._scored(VALIDATION), [each.kept for each in self._at_end if each.kept]
+        if not scores and not kept:
+            return []
+        outlier_KN = self._images.sets[-1].outlier_KN[list(members)]
+        results = kept_results([*self._scored("")], scores, outlier_KN, metrics)
+        for arrays in kept:
+            results = [each._replace(arrays={**each.arrays, **own}) for each, own in zip(results, arrays, strict=True)]
+        return results
 
     def _scored(self, prefix: str) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name, in the last evaluation, of the set of images with this prefix."""
-        return {name: values for each in self._scoring for name, values in each.scored.get(prefix, {}).items()}
+        evaluators = (*self._scoring, *self._at_end)
+        return {name: values for each in evaluators for name, values in each.scored.get(prefix, {}).items()}
 
     def _anomalies(self, slot: int, member: int) -> dict[str, bytes]:
         """The sheet of the member in this slot, by its chosen score."""
@@ -149,10 +174,10 @@ class CohortEvaluator(Evaluator):
         return {"anomalies.npz": data}
 
     def _of_representations(
-        self, stack: StackedMembers, seeds: Sequence[int], evaluators: Sequence[RepresentationEvaluator]
+        self, stack: StackedMembers, members: Sequence[int], evaluators: Sequence[RepresentationEvaluator]
     ) -> dict[str, Floats]:
         """Metrics of the members of one stack."""
-        vectors, metrics = Representations(stack, self._images, seeds), dict[str, Floats]()
+        vectors, metrics = Representations(stack, self._images, members), dict[str, Floats]()
         for tested in self._images.sets:
             for evaluator in evaluators:
                 metrics |= tested.named(evaluator.metrics(vectors, tested))

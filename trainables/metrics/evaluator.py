@@ -102,6 +102,8 @@ class EvaluationImages:
         self.config, self.dataset, self.device = configs[0], dataset, device
         self.seeds = [config.training.seed for config in configs]
         self.classes = len(dataset.classes)
+        self._choices = [_choice_of_images(config) for config in configs]
+        self._trained = {key: split.test.train_images for key, split in zip(self._choices, splits, strict=True)}
         self.raise_if_stopped = raise_if_stopped
         self._peers = peers
         self.split = splits[0].test
@@ -168,6 +170,39 @@ class EvaluationImages:
         """What the loss compares, `[K, N, P]`, of prepared batches. Each process computes all of it."""
         return torch.cat([stack.evaluate("project", batch_BCHW) for batch_BCHW in batches], dim=1)
 
+    def training_vectors(
+        self, stack: StackedMembers, members: Sequence[int], projected: bool
+    ) -> dict[str, list[Tensor]]:
+        """The representations, and the projection if `projected`, of the images that each member was trained on, by
+        name: `[N, D]` for each member. `members`: their indices among the configs. Each process computes all."""
+        method = stack.method
+        assert isinstance(method, ImageMethod)
+        choices = [self._choices[member] for member in members]
+        images = {choice: self._trained[choice] for choice in choices}
+        lengths = [len(images[choice]) for choice in choices]
+        parts: dict[str, list[Tensor]] = {}
+        for indices_B in torch.arange(max(lengths)).split(BATCH):
+            batches = {
+                choice: next(self.prepared(own[indices_B % len(own)]))  # of fewer images some come again
+                for choice, own in images.items()
+            }
+            if len(batches) == 1:
+                inputs, evaluate = batches[choices[0]], stack.evaluate
+            else:
+                inputs, evaluate = torch.stack([batches[choice] for choice in choices]), stack.evaluate_each
+            vectors = evaluate("embed", inputs)
+            vectors = {name: vectors[name] for name in method.representations}
+            if projected:
+                vectors[PROJECTION] = evaluate("project", inputs)
+            for name, vectors_KBD in vectors.items():
+                parts.setdefault(name, []).append(vectors_KBD)
+            self.raise_if_stopped()
+        joined = {name: torch.cat(part, dim=1) for name, part in parts.items()}
+        return {
+            name: [vectors_ND[:length] for vectors_ND, length in zip(vectors_KND, lengths, strict=True)]
+            for name, vectors_KND in joined.items()
+        }
+
     def scores(self, stacks: Sequence[StackedMembers], images: Images) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name of the images."""
         batches, method = [], stacks[0].method
@@ -195,13 +230,21 @@ class EvaluationImages:
             self.raise_if_stopped()
 
 
+def _choice_of_images(config: ImageTrial) -> tuple[object, ...]:
+    """What chooses the training images of a trial: trials with equal choices have the same."""
+    data = config.data
+    return (data, config.training.seed if data.normal_images or data.contamination else None)
+
+
 class Representations:
     """The vectors of one stack's members, computed once for all evaluators."""
 
-    def __init__(self, stack: StackedMembers, images: EvaluationImages, seeds: Sequence[int]) -> None:
-        """`seeds`: of the stack's members. What an evaluator fits with a random start starts by these."""
+    def __init__(self, stack: StackedMembers, images: EvaluationImages, members: Sequence[int]) -> None:
+        """`members`: indices of the stack's members among the cohort's configs."""
         assert isinstance(stack.method, ImageMethod)
-        self.seeds = seeds
+        self.members = members
+        self.seeds = [images.seeds[member] for member in members]
+        """What an evaluator fits with a random start starts by these."""
         self.stack, self.method, self._images = stack, stack.method, images
         self._bank: dict[str, Tensor] = {}
         self._test: dict[str, dict[str, Tensor]] = {}  # by prefix
@@ -241,9 +284,28 @@ class ImageEvaluator(ABC):
 
     needs_bank: ClassVar[bool] = True
     """Whether it reads the labelled training images."""
+    one_class: ClassVar[bool] = False
+    """Whether it evaluates trials on one class; else those on all classes."""
 
     def __init__(self, images: EvaluationImages) -> None:
         self.images, self.config = images, images.config
+        self.scored: dict[str, dict[str, Floats]] = {}
+        """Prefix of a set of images -> name of an anomaly score -> its values `[K, N]` in the last evaluation, of
+        trials on one class."""
+        self.kept: list[Mapping[str, Tensor]] = []
+        """Arrays by name, on the CPU, that each member's model needs to score images; empty if it needs none."""
+
+    def forget(self) -> None:
+        """Forget the last evaluation."""
+        self.scored, self.kept = {}, []
+
+    def keep_scores(self, tested: EvaluationSet, scores: Mapping[str, Floats]) -> None:
+        """Add these anomaly scores of further members to `scored`."""
+        earlier = self.scored.get(tested.prefix, {})
+        self.scored[tested.prefix] = {
+            name: np.concatenate([earlier[name], values_KN]) if name in earlier else values_KN
+            for name, values_KN in scores.items()
+        }
 
     @classmethod
     def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:
@@ -273,12 +335,6 @@ class ScoreEvaluator(ImageEvaluator):
     """Computes metrics of anomaly scores."""
 
     needs_bank = False
-
-    def __init__(self, images: EvaluationImages) -> None:
-        super().__init__(images)
-        self.scored: dict[str, Mapping[str, Floats]] = {}
-        """Prefix of a set of images -> name of a score -> its values `[K, N]` in the last evaluation, of trials on one
-        class."""
 
     @abstractmethod
     def metrics(

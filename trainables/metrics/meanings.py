@@ -26,6 +26,26 @@ SCORES: Mapping[str, str] = {
 """Name of an anomaly score, which the names of its metrics contain -> its meaning. The higher, the less normal."""
 SCORED = ("auroc", "aupr", "fpr95")
 """Families of metrics of anomaly scores."""
+FITTED_SCORES: Mapping[str, str] = {
+    "knn1": "the distance to the nearest training vector",
+    "knn2": "the mean distance to the 2 nearest training vectors",
+    "knn5": "the mean distance to the 5 nearest training vectors",
+    "cosine1": "knn1 of vectors scaled to unit length, by which the cosine ranks alike",
+    "cosine2": "knn2 of vectors scaled to unit length",
+    "cosine5": "knn5 of vectors scaled to unit length",
+    "kde": "the negative log density of a Gaussian kernel of vectors scaled to unit length, "
+    "-logsumexp(2 gamma <x, x_i>) / gamma with gamma = 10 / (Var D) for D numbers of variance Var",
+    "kde_raw": "the negative log density of a Gaussian kernel of vectors as they are, whose bandwidth is the likeliest "
+    "of the training vectors by cross-validation of five folds",
+    "gaussian": "the Mahalanobis distance, by the covariance of the training vectors with the shrinkage of Ledoit and "
+    "Wolf",
+    "ocsvm": "scikit-learn's OneClassSVM of vectors scaled to unit length, with the kernel of kde and nu = 0.5, of at "
+    "most 3,000 training vectors",
+    "ocsvm_raw": "scikit-learn's OneClassSVM of vectors as they are, with gamma = 1 / (Var D) and nu = 0.1, of at most "
+    "3,000 training vectors",
+    "forest": "scikit-learn's IsolationForest of 100 trees",
+}
+"""Name of an anomaly score that is fitted to the vectors of the training images (`one_class_scores`) -> its meaning."""
 
 
 _TRAINING = {
@@ -314,6 +334,27 @@ _SCORES = {
     "aupr": MetricFamily(
         "Area under the precision-recall curve (average precision) of outliers; their share of images is chance.",
         "maximize",
+    ),
+    **{
+        f"auroc_{name}": MetricFamily(
+            f"Area under the ROC curve of a score that is fitted to the vectors of the training images: {meaning}.",
+            "maximize",
+            at_end=True,
+        )
+        for name, meaning in FITTED_SCORES.items()
+    },
+    "auroc_chosen": MetricFamily(
+        "Area under the ROC curve of the trial's score, its own or fitted, that has the largest one on validation "
+        "images. Where these are all normal, so that nothing can be chosen by them, of its first score.",
+        "maximize",
+        at_end=True,
+    ),
+    "auroc_best_on_test": MetricFamily(
+        "Area under the ROC curve of the trial's score that has the largest one on the test images. It is chosen on "
+        "them, so it is too high.",
+        "maximize",
+        at_end=True,
+        chosen_on_test=True,
     ),
     "fpr95": MetricFamily(
         "Share of outliers that are taken for inliers where 95 % of the inliers are accepted.", "minimize"

@@ -24,8 +24,19 @@ from sklearn.ensemble import IsolationForest
 from sklearn.svm import OneClassSVM
 from torch import Tensor
 
+from trainables.contract import ImageMethod
+from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import numpy_seed, seeded_generator
+from trainables.metrics.evaluator import (
+    PROJECTION,
+    EvaluationImages,
+    EvaluationSet,
+    Floats,
+    RepresentationEvaluator,
+    Representations,
+)
 from trainables.metrics.neighbours import unit
+from trainables.metrics.scores import one_class_metrics
 from trainables.validation import choices
 
 T = TypeVar("T")
@@ -45,6 +56,10 @@ FOLDS = 5
 OCSVM_VECTORS = 3_000
 """Most training vectors that support vectors are chosen among; of more, so many are drawn by the trial's seed. The time
 of scikit-learn's fit grows with the square of their number."""
+VECTORS = "vectors/"
+"""Prefix of the names of kept arrays `[N, D]`: the vectors of the training images, by name."""
+TREES = 100
+"""Trees of `forest`, scikit-learn's default."""
 SMALLEST_VARIANCE = 1e-9
 """Share of the mean variance that is added to a covariance's diagonal, so that it has an inverse."""
 
@@ -100,7 +115,7 @@ Score = Callable[[Scored], Tensor]
 
 
 @dataclass(frozen=True)
-class FittedScore:
+class Fit:
     """An anomaly score that is fitted to training vectors."""
 
     fit: Callable[[Training], Score]
@@ -205,7 +220,8 @@ def _isolation_forest(training: Training) -> Score:
     """scikit-learn's IsolationForest with its defaults, started by the trial's seed."""
 
     def fit(vectors_ND: Tensor, seed: int) -> IsolationForest:
-        return IsolationForest(random_state=numpy_seed("isolation forest", seed)).fit(_array(vectors_ND))
+        start = numpy_seed("isolation forest", seed)
+        return IsolationForest(n_estimators=TREES, random_state=start).fit(_array(vectors_ND))
 
     forests = _in_threads(fit, training.vectors_KND, training.seeds)
 
@@ -227,16 +243,16 @@ def _array(vectors_ND: Tensor) -> NDArray[Any]:
     return array_ND
 
 
-FITTED_SCORES: Mapping[str, FittedScore] = MappingProxyType(
+FITS: Mapping[str, Fit] = MappingProxyType(
     {
-        **{f"knn{count}": FittedScore(partial(_mean_distance, count)) for count in NEIGHBOURS},
-        **{f"cosine{count}": FittedScore(partial(_mean_distance, count), unit=True) for count in NEIGHBOURS},
-        "kde": FittedScore(_kernel_density, unit=True),
-        "kde_raw": FittedScore(_likely_kernel_density),
-        "gaussian": FittedScore(_gaussian),
-        "ocsvm": FittedScore(partial(_support_vectors, 0.5, False), unit=True),
-        "ocsvm_raw": FittedScore(partial(_support_vectors, 0.1, True)),
-        "forest": FittedScore(_isolation_forest),
+        **{f"knn{count}": Fit(partial(_mean_distance, count)) for count in NEIGHBOURS},
+        **{f"cosine{count}": Fit(partial(_mean_distance, count), unit=True) for count in NEIGHBOURS},
+        "kde": Fit(_kernel_density, unit=True),
+        "kde_raw": Fit(_likely_kernel_density),
+        "gaussian": Fit(_gaussian),
+        "ocsvm": Fit(partial(_support_vectors, 0.5, False), unit=True),
+        "ocsvm_raw": Fit(partial(_support_vectors, 0.1, True)),
+        "forest": Fit(_isolation_forest),
     }
 )
 """Name of a score -> how it is fitted."""
@@ -250,69 +266,130 @@ class FittedScores:
     """
 
     def __init__(
-        self, names: Sequence[str], train_KND: Tensor, seeds: Sequence[int], *, standardize: bool = False
+        self, names: Sequence[str], train: Tensor | Sequence[Tensor], seeds: Sequence[int], *, standardize: bool = False
     ) -> None:
-        """`seeds`: of the members. With `standardize` each of the D numbers is first shifted and scaled to mean 0 and
-        standard deviation 1 over the training vectors; one that is constant is only shifted. Raises ValueError for a
-        name that is not in FITTED_SCORES, and without training vectors."""
+        """`train`: the training vectors `[N, D]` of each member, or `[K, N, D]`; `seeds`: of the members. With
+        `standardize` each of the D numbers is first shifted and scaled to mean 0 and standard deviation 1 over the
+        training vectors; one that is constant is only shifted. Raises ValueError for a name that is not in
+        FITS, and without training vectors."""
         for name in names:
-            choices("score", name, FITTED_SCORES)
-        members, count, _ = train_KND.shape
-        if not count:
+            choices("score", name, FITS)
+        slots_by_count: dict[int, list[int]] = {}
+        for slot in range(len(train)):
+            slots_by_count.setdefault(len(train[slot]), []).append(slot)
+        if 0 in slots_by_count:
             raise ValueError("scores must be fitted to at least one training vector, but there are none")
-        self._names, self._standardize = names, standardize
-        self._finite_K = train_KND.isfinite().flatten(1).all(1)
-        train_KND = torch.where(self._finite_K[:, None, None], train_KND, 0)
-        self._mean_K1D, std_K1D = train_KND.mean(1, keepdim=True), train_KND.std(1, correction=0, keepdim=True)
-        self._std_K1D = torch.where(std_K1D > 0, std_K1D, 1)
-        train_KND = self._prepared(train_KND)
-        together = max(1, CHUNK_BYTES // (ROWS * count * train_KND.element_size()))
-        self._groups = [
-            _Group(names, train_KND[start : start + together], seeds[start : start + together])
-            for start in range(0, members, together)
-        ]
+        self._names = names
+        self._groups: list[tuple[list[int], _Group]] = []
+        for count, slots in slots_by_count.items():
+            width = max(1, CHUNK_BYTES // (ROWS * count * train[0].element_size()))
+            for start in range(0, len(slots), width):
+                own = slots[start : start + width]
+                train_KND = torch.stack([train[slot] for slot in own])
+                self._groups.append((own, _Group(names, train_KND, [seeds[slot] for slot in own], standardize)))
 
     @torch.no_grad()
     def __call__(self, x_KMD: Tensor) -> dict[str, Tensor]:
         """Scores `[K, M]` of vectors `[K, M, D]` by name."""
-        finite_KM = x_KMD.isfinite().all(-1) & self._finite_K[:, None]
-        x_KMD = self._prepared(torch.where(finite_KM[..., None], x_KMD, 0))
-        by_member = x_KMD.split([group.members for group in self._groups])
-        scores = [group(own_KMD) for group, own_KMD in zip(self._groups, by_member, strict=True)]
-        return {
-            name: torch.where(finite_KM, torch.cat([of_group[name] for of_group in scores]), math.nan)
-            for name in self._names
-        }
-
-    def _prepared(self, x_KMD: Tensor) -> Tensor:
-        return (x_KMD - self._mean_K1D) / self._std_K1D if self._standardize else x_KMD
+        scores = {name: x_KMD.new_empty(x_KMD.shape[:2]) for name in self._names}
+        for slots, group in self._groups:
+            for name, values_KM in group(x_KMD[slots]).items():
+                scores[name][slots] = values_KM
+        return scores
 
 
 class _Group:
     """The fitted scores of members that are scored together."""
 
-    def __init__(self, names: Sequence[str], train_KND: Tensor, seeds: Sequence[int]) -> None:
-        self.members = len(train_KND)
+    def __init__(self, names: Sequence[str], train_KND: Tensor, seeds: Sequence[int], standardize: bool) -> None:
+        self._standardize = standardize
+        self._finite_K1 = train_KND.isfinite().flatten(1).all(1, keepdim=True)
+        train_KND = torch.where(self._finite_K1[..., None], train_KND, 0)
+        self._mean_K1D, std_K1D = train_KND.mean(1, keepdim=True), train_KND.std(1, correction=0, keepdim=True)
+        self._std_K1D = torch.where(std_K1D > 0, std_K1D, 1)
+        train_KND = self._prepared(train_KND)
         self._rows = rows_of(train_KND)
         self._by_length: list[tuple[bool, Training, dict[str, Score]]] = []
         for scaled in (False, True):
-            if asked := [name for name in names if FITTED_SCORES[name].unit == scaled]:
+            if asked := [name for name in names if FITS[name].unit == scaled]:
                 training = Training(unit(train_KND) if scaled else train_KND, seeds)
-                self._by_length.append((scaled, training, {name: FITTED_SCORES[name].fit(training) for name in asked}))
+                self._by_length.append((scaled, training, {name: FITS[name].fit(training) for name in asked}))
 
     def __call__(self, x_KMD: Tensor) -> dict[str, Tensor]:
         """Scores `[K, M]` by name. The parts of the vectors have equal sizes: a last part of a single one would use
         another matrix product, which rounds differently."""
+        finite_KM = x_KMD.isfinite().all(-1) & self._finite_K1
+        x_KMD = self._prepared(torch.where(finite_KM[..., None], x_KMD, 0))
         parts: dict[str, list[Tensor]] = {}
         for x_KBD in x_KMD.tensor_split(max(1, -(-x_KMD.shape[1] // self._rows)), dim=1):
             for scaled, training, scores in self._by_length:
                 scored = Scored(training, unit(x_KBD) if scaled else x_KBD)
                 for name, score in scores.items():
                     parts.setdefault(name, []).append(score(scored))
-        return {name: torch.cat(part, dim=1) for name, part in parts.items()}
+        return {name: torch.where(finite_KM, torch.cat(part, dim=1), math.nan) for name, part in parts.items()}
+
+    def _prepared(self, x_KMD: Tensor) -> Tensor:
+        return (x_KMD - self._mean_K1D) / self._std_K1D if self._standardize else x_KMD
 
 
 def rows_of(train_KND: Tensor) -> int:
     """Vectors of each member whose distances from these training vectors fit in `CHUNK_BYTES`."""
     members, count, _ = train_KND.shape
     return max(1, CHUNK_BYTES // (members * count * train_KND.element_size()))
+
+
+def fitted_names(config: ImageTrial, method: type[ImageMethod]) -> list[str]:
+    """Names of the fitted scores that a trial asks for: `SCORE_VECTOR`."""
+    vectors = (*method.representations, *([PROJECTION] if method.projects(config.options) else []))
+    return [f"{score}_{vector}" for vector in vectors for score in config.evaluation.fitted_scores]
+
+
+class OneClassScores(RepresentationEvaluator):
+    """How well scores that are fitted to the vectors of one class tell it from the others, at the end of training."""
+
+    needs_bank = False
+    one_class = True
+
+    def __init__(self, images: EvaluationImages) -> None:
+        super().__init__(images)
+        self._fitted: tuple[Representations, dict[str, FittedScores]] | None = None
+
+    @classmethod
+    def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
+        return [f"auroc_{name}" for name in fitted_names(config, method)] if last else ()
+
+    def forget(self) -> None:
+        super().forget()
+        self._fitted = None
+
+    def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
+        scores: dict[str, Floats] = {}
+        for vector, fitted in self._fitted_to(vectors).items():
+            if vector == PROJECTION:
+                x_KMD = self.images.projected(vectors.stack, self.images.prepared(tested.images))
+            else:
+                x_KMD = vectors.test(tested)[vector]
+            scores |= {
+                f"{name}_{vector}": values_KM.double().cpu().numpy() for name, values_KM in fitted(x_KMD).items()
+            }
+            self.images.raise_if_stopped()
+        self.keep_scores(tested, scores)
+        return one_class_metrics(scores, tested.outlier_KN[list(vectors.members)], {})
+
+    def _fitted_to(self, vectors: Representations) -> dict[str, FittedScores]:
+        """Name of each vector -> the scores that are fitted to it, once for all sets of images."""
+        if self._fitted is None or self._fitted[0] is not vectors:
+            self._fitted = None  # so that those of another stack take no memory meanwhile
+            projected, evaluation = vectors.method.projects(self.config.options), self.config.evaluation
+            training = self.images.training_vectors(vectors.stack, vectors.members, projected)
+            names, standardize = evaluation.fitted_scores, evaluation.one_class_standardize
+            scores = {
+                vector: FittedScores(names, by_member, vectors.seeds, standardize=standardize)
+                for vector, by_member in training.items()
+            }
+            self._fitted = vectors, scores
+            self.kept += [
+                {f"{VECTORS}{vector}": by_member[slot].cpu() for vector, by_member in training.items()}
+                for slot in range(vectors.stack.size)
+            ]
+        return self._fitted[1]

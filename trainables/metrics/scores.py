@@ -109,14 +109,14 @@ HELD_OUT = "held_out/"
 
 
 def kept_results(
-    scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], metrics: Mapping[str, Floats]
+    names: Sequence[str], scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], metrics: Mapping[str, Floats]
 ) -> list[KeptResults]:
-    """What is kept of the anomaly scores of members trained on one class: the names of their scores, which of these is
-    best on validation images, by which metric, and the scores of the held-out normal images.
+    """What is kept of the anomaly scores of members trained on one class: their names, of which the first is the
+    default, which of them is best on validation images, by which metric, and the scores of the held-out normal images.
 
-    `scores` `[K, N]` are those of validation images, by name, in the order in which the first is the default, and
-    `metrics` `[K]` those of the members. Nothing is chosen unless validation images have outliers."""
-    criteria = {name: metric for name in scores if (metric := f"{VALIDATION}auroc_{name}") in metrics}
+    `scores` `[K, N]` are those of validation images, by name, if there are any, and `metrics` `[K]` those of the
+    members. Nothing is chosen unless validation images have outliers."""
+    criteria = {name: metric for name in names if (metric := f"{VALIDATION}auroc_{name}") in metrics}
     results = []
     for member, outlier_N in enumerate(outlier_KN):
         chosen = max(criteria, key=lambda name: metrics[criteria[name]][member], default=None)
@@ -124,18 +124,42 @@ def kept_results(
             f"{HELD_OUT}{name}": torch.from_numpy(values_KN[member, ~outlier_N]).float()
             for name, values_KN in scores.items()
         }
-        inputs = {"scores": [*scores], "score": chosen, "score_chosen_by": criteria[chosen] if chosen else None}
+        inputs = {"scores": [*names], "score": chosen, "score_chosen_by": criteria[chosen] if chosen else None}
         results.append(KeptResults(inputs, arrays))
     return results
+
+
+CHOICES = CHOSEN, BEST_ON_TEST = "auroc_chosen", "auroc_best_on_test"
+"""AUROC of the score that is best on validation images, and of the one that is best on the test images."""
+
+
+def choice_metrics(metrics: Mapping[str, Floats], scores: Sequence[str], validation: bool) -> dict[str, Floats]:
+    """AUROC `[K]` of the best of these scores on each set of images, by the AUROC of each in `metrics`: `BEST_ON_TEST`,
+    and with `validation` images `CHOSEN`, which is of the first score where these have no outliers."""
+    known = {
+        prefix: np.array([metrics[name] for score in scores if (name := f"{prefix}auroc_{score}") in metrics])
+        for prefix in ("", VALIDATION)
+    }
+    criteria = {CHOSEN: known[VALIDATION], BEST_ON_TEST: known[""]}
+    if not validation:
+        del criteria[CHOSEN]
+    found = {}
+    for prefix, auroc_SK in known.items():
+        for name, criterion_SK in criteria.items():
+            if len(auroc_SK):
+                members = np.arange(auroc_SK.shape[1])
+                best_K = np.nan_to_num(criterion_SK, nan=-1).argmax(0) if len(criterion_SK) else np.zeros_like(members)
+                found[f"{prefix}{name}"] = auroc_SK[best_K, members]
+    return found
 
 
 class AnomalyDetection(ScoreEvaluator):
     """How well members trained on one class tell it from the others."""
 
+    one_class = True
+
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
-        if config.data.normal_class is None:
-            return ()
         return (*(f"auroc_{name}" for name in method.scores), *method.score_means)
 
     def metrics(
@@ -144,7 +168,7 @@ class AnomalyDetection(ScoreEvaluator):
         method = stacks[0].method
         assert isinstance(method, ImageMethod)
         scores = self.images.scores(stacks, tested.images)
-        self.scored[tested.prefix] = scores
+        self.keep_scores(tested, scores)
         return one_class_metrics(scores, tested.outlier_KN[list(members)], method.score_means)
 
 

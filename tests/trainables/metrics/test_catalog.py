@@ -33,7 +33,7 @@ from trainables.data.outliers import CORRUPTIONS
 from trainables.data.splits import hold_out_validation
 from trainables.image_trial import ImageTrial
 from trainables.methods.variational.vje import VJE
-from trainables.metrics import catalog, generation
+from trainables.metrics import catalog, generation, one_class_scores
 from trainables.metrics.catalog import (
     REPRESENTATION_EVALUATORS,
     SCORE_EVALUATORS,
@@ -42,6 +42,8 @@ from trainables.metrics.catalog import (
 )
 from trainables.metrics.evaluator import ImageEvaluator
 from trainables.metrics.meanings import VALIDATION, family_of
+from trainables.metrics.one_class_scores import OneClassScores
+from trainables.metrics.scores import AnomalyDetection
 from trainables.reports import Report
 from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
@@ -87,9 +89,11 @@ def test_no_metric_has_two_evaluators_and_each_has_a_family(name: str) -> None:
 
 
 def test_a_trial_on_one_class_is_evaluated_by_its_scores_only() -> None:
-    config = eval_config(normal_class=0)
+    config, fitted = (eval_config(normal_class=0, one_class_scores=names) for names in ("", "knn1"))
     assert asked_representation_evaluators(config, IMAGE_METHODS["vje"], CLASSES, True) == []
-    assert asked_score_evaluators(config, IMAGE_METHODS["vje"], CLASSES) != []
+    assert asked_representation_evaluators(fitted, IMAGE_METHODS["vje"], CLASSES, True) == [OneClassScores]
+    assert asked_representation_evaluators(fitted, IMAGE_METHODS["vje"], CLASSES, False) == []
+    assert asked_score_evaluators(config, IMAGE_METHODS["vje"], CLASSES) == [AnomalyDetection]
 
 
 def test_names_before_the_last_report_are_among_those_of_the_last_in_the_same_order() -> None:
@@ -117,6 +121,7 @@ def test_metrics_are_those_promised_in_order(
 ) -> None:
     """At the last report and before. Outliers are those that need no other data set, and there are no weights for a
     FID."""
+    monkeypatch.setattr(one_class_scores, "TREES", 2)  # for speed
     monkeypatch.setattr(generation, "fid", lambda samples_KNCHW, *others: [0.0] * len(samples_KNCHW))
     local: dict[str, Value] = {"outliers": "+".join((*CORRUPTIONS, "held_out"))} if "outliers" in keys else {}
     config = trial(name, **{**keys, **local})

@@ -32,6 +32,8 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     _check_networks(config, method, declared)
     if config.data.normal_class is not None:
         _check_one_class(config)
+    elif scores := config.evaluation.one_class_scores:
+        raise ValueError(f"one_class_scores needs a normal_class, but got one_class_scores={scores} without one")
     _check_views(config, declared)
     _check_capabilities(config, method, methods)
     _check_outliers(config)

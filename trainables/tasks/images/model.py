@@ -17,7 +17,8 @@ from trainables.data.views import PixelViews, prepare, prepare_pixels, scale_pix
 from trainables.image_trial import ImageTrial
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
-from trainables.metrics.evaluator import BATCH
+from trainables.metrics.evaluator import BATCH, PROJECTION
+from trainables.metrics.one_class_scores import VECTORS, FittedScores
 from trainables.metrics.roc import alarm_threshold
 from trainables.metrics.scores import HELD_OUT
 from trainables.sections import GradientTraining
@@ -101,6 +102,14 @@ class ImageModel(nn.Module):
         for name, array_N in self.held_out.items():
             if array_N.ndim != 1 or array_N.isnan().any():
                 raise ValueError(f"the held-out scores {name} must be numbers [N]")
+        self._vectors: dict[str, str] = {}
+        """Name of a fitted score -> the buffer with the training vectors `[N, D]` that it is fitted to."""
+        for name, vectors_ND in arrays.items():
+            if name.startswith(VECTORS):
+                self._add_vectors(name.removeprefix(VECTORS), vectors_ND)
+        self._fitted: dict[tuple[str, torch.device], FittedScores] = {}
+        for name in self.scores:
+            choices("score", name, (*method.scores, *self._vectors))
         for name in (*self.held_out, *filter(None, [self._chosen])):
             choices("score", name, self.scores)
         self.alarm_rate = known.alarm_rate
@@ -134,6 +143,8 @@ class ImageModel(nn.Module):
         """Anomaly scores `[B]`, higher for more anomalous images: `chosen_score`, or the one of `scores` with this
         name. Raises ValueError if there is none."""
         name = self._named(name)
+        if name in self._vectors:
+            return self._fitted_score(name, images)
 
         def score(pixels_BCHW: Tensor, start: int) -> dict[str, Tensor]:
             noise = draw_noise(self.method.score_noise(len(pixels_BCHW)), "scores", start, device=pixels_BCHW.device)
@@ -141,6 +152,33 @@ class ImageModel(nn.Module):
             return self.method.score(prepare(pixels_BCHW, *self._scaling), noise, *decoded)
 
         return self._in_batches("score", images, score)[name]
+
+    def _add_vectors(self, vector: str, vectors_ND: Tensor) -> None:
+        """Take the training vectors of this name, and the names of the scores that are fitted to them."""
+        if vectors_ND.ndim != 2 or not len(vectors_ND):
+            raise ValueError(f"the training vectors {vector} must be [N, D], but are {[*vectors_ND.shape]}")
+        buffer = f"_vectors_{vector}"
+        self.register_buffer(buffer, vectors_ND, persistent=False)
+        self._vectors |= {f"{score}_{vector}": buffer for score in self.config.evaluation.fitted_scores}
+
+    def _fitted_score(self, name: str, images: Any) -> Tensor:
+        """A score `[B]` of the images that is fitted to the training vectors, when it is first asked for."""
+        train_ND: Tensor = getattr(self, self._vectors[name])
+        vector = self._vectors[name].removeprefix("_vectors_")
+        score = name.removesuffix(f"_{vector}")
+
+        def embed(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            batch_BCHW = prepare(pixels_BCHW, *self._scaling)
+            if vector == PROJECTION:
+                return {vector: self.method.project(batch_BCHW)}
+            return {vector: self.method.embed(batch_BCHW)[vector]}
+
+        x_BD = self._in_batches("embed", images, embed)[vector]
+        key = name, train_ND.device
+        if key not in self._fitted:
+            seed, standardize = self.config.training.seed, self.config.evaluation.one_class_standardize
+            self._fitted[key] = FittedScores([score], train_ND[None], [seed], standardize=standardize)
+        return self._fitted[key](x_BD[None])[score][0]
 
     @property
     def threshold(self) -> float:

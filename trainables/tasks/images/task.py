@@ -109,6 +109,7 @@ class Images(Task):
             "adhoc_epochs": 1,
             "fid_weights": "inception.pth",
         }
+        one_class: Mapping[str, Value] = {"normal_class": 0, "one_class_scores": "all"}
         sampled: Mapping[str, Value] = {
             "density": "gaussian",
             "density_samples": 16,
@@ -126,7 +127,7 @@ class Images(Task):
             for name, source in DATASETS.items()
             if source.declaration.attributes
         ]
-        return [{"validation": 0.1, **keys} for keys in (classified, {"normal_class": 0}, sampled, *styles)]
+        return [{"validation": 0.1, **keys} for keys in (classified, one_class, sampled, *styles)]
 
 
 def image_method(method: type[Method]) -> type[ImageMethod]:

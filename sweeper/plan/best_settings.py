@@ -38,6 +38,8 @@ CHOSEN = "auroc_chosen"
 """The metric of the anomaly score of a trial that was chosen on its validation images."""
 MARGIN = "auroc_margin"
 """Half the 95 % interval of CHOSEN over test images."""
+NO_SCORES = (CHOSEN, MARGIN, "auroc_best_on_test")
+"""Metrics that are no AUROC of one score."""
 AUROC = "auroc_"
 """Prefix of the AUROC of each score."""
 
@@ -196,7 +198,7 @@ class Settings:
             settings=len(settings),
             sample=samples.pop(setting),
             others=tuple(samples.values()),
-            scores=_chosen_scores(settings[setting][trial] for trial in values) if name == CHOSEN else {},
+            scores=chosen_scores(settings[setting][trial] for trial in values) if name == CHOSEN else {},
         )
 
     def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:
@@ -295,14 +297,14 @@ def _margin(trials: Mapping[str, Mapping[str, Any]], replicates: Mapping[Key, tu
     return margins[0] if len(margins) == 1 and margins[0] is not None else math.nan
 
 
-def _chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return how many trials chose each anomaly score: the first whose AUROC on validation images, or on test images
     where none was measured on these, is that of `CHOSEN`."""
     counts: Counter[str] = Counter()
     for row in rows:
         prefix = VALIDATION if _score(row, f"{VALIDATION}{CHOSEN}") is not None else ""
         best, names = _score(row, f"{prefix}{CHOSEN}"), [name for name in row if name.startswith(f"{prefix}{AUROC}")]
-        of_scores = (name for name in names if name.removeprefix(prefix) not in (CHOSEN, MARGIN))
+        of_scores = (name for name in names if name.removeprefix(prefix) not in NO_SCORES)
         chosen = next((name for name in of_scores if _score(row, name) == best), None)
         counts.update([chosen.removeprefix(f"{prefix}{AUROC}")] if chosen else [])
     return dict(counts.most_common())

@@ -1,7 +1,4 @@
-"""Grids on made-up devices, with injected measurements.
-
-Where cohorts run: slots of whole and shared devices.
-"""
+"""Grids on made-up devices, with injected measurements; where cohorts run: slots of whole and shared devices."""
 
 import json
 from collections.abc import Sequence

@@ -41,7 +41,7 @@ from tests.sweeper.packing.fake_cluster import FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, allocated, grid
 from tests.sweeper.plan.test_cohorts import SWEEP, make
 from tests.sweeper.search.test_search_plan import continued, plan
-from tests.sweeper.search.toys import study_run
+from tests.sweeper.search.toy_waves import study_run
 
 
 def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> None:

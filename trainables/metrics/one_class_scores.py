@@ -68,8 +68,9 @@ class Training:
     """The training vectors of some members, which are finite, and their seeds. Vectors that are near 0 round less, so
     their mean is subtracted from all."""
 
-    def __init__(self, train_KND: Tensor, seeds: Sequence[int]) -> None:
-        self.seeds = seeds
+    def __init__(self, train_KND: Tensor, seeds: Sequence[int], neighbours: int = 0) -> None:
+        """`neighbours`: most nearest vectors that a score reads."""
+        self.seeds, self.neighbours = seeds, min(neighbours, train_KND.shape[1])
         variance_K = train_KND.flatten(1).var(1, correction=0)
         self.variance_K = torch.where(variance_K > 0, variance_K, 1.0)
         """Variance of all numbers of the vectors; 1 if they are all the same."""
@@ -77,29 +78,38 @@ class Training:
         self.vectors_KND = train_KND - self.mean_K1D
         self.norm_K1N = self.vectors_KND.square().sum(-1)[:, None]
 
-    def squared_distances(self, x_KBD: Tensor) -> Tensor:
-        """Squared distances `[K, B, N]` of these vectors, less the mean."""
-        squared_KBN = torch.baddbmm(self.norm_K1N, x_KBD, self.vectors_KND.mT, alpha=-2)
-        return squared_KBN.add_(x_KBD.square().sum(-1, keepdim=True)).clamp_(min=0)
+    def ranks(self, x_KBD: Tensor, out: Tensor | None = None) -> Tensor:
+        """Squared distances `[K, B, N]` of these vectors, less the mean, without their own square: they rank alike."""
+        return torch.baddbmm(self.norm_K1N, x_KBD, self.vectors_KND.mT, alpha=-2, out=out)
+
+    def squared_distances(self, x_KBD: Tensor, ranks_KBN: Tensor) -> Tensor:
+        """Turn what `ranks` returned of these vectors into their squared distances, in place."""
+        return ranks_KBN.add_(x_KBD.square().sum(-1, keepdim=True)).clamp_(min=0)
 
 
 class Scored:
     """Some vectors to score beside the training vectors; distances that several scores need are computed once."""
 
-    def __init__(self, training: Training, x_KBD: Tensor) -> None:
+    def __init__(self, training: Training, x_KBD: Tensor, memory: Tensor) -> None:
+        """`memory`: of at least K B N numbers. Distances overwrite it, because fresh memory takes time to map."""
         self.training, self.vectors_KBD = training, x_KBD - training.mean_K1D
+        shape = (*x_KBD.shape[:2], training.vectors_KND.shape[1])
+        self._memory_KBN = memory[: math.prod(shape)].view(shape)
+
+    @cached_property
+    def _ranks_KBN(self) -> Tensor:
+        return self.training.ranks(self.vectors_KBD, self._memory_KBN)
 
     @cached_property
     def squared_KBN(self) -> Tensor:
         """Squared distances from the training vectors."""
-        return self.training.squared_distances(self.vectors_KBD)
+        return self.training.squared_distances(self.vectors_KBD, self._ranks_KBN)
 
     @cached_property
     def nearest_KBn(self) -> Tensor:
-        """The smallest distances, ascending: of the max(NEIGHBOURS) nearest training vectors, or of all if there are
+        """The smallest distances, ascending: of the `neighbours` nearest training vectors, or of all if there are
         fewer. They are computed from differences: `squared_KBN` has lost the digits of small ones."""
-        most = min(max(NEIGHBOURS), self.squared_KBN.shape[-1])
-        nearest_KBn = self.squared_KBN.topk(most, largest=False, sorted=False).indices
+        nearest_KBn = self._ranks_KBN.topk(self.training.neighbours, largest=False, sorted=False).indices
         differences = [
             vectors_ND[nearest_Bn] - x_BD[:, None]
             for vectors_ND, nearest_Bn, x_BD in zip(
@@ -121,6 +131,8 @@ class Fit:
     fit: Callable[[Training], Score]
     unit: bool = False
     """Whether vectors are scaled to unit length first."""
+    neighbours: int = 0
+    """Nearest training vectors that it reads."""
 
 
 def _mean_distance(count: int, training: Training) -> Score:
@@ -159,7 +171,7 @@ def _likeliest_bandwidth(training: Training) -> Tensor:
     for fold in folds:
         start, stop = int(fold[0]), int(fold[-1]) + 1
         for x_KBD in training.vectors_KND[:, start:stop].split(rows_of(training.vectors_KND), dim=1):
-            squared_KBN = training.squared_distances(x_KBD)
+            squared_KBN = training.squared_distances(x_KBD, training.ranks(x_KBD))
             squared_KBN = torch.cat([squared_KBN[..., :start], squared_KBN[..., stop:]], dim=-1)
             for bandwidth_K, sum_K in zip(bandwidths_WK, likelihood_WK, strict=True):
                 density_KB = (squared_KBN * (-0.5 / bandwidth_K.square()[:, None, None])).logsumexp(-1)
@@ -245,8 +257,8 @@ def _array(vectors_ND: Tensor) -> NDArray[Any]:
 
 FITS: Mapping[str, Fit] = MappingProxyType(
     {
-        **{f"knn{count}": Fit(partial(_mean_distance, count)) for count in NEIGHBOURS},
-        **{f"cosine{count}": Fit(partial(_mean_distance, count), unit=True) for count in NEIGHBOURS},
+        **{f"knn{count}": Fit(partial(_mean_distance, count), neighbours=count) for count in NEIGHBOURS},
+        **{f"cosine{count}": Fit(partial(_mean_distance, count), True, count) for count in NEIGHBOURS},
         "kde": Fit(_kernel_density, unit=True),
         "kde_raw": Fit(_likely_kernel_density),
         "gaussian": Fit(_gaussian),
@@ -293,7 +305,8 @@ class FittedScores:
         """Scores `[K, M]` of vectors `[K, M, D]` by name."""
         scores = {name: x_KMD.new_empty(x_KMD.shape[:2]) for name in self._names}
         for slots, group in self._groups:
-            for name, values_KM in group(x_KMD[slots]).items():
+            own_KMD = x_KMD if len(slots) == len(x_KMD) else x_KMD[slots]
+            for name, values_KM in group(own_KMD).items():
                 scores[name][slots] = values_KM
         return scores
 
@@ -302,34 +315,46 @@ class _Group:
     """The fitted scores of members that are scored together."""
 
     def __init__(self, names: Sequence[str], train_KND: Tensor, seeds: Sequence[int], standardize: bool) -> None:
-        self._standardize = standardize
         self._finite_K1 = train_KND.isfinite().flatten(1).all(1, keepdim=True)
-        train_KND = torch.where(self._finite_K1[..., None], train_KND, 0)
-        self._mean_K1D, std_K1D = train_KND.mean(1, keepdim=True), train_KND.std(1, correction=0, keepdim=True)
-        self._std_K1D = torch.where(std_K1D > 0, std_K1D, 1)
-        train_KND = self._prepared(train_KND)
-        self._rows = rows_of(train_KND)
+        train_KND = _zero_unless(self._finite_K1, train_KND)
+        self._scaler = _scaler(train_KND) if standardize else None
+        train_KND = self._scaled(train_KND)
+        self._rows, self._count = rows_of(train_KND), train_KND.shape[1]
         self._by_length: list[tuple[bool, Training, dict[str, Score]]] = []
-        for scaled in (False, True):
-            if asked := [name for name in names if FITS[name].unit == scaled]:
-                training = Training(unit(train_KND) if scaled else train_KND, seeds)
-                self._by_length.append((scaled, training, {name: FITS[name].fit(training) for name in asked}))
+        for has_unit in (False, True):
+            if asked := [name for name in names if FITS[name].unit == has_unit]:
+                neighbours = max(FITS[name].neighbours for name in asked)
+                training = Training(unit(train_KND) if has_unit else train_KND, seeds, neighbours)
+                self._by_length.append((has_unit, training, {name: FITS[name].fit(training) for name in asked}))
 
     def __call__(self, x_KMD: Tensor) -> dict[str, Tensor]:
         """Scores `[K, M]` by name. The parts of the vectors have equal sizes: a last part of a single one would use
         another matrix product, which rounds differently."""
         finite_KM = x_KMD.isfinite().all(-1) & self._finite_K1
-        x_KMD = self._prepared(torch.where(finite_KM[..., None], x_KMD, 0))
-        parts: dict[str, list[Tensor]] = {}
-        for x_KBD in x_KMD.tensor_split(max(1, -(-x_KMD.shape[1] // self._rows)), dim=1):
-            for scaled, training, scores in self._by_length:
-                scored = Scored(training, unit(x_KBD) if scaled else x_KBD)
-                for name, score in scores.items():
-                    parts.setdefault(name, []).append(score(scored))
-        return {name: torch.where(finite_KM, torch.cat(part, dim=1), math.nan) for name, part in parts.items()}
+        x_KMD = self._scaled(_zero_unless(finite_KM, x_KMD))
+        members, rows, _ = x_KMD.shape
+        scores: dict[str, list[Tensor]] = {}
+        memory = x_KMD.new_empty(members * min(rows, self._rows) * self._count)
+        for x_KBD in x_KMD.tensor_split(max(1, -(-rows // self._rows)), dim=1):
+            for has_unit, training, by_name in self._by_length:
+                scored = Scored(training, unit(x_KBD) if has_unit else x_KBD, memory)
+                for name, score in by_name.items():
+                    scores.setdefault(name, []).append(score(scored))
+        return {name: torch.where(finite_KM, torch.cat(parts, dim=1), math.nan) for name, parts in scores.items()}
 
-    def _prepared(self, x_KMD: Tensor) -> Tensor:
-        return (x_KMD - self._mean_K1D) / self._std_K1D if self._standardize else x_KMD
+    def _scaled(self, x_KMD: Tensor) -> Tensor:
+        return x_KMD if self._scaler is None else (x_KMD - self._scaler[0]) / self._scaler[1]
+
+
+def _zero_unless(finite: Tensor, x_KMD: Tensor) -> Tensor:
+    """The vectors, with 0 in place of those that are not `finite`, `[K, M]` or `[K, 1]`."""
+    return x_KMD if bool(finite.all()) else torch.where(finite[..., None], x_KMD, 0)
+
+
+def _scaler(train_KND: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation `[K, 1, D]`; 1 in place of a deviation of 0."""
+    std_K1D, mean_K1D = torch.std_mean(train_KND, 1, correction=0, keepdim=True)
+    return mean_K1D, torch.where(std_K1D > 0, std_K1D, 1)
 
 
 def rows_of(train_KND: Tensor) -> int:

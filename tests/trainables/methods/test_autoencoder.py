@@ -6,12 +6,14 @@ Shapes: K members, B images, J views, L latent dimensions; C channels, H by W pi
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import special
 from torch import Tensor
 
 from tests.trainables.awkward import STACKED
+from tests.trainables.methods import autoencoders
 from tests.trainables.training.judged import float64
 from trainables.catalog import METHODS
 from trainables.config import resolve
@@ -19,7 +21,7 @@ from trainables.contract import Batch
 from trainables.learners.data_parallel import draw_noise
 from trainables.learners.stack import Stack
 from trainables.methods.variational.autoencoder import VariationalAutoencoder, sample
-from trainables.methods.variational.simvae import SimVAEConfig
+from trainables.methods.variational.simvae import SimVAE, SimVAEConfig
 from trainables.sections import TrialConfig, Value
 from trainables.training.stacks import build_models
 
@@ -79,6 +81,40 @@ def test_images_are_decoded_from_representations_into_the_unit_interval(name: st
         images, logits = model.decode(z_BL), model.decoder.logits(z_BL)
     assert images.shape == (6, *SHAPE) and images.min() >= 0 and images.max() <= 1 and images.std() > 0.1
     torch.testing.assert_close(images.numpy(), special.expit(logits.numpy()), rtol=1e-4, atol=1e-6)
+
+
+@each_method
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_scores_are_the_terms_of_the_negative_elbo_of_an_image_alone(name: str, likelihood: str) -> None:
+    """Against scipy, up to a constant; SimVAE's prior of one view has the variance of its centre, too."""
+    own: dict[str, dict[str, Value]] = {"simvae": {"centre_precision": 0.5}, "beta_vae": {"beta": 3.0}}
+    method, config = METHODS[name], resolve({"method": name, "likelihood": likelihood, **own.get(name, {})})
+    assert issubclass(method, VariationalAutoencoder)
+    model = autoencoders.built(method, config.options)
+    (view,), (pixels,) = autoencoders.indices([3, 0, 7, 7]), autoencoders.pixels(1, 4)
+    mu_BL, sd_BL = autoencoders.posterior_of(model, view)
+    means_BCHW, scale = autoencoders.decoded(model, mu_BL), model.sigma_x2.item()
+    nll = autoencoders.bernoulli_nll if likelihood == "bernoulli" else autoencoders.gaussian_nll
+    rows = [slice(row, row + 1) for row in range(4)]
+    reconstruction_B = np.array([nll(pixels[row], means_BCHW[row], scale) for row in rows])
+    prior_sd = (1 / 0.5 + model.sigma2.item()) ** 0.5 if isinstance(model, SimVAE) else 1.0
+    kl_B = autoencoders.kl(mu_BL, sd_BL, prior_sd_BL=prior_sd) - autoencoders.L * np.log(prior_sd)
+    kl_B -= autoencoders.L / 2 * np.log(2 * np.pi) if isinstance(model, SimVAE) else 0
+    with torch.no_grad():
+        scores = {key: score_B.numpy() for key, score_B in model.score(view, {}, pixels).items()}
+    np.testing.assert_allclose(scores["reconstruction"], reconstruction_B, rtol=1e-4)
+    np.testing.assert_allclose(scores["kl"], kl_B, rtol=1e-4, atol=1e-5)
+    weight = 3.0 if name == "beta_vae" else 1.0
+    np.testing.assert_allclose(scores["elbo"], reconstruction_B + weight * kl_B, rtol=1e-4)
+
+
+def test_a_uniform_centre_leaves_the_entropy_alone() -> None:
+    model, images = _model(_config("simvae")).eval(), _images(4, *SHAPE)
+    assert isinstance(model, SimVAE)
+    with torch.no_grad():
+        mu_BL, logvar_BL = model.posterior(images)
+        entropy_B = torch.distributions.Normal(mu_BL, (logvar_BL / 2).exp()).entropy().sum(-1)
+        torch.testing.assert_close(model.divergence(mu_BL, logvar_BL), -entropy_B)
 
 
 def test_samples_have_the_moments_of_the_posterior() -> None:

@@ -65,6 +65,8 @@ class GJE(ProjectedMethod):
     """
 
     Config = GJEConfig
+    capabilities = ProjectedMethod.capabilities | {"score"}
+    scores = ("density",)
     fusible = frozenset({"entropy_weight", "ema", "epsilon"})
     loss_parts = ("alignment", "entropy", "nll")
 
@@ -96,6 +98,11 @@ class GJE(ProjectedMethod):
         parts = {"alignment": distance, "entropy": entropy(moments_GEE, self.epsilon).sum()}
         weight = self.entropy_weight / (2 * self.projection * (1 - self.ema))
         return Losses(self.config.alignment_weight * parts["alignment"] - weight * parts["entropy"], parts)
+
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Negative log density of the embedding under the marginal Gaussian of the first view."""
+        moment_PP = self.moments_GEE[0, : self.projection, : self.projection]
+        return {"density": gaussian_nll(self._embedded(images_BCHW), cholesky(moment_PP, self.epsilon))}
 
     def _embedded(self, images_BCHW: Tensor) -> Tensor:
         z_BP = self.project(images_BCHW)

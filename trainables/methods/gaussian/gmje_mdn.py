@@ -49,6 +49,8 @@ class MDNGMJE(ProjectedMethod):
     both of unit length and with gradients."""
 
     Config = MDNGMJEConfig
+    capabilities = ProjectedMethod.capabilities | {"score"}
+    scores = ("density",)
     fusible = frozenset({"entropy_weight", "epsilon", "sigma_floor"})
     loss_parts = ("nll", "entropy", "context_nll", "routing_entropy")
     measures = frozenset({"routing_entropy"})
@@ -81,6 +83,12 @@ class MDNGMJE(ProjectedMethod):
         size = self.projection
         parts = {"nll": nll, "entropy": entropies, "routing_entropy": routing}
         return Losses(nll / size - self.entropy_weight / (2 * size) * entropies, parts)
+
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Negative log density of the embedding given itself as the context."""
+        z_BP = F.normalize(self.project(images_BCHW), dim=-1)
+        seen = torch.cat([z_BP, z_BP], dim=-1) if self.config.leaky else z_BP
+        return {"density": mixture_density_nll(z_BP, *self.mixture(seen))}
 
     def mixture(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits `[B, M]` of the weights, means and standard deviations `[B, M, P]` of the target's density, in float32

@@ -12,8 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
-from trainables.losses.linear_algebra import positive_factor
-from trainables.losses.mixtures import component_exponents, isotropic_exponents, marginal, prototype_nll
+from trainables.losses.linear_algebra import cholesky, log_det, positive_factor
+from trainables.losses.mixtures import (
+    component_exponents,
+    isotropic_exponents,
+    marginal,
+    prototype_nll,
+    shared_exponents,
+)
 from trainables.losses.moments import alignment, averaged_moment, entropy
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import above, at_least, between, checked, one_of
@@ -50,7 +56,8 @@ class ParametricGMJE(ProjectedMethod):
     """
 
     Config = ParametricGMJEConfig
-    capabilities = ProjectedMethod.capabilities | {"density"}
+    capabilities = ProjectedMethod.capabilities | {"density", "score"}
+    scores = ("density",)
     fusible = frozenset({"tau", "entropy_weight", "alignment_weight", "ema"})
     loss_parts = ("nll", "entropy", "alignment")
 
@@ -80,6 +87,13 @@ class ParametricGMJE(ProjectedMethod):
         moment_MJJ = self.moment_JJ.expand(self.config.prototypes, -1, -1)
         means_MP, covariances_MPP = marginal(self.means_MJ, moment_MJJ, slice(self.projection))
         return {"logits": self.logits_M, "means": means_MP, "covariances": covariances_MPP}
+
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Negative log density of the projection, of unit length, under `density`."""
+        z_BP, size = F.normalize(self.project(images_BCHW), dim=-1), self.projection
+        factor_PP = cholesky(self.moment_JJ[:size, :size], self.config.epsilon)
+        exponents_BM = shared_exponents(z_BP, self.means_MJ[:, :size], factor_PP)
+        return {"density": prototype_nll(exponents_BM, self.logits_M) + log_det(factor_PP) / 2}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Negative log-likelihood of the joint embeddings minus the weighted entropy, whose place in the likelihood the

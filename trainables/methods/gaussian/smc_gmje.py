@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Noise, Noises, Shapes
+from trainables.losses.mixtures import isotropic_exponents, prototype_nll
 from trainables.losses.particles import (
     RESAMPLERS,
     distinct_share,
@@ -49,6 +50,8 @@ class SMCGMJE(ProjectedMethod):
     """
 
     Config = SMCGMJEConfig
+    capabilities = ProjectedMethod.capabilities | {"score"}
+    scores = ("density",)
     fusible = frozenset({"tau", "ema"})
     projector_norm = None
     loss_parts = ("ess", "bank_distinct", "bank_age")
@@ -89,6 +92,12 @@ class SMCGMJE(ProjectedMethod):
             "bank_age": mean_age(identities_M, len(key_BP)),
         }
         return Losses(loss_B.mean(), parts)
+
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Negative log density of the projection, of unit length, under the particles of the bank as modes of variance
+        tau, all of the same weight; without their volume, which no image changes."""
+        exponents_BM = isotropic_exponents(F.normalize(self.project(images_BCHW), dim=-1), self.bank_MP, self.tau)
+        return {"density": prototype_nll(exponents_BM, torch.zeros_like(self.bank_MP[:, 0]))}
 
     def after_step(self, noise: Mapping[str, Tensor]) -> None:
         self.keys.update(nn.Sequential(self.encoder, self.projector), self.ema)

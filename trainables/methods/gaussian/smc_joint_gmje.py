@@ -61,6 +61,8 @@ class JointSMCGMJE(ProjectedMethod):
     """
 
     Config = JointSMCGMJEConfig
+    capabilities = ProjectedMethod.capabilities | {"score"}
+    scores = ("density",)
     fusible = frozenset({"tau", "entropy_weight", "alignment_weight", "ema"})
     loss_parts = ("nll", "entropy", "alignment", "ess", "bank_distinct", "bank_age")
     measures = frozenset({"ess", "bank_distinct", "bank_age"})
@@ -107,6 +109,13 @@ class JointSMCGMJE(ProjectedMethod):
         }
         weight = self.entropy_weight / (2 * self.projection * (1 - self.ema))
         return Losses(nll - weight * parts["entropy"] + self.alignment_weight * parts["alignment"], parts)
+
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Negative log density of the projection, of unit length, under the marginal of the bank's first view."""
+        z_BP, size = F.normalize(self.project(images_BCHW), dim=-1), self.projection
+        factor_PP = self._covariance(z_BP)[0][:size, :size]
+        exponents_BM = shared_exponents(z_BP, self.bank_MJ[:, :size], factor_PP)
+        return {"density": prototype_nll(exponents_BM, torch.zeros_like(self.bank_MJ[:, 0])) + log_det(factor_PP) / 2}
 
     def _nll(self, joint_BJ: Tensor) -> tuple[Tensor, Tensor]:
         """Mean negative log-likelihood under the bank, and logarithms `[S]` of the new weights of the pool."""

@@ -3,6 +3,7 @@
 Shapes: B images of C channels, H by W pixels; L latent dimensions.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -15,12 +16,17 @@ LIKELIHOODS = ("gaussian", "bernoulli")
 
 class VariationalAutoencoder(ImageMethod):
     """An encoder with the outputs `mu` and `logvar`, and a decoder. The representation is the posterior's mean `mu`.
-    Subclasses have a `Config` with the fields `likelihood` and `sigma_x2`."""
+    Subclasses have a `Config` with the fields `likelihood` and `sigma_x2`.
 
-    capabilities = frozenset({"embed", "decode"})
+    The scores of an image are the terms of its negative ELBO without constants, the reconstruction at the posterior's
+    mean, so that nothing is drawn."""
+
+    capabilities = frozenset({"embed", "score", "decode"})
     outputs = 2
     per_example = True
     variance = "var"
+    scores = ("elbo", "reconstruction", "kl")
+    scores_pixels = True
 
     sigma_x2: Tensor
 
@@ -45,6 +51,23 @@ class VariationalAutoencoder(ImageMethod):
     def decode(self, z_BD: Tensor) -> Tensor:
         """The means of pixels `[B, C, H, W]` in [0, 1]."""
         return self.decoder(z_BD)
+
+    def score(  # type: ignore[override]
+        self, images_BCHW: Tensor, noise: Mapping[str, Tensor], pixels_BCHW: Tensor
+    ) -> dict[str, Tensor]:
+        """The negative ELBO and its terms, `[B]` each."""
+        mu_BL, logvar_BL = self.posterior(images_BCHW)
+        reconstruction_B, kl_B = self.reconstruction(pixels_BCHW, mu_BL), self.divergence(mu_BL, logvar_BL)
+        return {"elbo": reconstruction_B + self.kl_weight * kl_B, "reconstruction": reconstruction_B, "kl": kl_B}
+
+    def divergence(self, mu_BL: Tensor, logvar_BL: Tensor) -> Tensor:
+        """The KL from the posterior of an image alone to its prior, `[B]`."""
+        return logvar_kl(mu_BL, logvar_BL)
+
+    @property
+    def kl_weight(self) -> float | Tensor:
+        """Weight of the KL in the bound that the method trains."""
+        return 1.0
 
     def reconstruction(self, pixels_BCHW: Tensor, z_BL: Tensor) -> Tensor:
         """`-log p(x|z)` of each image, `[B]`, without constants."""

@@ -41,6 +41,10 @@ class BetaVAE(VariationalAutoencoder):
     def noise(self, batch: int) -> Noises:
         return {"posterior": Noise((batch, self.features), batch_dim=0)}
 
+    @property
+    def kl_weight(self) -> Tensor:
+        return self.beta
+
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Eq. 6: reconstruction of one sample, and the weighted, closed-form KL to the prior."""
         (view_BCHW,), (pixels_BCHW,) = batch["views"], batch["view_pixels"]

@@ -88,6 +88,14 @@ class SimVAE(VariationalAutoencoder):
         total = reconstruction - self.entropy_weight * parts["entropy"] + parts["prior"]
         return Losses(total, parts)
 
+    def divergence(self, mu_BL: Tensor, logvar_BL: Tensor) -> Tensor:
+        """That of a group of one view, without constants; with a uniform centre its prior is constant, and only the
+        entropy is left."""
+        prior_B = expected_group_nll(mu_BL[:, None], logvar_BL[:, None], self.sigma2, self.centre_precision)
+        if self.config.authors_centre:
+            prior_B = prior_B + 0.5 * (mu_BL.square() + logvar_BL.exp()).sum(-1)
+        return prior_B - logvar_entropy(logvar_BL)
+
     def _prior(self, mu_BJL: Tensor, logvar_BJL: Tensor, z_BJL: Tensor) -> Tensor:
         """Negative log prior of each group, `[B]`."""
         if self.config.expected_prior:

@@ -3,9 +3,9 @@
 python -m tests.benchmarks.bench_one_class_scores [--members 1] [--numbers 784] [--threads 2] [--scores knn1+kde_raw]
 
 Random vectors about means of their own: 6,000 training vectors and 10,000 others, or fewer where scikit-learn takes
-minutes. CPU seconds are printed beside seconds, because a busy machine changes the latter alone. The scores of both agree
-but for two: forests start otherwise, and scikit-learn's KernelDensity sums bounds of its tree's branches, which for 784
-numbers leaves no digit of kde_raw.
+minutes. CPU seconds are printed beside seconds, because a busy machine changes the latter alone. The scores of both
+agree but for two: forests start otherwise, and scikit-learn's KernelDensity sums bounds of its tree's branches, which
+for 784 numbers leaves no digit of kde_raw.
 """
 
 import argparse

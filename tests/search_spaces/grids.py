@@ -48,7 +48,7 @@ COUNTS = {
     ("normal_images", "fashion"): 700,
     ("nu_ablation", "paper"): 54,
     ("nu_ablation", "digits"): 18,
-    ("one_class_benchmark", "paper"): 250,
+    ("one_class_benchmark", "paper"): 280,
     ("one_class_benchmark", "fashion"): 400,
     ("one_class_benchmark", "digits"): 400,
     ("ood_detection", "paper"): 6,

@@ -49,6 +49,7 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=LAUNCHERS,
     ),
+    "trainables.data.transformations": Rule(may=("torch",), never=LAUNCHERS),
     "trainables.methods.projected": Rule(
         may=("trainables.validation", "trainables.contract", "trainables.networks"),
         never=LAUNCHERS,
@@ -61,11 +62,16 @@ TABLE: Mapping[str, Rule] = {
         may=("torch", "trainables.contract", "trainables.losses"),
         never=LAUNCHERS,
     ),
+    "trainables.methods.one_class.transformed": Rule(
+        may=("torch", "trainables.validation", "trainables.contract", "trainables.data.transformations"),
+        never=LAUNCHERS,
+    ),
     "trainables.methods": Rule(
         may=(
             *("torch", "numpy", "sklearn", "trainables.validation", "trainables.contract", "trainables.losses"),
             *("trainables.networks", "trainables.methods.projected", "trainables.methods.pairs.joint_mixture"),
-            "trainables.methods.variational.autoencoder",
+            *("trainables.methods.variational.autoencoder", "trainables.methods.one_class.transformed"),
+            "trainables.data.transformations",
         ),
         never=LAUNCHERS,
         alone=True,

@@ -37,7 +37,11 @@ from trainables.methods.gaussian.hsic import HSIC
 from trainables.methods.gaussian.smc_gmje import SMCGMJE
 from trainables.methods.gaussian.smc_joint_gmje import JointSMCGMJE
 from trainables.methods.one_class.autoencoder import Autoencoder
+from trainables.methods.one_class.csi import CSI
 from trainables.methods.one_class.deep_svdd import DeepSVDD
+from trainables.methods.one_class.geom import GEOM
+from trainables.methods.one_class.goad import GOAD
+from trainables.methods.one_class.rotation import Rotation
 from trainables.methods.pairs.gaussian_process import GaussianProcess
 from trainables.methods.pairs.gmje_em import EM
 from trainables.methods.pairs.gmje_gng import GNG
@@ -60,15 +64,18 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "beta_vae": BetaVAE,
         "byol": BYOL,
         "cr_vae": CRVAE,
+        "csi": CSI,
         "dam_gmje": DaMGMJE,
         "deep_svdd": DeepSVDD,
         "gaussian_process": GaussianProcess,
+        "geom": GEOM,
         "gje": GJE,
         "gmje_em": EM,
         "gmje_gng": GNG,
         "gmje_mdn": MDNGMJE,
         "gmje_mdn_pairs": MDNPairs,
         "gmje_parametric": ParametricGMJE,
+        "goad": GOAD,
         "gpje": GPJE,
         "hsic": HSIC,
         "jepa": JEPA,
@@ -76,6 +83,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "moco_v2": MoCo,
         "pixels": Pixels,
         "random": RandomEncoder,
+        "rotation_prediction": Rotation,
         "simclr": SimCLR,
         "simsiam": SimSiam,
         "simvae": SimVAE,

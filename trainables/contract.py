@@ -218,6 +218,11 @@ class ImageMethod(Method):
         return cls.view_count(config) + ("plain" in cls.reads)
 
     @classmethod
+    def check_images(cls, config: Any, image_shape: tuple[int, ...]) -> None:
+        """Raise ValueError for images `(C, H, W)` that the method cannot learn from. It can from all by default."""
+        return
+
+    @classmethod
     def has_decoder(cls, config: Any) -> bool:
         """Whether the method builds a decoder."""
         return "decode" in cls.capabilities

@@ -133,6 +133,8 @@ def _of_best_model(plan: Plan, store: Store, rows: pd.DataFrame, request: Reques
             except (SpecError, StoreError) as error:  # it may have been kept before models had thresholds
                 about = str(error)
             yield f'sweeper.load_model("{store.files.display_uri}", "{trial}"{rate}): {about}'
+        elif request.alarm_rate is not None:
+            yield f"trial {trial} has no model in the store, so it has no threshold; --keep best keeps it"
         yield sentence(best, so_far=plan.total > len(rows), value_text=value_text, spread=request.spread)
 
 

@@ -38,6 +38,8 @@ CHOSEN = "auroc_chosen"
 """The metric of the anomaly score of a trial that was chosen on its validation images."""
 MARGIN = "auroc_margin"
 """Half the 95 % interval of CHOSEN over test images."""
+NO_SCORES = (CHOSEN, MARGIN, "auroc_best_on_test")
+"""Metrics that are no AUROC of one score."""
 AUROC = "auroc_"
 """Prefix of the AUROC of each score."""
 
@@ -302,7 +304,7 @@ def _chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     for row in rows:
         prefix = VALIDATION if _score(row, f"{VALIDATION}{CHOSEN}") is not None else ""
         best, names = _score(row, f"{prefix}{CHOSEN}"), [name for name in row if name.startswith(f"{prefix}{AUROC}")]
-        of_scores = (name for name in names if name.removeprefix(prefix) not in (CHOSEN, MARGIN))
+        of_scores = (name for name in names if name.removeprefix(prefix) not in NO_SCORES)
         chosen = next((name for name in of_scores if _score(row, name) == best), None)
         counts.update([chosen.removeprefix(f"{prefix}{AUROC}")] if chosen else [])
     return dict(counts.most_common())

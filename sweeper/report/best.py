@@ -7,14 +7,16 @@ error is that over test images, as if these were others for each, which makes th
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
+import pandas as pd
 
 from sweeper.plan.best_settings import CHOSEN, NOUNS, BestSetting, Sample
 from sweeper.plan.changes import format_value
 from sweeper.report.verdicts import ALPHA, EQUAL, difference, half_widths, mean
 from sweeper.spec.metric import SPREADS, VALIDATION, Metric, Spread
+from sweeper.storage.rows import plain_value
 
 ValueText = Callable[[str, object], str]
 """Name of a hyperparameter and its value -> the value as text."""
@@ -114,6 +116,32 @@ def _by_itself(own: Sample, other: Sample, sign: float) -> bool:
         return False
     low = estimate.bounds(ALPHA)[0]
     return not (low if math.isfinite(low) else estimate.value) > EQUAL
+
+
+BEST, NOT_WORSE = "*", "°"
+"""Marks of cells with a best setting, and of those with one that is not worse within error."""
+LEGEND = f"{NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better"
+
+
+def marks(cells: pd.DataFrame, rows: pd.DataFrame, axes: Sequence[str], best: Sequence[BestSetting]) -> list[str]:
+    """Return the mark of each cell, or an empty text."""
+    found = [""] * len(cells)
+    alike = {trial for setting in best for other in not_worse(setting) for trial in other.trials}
+    for trials, mark in ((alike, NOT_WORSE), ({trial for setting in best for trial in setting.values}, BEST)):
+        for index in positions(cells, rows, axes, trials):
+            found[index] = mark
+    return found
+
+
+def positions(cells: pd.DataFrame, rows: pd.DataFrame, axes: Sequence[str], trials: Collection[str]) -> list[int]:
+    """Return the positions of the cells that have some of these trials. A trial that is in several rows, with several
+    labels, counts for the first."""
+    if "trial_id" not in rows or not trials:
+        return []
+    chosen = rows[rows["trial_id"].isin(trials)].drop_duplicates("trial_id")
+    keys = {tuple(map(plain_value, key)) for key in zip(*(chosen[axis] for axis in axes), strict=True)}
+    places = zip(*(cells[axis] for axis in axes), strict=True)
+    return [index for index, key in enumerate(places) if tuple(map(plain_value, key)) in keys]
 
 
 def over(best: BestSetting) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from sweeper.plan.best_settings import BestSetting
 from sweeper.report import charts
-from sweeper.report.best import chosen, not_worse, sentences
+from sweeper.report.best import BEST, LEGEND, NOT_WORSE, chosen, marks, sentences
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import (
     DASH,
@@ -36,7 +36,6 @@ from sweeper.spec.sweep import REPLICATES
 from sweeper.spec.views import Heatmap, Table
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
-from sweeper.storage.rows import plain_value
 
 FOLDER, TITLE = "heatmaps", "Heatmaps"
 CHARTS: Mapping[str, charts.Chart] = {"heatmap": charts.HEATMAP}
@@ -98,32 +97,6 @@ def selection_metric(rows: pd.DataFrame, metric: str) -> str:
     """Return the metric by which settings are chosen: `val_METRIC` if the rows have values of it, else `metric`."""
     name = f"{VALIDATION}{metric}"
     return name if name in rows and rows[name].notna().any() else metric
-
-
-BEST, NOT_WORSE = "*", "°"
-"""Marks of cells with a best setting, and of those with one that is not worse within error."""
-LEGEND = f"{NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better"
-
-
-def marks(cells: pd.DataFrame, rows: pd.DataFrame, axes: tuple[str, str], best: Sequence[BestSetting]) -> list[str]:
-    """Return the mark of each cell, or an empty text."""
-    found = [""] * len(cells)
-    alike = {trial for setting in best for other in not_worse(setting) for trial in other.trials}
-    for trials, mark in ((alike, NOT_WORSE), ({trial for setting in best for trial in setting.values}, BEST)):
-        for index in positions(cells, rows, axes, trials):
-            found[index] = mark
-    return found
-
-
-def positions(cells: pd.DataFrame, rows: pd.DataFrame, axes: tuple[str, str], trials: Collection[str]) -> list[int]:
-    """Return the positions of the cells that have some of these trials. A trial that is in several rows, with several
-    labels, counts for the first."""
-    if "trial_id" not in rows or not trials:
-        return []
-    chosen = rows[rows["trial_id"].isin(trials)].drop_duplicates("trial_id")
-    keys = {tuple(map(plain_value, key)) for key in zip(*(chosen[axis] for axis in axes), strict=True)}
-    places = zip(*(cells[axis] for axis in axes), strict=True)
-    return [index for index, key in enumerate(places) if tuple(map(plain_value, key)) in keys]
 
 
 def _sorted(column: pd.Series) -> pd.Index:

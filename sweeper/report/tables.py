@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from sweeper.report.best import BEST, LEGEND, NOT_WORSE, marks
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import (
@@ -47,6 +48,8 @@ Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""
 MAX_CELLS = 200_000
 """Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
+MAX_MARKED = 20_000
+"""Most trials of a table with marks: their comparisons take longer than everything else of it."""
 FOLDER, TITLE = "tables", "Tables"
 CHARTS: Mapping[str, Chart] = {}
 
@@ -81,7 +84,19 @@ def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str]:
     rows, preset = shown.rows_of(table), shown.preset
     only = narrowed(preset.grids, rows, table.axes, table.selections)
     cells = average(rows, table, preset.preset, only, preset.replicates)
-    return cells, averaged_over(rows, table.axes, preset.replicates)
+    return cells.assign(mark=_marks(shown, table, cells, rows)), averaged_over(rows, table.axes, preset.replicates)
+
+
+def _marks(shown: Shown, table: Table, cells: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
+    """Return the mark of each cell: of the best setting by its metric, and of those that are not worse within error.
+    A metric without a direction has no best one, nor has one with a single cell; a single trial shows no error."""
+    found = pd.Series("", index=cells.index, dtype="str")
+    for metric in table.metrics if len(rows) <= MAX_MARKED else ():
+        own = cells[cells["metric"] == metric.name]
+        if metric.direction and (own["count"] > 0).sum() > 1:
+            best = [each for each in shown.best(rows, metric, table.axes) if len(each.sample.values) > 1]
+            found[own.index] = marks(own, rows, table.axes, best)
+    return found
 
 
 def average(
@@ -221,6 +236,9 @@ def caption(cells: pd.DataFrame, table: Table, over: str = "replicates", spread:
         parts.append("'k of n' where only k of n trials have a value")
     if cells["published"].notna().any():
         parts.append("in brackets the paper's figure and the difference from it")
+    for mark, meaning in ((BEST, f"{BEST} the best setting by the metric"), (NOT_WORSE, LEGEND)):
+        if "mark" in cells and (cells["mark"] == mark).any():
+            parts.append(meaning)
     if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test]:
         parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
     return "; ".join([*parts, table.note] if table.note else parts)
@@ -279,7 +297,7 @@ def _cell_texts(cells: pd.DataFrame, metric: Metric, spread: Spread) -> list[str
 
 
 def _cell_text(cell: dict[Any, Any], metric: Metric, spread: Spread) -> str:
-    """Return e.g. `86.20 ± 0.31, IQM 86.10, 4 of 5 (paper 86.18, +0.02)`, without the parts that are unknown."""
+    """Return e.g. `86.20 ± 0.31°, IQM 86.10, 4 of 5 (paper 86.18, +0.02)`, without the parts that are unknown."""
     mean, paper, difference = (cell[name] for name in ("mean", "published", "difference"))
     beside = spread_of(cell, spread)
 
@@ -289,6 +307,7 @@ def _cell_text(cell: dict[Any, Any], metric: Metric, spread: Spread) -> str:
     measured = DASH if math.isnan(mean) else rounded(mean)
     if not math.isnan(beside):
         measured += f" ± {rounded(beside)}"
+    measured += cell.get("mark", "")
     if not math.isnan(cell["iqm"]):
         measured += f", IQM {rounded(cell['iqm'])}"
     if cell["count"] and cell["missing"]:

@@ -33,12 +33,16 @@ from trainables.metrics.meanings import VALIDATION
 from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
 from trainables.metrics.one_class_scores import OneClassScores
 from trainables.metrics.scores import (
+    BEST_ON_TEST,
     CHOICES,
+    CHOSEN,
     HELD_OUT,
+    MARGIN,
     AnomalyDetection,
     OutlierDetection,
     choice_metrics,
     kept_results,
+    margins,
 )
 from trainables.metrics.sheets import anomaly_data
 from trainables.metrics.target_prediction import TargetPrediction
@@ -84,10 +88,12 @@ def metric_names(config: ImageTrial, method: type[ImageMethod], classes: int, la
     """Names of all metrics but losses that the reports of a trial on data of `classes` classes can hold; with
     `last=False` of those before the last report."""
     prefixes = ("", VALIDATION) if config.data.validation else ("",)
-    groups = (
+    groups: list[Sequence[type[ImageEvaluator]]] = [
         asked_representation_evaluators(config, method, classes, last),
         asked_score_evaluators(config, method, classes),
-    )
+    ]
+    if config.data.normal_class is not None:
+        groups.reverse()  # a method's own scores come first, as where one is chosen
     names = (
         f"{prefix}{name}"
         for group in groups
@@ -95,8 +101,10 @@ def metric_names(config: ImageTrial, method: type[ImageMethod], classes: int, la
         for evaluator in group
         for name in evaluator.metric_names(config, method, classes, last)
     )
-    choices = CHOICES[0 if config.data.validation else 1 :] if last and config.evaluation.one_class_scores else ()
-    return (*names, *(f"{prefix}{name}" for prefix in prefixes for name in choices))
+    if not (last and config.evaluation.one_class_scores):
+        return tuple(names)
+    choices, margin = (CHOICES, (MARGIN,)) if config.data.validation else ((BEST_ON_TEST,), ())
+    return (*names, *(f"{prefix}{name}" for prefix in prefixes for name in choices), *margin)
 
 
 class CohortEvaluator(Evaluator):
@@ -120,13 +128,19 @@ class CohortEvaluator(Evaluator):
             evaluator.forget()
         slots = iter(members)
         by_stack = [self._of_representations(stack, [*itertools.islice(slots, stack.size)], asked) for stack in stacks]
-        metrics = {name: np.concatenate([values[name] for values in by_stack]) for name in by_stack[0]}
+        represented = {name: np.concatenate([values[name] for values in by_stack]) for name in by_stack[0]}
+        scored: dict[str, Floats] = {}
         for tested in self._images.sets:
             for evaluator in self._scoring:
-                metrics |= tested.named(evaluator.metrics(stacks, members, tested))
+                scored |= tested.named(evaluator.metrics(stacks, members, tested))
+        one_class = self._images.config.data.normal_class is not None
+        metrics = scored | represented if one_class else represented | scored
         if last and self._images.config.evaluation.one_class_scores:
             metrics |= choice_metrics(metrics, [*self._scored("")], bool(self._images.config.data.validation))
         self._kept = self._results(metrics, members) if last else []
+        if CHOSEN in metrics:
+            outlier_KN = self._images.sets[0].outlier_KN[list(members)]
+            metrics[MARGIN] = margins(self._scored(""), outlier_KN, self._kept)
         if last and self._images.config.generation.sheets and self._scored(""):
             self._pictures = [self._anomalies(slot, members[slot]) for slot in range(len(members))]
         return metrics

@@ -292,7 +292,7 @@ class ImageEvaluator(ABC):
         self.scored: dict[str, dict[str, Floats]] = {}
         """Prefix of a set of images -> name of an anomaly score -> its values `[K, N]` in the last evaluation, of
         trials on one class."""
-        self.kept: list[Mapping[str, Tensor]] = []
+        self.kept: list[dict[str, Tensor]] = []
         """Arrays by name, on the CPU, that each member's model needs to score images; empty if it needs none."""
 
     def forget(self) -> None:

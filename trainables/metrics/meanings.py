@@ -28,6 +28,15 @@ SCORES: Mapping[str, str] = {
     "of `kl`, which the beta-VAE weights",
     "density": "the negative log density of an image's embedding under the Gaussian or the mixture that the method has "
     "learned",
+    "probability": "minus the probability that the network gives to the true transformation of a copy of the image, "
+    "the mean over copies",
+    "log_probability": "minus the logarithm of that probability, the mean over copies",
+    "dirichlet": "the negative log density of all these probabilities, up to a constant, by a Dirichlet density of "
+    "each transformation; the mean over copies",
+    "csi": "the sum of `contrastive` and `shift`",
+    "contrastive": "minus the largest cosine of an image's projection with that of a training image, times its length, "
+    "over its mean in training; the mean over rotations",
+    "shift": "minus the logit of the true rotation over its mean in training, the mean over rotations",
 }
 """Name of an anomaly score, which the names of its metrics contain -> its meaning. The higher, the less normal."""
 SCORED = ("auroc", "aupr", "fpr95")
@@ -355,6 +364,14 @@ _SCORES = {
         "images. Where these are all normal, so that nothing can be chosen by them, of its first score.",
         "maximize",
         at_end=True,
+    ),
+    "auroc_margin": MetricFamily(
+        "Half the 95 % interval of `auroc_chosen` over test images, by DeLong's variance. Null for fewer than two "
+        "normal or two other test images.",
+        None,
+        "a number of at least 0",
+        at_end=True,
+        may_be_undefined=True,
     ),
     "auroc_best_on_test": MetricFamily(
         "Area under the ROC curve of the trial's score that has the largest one on the test images. It is chosen on "

@@ -35,8 +35,9 @@ from trainables.metrics.evaluator import (
     RepresentationEvaluator,
     Representations,
 )
+from trainables.metrics.meanings import VALIDATION
 from trainables.metrics.neighbours import unit
-from trainables.metrics.scores import one_class_metrics
+from trainables.metrics.scores import HELD_OUT, one_class_metrics
 from trainables.validation import choices
 
 T = TypeVar("T")
@@ -58,6 +59,8 @@ OCSVM_VECTORS = 3_000
 of scikit-learn's fit grows with the square of their number."""
 VECTORS = "vectors/"
 """Prefix of the names of kept arrays `[N, D]`: the vectors of the training images, by name."""
+KEPT_BYTES = 32 * 2**20
+"""Maximum bytes of kept vectors of one name. Of more, as many are drawn by the trial's seed."""
 TREES = 100
 """Trees of `forest`, scikit-learn's default."""
 SMALLEST_VARIANCE = 1e-9
@@ -355,6 +358,15 @@ def fitted_names(config: ImageTrial, method: type[ImageMethod]) -> list[str]:
     return [f"{score}_{vector}" for vector in vectors for score in config.evaluation.fitted_scores]
 
 
+def kept_vectors(vectors_ND: Tensor, seed: int) -> Tensor:
+    """The training vectors on the CPU, or as many of them as fit into `KEPT_BYTES`, in their order."""
+    count = max(1, KEPT_BYTES // (vectors_ND.shape[1] * vectors_ND.element_size()))
+    if count < len(vectors_ND):
+        drawn_N = torch.randperm(len(vectors_ND), generator=seeded_generator("kept vectors", seed))[:count]
+        vectors_ND = vectors_ND[drawn_N.sort().values.to(vectors_ND.device)]
+    return vectors_ND.cpu()
+
+
 class OneClassScores(RepresentationEvaluator):
     """How well scores that are fitted to the vectors of one class tell it from the others, at the end of training."""
 
@@ -364,6 +376,8 @@ class OneClassScores(RepresentationEvaluator):
     def __init__(self, images: EvaluationImages) -> None:
         super().__init__(images)
         self._fitted: tuple[Representations, dict[str, FittedScores]] | None = None
+        self._lengths: dict[str, list[int]] = {}
+        """Name of a vector -> the number of training vectors of each member of the stack."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
@@ -383,9 +397,24 @@ class OneClassScores(RepresentationEvaluator):
             scores |= {
                 f"{name}_{vector}": values_KM.double().cpu().numpy() for name, values_KM in fitted(x_KMD).items()
             }
+            if tested.prefix == VALIDATION:
+                self._keep_held_out(vectors, vector, x_KMD, ~tested.outlier_KN[list(vectors.members)])
             self.images.raise_if_stopped()
         self.keep_scores(tested, scores)
         return one_class_metrics(scores, tested.outlier_KN[list(vectors.members)], {})
+
+    def _keep_held_out(
+        self, vectors: Representations, vector: str, x_KMD: Tensor, normal_KM: NDArray[np.bool_]
+    ) -> None:
+        """Keep the scores of held-out normal images of each member that does not keep all its training vectors, as its
+        model has them, whose scores are fitted to those that it keeps."""
+        names, standardize = self.config.evaluation.fitted_scores, self.config.evaluation.one_class_standardize
+        for slot, (seed, own) in enumerate(zip(vectors.seeds, self.kept[-len(vectors.members) :], strict=True)):
+            train_ND = own[f"{VECTORS}{vector}"]
+            if len(train_ND) < self._lengths[vector][slot]:
+                fitted = FittedScores(names, [train_ND.to(x_KMD.device)], [seed], standardize=standardize)
+                held_out = fitted(x_KMD[slot : slot + 1, torch.from_numpy(normal_KM[slot])])
+                own |= {f"{HELD_OUT}{name}_{vector}": values_1M[0].cpu() for name, values_1M in held_out.items()}
 
     def _fitted_to(self, vectors: Representations) -> dict[str, FittedScores]:
         """Name of each vector -> the scores that are fitted to it, once for all sets of images."""
@@ -400,7 +429,8 @@ class OneClassScores(RepresentationEvaluator):
             }
             self._fitted = vectors, scores
             self.kept += [
-                {f"{VECTORS}{vector}": by_member[slot].cpu() for vector, by_member in training.items()}
-                for slot in range(vectors.stack.size)
+                {f"{VECTORS}{vector}": kept_vectors(by_member[slot], seed) for vector, by_member in training.items()}
+                for slot, seed in enumerate(vectors.seeds)
             ]
+            self._lengths = {vector: [*map(len, by_member)] for vector, by_member in training.items()}
         return self._fitted[1]

@@ -17,7 +17,7 @@ from trainables.image_trial import ImageTrial
 from trainables.learners.members import StackedMembers
 from trainables.metrics.evaluator import EvaluationSet, Floats, KeptResults, ScoreEvaluator
 from trainables.metrics.meanings import VALIDATION
-from trainables.metrics.roc import mann_whitney
+from trainables.metrics.roc import auroc_margin, mann_whitney
 
 
 def one_class_metrics(
@@ -129,8 +129,18 @@ def kept_results(
     return results
 
 
+def margins(scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], kept: Sequence[KeptResults]) -> Floats:
+    """Half the 95 % interval `[K]` of the AUROC of each member's chosen score, or of its first, over these images."""
+    chosen = [result.inputs["score"] or result.inputs["scores"][0] for result in kept]
+    values = [scores[name][member] for member, name in enumerate(chosen)]
+    pairs = zip(values, outlier_KN, strict=True)
+    return np.array([auroc_margin(own_N[~outlier_N], own_N[outlier_N]) for own_N, outlier_N in pairs])
+
+
 CHOICES = CHOSEN, BEST_ON_TEST = "auroc_chosen", "auroc_best_on_test"
 """AUROC of the score that is best on validation images, and of the one that is best on the test images."""
+MARGIN = "auroc_margin"
+"""Half the 95 % interval of `CHOSEN` over test images."""
 
 
 def choice_metrics(metrics: Mapping[str, Floats], scores: Sequence[str], validation: bool) -> dict[str, Floats]:

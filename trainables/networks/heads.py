@@ -78,6 +78,28 @@ def as_buffers(network: nn.Module) -> None:
             module.register_buffer(name, parameter.detach().clone())
 
 
+class RunningMean(nn.Module):
+    """The mean of values of training steps, in which the newest have the largest weights. Buffers hold it."""
+
+    DECAY = 0.95
+    """Share of its weight that a value keeps in a step, after the first 20, which weigh the same."""
+
+    mean: Tensor
+    steps: Tensor
+
+    def __init__(self, shape: tuple[int, ...], initial: float = 0.0) -> None:
+        """`initial`: the mean before the first step, which does not count later."""
+        super().__init__()
+        self.register_buffer("mean", torch.full(shape, float(initial)))
+        self.register_buffer("steps", torch.zeros(()))
+
+    @torch.no_grad()
+    def update(self, value: Tensor) -> None:
+        """Follow a value of a further step, in place."""
+        self.steps.add_(1)
+        self.mean.add_((value - self.mean) * (1 / self.steps).clamp_min(1 - self.DECAY))
+
+
 class MovingAverage(nn.Module):
     """A copy of a network whose weights are buffers: no optimiser changes them, only `update` does. The statistics of
     its BatchNorms are its own. Since everything is a buffer, each member of a stack has its own copy."""

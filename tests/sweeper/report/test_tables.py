@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from sweeper.report.figures import PresetFigures, Shown
 from sweeper.report.summaries import MEASURED
-from sweeper.report.tables import average, caption, has_trials, markdown, text, write
+from sweeper.report.tables import average, caption, has_trials, markdown, on_page, text, write
 from sweeper.spec import Metric, SpecError
 from sweeper.spec.views import Table
 from sweeper.storage.files import Files
@@ -245,3 +246,25 @@ def test_a_table_has_trials_if_any_cell_has_one_with_or_without_a_value(rows) ->
     assert has_trials(average(rows[:1].assign(knn=math.nan, nll=math.nan), table, "paper"))
     assert not has_trials(average(rows[:0], table, "paper")), "only the paper has figures"
     assert not has_trials(average(rows[:0], TABLE, "paper"))
+
+
+def test_cells_that_are_not_worse_than_the_best_are_marked() -> None:
+    """Of each metric with a direction by itself, and of each data set: settings of several data are not compared."""
+    knn = {"a": [0.90, 0.91, 0.92], "b": [0.89, 0.92, 0.91], "c": [0.50, 0.51, 0.52], "d": [0.9, 0.91, math.nan]}
+    rows = pd.DataFrame(
+        {"trial_id": f"{data}{method}{seed}", "status": "finished", "method": method, "dataset": data, "seed": seed}
+        | {"knn": value - (data == "svhn") * (method == "a") * 0.3, "nll": seed + value, "rank": value}
+        for data in ("digits", "svhn")
+        for method, values in knn.items()
+        for seed, value in enumerate(values)
+    )
+    table = Table("probe", ("method",), (KNN, Metric("rank")), columns="dataset")
+    preset = PresetFigures("p", "about", "seeds", KNN, (table,), (), (), ())
+    shown = Shown(preset, rows, pd.DataFrame, keys=("method", "dataset", "seed"), is_in_order=True)
+    found = on_page(shown, table)
+    assert found
+    cells = pd.DataFrame(found["cells"]).set_index(["metric", "dataset", "method"])["mark"].sort_index()
+    assert dict(cells["knn", "digits"]) == {"a": "*", "b": "°", "c": "", "d": ""}, "d lacks a replicate"
+    assert dict(cells["knn", "svhn"]) == {"a": "", "b": "*", "c": "", "d": ""}
+    assert set(cells["rank"]) == {""}, "a metric without a direction has no best value"
+    assert "* the best setting by the metric; ° not worse than the best" in found["captions"]["interval"]

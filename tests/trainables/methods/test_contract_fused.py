@@ -36,6 +36,9 @@ LEARNED: Mapping[str, tuple[str, float, Mapping[str, Value]]] = {
     "images": ("knn_z", 0.02, {"normal_class": None, "knn": 20}),
     "pairs": ("nll_excess", -0.02, {"examples": 600, "epochs": 5}),
     "deep_svdd": ("auroc_distance", 0.02, {}),
+    "geom": ("auroc_log_probability", 0.02, {}),
+    "goad": ("auroc_log_probability", 0.02, {}),
+    "rotation_prediction": ("auroc_probability", 0.02, {}),
 }
 """Task, or a method of another purpose -> a metric, by how much it changes at least, and the keys that ask for it."""
 FALLS: Mapping[str, float] = {"jepa_pairs": 0.01}
@@ -139,6 +142,7 @@ VARIANTS: tuple[tuple[str, dict[str, Value]], ...] = (
     ("vje", {"radial_scale": "normalised"}),
     ("simvae", {"reconstruction_weight": 0.0}),
     ("simclr", {"similarity": "dot", "tau": 5.0}),
+    ("simclr", {"rotated_negatives": True}),
     ("gje", {"alignment_weight": 0.0}),
     ("jepa", {"symmetric": True, "standardise": False}),
     ("deep_svdd", {"objective": "one_class", "pretrain_epochs": 2, "decoder_hidden": "16"}),

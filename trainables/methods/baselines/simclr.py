@@ -9,11 +9,13 @@ from typing import Annotated
 from torch import Tensor
 
 from trainables.contract import Batch, Losses
+from trainables.data.transformations import TURNS, transformations, transformed
 from trainables.losses.similarity import nt_xent
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import above, added, checked, one_of
 
 SIMILARITIES = ("cosine", "dot")
+ROTATIONS = transformations(shifts=False, flips=False)
 
 
 @checked
@@ -22,6 +24,9 @@ class SimCLRConfig(ProjectedConfig):
     """Temperature, `tau > 0`."""
     similarity: Annotated[str, one_of(*SIMILARITIES)] = added("cosine")
     """Similarity of two projections: their `cosine`, or their `dot` product, with which lengths may grow."""
+    rotated_negatives: bool = added(False)
+    """Whether the rotations of an image by 90, 180 and 270 degrees are further images of the batch, and so negatives
+    of it: the distribution augmentation of Sohn et al. (2021) for data of one class."""
 
 
 class SimCLR(ProjectedMethod):
@@ -34,8 +39,15 @@ class SimCLR(ProjectedMethod):
 
     tau: Tensor
 
+    @classmethod
+    def encoded_count(cls, config: SimCLRConfig) -> int:
+        return cls.view_count(config) * (TURNS if config.rotated_negatives else 1)
+
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """NT-Xent of the projections."""
-        first_BP, second_BP = (self.project(view_BCHW) for view_BCHW in batch["views"])
+        views = batch["views"]
+        if self.config.rotated_negatives:
+            views = tuple(transformed(view_BCHW, ROTATIONS).flatten(0, 1) for view_BCHW in views)
+        first_BP, second_BP = (self.project(view_BCHW) for view_BCHW in views)
         cosine = self.config.similarity == "cosine"
         return Losses(nt_xent(first_BP, second_BP, self.tau, cosine).mean(), {})

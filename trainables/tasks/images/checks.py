@@ -67,6 +67,7 @@ def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Dec
     check_encoder(encoder, declared.shape)
     if method.has_decoder(config.options):
         check_decoder(config.layers.decoder, declared.shape)
+    method.check_images(config.options, declared.shape)
 
 
 def _check_pretrained(config: ImageTrial) -> None:

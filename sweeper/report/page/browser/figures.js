@@ -1,13 +1,13 @@
 /* Figures of a preset, of any kind: a heading above charts with their caption, or above a table. */
 
-/* mean ± spread, with the interquartile mean, the number of trials, the paper's figure and the difference from it. */
+/* mean ± spread, with its mark, the interquartile mean, the number of trials, the paper's figure and the difference from it. */
 function figureCell(cells, index, metric, spread) {
   const [mean, std, high, iqm, count, missing] = ["mean", "std", "high", "iqm", "count", "missing"].map((name) => cells[name][index]);
   const [published, difference] = [cells.published[index], cells.difference[index]];
   const show = (value, digits = 4) => formatMetric(value, metric.percent, digits);
   const half = high === null ? null : high - mean;
   const beside = spread === "interval" ? half : std;
-  const text = count ? `${show(mean)}${beside === null ? "" : ` ± ${show(beside, 2)}`}` : DASH;
+  const text = count ? `${show(mean)}${beside === null ? "" : ` ± ${show(beside, 2)}`}${cells.mark[index]}` : DASH;
   const below = iqm === null ? [] : [`IQM ${show(iqm)}`];
   if (published !== null) {
     const sign = difference > 0 ? "+" : "";

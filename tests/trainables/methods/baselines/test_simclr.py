@@ -96,6 +96,35 @@ def test_the_dot_product_keeps_lengths(tau: float) -> None:
     assert loss_of(model).item() == pytest.approx(loss_of(cosine).item(), rel=1e-5)
 
 
+class Quadrants(nn.Module):
+    """The mean of each quadrant of an image of one channel, times a weight: as many features as rotations."""
+
+    features = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(images_BCHW, 2).flatten(1) * self.weight
+
+
+def test_rotated_copies_are_further_images_of_the_batch() -> None:
+    """The loss is that of four times as many images; by default there are no rotations."""
+    source = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, B, 1, 4, 4, generator=source)
+    keys: dict[str, Any] = {"projector_width": 0, "tau": 0.5}
+    rotated = built(SimCLR, SimCLRConfig(**keys, rotated_negatives=True), Quadrants)
+    plain = built(SimCLR, SimCLRConfig(**keys), Quadrants)
+    copies = [torch.cat([view.rot90(turns, (-2, -1)) for turns in range(4)]) for view in (first, second)]
+    loss, of_copies, of_images = (
+        model.losses({"views": tuple(views)}, NO_NOISE).total.item()
+        for model, views in ((rotated, (first, second)), (plain, copies), (plain, (first, second)))
+    )
+    assert loss == pytest.approx(of_copies, rel=1e-6) and abs(loss - of_images) > 0.1
+    assert [SimCLR.encoded_count(model.config) for model in (rotated, plain)] == [8, 2]
+
+
 MOCO_SMALL = {"projector_width": 8, "projection": 3}
 
 

@@ -21,7 +21,9 @@ from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.class_folders import list_folder
 from trainables.image_trial import ImageTrial
+from trainables.metrics import one_class_scores
 from trainables.metrics.evaluator import BATCH
+from trainables.metrics.roc import mann_whitney
 from trainables.reports import Member, ModelError
 from trainables.sections import Value
 from trainables.tasks.images.model import ImageModel, inputs_of
@@ -99,7 +101,8 @@ def test_any_number_of_images_is_taken_and_only_a_call_has_gradients() -> None:
 
 def trained(data: Path = HERE, **changes: Value) -> tuple[ImageTrial, TrainedModel, Member]:
     """A trial on one class, its model as its file gives it, and its last results."""
-    small: dict[str, Value] = {"encoder": "mlp", "width": 16, "features": 8, "bottleneck": 8, "batch_size": 16}
+    small: dict[str, Value] = {"encoder": "mlp", "width": 16, "features": 8, "batch_size": 16}
+    small |= {"bottleneck": 8} if changes.get("method", "vje") == "vje" else {}
     trial: dict[str, Value] = {"method": "vje", "normal_class": 3, "validation": 0.2, "epochs": 1, "lr": 0.02}
     config = image_trial({**trial, **small, **changes})
     models: list[TrainedModel] = []
@@ -178,6 +181,68 @@ def test_a_model_that_was_kept_before_loads_with_its_default_score(
         model.threshold_at(0.1)
 
 
+FITTED: dict[str, Value] = {"method": "simclr", "projector_width": 8, "projection": 4}
+FITTED |= {"one_class_scores": "knn1+kde+ocsvm+forest+gaussian"}
+
+
+@pytest.fixture(scope="module")
+def contrastive() -> tuple[ImageTrial, TrainedModel, Member]:
+    """A method without scores of its own, whose scores are fitted to its representation and its projection."""
+    return trained(HERE, **FITTED)
+
+
+def test_a_method_that_can_only_embed_scores_images_by_its_kept_training_vectors(
+    contrastive: tuple[ImageTrial, TrainedModel, Member],
+) -> None:
+    """The scores and the AUROC are those that were recorded, also from the file alone."""
+    config, trained_model, member = contrastive
+    model, tested = trained_model.build(), load("digits", HERE)
+    assert isinstance(model, ImageModel)
+    assert {"knn1_z", "kde_projection", "forest_z"} < set(model.scores) and len(model.scores) == 10
+    assert config.data.normal_class is not None
+    outlier_N = (tested.test_labels != config.data.normal_class).numpy()
+    for name in model.scores:
+        scores_N = model.score(tested.test_images, name).double().numpy()
+        recorded = member.metrics[f"auroc_{name}"]
+        assert mann_whitney(scores_N[~outlier_N], scores_N[outlier_N]) == pytest.approx(recorded, abs=1e-4), name
+    validation = make_splits(tested, config.data).validation
+    assert validation is not None and validation.outlier is not None
+    normal = validation.test_images[:][~validation.outlier]
+    for name in model.scores:
+        torch.testing.assert_close(model.held_out[name], model.score(normal, name), rtol=1e-3, atol=1e-3)
+    chosen = member.metrics[f"auroc_{model.chosen_score}"]
+    assert member.metrics["auroc_chosen"] == chosen and model.chosen_by == f"val_auroc_{model.chosen_score}"
+    assert 0 < (member.metrics["auroc_margin"] or 0) < 0.1
+    with pytest.raises(ValueError, match=r"no score 'knn2_z' .*; there are: knn1_z"):
+        model.score(tested.test_images, "knn2_z")
+
+
+def test_of_many_training_vectors_as_many_are_kept_as_fit_and_thresholds_are_by_these(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(one_class_scores, "KEPT_BYTES", 4 * 8 * 30)
+    config, trained_model, _ = trained(HERE, **FITTED)
+    model = trained_model.build()
+    assert isinstance(model, ImageModel)
+    lengths = {name: len(array) for name, array in trained_model.arrays.items() if name.startswith("vectors/")}
+    assert lengths == {"vectors/z": 30, "vectors/projection": 60}
+    validation = make_splits(load("digits", HERE), config.data).validation
+    assert validation is not None and validation.outlier is not None
+    normal = validation.test_images[:][~validation.outlier]
+    for name in model.scores:
+        torch.testing.assert_close(model.held_out[name], model.score(normal, name), rtol=1e-3, atol=1e-3)
+
+
+def test_what_a_method_has_itself_comes_before_what_is_fitted() -> None:
+    _, trained_model, member = trained(one_class_scores="knn1")
+    model = trained_model.build()
+    assert isinstance(model, ImageModel)
+    assert model.scores == ("joint", "dir", "rad", "variance", "entropy", "knn1_z", "knn1_mu")
+    names = [name for name in member.metrics if name.startswith("auroc_")]
+    by_validation = {name: member.metrics[f"val_auroc_{name}"] for name in model.scores}
+    assert names and model.chosen_score == max(by_validation, key=lambda name: by_validation[name] or 0)
+
+
 @pytest.mark.parametrize(
     ("inputs", "arrays"),
     [
@@ -186,6 +251,8 @@ def test_a_model_that_was_kept_before_loads_with_its_default_score(
         ({}, {"held_out/joint": torch.zeros(2, 2)}),
         ({}, {"held_out/joint": torch.tensor([torch.nan])}),
         ({}, {"held_out/secret": torch.zeros(2)}),
+        ({"scores": ["secret"]}, {}),
+        ({}, {"vectors/z": torch.zeros(3)}),
     ],
 )
 def test_what_was_kept_must_suit_the_model(

@@ -1,0 +1,113 @@
+"""CSI: SimCLR whose negatives are also an image's own rotations, which a second head predicts (Tack et al. 2020).
+
+Shapes: S = 4 rotations, B images, D dimensions of a representation, P of a projection, M training images in the bank.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
+from trainables.data.transformations import TURNS, transformations, transformed
+from trainables.losses.similarity import nt_xent, similarities
+from trainables.losses.transformations import log_probability
+from trainables.methods.projected import ProjectedConfig, ProjectedMethod
+from trainables.networks.heads import RunningMean
+from trainables.validation import above, at_least, checked
+
+ROTATIONS = transformations(shifts=False, flips=False)
+SMALLEST = 1e-2
+"""Least mean of a score over the training images by which it is divided."""
+
+
+@checked
+class CSIConfig(ProjectedConfig):
+    tau: Annotated[float, above(0)] = 0.5
+    """Temperature, `tau > 0`."""
+    shift_weight: Annotated[float, at_least(0)] = 1.0
+    """Weight of the cross-entropy of the rotation."""
+    bank: Annotated[int, at_least(1)] = 1024
+    """Number M of the last training images that the contrastive score compares an image with, at least 1."""
+
+
+class CSI(ProjectedMethod):
+    """Fusible: `tau`, `shift_weight`. The paper calls rotations shifting transformations.
+
+    Scores need projections of training images and the means of scores over these. The method keeps them while it
+    trains: the projections of the last views, and running means. The authors compute them after training, as means over
+    ten crops; nor is a test image cropped here."""
+
+    Config = CSIConfig
+    fusible = frozenset({"tau", "shift_weight"})
+    capabilities = frozenset({"embed", "score"})
+    projector_norm = None
+    loss_parts = ("contrastive", "shift")
+    scores = ("csi", "contrastive", "shift")
+
+    tau: Tensor
+    shift_weight: Tensor
+    bank_SMP: Tensor
+
+    def __init__(self, config: CSIConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        self.classifier = nn.Linear(self.features, TURNS)
+        self.register_buffer("bank_SMP", torch.zeros(TURNS, config.bank, self.projection))
+        self.mean_norm_S = RunningMean((TURNS,), initial=1)
+        self.mean_logit_S = RunningMean((TURNS,), initial=1)
+
+    @classmethod
+    def encoded_count(cls, config: CSIConfig) -> int:
+        return cls.view_count(config) * TURNS
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """NT-Xent of the rotated views, each of which counts as another image, and the cross-entropy of the rotation.
+        All copies of both views are encoded in one pass."""
+        first_BCHW, second_BCHW = batch["views"]
+        z_SND, p_SNP, logits_SNS = self._rotated(torch.cat([first_BCHW, second_BCHW]))
+        first_SBP, second_SBP = p_SNP.chunk(2, dim=1)
+        parts = {
+            "contrastive": nt_xent(first_SBP.flatten(0, 1), second_SBP.flatten(0, 1), self.tau).mean(),
+            "shift": -log_probability(logits_SNS, self._labels(z_SND)).mean(),
+        }
+        self._remember(p_SNP.detach(), logits_SNS.detach(), len(first_BCHW))
+        return Losses(parts["contrastive"] + self.shift_weight * parts["shift"], parts)
+
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of each rotation the largest cosine with a training image times the length of the projection, and the logit
+        of the rotation, each over its mean over training images; the mean over rotations, and the sum of both."""
+        _, p_SBP, logits_SBS = self._rotated(images_BCHW)
+        cosine_SB = torch.stack(
+            [similarities(p_BP, bank_MP, 1.0).amax(-1) for p_BP, bank_MP in zip(p_SBP, self.bank_SMP, strict=True)]
+        )
+        scaled = {
+            "contrastive": cosine_SB * p_SBP.norm(dim=-1) / self.mean_norm_S.mean.clamp_min(SMALLEST)[:, None],
+            "shift": _own(logits_SBS) / self.mean_logit_S.mean.clamp_min(SMALLEST)[:, None],
+        }
+        scores = {name: -each_SB.mean(0) for name, each_SB in scaled.items()}
+        return {"csi": scores["contrastive"] + scores["shift"], **scores}
+
+    def _rotated(self, images_NCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Representations, projections and logits of the rotation, `[S, N, ...]`, of all rotations of the images."""
+        copies_SNCHW = transformed(images_NCHW, ROTATIONS)
+        z_RD = self(copies_SNCHW.flatten(0, 1))
+        rows = (z_RD, self.projector(z_RD).float(), self.classifier(z_RD).float())
+        z_SND, p_SNP, logits_SNS = (each_RX.unflatten(0, copies_SNCHW.shape[:2]) for each_RX in rows)
+        return z_SND, p_SNP, logits_SNS
+
+    def _labels(self, z_SND: Tensor) -> Tensor:
+        return torch.arange(TURNS, device=z_SND.device)
+
+    def _remember(self, p_SNP: Tensor, logits_SNS: Tensor, images: int) -> None:
+        """Put the first view of each image into the bank, in place of the oldest, and follow the means."""
+        new_SBP = F.normalize(p_SNP[:, :images], dim=-1)
+        self.bank_SMP.copy_(torch.cat([new_SBP, self.bank_SMP], dim=1)[:, : self.config.bank])
+        self.mean_norm_S.update(p_SNP.norm(dim=-1).mean(1))
+        self.mean_logit_S.update(_own(logits_SNS).mean(1))
+
+
+def _own(logits_SNS: Tensor) -> Tensor:
+    """The logit of each rotation for the images that are so rotated, `[S, N]`."""
+    return logits_SNS.diagonal(dim1=0, dim2=-1).mT

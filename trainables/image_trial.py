@@ -18,7 +18,11 @@ from trainables.networks.pretrained import TORCHVISION, PretrainedEncoder, read_
 from trainables.sections import TrialConfig
 from trainables.validation import above, added, at_least, below, between, checked, choices, one_of
 
+<<<<<<< HEAD
 PUBLISHED_SIZES = ("resnet18", "resnet50", *TORCHVISION)
+=======
+PUBLISHED_SIZES = ("resnet18", "resnet50", "wide_resnet10_4")
+>>>>>>> main
 """Encoders whose widths and sizes are fixed."""
 
 
@@ -35,7 +39,7 @@ class Encoder:
     """Size D of the representation of the `mlp`, the `convnet`, the `strided_convnet` and Deep SVDD's `lenet` and
     `lenet_wide`. ResNets have their published sizes."""
     small_stem: bool = True
-    """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
+    """torchvision's ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
 
 
 @checked

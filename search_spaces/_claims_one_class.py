@@ -1,0 +1,27 @@
+"""What VJE (arXiv 2602.05639) claims of one-class methods, and the means that their papers report. Figures are shares in
+[0, 1]. One that was recalled, and not read, is called so."""
+
+from search_spaces._claims import PAPER
+from sweeper.spec import Claim, Side
+
+FASHION, ALL = ("fashion",), ("paper", "fashion", "digits")
+TOLERANCE = 0.02
+
+
+def _of(method: str, metric: str = "auroc_chosen") -> Side:
+    """The mean of a method over classes and seeds, by the score that validation images choose."""
+    return Side(metric, {"method": method})
+
+
+VJE = _of("vje", "auroc_joint")
+ONE_CLASS_BENCHMARK = (
+    Claim("VJE-24a", "VJE is better than Deep SVDD", "Table 4", VJE, ">", _of("deep_svdd"), presets=ALL, published="0.903 > 0.648"),
+    Claim("VJE-24b", "VJE is better than the best generic rival (Rot+Trans), by its figure", "Table 4", VJE, ">", 0.898, presets=PAPER, published="0.903 > 0.898"),
+    Claim("VJE-25", "methods with anomaly-specific signals remain better, by their figure", "Table 4", VJE, "<", 0.943, presets=PAPER, published="0.903 < 0.943"),
+    Claim("ONE-01", "the mean of a kernel density on pixels", "Deep SVDD, Table 1", _of("pixels", "auroc_kde_raw_z"), "~", 0.648, TOLERANCE, PAPER, "0.648"),
+    Claim("ONE-02", "the mean of OneClassSVM on pixels (recalled)", "DROCC", _of("pixels", "auroc_ocsvm_raw_z"), "~", 0.640, TOLERANCE, PAPER, "0.640"),
+    Claim("ONE-03", "the mean of OneClassSVM on pixels (recalled; chosen on test images)", "GEOM", _of("pixels", "auroc_ocsvm_raw_z"), "~", 0.928, TOLERANCE, FASHION, "0.928"),
+    Claim("ONE-04", "the mean of Deep SVDD", "Deep SVDD, Table 1", _of("deep_svdd", "auroc_distance"), "~", 0.648, TOLERANCE, PAPER, "0.648"),
+    Claim("ONE-05", "the mean of Deep SVDD (recalled)", "Deep SVDD", _of("deep_svdd", "auroc_distance"), "~", 0.848, TOLERANCE, FASHION, "0.848"),
+    Claim("ONE-06", "the mean of SimCLR with a score", "CSI", _of("simclr"), "~", 0.879, TOLERANCE, PAPER, "0.879"),
+)  # fmt: skip

@@ -18,11 +18,7 @@ from trainables.networks.pretrained import TORCHVISION, PretrainedEncoder, read_
 from trainables.sections import TrialConfig
 from trainables.validation import above, added, at_least, below, between, checked, choices, one_of
 
-<<<<<<< HEAD
-PUBLISHED_SIZES = ("resnet18", "resnet50", *TORCHVISION)
-=======
-PUBLISHED_SIZES = ("resnet18", "resnet50", "wide_resnet10_4")
->>>>>>> main
+PUBLISHED_SIZES = ("resnet18", "resnet50", "wide_resnet10_4", *TORCHVISION)
 """Encoders whose widths and sizes are fixed."""
 
 

@@ -29,8 +29,7 @@ from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap
 from sweeper.storage.files import Files
-from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, FakeMeasure
-from tests.sweeper.packing.measured import MIB, measurement, members
+from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, MIB, FakeMeasure, measurement, members
 from trainables.training.measurement import Probe
 
 SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))

@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from sweeper.packing.makespan import SlotPool, group_makespan, list_schedule, makespan, minimise_makespan
 from sweeper.packing.workloads import CutOption
@@ -46,7 +48,8 @@ def best_of_all(option: CutOption, slot_pool: SlotPool) -> float:
     return least
 
 
-@pytest.mark.parametrize("seed", range(40))
+@settings(max_examples=40)
+@given(seed=some.integers(0, 39))
 def test_equal_cohorts_end_no_sooner_in_any_assignment(seed: int) -> None:
     rng = random.Random(seed)
     slot_pool = SlotPool.of_devices([rng.randint(1, 2), rng.randint(0, 2)], [1.0, 0.5], [1, 1])
@@ -72,7 +75,8 @@ def test_if_nothing_has_room_the_makespan_is_infinite() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@settings(max_examples=60)
+@given(seed=some.integers(0, 59))
 def test_the_shortest_makespan_of_all_combinations_is_found(seed: int) -> None:
     rng = random.Random(seed)
     kinds = rng.randint(1, 2)
@@ -83,7 +87,8 @@ def test_the_shortest_makespan_of_all_combinations_is_found(seed: int) -> None:
     assert makespan(minimise_makespan(groups, slot_pool), slot_pool) == pytest.approx(least)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@settings(max_examples=20)
+@given(seed=some.integers(0, 19))
 def test_smaller_cohorts_cost_no_more_than_they_are_worth(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(100):
@@ -123,7 +128,8 @@ def in_turn(jobs: Sequence[Sequence[float]], slot_pool: SlotPool) -> float:
     return max(busy)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@settings(max_examples=60)
+@given(seed=some.integers(0, 59))
 def test_the_bound_holds_on_equal_devices_in_any_order(seed: int) -> None:
     rng = random.Random(seed)
     slot_pool = cluster(rng, 1)
@@ -137,7 +143,8 @@ def test_the_bound_holds_on_equal_devices_in_any_order(seed: int) -> None:
         assert in_turn(jobs, slot_pool) <= (work + (slots - 1) * longest) / slots * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@settings(max_examples=60)
+@given(seed=some.integers(0, 59))
 def test_cohorts_are_assigned_in_their_order_to_where_they_end_soonest(seed: int) -> None:
     rng = random.Random(seed)
     kinds = rng.randint(1, 3)

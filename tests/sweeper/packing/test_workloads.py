@@ -5,7 +5,7 @@ import pytest
 
 from sweeper.packing.workloads import UNTRAINED_SECONDS, CutOption, Workload, candidate_cuts, one_per_cohort
 from sweeper.plan.cohorts import Cut
-from tests.sweeper.packing.measured import EACH_100_MIB, MIB, measurement, members
+from tests.sweeper.packing.fake_cluster import EACH_100_MIB, MIB, measurement, members
 
 TWO_WIDTHS = [measurement(1, 1.0, 10, held=1), measurement(4, 0.5, 40, held=1)]
 """A step of one member takes 1 s, of a stack of four 2 s."""

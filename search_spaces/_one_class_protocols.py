@@ -38,6 +38,8 @@ VARIATIONAL: Keys = {
     "features": 16,
     "normalise": False,
 }
+PREDICTION: Keys = ADAM
+"""Of methods that learn to tell 36 or 72 transformations of an image apart, without other augmentation."""
 LENET: Keys = {**ADAM, "encoder": "lenet", "decoder": "lenet", "features": 32, "contrast_normalise": True}
 """Deep SVDD's networks and pixels, with a learning rate that suits few steps."""
 
@@ -56,6 +58,10 @@ def _small(epochs: int) -> dict[str, Keys]:
         "gje": {"projector_width": 0, "lr": 0.005},
         "deep_svdd": {**LENET, "pretrain_epochs": epochs // 2},
         "autoencoder": LENET,
+        "rotation_prediction": PREDICTION,
+        "geom": PREDICTION,
+        "goad": PREDICTION,
+        "csi": {**CONTRASTIVE, "tau": 0.5},
     }
 
 
@@ -66,34 +72,38 @@ def small(methods: Collection[str], epochs: int) -> Mapping[str, Keys]:
 
 SMALL_DIGITS, SMALL_FASHION = _small(50), _small(8)
 WITHOUT_VIEWS: Keys = {"crop_scale": 1.0, "flip": 0.0, "jitter": 0.0, "greyscale": 0.0}
+PAPER_LENET: Keys = {
+    **WITHOUT_VIEWS,
+    "encoder": "lenet_wide",
+    "decoder": "lenet_wide",
+    "features": 128,
+    "contrast_normalise": True,
+    "batch_size": 200,
+    "optimiser": "adam",
+    "lr": 1e-4,
+    "weight_decay": 5e-7,
+}
+PAPER_PREDICTION: Keys = {**WITHOUT_VIEWS, "lr": 0.1, "weight_decay": 5e-4}
+PAPER_CONTRASTIVE: Keys = {
+    **MOCO_V2_VIEWS,
+    "crop_scale": 0.08,
+    "epochs": 1000,
+    "report_every": 1000,
+    "batch_size": 512,
+    "lr": 0.1,
+    "weight_decay": 1e-6,
+}
 PAPER: Mapping[str, Keys] = {
     "pixels": {"one_class_scores": "all"},
     "random": {},
     "vje": {"beta": 1.0, "nu": 0.5, "bottleneck": 128, "score_samples": 0},
-    "deep_svdd": {
-        **WITHOUT_VIEWS,
-        "encoder": "lenet_wide",
-        "decoder": "lenet_wide",
-        "features": 128,
-        "contrast_normalise": True,
-        "pretrain_epochs": 350,
-        "epochs": 500,
-        "report_every": 500,
-        "batch_size": 200,
-        "optimiser": "adam",
-        "lr": 1e-4,
-        "weight_decay": 5e-7,
-    },
-    "simclr": {
-        **MOCO_V2_VIEWS,
-        "crop_scale": 0.08,
-        "tau": 0.5,
-        "epochs": 1000,
-        "report_every": 1000,
-        "batch_size": 512,
-        "lr": 0.1,
-        "weight_decay": 1e-6,
-    },
+    "deep_svdd": {**PAPER_LENET, "pretrain_epochs": 350, "epochs": 500, "report_every": 500},
+    "autoencoder": {**PAPER_LENET, "epochs": 350, "report_every": 350},
+    "rotation_prediction": {**PAPER_PREDICTION, "epochs": 200, "report_every": 200, "batch_size": 128},
+    "geom": {**PAPER_PREDICTION, "encoder": "wide_resnet10_4", "epochs": 3, "report_every": 3, "batch_size": 128},
+    "goad": {**PAPER_PREDICTION, "encoder": "wide_resnet10_4", "epochs": 15, "report_every": 15, "batch_size": 64},
+    "simclr": {**PAPER_CONTRASTIVE, "tau": 0.5},
+    "csi": {**PAPER_CONTRASTIVE, "tau": 0.5},
 }
 """Method -> its authors' settings on CIFAR-10, where they differ from those of VJE."""
 

@@ -127,6 +127,16 @@ def _mean_distance(count: int, training: Training) -> Score:
     return lambda scored: scored.nearest_KBn[..., :count].mean(-1)
 
 
+def _cosine_norm(training: Training) -> Score:
+    """Minus the length of a vector times its cosine with the training vector of the most similar direction (CSI)."""
+    unit_KND = unit(training.vectors_KND + training.mean_K1D)
+
+    def score(scored: Scored) -> Tensor:
+        return -((scored.vectors_KBD + training.mean_K1D) @ unit_KND.mT).amax(-1)
+
+    return score
+
+
 def _gamma(training: Training) -> Tensor:
     """10 / (Var D), `[K]`, which makes `exp(-gamma ||x - y||^2)` a kernel of unit vectors."""
     return 10 / (training.variance_K * training.vectors_KND.shape[-1])
@@ -246,6 +256,7 @@ FITS: Mapping[str, Fit] = MappingProxyType(
     {
         **{f"knn{count}": Fit(partial(_mean_distance, count), neighbours=count) for count in NEIGHBOURS},
         **{f"cosine{count}": Fit(partial(_mean_distance, count), True, count) for count in NEIGHBOURS},
+        "cosine_norm": Fit(_cosine_norm),
         "kde": Fit(_kernel_density, unit=True),
         "kde_raw": Fit(_likely_kernel_density),
         "gaussian": Fit(_gaussian),

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.spatial import distance
 from scipy.special import logsumexp
 from scipy.stats import kendalltau
 from sklearn.covariance import LedoitWolf
@@ -58,6 +59,9 @@ def scikit_learn(name: str, train_ND: Array, x_MD: Array) -> Array:
     if name[-1].isdecimal():
         distances, _ = NearestNeighbors(n_neighbors=int(name[-1]), algorithm="brute").fit(train_ND).kneighbors(x_MD)
         return np.asarray(distances.mean(1))
+    if name == "cosine_norm":
+        cosines_MN = 1 - distance.cdist(x_MD, train_ND, "cosine")
+        return np.asarray(-np.linalg.norm(x_MD, axis=1) * cosines_MN.max(1))
     if name == "kde":
         gamma = 10 / (train_ND.var() * size)
         return np.asarray(-logsumexp(2 * gamma * x_MD @ train_ND.T, axis=1) / gamma)

@@ -3,7 +3,7 @@ BIN := .venv/bin
 # Compiled modules are kept, whatever the shell says: the tests start many processes that import them.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install demo docs lint check test clean
+.PHONY: install demo docs lint check test coverage clean
 
 install: .venv/installed
 
@@ -33,5 +33,12 @@ check: lint
 test: lint
 	$(PYTEST)
 
+# All tests, and the lines that none of them runs in any process.
+coverage: install
+	$(BIN)/coverage erase
+	$(subst -m pytest,-m coverage run -m pytest,$(PYTEST))
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
 clean:
-	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache .coverage*

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from sweeper.spec.metric import Spread
-from sweeper.spec.node_price import NodePrice
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import Sweep
 from trainables.reports import SAVE_EVERY
@@ -23,6 +22,32 @@ on CPU cores are compiled where that saves more time than it takes."""
 class Text(str):
     """The value of a hyperparameter as it was typed. A plan makes it a value of its key's type; values from Python have
     one already, which is only checked."""
+
+
+OTHERS = ""
+"""Key of the price of all nodes that have no price of their own."""
+
+
+@dataclass(frozen=True)
+class NodePrice:
+    """Prices of nodes per hour, in any currency: one for all nodes, or one for each kind of GPU."""
+
+    prices: Mapping[str, float]
+    """Ray's name of a node's GPUs, e.g. `H100`, or `OTHERS` -> price."""
+
+    def of(self, kind: str) -> float | None:
+        """Return the price of a node with GPUs of this kind (empty: without GPUs); None if it has none."""
+        return self.prices.get(kind, self.prices.get(OTHERS))
+
+    @property
+    def plain(self) -> float | dict[str, float]:
+        """The prices as JSON: a number if all nodes have the same, else kind -> price, with `OTHERS` as a kind."""
+        return self.prices[OTHERS] if self.prices.keys() == {OTHERS} else dict(self.prices)
+
+    @property
+    def text(self) -> str:
+        """The prices as the command line takes them, e.g. `2.5` or `2.5,H100=9`."""
+        return ",".join(f"{kind}={price:g}" if kind else f"{price:g}" for kind, price in self.prices.items())
 
 
 @dataclass(frozen=True)

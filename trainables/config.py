@@ -28,7 +28,7 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
     method = values.get("method")
     if method is None:
         raise ValueError(f"a trial needs a method; there are: {', '.join(METHODS)}")
-    known = keys(str(method))
+    known, values = keys(str(method)), task_of(str(method)).completed(values)
     for key in values:
         if key not in known:
             raise ValueError(unknown("key", key, sorted(known), f"--describe {method} lists its keys", f"{method} has"))

@@ -1,6 +1,6 @@
 """The sections of a trial on images: what its networks are built from, its data, its views and its evaluation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from torch import nn
@@ -14,10 +14,11 @@ from trainables.metrics.meanings import FITTED_SCORES
 from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
+from trainables.networks.pretrained import TORCHVISION, PretrainedEncoder, read_weights
 from trainables.sections import TrialConfig
 from trainables.validation import above, added, at_least, below, between, checked, choices, one_of
 
-PUBLISHED_SIZES = ("resnet18", "resnet50")
+PUBLISHED_SIZES = ("resnet18", "resnet50", "wide_resnet10_4", *TORCHVISION)
 """Encoders whose widths and sizes are fixed."""
 
 
@@ -25,8 +26,8 @@ PUBLISHED_SIZES = ("resnet18", "resnet50")
 class Encoder:
     """The encoder and its size."""
 
-    encoder: Annotated[str, one_of(*ENCODERS)] = "mlp"
-    """Name of the encoder."""
+    encoder: Annotated[str, one_of(*ENCODERS, *TORCHVISION)] = "mlp"
+    """Name of the encoder; `torchvision:NAME` for one with `weights` of your own."""
     width: Annotated[int, at_least(1)] = 128
     """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
     have their published widths."""
@@ -34,7 +35,7 @@ class Encoder:
     """Size D of the representation of the `mlp`, the `convnet`, the `strided_convnet` and Deep SVDD's `lenet` and
     `lenet_wide`. ResNets have their published sizes."""
     small_stem: bool = True
-    """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
+    """torchvision's ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
 
 
 @checked
@@ -55,16 +56,43 @@ class Layers:
         hidden_widths(self.decoder_hidden, "decoder_hidden")
 
 
+@checked
+class Pretrained:
+    """The weights of encoders of torchvision."""
+
+    weights: str = ""
+    """File of a state dict of the encoder `torchvision:NAME`, of PyTorch or safetensors. It is never downloaded. The
+    trial is identified by its content, wherever it lies."""
+    weights_digest: str = ""
+    """Hash of that file's content, filled in from it."""
+    frozen: bool = False
+    """Keep these weights as they are, so that only what is beside the encoder is trained."""
+    pretrained_size: Annotated[int, at_least(32)] = 224
+    """Pixels of the sides that images are resized to for that encoder."""
+
+    def __post_init__(self) -> None:
+        if not all(char in "0123456789abcdef" for char in self.weights_digest):
+            raise ValueError(f"weights_digest must be hexadecimal, but got weights_digest={self.weights_digest}")
+
+
 @dataclass(frozen=True)
 class Networks:
     """Builds the networks that a trial asks for."""
 
     encoder: Encoder
     layers: Layers
+    pretrained: Pretrained = field(default_factory=Pretrained)
+    initial: bool = False
+    """Whether encoders get the weights of the file that the trial names, if it does. A trained model has its own."""
 
     def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
         """A new encoder of images `(C, H, W)` with `outputs` times as many outputs as `features` says."""
-        encoder, layers = self.encoder, self.layers
+        encoder, layers, pretrained = self.encoder, self.layers, self.pretrained
+        if encoder.encoder in TORCHVISION:
+            network = PretrainedEncoder(encoder.encoder, pretrained.pretrained_size, pretrained.frozen)
+            if self.initial:
+                network.load(read_weights(pretrained.weights, pretrained.weights_digest), pretrained.weights)
+            return network
         return build_encoder(
             encoder.encoder,
             _image_shape(image_shape),
@@ -362,6 +390,7 @@ class ImageTrial(TrialConfig):
         "folder",
         "pixel_views",
         "batches",
+        "pretrained",
         "content",
         "generation",
         "embeddings",
@@ -372,6 +401,7 @@ class ImageTrial(TrialConfig):
     folder: Folder
     encoder: Encoder
     layers: Layers
+    pretrained: Pretrained
     views: Views
     pixel_views: PixelViews
     batches: Batches
@@ -393,4 +423,4 @@ class ImageTrial(TrialConfig):
     @property
     def networks(self) -> Networks:
         """Builds its networks."""
-        return Networks(self.encoder, self.layers)
+        return Networks(self.encoder, self.layers, self.pretrained)

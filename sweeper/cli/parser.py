@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Never
 
 from sweeper.errors import SpecError
-from sweeper.spec.node_price import NodePrice
+from sweeper.request import NodePrice
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
 from trainables.validation import unknown

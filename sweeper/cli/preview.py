@@ -22,9 +22,8 @@ from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import TO_RUN, Plan
-from sweeper.request import Request
+from sweeper.request import NodePrice, Request
 from sweeper.spec import Space, SpecError, Value
-from sweeper.spec.node_price import NodePrice
 from sweeper.spec.space import parts_of
 from sweeper.storage.archive import ArchiveSummary
 from sweeper.storage.lease import Drivers

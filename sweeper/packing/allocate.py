@@ -40,8 +40,7 @@ from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import Plan
-from sweeper.request import Request
-from sweeper.spec.node_price import NodePrice
+from sweeper.request import NodePrice, Request
 from sweeper.storage.files import Files
 from sweeper.version import code_version
 
@@ -283,7 +282,7 @@ def least_threads(workloads: Sequence[Workload], device: DeviceInfo, overhead: i
 
 def longest_group(workloads: Sequence[Workload]) -> int:
     """Return the index of the group that trains longest; the gain from sharing a device is measured with it."""
-    seconds = [workload.member_count * one_per_cohort(workload).seconds for workload in workloads]
+    seconds = [workload.member_count * one_per_cohort(workload).alone for workload in workloads]
     return seconds.index(max(seconds))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from sweeper.errors import ClusterError
 from sweeper.plan.cohorts import content_hash
-from sweeper.spec.node_price import NodePrice
+from sweeper.request import NodePrice
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import devices_path
 from trainables.json_input import Amount, PositiveCount

@@ -106,7 +106,7 @@ def nearest(measurements: Sequence[Measurement], width: int) -> Measurement:
 def _eager_seconds(workload: Workload, packing: Packing) -> float:
     """Seconds that a group takes on all slots together, cut as settled, with eager steps."""
     (candidate,) = candidate_cuts(workload)
-    return candidate.seconds[0] * math.ceil(candidate.count / packing.slots[1].count)
+    return candidate.alone * math.ceil(candidate.count / packing.slots[1].count)
 
 
 def _widths(workload: Workload, cut: Cut) -> Sequence[int]:

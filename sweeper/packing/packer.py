@@ -79,9 +79,9 @@ class Packing:
             if workload is None or not (workload.steps and workload.measurements):
                 return None
             cut = Cut(len(cohort.trials), cohort.width, cohort.compiled)
-            (alone,) = candidate_cuts(replace(workload, group=[cohort.trials], settled_cut=cut))
+            (option,) = candidate_cuts(replace(workload, group=[cohort.trials], settled_cut=cut))
             slowest = max(kind.slowdown(cohort.width, slots) / kind.speed for kind, slots in used)
-            return COHORT_START_SECONDS + alone.seconds[0] * slowest
+            return COHORT_START_SECONDS + option.alone * slowest
 
         return seconds
 

@@ -50,20 +50,20 @@ class CutOption:
     cut: Cut
     count: int
     """Number of cohorts."""
-    seconds: tuple[float, ...]
-    """Seconds that the largest cohort takes on each kind of device, infinite where it has no room. From
-    `candidate_cuts`: alone on the device that was measured, 0 if it could not be measured; for trials without a step
-    the seconds to evaluate it."""
+    alone: float = 0.0
+    """Seconds that the largest cohort takes alone on the device that was measured: of trials without a step to evaluate
+    it. 0 if it could not be measured."""
     bytes: int = 0
     """Memory that the largest cohort needs."""
+    seconds: tuple[float, ...] = ()
+    """Seconds that it takes on each kind of device, infinite where it has no room; empty before `on` says which."""
 
     def on(self, devices: Sequence[Devices], slots_per_device: Sequence[int]) -> CutOption:
-        """Return the option with its seconds on these devices, from those on the device that was measured."""
-        (measured,) = self.seconds
+        """Return the option with its seconds on these devices."""
         seconds = (
             math.inf
             if not slots or self.bytes > kind.capacity(slots)
-            else COHORT_START_SECONDS + measured * kind.slowdown(self.cut.width, slots) / kind.speed
+            else COHORT_START_SECONDS + self.alone * kind.slowdown(self.cut.width, slots) / kind.speed
             for kind, slots in zip(devices, slots_per_device, strict=True)
         )
         return replace(self, seconds=tuple(seconds))
@@ -114,9 +114,9 @@ def _candidate(workload: Workload, cut: Cut, longest: int, count: int) -> CutOpt
     The costs of a stack that is wider than any measured one are extrapolated in proportion to its width.
     """
     if not workload.steps:
-        return CutOption(cut, count, (longest * UNTRAINED_SECONDS,))
+        return CutOption(cut, count, longest * UNTRAINED_SECONDS)
     if not workload.measurements:
-        return CutOption(cut, count, (0.0,))
+        return CutOption(cut, count)
     measured = sorted(_measurements(workload, cut), key=lambda stack: stack.width)
     width = min(cut.width, longest)
     measured_width = min(width, measured[-1].width)
@@ -125,7 +125,7 @@ def _candidate(workload: Workload, cut: Cut, longest: int, count: int) -> CutOpt
     seconds = workload.steps * (stacks * _stack_seconds(measured, measured_width) + _stack_seconds(measured, rest))
     wider = [stack for stack in measured if stack.width >= width] or measured[-1:]  # a wider stack needs no less memory
     need = math.ceil(beyond * min(stack.bytes for stack in wider)) + (longest - width) * wider[0].held
-    return CutOption(cut, count, (seconds,), need)
+    return CutOption(cut, count, seconds, need)
 
 
 def _measurements(workload: Workload, cut: Cut) -> Sequence[Measurement]:
@@ -143,8 +143,8 @@ def one_per_cohort(workload: Workload) -> CutOption:
     """Return the cut with every member in a cohort of its own."""
     narrowest = min(workload.measurements, key=lambda stack: stack.width, default=None)
     if narrowest is None:
-        return CutOption(Cut(1, 1), workload.member_count, (0.0,))
-    return CutOption(Cut(1, 1), workload.member_count, (workload.steps * narrowest.seconds,), narrowest.bytes)
+        return CutOption(Cut(1, 1), workload.member_count)
+    return CutOption(Cut(1, 1), workload.member_count, workload.steps * narrowest.seconds, narrowest.bytes)
 
 
 def _stack_seconds(measured: Sequence[Measurement], width: int) -> float:

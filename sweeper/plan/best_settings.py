@@ -198,7 +198,7 @@ class Settings:
             settings=len(settings),
             sample=samples.pop(setting),
             others=tuple(samples.values()),
-            scores=_chosen_scores(settings[setting][trial] for trial in values) if name == CHOSEN else {},
+            scores=chosen_scores(settings[setting][trial] for trial in values) if name == CHOSEN else {},
         )
 
     def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:
@@ -297,7 +297,7 @@ def _margin(trials: Mapping[str, Mapping[str, Any]], replicates: Mapping[Key, tu
     return margins[0] if len(margins) == 1 and margins[0] is not None else math.nan
 
 
-def _chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return how many trials chose each anomaly score: the first whose AUROC on validation images, or on test images
     where none was measured on these, is that of `CHOSEN`."""
     counts: Counter[str] = Counter()

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from sweeper.spec import SpecError, Value
 from trainables.json_input import PositiveCount
 
+PLACES = frozenset({"weights"})
+"""Keys that say where a file lies, and no more: another key has a hash of its content."""
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
@@ -22,8 +24,9 @@ class Trial:
     """One training run."""
 
     id: str
-    """A hash of `config`: equal runs have equal ids, on any machine and in any sweep. The id of a search's trial
-    also depends on its study and number, because its result may depend on the other trials of the study."""
+    """A hash of the `identity` of `config`: equal runs have equal ids, on any machine and in any sweep. The id of a
+    search's trial also depends on its study and number, because its result may depend on the other trials of the
+    study."""
     config: Mapping[str, Value]
     """Hyperparameter -> value, defaults included."""
     facts: Mapping[str, Value] = field(default_factory=dict)
@@ -46,11 +49,16 @@ def enumerate_trials(
             config = dict(complete(combination))
         except ValueError as error:
             raise SpecError(str(error)) from None
-        trial = Trial(content_hash(config), config, facts(config))
+        trial = Trial(content_hash(identity(config)), config, facts(config))
         if trial.id in trials:
             raise SpecError(f"trials must differ, but {dict(combination)} occurs twice")
         trials[trial.id] = trial
     return tuple(trials.values())
+
+
+def identity(config: Mapping[str, Value]) -> dict[str, Value]:
+    """What a trial is identified by: its config without the place of a file, whose content is in the config, too."""
+    return {key: value for key, value in config.items() if key not in PLACES}
 
 
 def content_hash(content: object) -> str:

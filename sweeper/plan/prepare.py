@@ -11,7 +11,7 @@ from typing import Any
 from sweeper.plan import changes, cohorts
 from sweeper.plan.best_trials import missing_models
 from sweeper.plan.changes import DIGEST, Changes
-from sweeper.plan.cohorts import Group, Trial, content_hash, enumerate_trials
+from sweeper.plan.cohorts import Group, Trial, content_hash, enumerate_trials, identity
 from sweeper.plan.plan import Plan
 from sweeper.request import Request, SearchOptions, Text
 from sweeper.search import studies
@@ -273,7 +273,7 @@ def _legal(space: Space) -> dict[str, Mapping[str, Value]]:
     for combination in (combination for part in parts_of(space) for combination in part.combinations()):
         with contextlib.suppress(ValueError):
             trial_config = config.resolve(combination).flat()
-            trials[content_hash(trial_config)] = trial_config
+            trials[content_hash(identity(trial_config))] = trial_config
     return trials
 
 

@@ -10,7 +10,7 @@ from sweeper.masking import masked
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.sources import CohortSource, Record
 from sweeper.record.listener import CohortListener, Row, reported_metrics
-from sweeper.spec.node_price import NodePrice
+from sweeper.request import NodePrice
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.models import record_unwritten

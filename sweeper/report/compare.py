@@ -274,25 +274,24 @@ def differences(pairs: Pairs) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def improvement(worse: np.ndarray, better: np.ndarray, strata: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
+def improvement(worse: Sequence[np.ndarray], better: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float, float]:
     """Return the probability that a run with values `better` exceeds one with values `worse`, ties counting half, as
-    the mean over strata, with its 95 % interval (Agarwal et al. 2021, arXiv 2108.13264).
+    the mean over strata, of which each side has its runs, with its 95 % interval (Agarwal et al. 2021, arXiv
+    2108.13264).
 
     The interval is of bootstrap percentiles, where the runs of each side are drawn within each stratum. It is NaN where
-    a stratum has fewer than `MIN_RUNS` runs, and where all resamples agree, because all runs were won: they say nothing
-    of its width.
+    a side has fewer than `MIN_RUNS` runs of a stratum, and where all resamples agree, because all runs were won: they
+    say nothing of its width.
     """
-    generator, numbers = np.random.default_rng(seed), np.unique(strata)
-    means, resampled, runs = 0.0, np.zeros(RESAMPLES), []
-    for number in numbers:
-        first, second = (values[strata == number] for values in (worse, better))
+    generator, count = np.random.default_rng(seed), len(worse)
+    means, resampled = 0.0, np.zeros(RESAMPLES)
+    for first, second in zip(worse, better, strict=True):
         won = (second[:, None] > first) + 0.5 * (second[:, None] == first)
-        runs.append(len(first))
-        draws = [generator.multinomial(len(first), np.full(len(first), 1 / len(first)), RESAMPLES) for _ in range(2)]
-        resampled += ((draws[1] @ won) * draws[0]).sum(1) / won.size / len(numbers)
-        means += float(won.mean()) / len(numbers)
+        draws = [generator.multinomial(n, np.full(n, 1 / n), RESAMPLES) for n in (len(first), len(second))]
+        resampled += ((draws[1] @ won) * draws[0]).sum(1) / won.size / count
+        means += float(won.mean()) / count
     low, high = map(float, np.quantile(resampled, ((1 - LEVEL) / 2, (1 + LEVEL) / 2)))
-    known = min(runs) >= MIN_RUNS and high > low
+    known = min(map(len, (*worse, *better))) >= MIN_RUNS and high > low
     return means, low if known else math.nan, high if known else math.nan
 
 
@@ -305,7 +304,10 @@ def _compared(metric: str, first: np.ndarray, second: np.ndarray, strata: np.nda
     if direction:
         ranked = Metric(metric, direction)
         cost = ranked.cost(difference)
-        improved, low, high = improvement(-ranked.cost(first), -ranked.cost(second), strata)
+        worse, better = (
+            [-ranked.cost(side[strata == number]) for number in np.unique(strata)] for side in (first, second)
+        )
+        improved, low, high = improvement(worse, better)
     return {
         "n": n,
         "first": float(first.mean()),

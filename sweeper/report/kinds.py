@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Protocol, get_args, get_type_hints
 from urllib.parse import quote
 
-from sweeper.report import heatmaps, tables, trajectories
+from sweeper.report import heatmaps, rankings, tables, trajectories
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Parameter, PresetFigures, Shown
-from sweeper.spec import Grid, Heatmap, Metric, Table, Trajectory
+from sweeper.spec import Grid, Heatmap, Metric, Ranking, Table, Trajectory
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import REPLICATES
 from sweeper.spec.views import Figure
@@ -39,7 +39,7 @@ class Kind(Protocol):
         """Return a figure as values for JSON, as `figures.js` draws them; None if a page has nothing to show."""
 
 
-KINDS: Mapping[type[Figure], Kind] = {Heatmap: heatmaps, Table: tables, Trajectory: trajectories}
+KINDS: Mapping[type[Figure], Kind] = {Heatmap: heatmaps, Ranking: rankings, Table: tables, Trajectory: trajectories}
 """In the order of their sections on a page."""
 MAX_FIGURES, MAX_PUBLISHED = 500, 20_000
 """Most figures of a kind, grids, selections or metrics of a file that is read, and most published values of one."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeper.errors import SpecError
-from sweeper.plan.cohorts import Trial, content_hash
+from sweeper.plan.cohorts import Trial, content_hash, identity
 from sweeper.plan.sources import Record
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
 from sweeper.search.rungs import mean_of_all
@@ -232,7 +232,7 @@ class StudyRun:
             config = dict(self._complete({**self.study.fixed, **params, **replicate}))
             facts: dict[str, Value] = {"study": self.study.name, "study_id": self.id, "number": number}
             facts = {**self._facts, **facts, "wave": len(self.waves)}
-            trials.append(Trial(content_hash([self.id, number, config]), config, facts))
+            trials.append(Trial(content_hash([self.id, number, identity(config)]), config, facts))
             results = self._recorded[number].results if number in self._recorded else {}
             result = results.get(tuple(replicate.values()))
             if result and result.status != "failed":  # failed trials are tried again

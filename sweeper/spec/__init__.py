@@ -6,9 +6,10 @@ from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.pruners import Halving, Pruner
 from sweeper.spec.space import Grid, Population, Search, Space, Value
 from sweeper.spec.sweep import Assumption, Sweep
-from sweeper.spec.views import Heatmap, Selection, Table, Trajectory
+from sweeper.spec.views import Heatmap, Published, Ranking, Selection, Table, Trajectory
 
 __all__ = [
     "Assumption", "Claim", "Condition", "Direction", "Grid", "Halving", "Heatmap", "Metric", "Population", "Pruner",
-    "Search", "Selection", "Side", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
+    "Published", "Ranking", "Search", "Selection", "Side", "Space", "SpecError", "Sweep", "Table", "Trajectory",
+    "Value",
 ]  # fmt: skip

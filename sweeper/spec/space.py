@@ -351,12 +351,12 @@ def _change_each(parts: Sequence[Part], fixed: Fixed, axes: Axes, keys: KeysOf) 
     """Return the parts with the keys in `fixed` fixed and those in `axes` varied.
 
     A key is changed only in the parts whose method has it. The key `method` selects the parts with one of the wanted
-    methods instead. So does `dataset` if the parts differ in it. Raises SpecError for a method or data set that no part
-    has, and for a key that none of their methods has.
+    methods instead. So do `dataset` and `normal_images` if the parts differ in them. Raises SpecError for a value of
+    these that no part has, and for a key that none of their methods has.
     """
     requested = Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
     selected, selecting = tuple(parts), set[str]()
-    for key in ("method", "dataset"):
+    for key in ("method", "dataset", "normal_images"):
         wanted = requested.values(key)
         if wanted and (key == "method" or len({part.values(key) for part in selected}) > 1):
             selected = _select(selected, key, wanted)

@@ -1,4 +1,4 @@
-"""Figures of a sweep's rows: heatmaps, tables, and trajectories over the epochs.
+"""Figures of a sweep's rows: heatmaps, tables, trajectories over the epochs, and rankings.
 
 A kind of figure is a subclass of `Figure` here, which says what is shown, and a module that makes it, which
 `sweeper.report.kinds` names.
@@ -218,6 +218,72 @@ class Trajectory(Figure):
     def key(self) -> str:
         """Name of the column that tells the lines apart, e.g. `method, width`."""
         return ", ".join(self.by)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure that a paper prints."""
+
+    value: float
+    """In the unit of the metric: a share in [0, 1]."""
+    recalled: bool = False
+    """Whether it was recalled, and not read in the paper. It is marked so where it is shown."""
+
+
+@dataclass(frozen=True)
+class Ranking(Figure):
+    """Settings ranked over tasks, and compared with one of them: one-class methods over the normal classes."""
+
+    name: str
+    """The files are `rankings/SWEEP/PRESET/NAME.parquet` and `.md`."""
+    rows: tuple[str, ...]
+    """Hyperparameters. Each combination of their values is a row."""
+    metric: Metric
+    """A share in [0, 1]."""
+    tasks: str
+    """A hyperparameter. Each of its values is a task."""
+    over: str
+    """What the tasks are, as a plural noun: `classes`."""
+    reference: tuple[Value, ...]
+    """Values of `rows`: the row that the others are compared with."""
+    leak: Metric | None = None
+    """The same with what was chosen on the test images, for comparison."""
+    published: Mapping[str, Mapping[tuple[Value, ...], Published]] = field(default_factory=dict)
+    """Preset -> values of `rows` -> the paper's figure. Rows that only papers have are shown, too."""
+    note: str = ""
+    """Ends the caption where there are published figures: what must be known of them."""
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise SpecError(f"{self.title} must have rows, but has none")
+        super().__post_init__()
+        _ = self.metric.ranking_direction
+        _check_cells(self.title, self.rows, {"": {self.reference: None}})
+        _check_cells(self.title, self.rows, self.published)
+
+    @property
+    def file(self) -> str:
+        return self.name
+
+    @property
+    def title(self) -> str:
+        return f"ranking {self.name}"
+
+    def shows(self, over: str) -> str:
+        return f"of {', '.join(self.rows)} by {self.metric.name} over {self.over}"
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Those of its rows, then that of its tasks."""
+        return (*self.rows, self.tasks)
+
+    @property
+    def shown(self) -> tuple[Metric, ...]:
+        return (self.metric, self.leak) if self.leak else (self.metric,)
+
+    @property
+    def ranking(self) -> Metric:
+        return self.metric
 
 
 def _names(metrics: tuple[Metric, ...]) -> str:

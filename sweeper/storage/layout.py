@@ -21,7 +21,7 @@ LEASES = ".drivers"
 """Folder of the store in which the drivers that run a sweep now have their leases."""
 TRIALS, HISTORIES, REPORTS, CLAIMS = "trials", "history", "reports", "claims"
 """Folders of the rows, the history, the pages and the verdicts of all sweeps."""
-FIGURES = ("heatmaps", "tables", "trajectories", "studies", "sheets")
+FIGURES = ("heatmaps", "rankings", "tables", "trajectories", "studies", "sheets")
 """Folders of the kinds of figures, in which each request has a folder."""
 FOLDERS = frozenset(
     (

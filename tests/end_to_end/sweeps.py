@@ -42,12 +42,14 @@ class Outcome:
 
 
 class Sweep:
-    """`python -m sweeper.run NAME --preset PRESET ARGUMENTS`, leading a process group of its own."""
+    """`python -m MODULE NAME --preset PRESET ARGUMENTS`, leading a process group of its own."""
 
-    def __init__(self, store: Path | str, arguments: Sequence[str], name: str, preset: str, cores: int) -> None:
+    def __init__(
+        self, store: Path | str, arguments: Sequence[str], name: str, preset: str, cores: int, module: str
+    ) -> None:
         _list_fonts()
         self.store, self._begun = store, time.monotonic()
-        command = [sys.executable, "-m", "sweeper.run", name, "--preset", preset, "--store", str(store), *arguments]
+        command = [sys.executable, "-m", module, name, "--preset", preset, "--store", str(store), *arguments]
         self._out, self._err = (Path(tempfile.mkstemp(suffix=f".{stream}")[1]) for stream in ("out", "err"))
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
@@ -139,11 +141,17 @@ class Sweeps:
         self._all: list[Sweep] = []
 
     def start(
-        self, store: Path | str, *arguments: str, name: str = "anomaly_grid", preset: str = "digits", cores: int = 2
+        self,
+        store: Path | str,
+        *arguments: str,
+        name: str = "anomaly_grid",
+        preset: str = "digits",
+        cores: int = 2,
+        module: str = "sweeper.run",
     ) -> Sweep:
         """`cores` is the number of cores that the sweep sees, whatever the machine has. Each trains a cohort in a
         process of its own, whose start takes seconds."""
-        self._all.append(Sweep(store, arguments, name, preset, cores))
+        self._all.append(Sweep(store, arguments, name, preset, cores, module))
         return self._all[-1]
 
     def run(

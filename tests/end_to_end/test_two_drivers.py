@@ -1,22 +1,29 @@
-"""Two drivers in processes of their own on one store: the first with Ray, the second without."""
+"""Two drivers in two processes on one store, without Ray: the first is held at its second cohort."""
 
+import contextlib
+import io
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import sweeper.run as run
-from tests.end_to_end.sweeps import Sweep, Sweeps, assert_same_results, row_files, rows
+from sweeper.storage.load import load
+from tests.end_to_end.heads import wait_until
+from tests.end_to_end.held import HELD, signal_of
+from tests.end_to_end.sweeps import Sweep, Sweeps, assert_same_results, rows
 from tests.fake_executor import without_ray
 
 pytestmark = pytest.mark.slow
 
 GRID = (
-    *("--set", "epochs=20", "--axis", "beta=0.5,1,2", "--axis", "normal_class=0", "--axis", "seed=0"),
+    *("--set", "epochs=5", "--axis", "beta=0.5,1", "--axis", "normal_class=0", "--axis", "seed=0"),
     *("--cohort", "4", "--compile", "never"),
 )
-COHORTS, TRIALS = 6, 24
-SEARCH = ("--trials", "8", "--wave", "4", "--set", "epochs=20", "--set", "report_every=1")
+COHORTS, TRIALS = 4, 16
+SEARCH = ("--trials", "8", "--wave", "4", "--cohort", "2", "--set", "epochs=20", "--set", "report_every=1")
 
 
 def command(store: Path, *arguments: str, name: str = "anomaly_grid") -> int:
@@ -24,8 +31,33 @@ def command(store: Path, *arguments: str, name: str = "anomaly_grid") -> int:
     return run.main([name, "--preset", "digits", "--store", str(store), *arguments])
 
 
-def training(sweep: Sweep) -> None:
-    sweep.wait_until(sweep.trainers, "training")
+def held(sweeps: Sweeps, store: Path, *arguments: str, name: str = "anomaly_grid") -> Sweep:
+    """The first driver, in a process of its own, held at a cohort."""
+    first = sweeps.start(store, *arguments, name=name, module="tests.end_to_end.held")
+    first.wait_until(lambda: HELD in first.printed, "its second cohort")
+    return first
+
+
+def beside(first: Sweep, store: Path, *arguments: str, name: str, line: str, then: Callable[[], None]) -> str:
+    """Run the second driver in this process to its end, and return what it prints. `then()` is called once it has
+    printed `line`; the first driver ends with it."""
+    out, failures = io.StringIO(), list[BaseException]()
+
+    def watch() -> None:
+        try:
+            wait_until(lambda: line in out.getvalue(), line)
+            then()
+        except BaseException as failure:
+            failures.append(failure)
+            first.kill()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with contextlib.redirect_stdout(out):
+        status = command(store, *arguments, name=name)
+    watcher.join()
+    assert status == 0 and failures == [], (failures, out.getvalue())
+    return out.getvalue()
 
 
 def leases(store: Path) -> list[Path]:
@@ -37,21 +69,24 @@ def test_two_drivers_share_a_sweep_and_one_takes_over_what_the_other_leaves(
 ) -> None:
     store, alone, scratch = (tmp_path / name for name in ("shared", "alone", "scratch"))
     scratch.mkdir()
-    first = sweeps.start(store, *GRID, cores=1)
-    first.wait_until(lambda: row_files(store) and first.suspend(), "rows and another cohort")  # its driver goes on
-    second = sweeps.start(store, *GRID, "--debug", cores=1)
-    second.wait_until(lambda: "another driver runs this sweep, too: " in second.printed, "word of the other driver")
+    first = held(sweeps, store, *GRID)
     assert command(store, *GRID, "--plan", "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["drivers"]) == 2
+    assert len(json.loads(capsys.readouterr().out)["drivers"]) == 1
     assert command(store, *GRID, "--fresh") == 2
     assert capsys.readouterr().err.startswith("error: --fresh needs the sweep for itself, but another driver runs it: ")
-    second.wait_until(lambda: "waiting for 4 trials of another driver: " in second.printed, "the end of what is free")
-    assert len(rows(store)) == TRIALS - 4, "but for one cohort, which is suspended"
-    first.kill()
-    outcome = second.outcome()
-    assert outcome.status == 0 and f"{TRIALS} finished of {TRIALS} trials" in outcome.out, outcome
+
+    def take_over() -> None:
+        wait_until(
+            lambda: len(load("anomaly_grid", str(store))) == TRIALS - 8, "all but the first driver's two cohorts"
+        )
+        first.kill()
+
+    with without_ray(scratch):
+        line = "waiting for 8 trials of another driver: "
+        printed = beside(first, store, *GRID, name="anomaly_grid", line=line, then=take_over)
+    assert "another driver runs this sweep, too: " in printed and f"{TRIALS} finished of {TRIALS} trials" in printed
     assert leases(store) == []
-    assert f"cohorts {COHORTS} of {COHORTS}" not in outcome.out, "the first driver has trained some"
+    assert f"cohorts {COHORTS} of {COHORTS}" not in printed, "the first driver has trained some"
     with without_ray(scratch):
         assert command(alone, *GRID) == 0
     assert_same_results(rows(store), rows(alone))
@@ -60,17 +95,15 @@ def test_two_drivers_share_a_sweep_and_one_takes_over_what_the_other_leaves(
 def test_a_search_has_one_driver_and_another_one_waits_for_it(
     sweeps: Sweeps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = sweeps.start(tmp_path, *SEARCH, name="vje_search", cores=1)
-    training(first)
-    trainers = first.suspend()
-    assert command(tmp_path, *SEARCH, name="vje_search") == 2
+    store = tmp_path / "store"
+    first = held(sweeps, store, *SEARCH, name="vje_search")
+    assert command(store, *SEARCH, name="vje_search") == 2
     error = capsys.readouterr().err
     assert error.startswith("error: a search needs its studies for itself, but another driver runs it: ")
     assert error.endswith("--wait waits for its end\n") and error.count("\n") == 1
-    second = sweeps.start(tmp_path, *SEARCH, "--wait", "--debug", name="vje_search", cores=1)
-    second.wait_until(lambda: "waiting for another driver of this sweep: " in second.printed, "its wait")
-    for trainer in trainers:
-        trainer.resume()
-    assert [first.outcome().status, second.outcome().status] == [0, 0]
-    assert "trials to run" not in second.printed and " of 8 trials\nrows: " in second.printed
-    assert len(rows(tmp_path, "vje_search")) == 8 and leases(tmp_path) == []
+    line = "waiting for another driver of this sweep: "
+    with without_ray(tmp_path):
+        printed = beside(first, store, *SEARCH, "--wait", name="vje_search", line=line, then=signal_of(store).touch)
+    assert first.outcome().status == 0
+    assert "trials to run" not in printed and " of 8 trials\nrows: " in printed
+    assert len(rows(store, "vje_search")) == 8 and leases(store) == []

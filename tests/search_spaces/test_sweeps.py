@@ -75,7 +75,8 @@ def test_the_columns_of_a_grid_that_uses_sgd_are_those_of_before_there_was_anoth
 def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
     configs = configs_of(name, preset)
     assert {config.data.dataset for config in configs} <= WITHOUT_FILES
-    assert all(result.steps >= 2 for result in check_trials(configs, Path()))
+    least = 1 if name == "normal_images" else 2  # of ten images all are a batch
+    assert all(result.steps >= least for result in check_trials(configs, Path()))
 
 
 @each_preset
@@ -266,7 +267,7 @@ def test_every_selection_has_trials_and_each_of_its_keys_is_one_of_theirs(name: 
     views: list[Table | Heatmap] = [*sweep.of_kind(Table), *sweep.of_kind(Heatmap)]
     for selection in {id(selection): selection for view in views for selection in view.selections}.values():
         selected = [flat for flat in flats if all(flat.get(key) == value for key, value in selection.where.items())]
-        assert selected and all(key in selected[0] for key in selection.where), selection
+        assert selected and set(selection.where) <= set(keys(str(selected[0]["method"]))), selection
 
 
 # Published figures are the papers', and each has a cell that is measured.

@@ -22,7 +22,7 @@ from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
 from sweeper.storage.store import Store
 from tests.sweeper.small_sweeps import FIXED
-from tests.sweeper.storage.damage import flipped
+from tests.sweeper.storage.rows import flipped
 
 SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2"]
 

@@ -77,27 +77,28 @@ def test_it_runs_and_reports_both_and_continues(tmp_path: Path, capsys: pytest.C
     assert main(command(tmp_path, "--plan")) == 0
     text = capsys.readouterr().out
     assert "14: " in text and "0 to run" in text
+    assert_rows_of_parts_that_stand_alone(load("mixed", str(tmp_path)), tmp_path)
+    capsys.readouterr()
     with without_ray(tmp_path):
-        assert main(command(tmp_path, "--fresh", "--trials", "3", "--set", "epochs=3")) == 0
-    assert " of 11 trials\n" in capsys.readouterr().out
+        assert main(command(tmp_path, "--fresh", "--trials", "3")) == 0
+    text = capsys.readouterr().out
+    assert " of 11 trials\n" in text and "set aside: " in text
 
 
-@pytest.mark.slow
-def test_rows_equal_those_of_a_grid_and_a_search_that_stand_alone(tmp_path: Path) -> None:
-    """Only the name of the study tells its method, too."""
-    with without_ray(tmp_path):
-        assert main(command(tmp_path / "mixed")) == 0
-        for name, part in (("grid", GRID), ("search", SEARCH)):
-            alone = replace(MIXED, presets={"digits": part}, name="mixed")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(registry, "find", lambda _, alone=alone: alone)
-                assert main(command(tmp_path / name)) == 0
+def assert_rows_of_parts_that_stand_alone(mixed: pd.DataFrame, folder: Path) -> None:
+    """Assert that the rows are those of the grid and the search, each the only part of a preset. Only the name of the
+    study tells its method, too."""
     columns = ["trial_id", "status", "epochs_run", "lr", "tau", "seed", "knn_z", "loss", "number", "wave", "study_id"]
-    mixed, grid, search = (
-        load("mixed", str(tmp_path / name)).reindex(columns=columns).set_index("trial_id").sort_index()
-        for name in ("mixed", "grid", "search")
-    )
-    pd.testing.assert_frame_equal(mixed, pd.concat([grid, search]).sort_index(), check_dtype=False)
+    parts = []
+    for name, part in (("grid", GRID), ("search", SEARCH)):
+        alone = replace(MIXED, presets={"digits": part}, name="mixed")
+        with pytest.MonkeyPatch.context() as patch, without_ray(folder):
+            patch.setattr(registry, "find", lambda _, alone=alone: alone)
+            assert main(command(folder / name)) == 0
+        parts.append(load("mixed", str(folder / name)).reindex(columns=columns))
+    expected = pd.concat(parts).set_index("trial_id").sort_index()
+    actual = mixed.reindex(columns=columns).set_index("trial_id").sort_index()
+    pd.testing.assert_frame_equal(actual, expected, check_dtype=False)
 
 
 def test_its_headline_is_the_views_and_else_the_objective(tmp_path: Path) -> None:

@@ -1,19 +1,27 @@
-"""Small cohorts on the digits, and helpers to read their reports and checkpoints."""
+"""Small cohorts on the digits, and helpers to read their reports and checkpoints.
+
+Steps that are traced as they are to be compiled, but then run operation by operation: what a compiler would get.
+"""
 
 import io
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainables.catalog import METHODS
 from trainables.config import resolve
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
+from trainables.learners.compiled import Run
 from trainables.reports import Report
 from trainables.sections import TrialConfig, Value
 from trainables.training.checkpoint import DIGEST_SIZE
+from trainables.training.compile_step import StepTask, trace
+from trainables.training.compiled_steps import LibraryFolder, StepCompiler
 
 HERE = Path()
 """The digits need no folder."""
@@ -65,3 +73,35 @@ def at_ends(saved: list[bytes]) -> Callable[[bytes], None]:
             saved.append(data)
 
     return save
+
+
+_numbers = itertools.count()
+
+
+class GraphLibrary:
+    """The graph of a step."""
+
+    def __init__(self, task: StepTask) -> None:
+        self._graph, _, names = trace(task)
+        self.parts = tuple(names)
+        self.calls = 0
+
+    def load(self, device: str) -> Run:
+        @torch.no_grad()
+        def run(tensors: list[Tensor]) -> list[Tensor]:
+            self.calls += 1
+            return list(self._graph(*tensors))
+
+        return run
+
+
+class TracingCompiler(StepCompiler):
+    """Traces steps in this process."""
+
+    def __init__(self) -> None:
+        super().__init__(folder=LibraryFolder(Path(f"none-{next(_numbers)}")))
+        self.traced: list[tuple[StepTask, GraphLibrary]] = []
+
+    def _library(self, task: StepTask, wait: Callable[[], None]) -> GraphLibrary:
+        self.traced.append((task, GraphLibrary(task)))
+        return self.traced[-1][1]

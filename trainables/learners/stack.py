@@ -43,6 +43,8 @@ class Stack(StackedMembers):
         """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
         stream."""
         super().__init__(models, streams, device, peers, autocast)
+        if not self.parameters and models[0].trains():
+            raise ValueError("a method that trains must have weights to train, but all of its weights are frozen")
         for parameter in self.parameters.values():
             parameter.requires_grad_()
         self._make_optimiser = make_optimiser

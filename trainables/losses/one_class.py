@@ -6,14 +6,12 @@ Shapes: B images, D dimensions of a representation; C channels, H by W pixels. A
 import torch
 from torch import Tensor
 
-SMALLEST_CENTRE = 0.1
-"""Least absolute value of an entry of a centre: a unit without weights could reach an entry of 0."""
 
-
-def bounded_centre(mean_D: Tensor) -> Tensor:
-    """The mean with entries nearer to 0 than 0.1 moved to 0.1 or -0.1, by their sign; 0 counts as positive."""
-    least_D = torch.full_like(mean_D, SMALLEST_CENTRE)
-    return torch.where(mean_D.abs() < SMALLEST_CENTRE, torch.where(mean_D < 0, -least_D, least_D), mean_D)
+def bounded_centre(mean_D: Tensor, margin: float) -> Tensor:
+    """The mean with entries nearer to 0 than the margin moved to plus or minus the margin, by their sign; 0 counts as
+    positive. Weights of 0 would reach an entry of 0."""
+    least_D = torch.full_like(mean_D, margin)
+    return torch.where(mean_D.abs() < margin, torch.where(mean_D < 0, -least_D, least_D), mean_D)
 
 
 def squared_distance(z_BD: Tensor, centre_D: Tensor) -> Tensor:

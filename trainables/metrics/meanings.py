@@ -48,6 +48,7 @@ FITTED_SCORES: Mapping[str, str] = {
     "cosine1": "knn1 of vectors scaled to unit length, by which the cosine ranks alike",
     "cosine2": "knn2 of vectors scaled to unit length",
     "cosine5": "knn5 of vectors scaled to unit length",
+    "cosine_norm": "minus the length of the vector times its largest cosine with a training vector",
     "kde": "the negative log density of a Gaussian kernel of vectors scaled to unit length, "
     "-logsumexp(2 gamma <x, x_i>) / gamma with gamma = 10 / (Var D) for D numbers of variance Var",
     "kde_raw": "the negative log density of a Gaussian kernel of vectors as they are, whose bandwidth is the likeliest "

@@ -27,6 +27,7 @@ ENCODERS = (
     "simvae_resnet",
     "simvae_resnet_authors",
     "strided_convnet",
+    "wide_resnet10_4",
 )
 
 
@@ -155,9 +156,9 @@ def build_encoder(
     """Build the encoder `name` of ENCODERS for images `(C, H, W)`, initialised from torch's global generator.
 
     `width`: of the `mlp`, the `convnet` and the `strided_convnet`. `features`: the size D of the representation;
-    ResNets of torchvision have their own. `small_stem`: of torchvision's ResNets. `hidden`: the widths of the
-    `relu_mlp`'s hidden layers. `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem. Raises ValueError
-    as `check_encoder` does.
+    ResNets of torchvision and the wide ResNet have their own. `small_stem`: of torchvision's ResNets. `hidden`: the
+    widths of the `relu_mlp`'s hidden layers. `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem.
+    Raises ValueError as `check_encoder` does.
     """
     network: Any
     check_encoder(name, image_shape)
@@ -175,9 +176,52 @@ def build_encoder(
         network = simvae_resnet_authors(image_shape, features)
     elif name == "strided_convnet":
         network = StridedConvNet(image_shape, width, features)
+    elif name == "wide_resnet10_4":
+        network = WideResNet(image_shape[0], blocks=1, widen=4)
     else:
         network = resnet(18 if name == "resnet18" else 50, image_shape[0], small_stem)
     return network
+
+
+class WideResidualBlock(nn.Module):
+    """BatchNorm, ReLU and a 3x3 convolution, twice, the first with the stride, then the sum with the input. Where the
+    shape changes the sum is with a 1x1 convolution of the input after its BatchNorm and ReLU."""
+
+    def __init__(self, fan_in: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.BatchNorm2d(fan_in), nn.ReLU())
+        self.layers = nn.Sequential(
+            _convolution(fan_in, width, 3, stride=stride, padding=1),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            _convolution(width, width, 3, padding=1),
+        )
+        same = fan_in == width and stride == 1
+        self.shortcut = None if same else _convolution(fan_in, width, 1, stride=stride)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        hidden_BCHW = self.first(x_BCHW)
+        return self.layers(hidden_BCHW) + (self.shortcut(hidden_BCHW) if self.shortcut else x_BCHW)
+
+
+class WideResNet(nn.Module):
+    """A wide residual network of three stages (Zagoruyko and Komodakis 2016), with `blocks` of two convolutions in each
+    and `widen` times 16, 32 and 64 channels, so that its depth is 6 blocks + 4. The representation is the mean over all
+    pixels after a last BatchNorm and ReLU."""
+
+    def __init__(self, channels: int, blocks: int, widen: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(_convolution(channels, 16, 3, padding=1))
+        fan_in = 16
+        for stage, width in enumerate((16 * widen, 32 * widen, 64 * widen)):
+            for block in range(blocks):
+                self.layers.append(WideResidualBlock(fan_in, width, stride=2 if stage and not block else 1))
+                fan_in = width
+        self.layers.extend([nn.BatchNorm2d(fan_in), nn.ReLU()])
+        self.features = fan_in
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.layers(images_BCHW).mean((-2, -1))
 
 
 class ResidualBlock(nn.Module):

@@ -70,6 +70,14 @@ class GaussianHead(nn.Module):
         return self.mu(hidden).float(), F.softplus(self.raw_var(hidden).float()) + SMALLEST_VARIANCE
 
 
+def as_buffers(network: nn.Module) -> None:
+    """Make buffers of all parameters of a network, in place, so that no optimiser changes them."""
+    for module in network.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            delattr(module, name)
+            module.register_buffer(name, parameter.detach().clone())
+
+
 class RunningMean(nn.Module):
     """The mean of values of training steps, in which the newest have the largest weights. Buffers hold it."""
 
@@ -99,10 +107,7 @@ class MovingAverage(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = copy.deepcopy(network)
-        for module in self.network.modules():
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                delattr(module, name)
-                module.register_buffer(name, parameter.detach().clone())
+        as_buffers(self.network)
 
     @torch.no_grad()
     def update(self, network: nn.Module, decay: Tensor) -> None:

@@ -140,7 +140,7 @@ class SyntheticPairs(Task):
                 f"batch_size={config.batch_size}"
             )
 
-    def networks(self, config: PairsTrial) -> TrainingStatistics:
+    def networks(self, config: PairsTrial, initial: bool = False) -> TrainingStatistics:
         return TrainingStatistics(config)
 
     def stream_key(self, config: PairsTrial) -> tuple[object, ...]:

@@ -105,9 +105,15 @@ class Task(ABC):
     def check(self, config: Any, methods: Methods) -> None:
         """Raise ValueError, with a one-line message, if sections do not suit each other or the method."""
 
+    def completed(self, values: Mapping[str, Value]) -> Mapping[str, Value]:
+        """The keys and values of a trial with those that files of the user fill in. Raises ValueError, with a one-line
+        message, for a file that cannot be read."""
+        return values
+
     @abstractmethod
-    def networks(self, config: Any) -> Any:
-        """What methods build their networks from (see `Method`)."""
+    def networks(self, config: Any, initial: bool = False) -> Any:
+        """What methods build their networks from (see `Method`). `initial`: with the weights that training starts from,
+        where the trial names a file of these."""
 
     @abstractmethod
     def stream_key(self, config: Any) -> tuple[object, ...]:

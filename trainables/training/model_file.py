@@ -89,7 +89,8 @@ class TrainedModel:
 def _at_most(tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """Context in which a module that this thread builds raises ModelError once it has far more parameters and buffers,
     or far larger ones, than these: before they are initialised, so that the memory of large ones is never used."""
-    counts = [2 * len(tensors) + 100, 2 * sum(tensor.numel() for tensor in tensors.values()) + 2**20]
+    # A model is built twice, and what is frozen is built as parameters before it becomes buffers.
+    counts = [4 * len(tensors) + 100, 4 * sum(tensor.numel() for tensor in tensors.values()) + 2**20]
     thread = threading.get_ident()
 
     def count(module: nn.Module, name: str, tensor: Tensor | None) -> None:

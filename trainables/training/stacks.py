@@ -28,7 +28,7 @@ def build_models(configs: Sequence[TrialConfig], shapes: Shapes) -> list[Method]
         if key not in models:
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seeded_generator("weights", key).initial_seed())
-                networks = task_of(config.method).networks(config)
+                networks = task_of(config.method).networks(config, initial=True)
                 models[key] = method_of(config.method)(config.options, networks, shapes)
     return [models[key] for key in keys]
 

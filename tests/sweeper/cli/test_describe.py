@@ -9,7 +9,7 @@ from torchvision.datasets import CIFAR10, CIFAR100, MNIST, STL10, SVHN, CelebA, 
 import sweeper.run as run
 from sweeper.cli.describe import LISTS, describe
 from sweeper.errors import SpecError
-from sweeper.spec import Heatmap, registry
+from sweeper.spec import Heatmap, Ranking, registry
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
 from trainables.config import describe_keys
@@ -150,7 +150,7 @@ def test_a_sweep_has_its_question_presets_and_figures(name: str) -> None:
         count = sum(part.count for part in sweep.parts(preset))
         assert f"\n  {preset}: {count} trials, ranked by {sweep.headline(preset).name} " in text
     for figure in sweep.figures:
-        of = figure.axes[0] if isinstance(figure, Heatmap) else figure.shown[0].name
+        of = figure.axes[0] if isinstance(figure, Heatmap | Ranking) else figure.shown[0].name
         assert f"\n  {figure.title} {'over' if isinstance(figure, Heatmap) else 'of'} {of}" in text
     assert max(map(len, text.splitlines())) <= 110
 

@@ -31,8 +31,8 @@ from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import explain_preset_keys, prepare
+from sweeper.request import NodePrice
 from sweeper.spec import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep, registry
-from sweeper.spec.node_price import NodePrice
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load
 from sweeper.storage.store import Store

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sweeper.execution.retries import LOSSES, Attempt, Cause, RetryQueue
 from sweeper.plan.cohorts import Cohort, Cut, cut, halved, lineage
 from sweeper.plan.sources import CohortQueue
-from tests.sweeper.packing.measured import members
+from tests.sweeper.packing.fake_cluster import members
 
 
 def whole(size: int, width: int | None = None) -> Cohort:

@@ -23,8 +23,7 @@ from sweeper.packing.cluster import (
     write_devices,
 )
 from sweeper.storage.files import Files
-from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, FakeMeasure
-from tests.sweeper.packing.measured import MIB, PLENTY
+from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, MIB, PLENTY, FakeMeasure
 
 DEVICES = [DeviceInfo("device A", 2000 * MIB, 50 * MIB, LARGE), DeviceInfo("device B", 900 * MIB, 50 * MIB, MANY)]
 

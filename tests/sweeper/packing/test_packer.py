@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from sweeper.packing.cluster import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import TOLERANCE, Packing, pack
 from sweeper.packing.workloads import COHORT_START_SECONDS, Workload
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
-from tests.sweeper.packing.measured import (
+from tests.sweeper.packing.fake_cluster import (
     EACH_100_MIB,
     FLAT,
     FOUR_OF_EIGHT,
@@ -279,7 +281,8 @@ def every_choice(workload: Workload, kind: Devices) -> dict[tuple[int, int, int]
     return choices
 
 
-@pytest.mark.parametrize("seed", range(80))
+@settings(max_examples=80)
+@given(seed=some.integers(0, 79))
 def test_no_choice_ends_much_sooner(seed: int) -> None:
     workload, kind = case(seed)
     all_choices = every_choice(workload, kind)
@@ -317,14 +320,16 @@ def test_more_of_anything_is_never_slower(seed: int, monkeypatch: pytest.MonkeyP
         assert exact(workload, more, monkeypatch).seconds <= before
 
 
-@pytest.mark.parametrize("seed", range(40))
+@settings(max_examples=40)
+@given(seed=some.integers(0, 39))
 def test_the_order_of_measurements_does_not_matter(seed: int) -> None:
     workload, kind = case(seed)
     reordered = pack([replace(workload, measurements=workload.measurements[::-1])], [kind])
     assert replace(reordered, workloads=[workload]) == pack([workload], [kind])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@settings(max_examples=40)
+@given(seed=some.integers(0, 39))
 def test_the_margin_is_kept(seed: int) -> None:
     """The largest cohort of each group fits on a kind of device that is used."""
     cases = [case(seed + 1000 * group) for group in range(3)]

@@ -27,7 +27,7 @@ from sweeper.plan.cohorts import (
 from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, SpecError, Sweep, Value
 from sweeper.spec.views import Heatmap
-from tests.sweeper.packing.measured import members
+from tests.sweeper.packing.fake_cluster import members
 from trainables.config import resolve
 
 

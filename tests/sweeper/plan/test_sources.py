@@ -13,7 +13,7 @@ from sweeper.plan.cohorts import Cohort, Cut, cut, halves
 from sweeper.plan.sources import CohortQueue, Sharing
 from sweeper.storage.files import Files
 from sweeper.storage.lease import Lease, Machine
-from tests.sweeper.packing.measured import members
+from tests.sweeper.packing.fake_cluster import members
 from tests.sweeper.storage.interleaved import Interleaving
 
 EIGHT, THREE = cut([members(8), members(3)], [Cut(8, 8), Cut(3, 3)])

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from sweeper.record.time_left import TimeLeft
 from tests.sweeper.record.plans import Clock, plan_of, plan_of_groups
 
 METHODS = ("vje", "simclr", "byol")
 Groups = Sequence[tuple[str, int, int]]
-each_seed = pytest.mark.parametrize("seed", range(30))
 
 
 def row(trial: str, seconds: float | None = None, status: str = "finished", **more: object) -> Mapping[str, object]:
@@ -54,7 +55,8 @@ def trained(
         yield rest, ended
 
 
-@each_seed
+@settings(max_examples=30)
+@given(seed=some.integers(0, 29))
 def test_it_is_exact_where_seconds_are_proportional_to_steps(seed: int) -> None:
     random_, clock = random.Random(seed), Clock()
     groups = random_groups(random_)
@@ -66,7 +68,8 @@ def test_it_is_exact_where_seconds_are_proportional_to_steps(seed: int) -> None:
         assert estimate is not None and abs(estimate.total_seconds() - truth) <= 1 + 1e-6 * truth
 
 
-@each_seed
+@settings(max_examples=30)
+@given(seed=some.integers(0, 29))
 def test_it_is_exact_once_a_trial_of_each_group_has_ended(seed: int) -> None:
     """Whatever a step of each costs, which the plan does not know."""
     random_, clock = random.Random(seed), Clock()
@@ -80,7 +83,8 @@ def test_it_is_exact_once_a_trial_of_each_group_has_ended(seed: int) -> None:
             assert estimate is not None and abs(estimate.total_seconds() - truth) <= 1 + 1e-6 * truth
 
 
-@each_seed
+@settings(max_examples=30)
+@given(seed=some.integers(0, 29))
 def test_it_is_never_negative_and_falls_as_work_is_done(seed: int) -> None:
     """Cohorts on several devices report, are cut off, go back to checkpoints, fail and end, in any order. A report of
     further training, at the same time, leaves less."""

@@ -135,31 +135,30 @@ def test_the_figure_shows_every_pair_and_the_mean(count: int) -> None:
 
 def test_the_probability_of_improvement_is_the_mean_over_strata_of_mann_whitneys_u() -> None:
     """U over its maximum is the share of pairs of runs that are won, ties counting half."""
-    rng, strata = np.random.default_rng(0), np.repeat([0, 1, 2], 5)
-    worse, better = (rng.integers(0, 6, 15) + shift for shift in (0.0, 1.0))
-    found, low, high = improvement(worse, better, strata)
-    shares = [stats.mannwhitneyu(better[strata == n], worse[strata == n]).statistic / 25 for n in range(3)]
+    rng, sizes = np.random.default_rng(0), ((5, 4), (5, 5), (3, 6))
+    worse, better = ([rng.integers(0, 6, size[side]) + side for size in sizes] for side in (0, 1))
+    found, low, high = improvement(worse, better)
+    shares = [
+        stats.mannwhitneyu(second, first).statistic / first.size / second.size
+        for first, second in zip(worse, better, strict=True)
+    ]
     assert found == pytest.approx(np.mean(shares)) and low < found < high
-    assert improvement(worse, better, strata) == (found, low, high), "seeded"
-    again = improvement(better, worse, strata)
+    assert improvement(worse, better) == (found, low, high), "seeded"
+    again = improvement(better, worse)
     assert again[0] == pytest.approx(1 - found)
     draws = np.random.default_rng(1)
-    resampled = [
-        np.mean(
-            [
-                stats.mannwhitneyu(draws.choice(better[own], 5), draws.choice(worse[own], 5)).statistic / 25
-                for own in (strata == n for n in range(3))
-            ]
-        )
-        for _ in range(500)
-    ]
+
+    def won(first: np.ndarray, second: np.ndarray) -> float:
+        drawn = [draws.choice(side, len(side)) for side in (second, first)]
+        return float(stats.mannwhitneyu(*drawn).statistic / first.size / second.size)
+
+    resampled = [np.mean([*map(won, worse, better)]) for _ in range(500)]
     assert (low, high) == pytest.approx(tuple(np.quantile(resampled, (0.025, 0.975))), abs=0.04)
 
 
 def test_an_interval_of_improvement_is_absent_where_runs_say_nothing_of_it() -> None:
-    strata = np.zeros(6, dtype=int)
-    won = improvement(FIRST, FIRST + 1, strata)
-    few = improvement(FIRST, SECOND, np.arange(6))
+    won = improvement([FIRST], [FIRST + 1])
+    few = improvement([*FIRST[:, None]], [*SECOND[:, None]])
     assert won[0] == 1.0 and np.isnan([*won[1:], *few[1:]]).all() and few[0] == pytest.approx(5 / 6)
     (row,) = differences(pairs_of(loss_kl=(FIRST, SECOND))).to_dict("records")
     assert math.isnan(row["improved"]), "a metric without a direction"

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from sweeper.search.rungs import Rungs
 from sweeper.spec.metric import Direction
@@ -394,7 +396,8 @@ def at_once(study: Sequence[SimulatedCohort], direction: Direction, factor: int,
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 @pytest.mark.parametrize("factor", [2, 3])
-@pytest.mark.parametrize("seed", range(10))
+@settings(max_examples=10)
+@given(seed=some.integers(0, 9))
 def test_decisions_do_not_depend_on_the_order_of_arrival(direction: Direction, factor: int, seed: int) -> None:
     study = random_study(seed)
     expected = one_after_the_other(study, direction, factor)
@@ -403,7 +406,8 @@ def test_decisions_do_not_depend_on_the_order_of_arrival(direction: Direction, f
         assert at_once(study, direction, factor, order) == expected
 
 
-@pytest.mark.parametrize("seed", range(5))
+@settings(max_examples=5)
+@given(seed=some.integers(0, 4))
 def test_restored_cohorts_count_as_if_they_had_just_run(seed: int) -> None:
     study = random_study(seed)
     expected = one_after_the_other(study, "maximize", 3)

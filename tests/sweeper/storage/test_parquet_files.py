@@ -35,8 +35,7 @@ from sweeper.storage.parquet_files import (
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.rows import Columns, history_of, table_of
 from sweeper.storage.store import Store
-from tests.sweeper.storage.damage import DAMAGES, flipped
-from tests.sweeper.storage.rows import COLUMNS, row
+from tests.sweeper.storage.rows import COLUMNS, DAMAGES, flipped, row
 
 FLIPS = 300
 """Bits to flip per file. Without checksums and digest, a third of them changed a value of the rows, and nine tenths a

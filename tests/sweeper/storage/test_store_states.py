@@ -25,8 +25,7 @@ from sweeper.storage.files import Files
 from sweeper.storage.load import load_history
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.store import Store, StoreReader
-from tests.sweeper.storage.damage import DAMAGES, flipped
-from tests.sweeper.storage.rows import COLUMNS, row
+from tests.sweeper.storage.rows import COLUMNS, DAMAGES, flipped, row
 
 MUTATIONS = ("write", "delete", "delete_if_unchanged", "move", "delete_folder")
 """Methods of `Files` that change a store."""

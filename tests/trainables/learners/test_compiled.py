@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from tests.trainables.methods.method_configs import trained
-from tests.trainables.small import config_of
-from tests.trainables.traced import TracingCompiler
+from tests.trainables.small import TracingCompiler, config_of
 from trainables.catalog import METHODS, method_of
 from trainables.config import keys, resolve
 from trainables.learners.compiled import CompiledStep, Layout, Run, StepShape

@@ -38,7 +38,7 @@ def test_no_entry_of_a_centre_is_near_0(mean_D: np.ndarray[tuple[int], np.dtype[
     expected_D = mean_D.copy()
     expected_D[(abs(expected_D) < 0.1) & (expected_D < 0)] = -0.1
     expected_D[(abs(expected_D) < 0.1) & (expected_D >= 0)] = 0.1
-    assert bounded_centre(torch.from_numpy(mean_D)).tolist() == expected_D.tolist()
+    assert bounded_centre(torch.from_numpy(mean_D), 0.1).tolist() == expected_D.tolist()
 
 
 def test_a_soft_boundary_is_least_where_the_share_nu_lies_outside() -> None:

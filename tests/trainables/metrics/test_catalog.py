@@ -33,7 +33,7 @@ from trainables.data.outliers import CORRUPTIONS
 from trainables.data.splits import hold_out_validation
 from trainables.image_trial import ImageTrial
 from trainables.methods.variational.vje import VJE
-from trainables.metrics import catalog, generation, one_class_scores
+from trainables.metrics import catalog, fitted_scores, generation
 from trainables.metrics.catalog import (
     REPRESENTATION_EVALUATORS,
     SCORE_EVALUATORS,
@@ -121,7 +121,7 @@ def test_metrics_are_those_promised_in_order(
 ) -> None:
     """At the last report and before. Outliers are those that need no other data set, and there are no weights for a
     FID."""
-    monkeypatch.setattr(one_class_scores, "TREES", 2)  # for speed
+    monkeypatch.setattr(fitted_scores, "TREES", 2)  # for speed
     monkeypatch.setattr(generation, "fid", lambda samples_KNCHW, *others: [0.0] * len(samples_KNCHW))
     local: dict[str, Value] = {"outliers": "+".join((*CORRUPTIONS, "held_out"))} if "outliers" in keys else {}
     config = trial(name, **{**keys, **local})

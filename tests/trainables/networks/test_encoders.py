@@ -26,6 +26,7 @@ from trainables.networks.encoders import (
     LeNet,
     ResidualBlock,
     SimVAEResNet,
+    WideResNet,
     build_encoder,
     resnet,
     simvae_resnet,
@@ -46,7 +47,7 @@ def test_every_encoder_gives_the_features_that_it_declares(name: str) -> None:
     with torch.no_grad():
         z_BD = network(torch.randn(2, 3, 32, 32))
     assert z_BD.shape == (2, network.features) and z_BD.isfinite().all() and not torch.equal(z_BD[0], z_BD[1])
-    assert network.features == {"resnet18": 512, "resnet50": 2048}.get(name, 5)
+    assert network.features == {"resnet18": 512, "resnet50": 2048, "wide_resnet10_4": 256}.get(name, 5)
 
 
 @pytest.mark.parametrize("name", ["mlp", "relu_mlp", "convnet", "resnet18", "simvae_resnet", "simvae_resnet_authors"])
@@ -143,6 +144,30 @@ def test_stem_pool_halves_the_maps_of_simvaes_encoder() -> None:
     build = partial(build_encoder, "simvae_resnet", (3, 32, 32), width=1, features=5, small_stem=True)
     flat = [network.get_submodule("head").in_features for network in (build(), build(stem_pool=False))]
     assert flat == [1024, 4096]
+
+
+@pytest.mark.parametrize(("channels", "side"), [(1, 8), (3, 32)])
+def test_the_wide_resnet_has_the_published_layers(channels: int, side: int) -> None:
+    """WRN-10-4: a stem, then in each of three stages two 3x3 convolutions and a 1x1 one; strides 1, 2, 2."""
+    network = build_encoder("wide_resnet10_4", (channels, side, side), width=1, features=1, small_stem=True)
+    convolutions = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
+    threes = [(c.in_channels, c.out_channels, c.stride[0]) for c in convolutions if c.kernel_size == (3, 3)]
+    stages = [(16, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1)]
+    assert threes == [(channels, 16, 1), *stages]
+    ones = [(c.in_channels, c.out_channels, c.stride[0]) for c in convolutions if c.kernel_size == (1, 1)]
+    assert ones == [(16, 64, 1), (64, 128, 2), (128, 256, 2)]
+    norms = 2 * (16 + 64 + 64 + 128 + 128 + 256 + 256)
+    weights = 9 * (16 * channels + sum(fan_in * width for fan_in, width, _ in stages))
+    weights += sum(fan_in * width for fan_in, width, _ in ones)
+    assert sum(parameter.numel() for parameter in network.parameters()) == weights + norms
+    z_BD = network(torch.randn(3, channels, side, side))
+    assert network.features == 256 and z_BD.shape == (3, 256) and (z_BD >= 0).all()
+
+
+def test_stacked_wide_resnets_equal_each_alone() -> None:
+    """Narrow ones, with two blocks a stage, of which the second has no convolution beside it."""
+    networks = [WideResNet(2, blocks=2, widen=1) for _ in range(3)]
+    assert_stacked_equals_alone(networks, torch.rand(3, 4, 2, 8, 8))
 
 
 @pytest.mark.parametrize(("depth", "features", "parameters"), [(18, 512, 11_176_512), (50, 2048, 23_508_032)])

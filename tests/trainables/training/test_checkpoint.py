@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trainables.small import HERE, at_ends, config_of, content_of, state_of, three
-from tests.trainables.traced import TracingCompiler
+from tests.trainables.small import HERE, TracingCompiler, at_ends, config_of, content_of, state_of, three
 from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
 from trainables.learners.data_parallel import Peers
 from trainables.reports import CheckpointError, Report, Stopped

@@ -11,8 +11,7 @@ import torch
 from sweeper.spec.user_code import search_folder
 from tests.trainables.methods.method_configs import config_of
 from tests.trainables.metrics.evaluated import EVERYTHING, eval_config
-from tests.trainables.small import HERE, IMAGE_METHODS, metrics_of
-from tests.trainables.traced import TracingCompiler
+from tests.trainables.small import HERE, IMAGE_METHODS, TracingCompiler, metrics_of
 from tests.user_files import DENOISE, TWICE, user_folder
 from trainables.catalog import ContractError
 from trainables.config import resolve, resolve_sent

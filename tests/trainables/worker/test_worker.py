@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainables.small import HERE, config_of, content_of, three
-from tests.trainables.traced import TracingCompiler
+from tests.trainables.small import HERE, TracingCompiler, config_of, content_of, three
 from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker.alone import FolderCheckpoints, settings, spec_of, task_of
 from trainables.reports import CheckpointError, ModelError

@@ -22,7 +22,7 @@ from trainables.losses.one_class import (
     squared_distance,
     squared_error,
 )
-from trainables.validation import at_least, between, checked, one_of
+from trainables.validation import added, at_least, between, checked, one_of
 
 OBJECTIVES = ("one_class", "soft_boundary")
 
@@ -37,6 +37,9 @@ class DeepSVDDConfig:
     radius_epochs: Annotated[int, at_least(0)] = 10
     """Epochs, of those that draw images to the centre, in which the radius is 0. From then on it is the 1 - nu quantile
     of the distances of the batch before."""
+    centre_margin: Annotated[float, at_least(0)] = added(0.1)
+    """Entries of the centre nearer to 0 than this are moved away to it, by their sign. PANDA, whose encoder is
+    pretrained, has 0: its centre is the mean itself."""
     pretrain_epochs: Annotated[int, at_least(0)] = 0
     """Epochs at the beginning of `epochs` in which encoder and decoder are trained as an autoencoder; 0 for neither
     these nor a decoder. The optimiser and its schedule start anew after them."""
@@ -112,7 +115,7 @@ class DeepSVDD(ImageMethod):
     @property
     def centre(self) -> Tensor:
         """The centre `[D]` of the observed images."""
-        return bounded_centre(self.sum_D / self.observed.clamp_min(1))
+        return bounded_centre(self.sum_D / self.observed.clamp_min(1), self.config.centre_margin)
 
     def _set_radius(self, distance_B: Tensor) -> None:
         if self.epoch >= self.config.pretrain_epochs + self.config.radius_epochs:

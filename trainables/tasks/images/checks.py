@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping
 from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.class_folders import FOLDER
 from trainables.data.datasets.dataset import Declaration
-from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial
+from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial, Pretrained
 from trainables.metrics.catalog import EVALUATORS
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS, check_encoder
+from trainables.networks.pretrained import TORCHVISION
 from trainables.tasks.task import Methods
 from trainables.validation import choices
 
@@ -62,10 +63,27 @@ def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Dec
             f"{config.method} needs an encoder whose size can be chosen, but {encoder} has its published size; "
             f"there are: {sized}"
         )
+    _check_pretrained(config)
     check_encoder(encoder, declared.shape)
     if method.has_decoder(config.options):
         check_decoder(config.layers.decoder, declared.shape)
     method.check_images(config.options, declared.shape)
+
+
+def _check_pretrained(config: ImageTrial) -> None:
+    """Raise ValueError unless an encoder of torchvision has weights and pixels in [0, 1], and no other has weights."""
+    encoder, pretrained, pixels = config.encoder.encoder, config.pretrained, config.pixel_views
+    if encoder not in TORCHVISION:
+        if pretrained != Pretrained():
+            key, value = next(
+                (key, value) for key, value in vars(pretrained).items() if value != getattr(Pretrained(), key)
+            )
+            raise ValueError(f"{key} needs an encoder torchvision:NAME, but got {key}={value} with encoder={encoder}")
+        return
+    if not pretrained.weights:
+        raise ValueError(f"encoder={encoder} needs weights=FILE, a state dict that you have: none is downloaded")
+    if pixels.normalise or pixels.contrast_normalise:
+        raise ValueError(f"encoder={encoder} normalises pixels in [0, 1] itself, so normalise must be false")
 
 
 def _check_one_class(config: ImageTrial) -> None:

@@ -18,7 +18,8 @@ from trainables.image_trial import ImageTrial
 from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
 from trainables.metrics.evaluator import BATCH, PROJECTION
-from trainables.metrics.one_class_scores import VECTORS, FittedScores
+from trainables.metrics.fitted_scores import FittedScores
+from trainables.metrics.one_class_scores import VECTORS
 from trainables.metrics.roc import alarm_threshold
 from trainables.metrics.scores import HELD_OUT
 from trainables.sections import GradientTraining

@@ -1,6 +1,7 @@
 """Images: a method learns from augmented views of them, and is judged by its representations, scores and samples."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +16,7 @@ from trainables.image_trial import ImageTrial, Networks
 from trainables.learners.data_parallel import Peers
 from trainables.metrics.catalog import CohortEvaluator, metric_names
 from trainables.metrics.evaluator import EvaluationImages
+from trainables.networks.pretrained import file_digest
 from trainables.sections import Value
 from trainables.tasks.images.checks import check_sections
 from trainables.tasks.images.model import ImageModel, inputs_of
@@ -34,8 +36,14 @@ class Images(Task):
     def check(self, config: ImageTrial, methods: Methods) -> None:
         check_sections(config, image_method(methods[config.method]), methods)
 
-    def networks(self, config: ImageTrial) -> Networks:
-        return config.networks
+    def completed(self, values: Mapping[str, Value]) -> Mapping[str, Value]:
+        weights = values.get("weights")
+        if not weights or values.get("weights_digest"):
+            return values
+        return {**values, "weights_digest": file_digest(str(weights))}
+
+    def networks(self, config: ImageTrial, initial: bool = False) -> Networks:
+        return replace(config.networks, initial=initial)
 
     def stream_key(self, config: ImageTrial) -> tuple[object, ...]:
         return stream_key(config)

@@ -1,0 +1,90 @@
+"""One-class methods side by side on ten classes: is a score worth anything beside what a user would pick instead?
+
+Every trial is evaluated by its method's own anomaly scores and by scores that are fitted to its representations, one of
+which validation images choose. Figures of papers are of other networks and of far more steps than the presets `fashion`
+and `digits` have, and some were chosen on test images.
+"""
+
+from collections.abc import Mapping
+
+from search_spaces import _assumptions as assumed
+from search_spaces import _claims_one_class as claimed
+from search_spaces import _one_class_protocols as protocols
+from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN
+from sweeper.spec import Assumption, Metric, Published, Ranking, Sweep, Table, Value
+
+OWN = ("joint", "distance", "reconstruction", "probability", "log_probability", "dirichlet", "csi")
+FITTED = ("knn1_z", "knn5_z", "cosine1_z", "kde_z", "gaussian_z", "ocsvm_z", "forest_z")
+SCORES = tuple(Metric(f"auroc_{name}", "maximize", percent=True) for name in (*OWN, *FITTED))
+"""The methods' own scores, and those that are fitted to the representation."""
+
+CIFAR10: Mapping[tuple[Value, ...], Published] = {
+    ("pixels",): Published(0.648),
+    ("deep_svdd",): Published(0.648),
+    ("DROCC",): Published(0.716),
+    ("geom",): Published(0.860),
+    ("simclr",): Published(0.879),
+    ("goad",): Published(0.882),
+    ("rotation_prediction",): Published(0.900),
+    ("vje",): Published(0.903),
+    ("rotation and KDE (Sohn 2021)",): Published(0.913, recalled=True),
+    ("contrastive and OCSVM (Sohn 2021)",): Published(0.925),
+    ("csi",): Published(0.943),
+    ("PANDA, features of ImageNet",): Published(0.962),
+}
+FASHION_MNIST: Mapping[tuple[Value, ...], Published] = {
+    ("deep_svdd",): Published(0.848, recalled=True),
+    ("pixels",): Published(0.928, recalled=True),
+    ("rotation_prediction",): Published(0.932, recalled=True),
+    ("geom",): Published(0.935, recalled=True),
+    ("goad",): Published(0.941, recalled=True),
+    ("contrastive and OCSVM (Sohn 2021)",): Published(0.948, recalled=True),
+    ("PANDA, features of ImageNet",): Published(0.956, recalled=True),
+    ("rotation and KDE (Sohn 2021)",): Published(0.958, recalled=True),
+}
+DEEP_SVDD = (61.7, 65.9, 50.8, 59.1, 60.9, 65.7, 67.7, 67.3, 75.9, 73.1)
+"""Its figures of each class of CIFAR-10."""
+BY_CLASS = {("deep_svdd", index): {"auroc_chosen": figure} for index, figure in enumerate(DEEP_SVDD)}
+
+SWEEP = Sweep(
+    about="one-class methods and scores on ten classes, beside what the papers report",
+    presets={
+        "paper": protocols.method_grids(protocols.CIFAR10, protocols.PAPER),
+        "fashion": protocols.method_grids(protocols.FASHION, protocols.SMALL_FASHION),
+        "digits": protocols.method_grids(protocols.DIGITS, protocols.SMALL_DIGITS),
+    },
+    paper=assumed.VJE,
+    assumptions={
+        "paper": (
+            assumed.SEED,
+            assumed.REPORTS,
+            Assumption("the papers hold out no images; here they choose a score", ("validation",)),
+            Assumption("scores beside those of the authors", ("one_class_scores",)),
+            Assumption("the SGD of all methods in place of LARS", ("lr", "weight_decay"), ("simclr", "csi")),
+            Assumption(
+                "the authors' schedules were not read",
+                ("epochs", "batch_size", "lr", "weight_decay"),
+                ("rotation_prediction", "geom", "goad"),
+            ),
+            Assumption("a ResNet-18 in place of the authors' network", ("encoder",), ("rotation_prediction",)),
+            Assumption("not in the papers' comparison", methods=("pixels", "random")),
+        )
+    },
+    figures=(
+        Ranking(
+            "methods",
+            ("method",),
+            CHOSEN,
+            tasks="normal_class",
+            over="classes",
+            reference=("vje",),
+            leak=BEST_ON_TEST,
+            published={"paper": CIFAR10, "fashion": FASHION_MNIST},
+            note="those of pixels were chosen on test images",
+        ),
+        Table("classes", ("method",), (CHOSEN,), columns="normal_class", published={"paper": BY_CLASS}),
+        Table("scores", ("method",), SCORES),
+    ),
+    over="classes",
+    claims=claimed.ONE_CLASS_BENCHMARK,
+)

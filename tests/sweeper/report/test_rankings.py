@@ -1,0 +1,153 @@
+"""Rankings: means over tasks, ranks, differences from the reference, how probably a run is better, and figures."""
+
+import itertools
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from sweeper.errors import SpecError
+from sweeper.report.figures import Shown, figures_of
+from sweeper.report.formatting import DASH
+from sweeper.report.kinds import read_figures, write_figures
+from sweeper.report.rankings import columns_of, markdown, on_page, publish, rank, text
+from sweeper.spec import Grid, Metric, Published, Ranking, Sweep, Value
+from sweeper.storage.files import Files
+
+METHODS, CLASSES, SEEDS = ("vje", "pixels", "simclr"), (0, 1, 2, 3), (0, 1, 2)
+CHOSEN, LEAK = Metric("auroc_chosen", "maximize"), Metric("auroc_best_on_test", "maximize")
+FIGURES: Mapping[tuple[Value, ...], Published] = {("csi",): Published(0.943), ("vje",): Published(0.9, recalled=True)}
+RANKING = Ranking(
+    "methods", ("method",), CHOSEN, "normal_class", "classes", ("vje",), leak=LEAK, published={"digits": FIGURES}
+)
+
+
+def trials(seed: int = 0) -> pd.DataFrame:
+    """Trials of each method, class and seed. Pixels have one seed, and one score."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for method, of, number in itertools.product(METHODS, CLASSES, SEEDS):
+        names = ("knn1_z",) if method == "pixels" else ("joint", "knn1_z")
+        test, validation = (dict(zip(names, rng.uniform(0.5, 1, 2), strict=False)) for _ in range(2))
+        chosen = max(names, key=lambda name: validation[name])
+        row = {"method": method, "normal_class": of, "seed": number, "auroc_chosen": test[chosen]}
+        row |= {"auroc_best_on_test": max(test.values()), "val_auroc_chosen": validation[chosen]}
+        row |= {f"auroc_{name}": value for name, value in test.items()}
+        row |= {f"val_auroc_{name}": value for name, value in validation.items()}
+        rows += [row] if method != "pixels" or number == 0 else []
+    return pd.DataFrame(rows)
+
+
+def row_of(ranked: pd.DataFrame, method: str) -> pd.Series:
+    return ranked.set_index("method").loc[method]
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 200))
+def test_rows_have_their_mean_over_classes_their_rank_and_their_difference(seed: int) -> None:
+    rows = trials(seed)
+    ranked = rank(rows, RANKING, "paper")
+    table = rows.pivot_table("auroc_chosen", "method", "normal_class").loc[list(METHODS)].to_numpy()
+    for method, own, ranks in zip(METHODS, table, stats.rankdata(-table, axis=0).mean(1), strict=True):
+        row, trials_of = row_of(ranked, method), rows[rows["method"] == method]
+        low, high = stats.t.interval(0.95, 3, own.mean(), stats.sem(own))
+        assert (row["mean"], row["low"], row["high"]) == pytest.approx((own.mean(), low, high))
+        assert row["rank"] == pytest.approx(ranks) and row["runs"] == len(trials_of) / 4
+        assert (
+            row["leak"] == pytest.approx(trials_of["auroc_best_on_test"].mean()) and row["leak"] >= row["mean"] - 1e-9
+        )
+        if method != "vje":
+            difference = stats.ttest_rel(own, table[0])
+            interval = difference.confidence_interval(0.95)
+            found = (row["difference"], row["difference_low"], row["difference_high"])
+            assert found == pytest.approx(((own - table[0]).mean(), *interval))
+    assert ranked["mean"].is_monotonic_decreasing
+
+
+def test_the_scores_that_trials_chose_are_named_with_how_often() -> None:
+    rows = trials()
+    ranked = rank(rows, RANKING, "digits")
+    own = rows[rows["method"] == "vje"]
+    count = int((own["val_auroc_joint"] > own["val_auroc_knn1_z"]).sum())
+    named = sorted([("joint", count), ("knn1_z", 12 - count)], key=lambda pair: -pair[1])
+    assert row_of(ranked, "vje")["scores"] == ", ".join(f"{name} {times}" for name, times in named)
+    assert row_of(ranked, "pixels")["scores"] == "knn1_z"
+
+
+def test_how_probable_a_better_run_is_counts_all_pairs_of_runs_of_each_class() -> None:
+    rows = trials()
+    rows["auroc_chosen"] = rows["normal_class"] / 10 + rows["seed"] / 100 + (rows["method"] == "simclr") / 100
+    improved = row_of(rank(rows, RANKING, "digits"), "simclr")
+    assert (
+        improved["improved"] == pytest.approx((6 + 2 * 0.5) / 9) and improved["improved_low"] < improved["improved"] < 1
+    )
+    assert math.isnan(row_of(rank(rows, RANKING, "digits"), "pixels")["improved_low"]), "one run"
+
+
+def test_figures_of_papers_are_beside_and_those_recalled_are_marked() -> None:
+    columns = columns_of(ranked := rank(trials(), RANKING, "digits"), RANKING)
+    published = dict(zip(columns["method"], columns["published"], strict=True))
+    assert published == {"vje": "90.0 r", "pixels": DASH, "simclr": DASH, "csi": "94.3"}
+    document = markdown(ranked, RANKING)
+    assert columns["method"][-1] == "csi" and "with r where it was recalled" in document and "| csi " in document
+    none = columns_of(rank(trials(), RANKING, "paper"), RANKING)
+    assert "published" not in none and "csi" not in none["method"]
+
+
+def test_one_class_has_the_interval_over_runs() -> None:
+    rows = trials()
+    ranked = rank(rows[rows["normal_class"] == 1].reset_index(drop=True), RANKING, "digits")
+    own = rows[(rows["normal_class"] == 1) & (rows["method"] == "vje")]["auroc_chosen"]
+    row = row_of(ranked, "vje")
+    assert (row["low"], row["high"]) == pytest.approx(stats.t.interval(0.95, 2, own.mean(), stats.sem(own)))
+    assert "interval over runs" in text(ranked, RANKING)
+
+
+def shown(rows: pd.DataFrame) -> Shown:
+    sweep = Sweep("methods", {"digits": Grid({"method": "vje"}, {"seed": (0, 1)})}, figures=(RANKING,))
+    return Shown(figures_of(sweep, "digits"), rows, history=pd.DataFrame, is_in_order=True)
+
+
+def test_its_files_and_its_page_have_the_same_figures(tmp_path: Path) -> None:
+    files, rows = Files(str(tmp_path)), trials()
+    printed = publish(files, "sweep/digits", shown(rows), RANKING)
+    written = pd.read_parquet(tmp_path / "rankings/sweep/digits/methods.parquet")
+    pd.testing.assert_frame_equal(written, rank(rows, RANKING, "digits"), check_dtype=False)
+    assert printed and printed.splitlines()[1] in (tmp_path / "rankings/sweep/digits/methods.md").read_text()
+    page = on_page(shown(rows), RANKING)
+    assert page and [metric["name"] for metric in page["metrics"]] == [
+        "auroc_chosen", "rank", "less vje", "P(better)", "auroc_best_on_test",
+    ]  # fmt: skip
+    cells = pd.DataFrame(page["cells"])
+    for name, column in (("auroc_chosen", "mean"), ("less vje", "difference"), ("P(better)", "improved")):
+        drawn = cells[cells["metric"] == name].set_index("method")["mean"]
+        assert drawn.astype(float).to_dict() == pytest.approx(
+            written.set_index("method")[column].to_dict(), nan_ok=True
+        )
+    assert json.dumps(page, allow_nan=False)
+
+
+def test_the_figures_of_a_store_have_the_ranking_that_was_declared(tmp_path: Path) -> None:
+    figures = shown(trials()).preset
+    write_figures(Files(str(tmp_path)), "sweep", figures)
+    found, problems = read_figures(Files(str(tmp_path)), "sweep")
+    assert not problems and found["digits"].figures == figures.figures == (RANKING,)
+
+
+def test_nothing_is_shown_of_no_trials(tmp_path: Path) -> None:
+    none = shown(trials().iloc[:0])
+    assert publish(Files(str(tmp_path)), "sweep/digits", none, RANKING) is None and not any(tmp_path.rglob("*.md"))
+    assert on_page(none, RANKING) is None and "no value yet" in text(rank(none.rows, RANKING, "digits"), RANKING)
+
+
+def test_a_reference_has_a_value_for_each_key_of_a_row() -> None:
+    with pytest.raises(SpecError, match=r"ranking methods must be a tuple of length 1, but got \('vje', 1\)"):
+        replace(RANKING, reference=("vje", 1))

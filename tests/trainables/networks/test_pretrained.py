@@ -1,0 +1,181 @@
+"""Encoders with weights of a file: equal to torchvision's network, frozen or not; refused where the file does not fit.
+
+The weights are random ones that the tests write.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torchvision.transforms.v2 import functional as tv
+
+from sweeper.plan.cohorts import enumerate_trials
+from tests.trainables.small import HERE, image_trial
+from trainables.config import resolve
+from trainables.sections import TrialConfig, Value
+from trainables.tasks.images.model import ImageModel
+from trainables.training.cohort import Cohort
+from trainables.training.train import retrain, train
+
+SIDE = 32
+
+
+@pytest.fixture(scope="module")
+def theirs() -> nn.Module:
+    torch.manual_seed(3)
+    network = torchvision.models.resnet18(weights=None)
+    for name, buffer in network.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.normal_(std=0.1)
+    return network.eval()
+
+
+@pytest.fixture
+def weights(theirs: nn.Module, tmp_path: Path) -> Path:
+    torch.save(theirs.state_dict(), tmp_path / "weights.pth")
+    return tmp_path / "weights.pth"
+
+
+def config_of(weights: Path | str, **changes: Value) -> TrialConfig:
+    small: dict[str, Value] = {
+        "method": "random", "epochs": 0, "encoder": "torchvision:resnet18", "weights": str(weights), "normalise": False,
+        "pretrained_size": SIDE, "normal_class": 3, "one_class_scores": "knn2+cosine_norm",
+    }  # fmt: skip
+    return resolve({**small, **changes})
+
+
+@torch.no_grad()
+def features_of(theirs: nn.Module, images_N188: Tensor) -> Tensor:
+    """By torchvision: enlarged, grey as three channels, normalised, without the last layer."""
+    body: Any = torchvision.models.resnet18(weights=None)
+    body.load_state_dict(theirs.state_dict())
+    body.fc = nn.Identity()
+    enlarged = tv.resize(images_N188, [SIDE, SIDE], antialias=False).repeat(1, 3, 1, 1)
+    features_ND: Tensor = body.eval()(tv.normalize(enlarged, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+    return features_ND
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_features_are_those_of_torchvision_and_a_model_needs_the_file_no_longer(
+    theirs: nn.Module, weights: Path, frozen: bool
+) -> None:
+    trained = retrain(config_of(weights, frozen=frozen), HERE)
+    weights.unlink()
+    model, images = trained.build(), torch.rand(4, 1, 8, 8)
+    assert isinstance(model, ImageModel)
+    torch.testing.assert_close(model.embed(images)["z"], features_of(theirs, images), rtol=1e-4, atol=1e-5)
+
+
+def test_neighbours_of_features_are_an_anomaly_score(weights: Path) -> None:
+    (report,) = train([config_of(weights)], HERE)
+    metrics = report.members[0].metrics
+    assert 0 < metrics["auroc_knn2_z"] < 1 and 0 < metrics["auroc_cosine_norm_z"] < 1  # type: ignore[operator]
+
+
+def test_fine_tuning_draws_features_together_from_the_file_on(weights: Path) -> None:
+    """PANDA: compactness around the mean of the features, with few epochs."""
+    config = config_of(
+        weights, method="deep_svdd", epochs=2, centre_margin=0.0, lr=1e-3, batch_size=60, one_class_scores=""
+    )
+    cohort = Cohort([config], HERE, torch.device("cpu"), None)
+    before = {name: tensor.clone() for name, tensor in cohort._stacks[0].parameters.items()}
+    losses = [cohort.epoch(epoch)["loss"].item() for epoch in range(2)]
+    assert losses[1] < losses[0]
+    assert any(not torch.equal(tensor, before[name]) for name, tensor in cohort._stacks[0].parameters.items())
+
+
+def test_what_is_frozen_stays_to_the_last_statistic(weights: Path) -> None:
+    config = config_of(weights, method="simclr", epochs=1, frozen=True, projector_width=16, projection=8, lr=0.1)
+    config = replace(config, training=replace(config.gradient, batch_size=60))
+    cohort = Cohort([config, config], HERE, torch.device("cpu"), None)
+    stack = cohort._stacks[0]
+    assert all(name.startswith("method.projector") for name in stack.parameters)
+    before = {name: tensor.clone() for name, tensor in stack.buffers.items() if "encoder" in name}
+    cohort.epoch(0)
+    assert before and all(torch.equal(stack.buffers[name], tensor) for name, tensor in before.items())
+    with pytest.raises(ValueError, match="all of its weights are frozen"):
+        Cohort(
+            [config_of(weights, method="deep_svdd", epochs=1, frozen=True, batch_size=60)], HERE, torch.device("cpu"), 1
+        )
+
+
+def test_a_trial_is_identified_by_the_content_of_the_file(theirs: nn.Module, weights: Path, tmp_path: Path) -> None:
+    """Not by its name, its folder or its time."""
+
+    def trial_id(path: Path) -> str:
+        (trial,) = enumerate_trials(
+            [{"path": str(path)}], lambda combination: config_of(str(combination["path"])).flat()
+        )
+        return trial.id
+
+    (tmp_path / "other").mkdir()
+    copy = tmp_path / "other" / "copy.pth"
+    copy.write_bytes(weights.read_bytes())
+    first = trial_id(weights)
+    assert trial_id(copy) == first
+    torch.save({**theirs.state_dict(), "conv1.weight": torch.zeros(64, 3, 7, 7)}, copy)
+    assert trial_id(copy) != first
+    planned = config_of(weights)
+    weights.write_bytes(copy.read_bytes())
+    with pytest.raises(
+        ValueError, match=r"weights.pth must be those that the trials were planned with .* have changed"
+    ):
+        Cohort([planned], HERE, torch.device("cpu"), None)
+
+
+def test_a_file_of_safetensors_without_the_last_layer_will_do(theirs: nn.Module, tmp_path: Path) -> None:
+    body = {name: tensor for name, tensor in theirs.state_dict().items() if not name.startswith("fc.")}
+    save_file(body, str(tmp_path / "weights.safetensors"))
+    model = retrain(config_of(tmp_path / "weights.safetensors"), HERE).build()
+    assert isinstance(model, ImageModel)
+    images = torch.rand(2, 1, 8, 8)
+    torch.testing.assert_close(model.embed(images)["z"], features_of(theirs, images), rtol=1e-4, atol=1e-5)
+
+
+def _without_layer(state: dict[str, Tensor]) -> object:
+    return {name: tensor for name, tensor in state.items() if name != "layer1.0.conv1.weight"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_without_layer, r"must be a state dict of torchvision:resnet18, but it has no layer1.0.conv1.weight$"),
+        (lambda state: {**state, "more": torch.ones(1)}, r"torchvision:resnet18, but that has no 'more'$"),
+        (
+            lambda state: {**state, "conv1.weight": torch.ones(2, 3)},
+            r"but conv1.weight has the shape \[2, 3\] instead of \[64, 3, 7, 7\]$",
+        ),
+        (lambda state: {"epoch": 3}, "names with tensors, but .* holds something else$"),
+        (lambda state: nn.Linear(1, 1), "must be a state dict of PyTorch or safetensors, but .*weights.pth is not: "),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_by_name(
+    theirs: nn.Module, weights: Path, damage: Callable[[dict[str, Tensor]], object], message: str
+) -> None:
+    torch.save(damage(dict(theirs.state_dict())), weights)
+    with pytest.raises(ValueError, match=message) as error:
+        Cohort([config_of(weights)], HERE, torch.device("cpu"), None)
+    assert str(weights) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"must be a state dict of PyTorch or safetensors, but .*weights.pth is not: "):
+        Cohort([config_of(weights)], HERE, torch.device("cpu"), None)
+    with pytest.raises(
+        ValueError, match=r"^weights must be a file that can be read, but nowhere.pth cannot: No such file"
+    ):
+        config_of("nowhere.pth")
+    with pytest.raises(ValueError, match=r"^encoder=torchvision:resnet18 needs weights=FILE, .* none is downloaded$"):
+        config_of("")
+    with pytest.raises(ValueError, match=r"so normalise must be false$"):
+        config_of(weights, normalise=True)
+    with pytest.raises(ValueError, match=r"^weights needs an encoder torchvision:NAME, but got .* with encoder=mlp$"):
+        config_of(weights, encoder="mlp")
+    assert image_trial({"method": "vje"}).pretrained.weights == ""

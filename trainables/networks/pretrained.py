@@ -1,0 +1,133 @@
+"""Encoders of torchvision with weights from a file of the user's. Nothing is downloaded.
+
+Shapes: B images of C channels, H by W pixels in [0, 1]; D features.
+"""
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.networks.heads import as_buffers
+
+PREFIX = "torchvision:"
+TORCHVISION = tuple(
+    f"{PREFIX}{name}"
+    for name in (
+        "resnet18",
+        "resnet34",
+        "resnet50",
+        "resnet101",
+        "resnet152",
+        "resnext50_32x4d",
+        "wide_resnet50_2",
+        "wide_resnet101_2",
+    )
+)
+"""Encoders whose weights come from a file."""
+HEAD = "fc."
+"""Prefix of the names of the last layer's weights, which an encoder lacks and a file may have."""
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Mean and standard deviation of each channel of the images that torchvision's networks were trained on."""
+
+
+class PretrainedEncoder(nn.Module):
+    """A network of torchvision up to its pooled features. It takes images in [0, 1] of any size: a grey channel is
+    repeated, images are resized to squares of `side` pixels and normalised as torchvision does.
+
+    A `frozen` one has buffers alone and always the statistics of its file, so nothing of it is trained."""
+
+    mean_C11: Tensor
+    std_C11: Tensor
+
+    def __init__(self, name: str, side: int, frozen: bool) -> None:
+        super().__init__()
+        import torchvision  # imported here because it takes seconds
+
+        network: Any = getattr(torchvision.models, name.removeprefix(PREFIX))(weights=None)
+        self.features, network.fc = network.fc.in_features, nn.Identity()
+        self.name, self.side, self.frozen = name, side, frozen
+        self.register_buffer("mean_C11", torch.tensor(MEAN)[:, None, None])
+        self.register_buffer("std_C11", torch.tensor(STD)[:, None, None])
+        self.network: nn.Module = network
+        if frozen:
+            as_buffers(self.network)
+            self.network.eval()
+
+    def load(self, weights: Mapping[str, Tensor], source: str) -> None:
+        """Load a state dict, of which the last layer is ignored. Raises ValueError, which names the `source`, if it is
+        not of this network."""
+        given = {key: value for key, value in weights.items() if not key.startswith(HEAD)}
+        own = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
+        law = f"{source} must be a state dict of {self.name}, but"
+        for key in given:
+            if key not in own:
+                raise ValueError(f"{law} that has no {key!r:.80}")
+        for key, tensor in own.items():
+            if key not in given and not key.endswith("num_batches_tracked"):
+                raise ValueError(f"{law} it has no {key}")
+            if key in given and given[key].shape != tensor.shape:
+                raise ValueError(f"{law} {key} has the shape {[*given[key].shape]} instead of {[*tensor.shape]}")
+        with torch.no_grad():
+            for key, value in given.items():
+                own[key].copy_(value)
+
+    def train(self, mode: bool = True) -> "PretrainedEncoder":
+        super().train(mode)
+        if self.frozen:
+            self.network.eval()
+        return self
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        sides, shrinks = (self.side, self.side), max(images_BCHW.shape[-2:]) > self.side
+        if tuple(images_BCHW.shape[-2:]) != sides:
+            images_BCHW = F.interpolate(images_BCHW, sides, mode="bilinear", antialias=shrinks)
+        batch = images_BCHW.shape[0]
+        normalised_BCHW = (images_BCHW.expand(batch, 3, *sides) - self.mean_C11) / self.std_C11
+        features_BD: Tensor = self.network(normalised_BCHW)
+        return features_BD
+
+
+def file_digest(path: str) -> str:
+    """Hash of a file's content. Raises ValueError, with one line, if it cannot be read."""
+    try:
+        return _digest(path, Path(path).stat().st_mtime_ns, Path(path).stat().st_size)
+    except OSError as error:
+        raise ValueError(f"weights must be a file that can be read, but {path} cannot: {error.strerror}") from None
+
+
+@functools.lru_cache(maxsize=8)
+def _digest(path: str, changed: int, size: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+@functools.lru_cache(maxsize=1)
+def read_weights(path: str, digest: str) -> Mapping[str, Tensor]:
+    """The state dict of a file of PyTorch or safetensors, which is not executed. Raises ValueError, with one line that
+    names the file, if there is none, or if it is damaged, or another than that of this `digest`."""
+    found = file_digest(path)
+    if digest and found != digest:
+        raise ValueError(
+            f"the weights in {path} must be those that the trials were planned with (weights_digest={digest}), but "
+            f"have changed (weights_digest={found})"
+        )
+    try:
+        if path.endswith(".safetensors"):
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        weights: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # the readers raise exceptions of many types for a damaged file
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"weights must be a state dict of PyTorch or safetensors, but {path} is not: {reason:.200}"
+        ) from None
+    if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
+        raise ValueError(f"weights must be a state dict, names with tensors, but {path} holds something else")
+    return weights

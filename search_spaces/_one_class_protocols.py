@@ -111,16 +111,12 @@ PAPER: Mapping[str, Keys] = {
 def method_grids(
     protocol: Keys, methods: Mapping[str, Keys], axes: Mapping[str, tuple[Value, ...]] = REPLICATES
 ) -> tuple[Grid, ...]:
-    """One grid for each method over the axes. What does not train has no epochs; and pixels have no seed, unless it
-    chooses the training images."""
+    """One grid for each method over the axes. What does not train has no epochs. Pixels have seeds, too: isolation
+    forests start from them, and a setting without them would not be compared with the others."""
     return tuple(_grid({**protocol, "method": method, **own}, axes) for method, own in methods.items())
 
 
 def _grid(keys: Keys, axes: Mapping[str, tuple[Value, ...]]) -> Grid:
     if keys["method"] not in UNTRAINED:
         return Grid(keys, axes)
-    keys = {**keys, "epochs": 0, "report_every": 1}
-    if keys["method"] == "random" or keys.get("normal_images") or "contamination" in axes:
-        return Grid(keys, axes, pinned=frozenset({"epochs"}))
-    unseeded = {key: values for key, values in axes.items() if key != "seed"}
-    return Grid({**keys, "seed": 0}, unseeded, pinned=frozenset({"epochs", "seed"}))
+    return Grid({**keys, "epochs": 0, "report_every": 1}, axes, pinned=frozenset({"epochs"}))

@@ -17,7 +17,7 @@ from sweeper.plan.best_settings import CHOSEN, chosen_scores
 from sweeper.report.charts import Chart
 from sweeper.report.compare import improvement, probable, signed
 from sweeper.report.figures import Shown
-from sweeper.report.formatting import DASH, ValueText, format_metric, format_value, json_values, plain_text, text_table
+from sweeper.report.formatting import DASH, ValueText, format_metric, format_value, plain_text, text_table
 from sweeper.report.summaries import summarise
 from sweeper.report.verdicts import half_widths
 from sweeper.spec.metric import SPREADS
@@ -45,38 +45,15 @@ def publish(files: Files, folder: str, shown: Shown, ranking: Ranking) -> str | 
 
 
 def on_page(shown: Shown, ranking: Ranking) -> dict[str, Any] | None:
-    """Return a ranking as a table whose metrics are its columns; None if no row has a value."""
+    """Return a ranking as the texts of its columns; None if no row has a value."""
     ranked = rank(shown.rows_of(ranking), ranking, shown.preset.preset)
     if not ranked["tasks"].any():
         return None
-    columns = {
-        ranking.metric.name: ("mean", "high", True),
-        "rank": ("rank", None, False),
-        f"less {_reference(ranking)}": ("difference", "difference_high", True),
-        "P(better)": ("improved", None, False),
-        **({ranking.leak.name: ("leak", None, True)} if ranking.leak else {}),
-    }
-    parts = []
-    for name, (mean, high, _) in columns.items():
-        is_first = name == ranking.metric.name
-        part = ranked[list(ranking.rows)].assign(
-            metric=name,
-            mean=ranked[mean],
-            high=ranked[high] if high else math.nan,
-            published=ranked["published"] if is_first else math.nan,
-            count=ranked[mean].notna().astype(int),
-        )
-        parts.append(part)
-    cells = (
-        pd.concat(parts).sort_index(kind="stable").assign(std=math.nan, iqm=math.nan, missing=0, difference=math.nan)
-    )
     return {
         "name": ranking.name,
         "captions": dict.fromkeys(SPREADS, caption(ranked, ranking)),
         "rows": list(ranking.rows),
-        "columns": None,
-        "metrics": [{"name": name, "direction": None, "percent": percent} for name, (*_, percent) in columns.items()],
-        "cells": {str(name): json_values(cells[name]) for name in cells},
+        "texts": columns_of(ranked, ranking, shown.value_text),
     }
 
 

@@ -84,18 +84,28 @@ def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str]:
     rows, preset = shown.rows_of(table), shown.preset
     only = narrowed(preset.grids, rows, table.axes, table.selections)
     cells = average(rows, table, preset.preset, only, preset.replicates)
-    return cells.assign(mark=_marks(shown, table, cells, rows)), averaged_over(rows, table.axes, preset.replicates)
+    return cells.join(_marks(shown, table, cells, rows)), averaged_over(rows, table.axes, preset.replicates)
 
 
-def _marks(shown: Shown, table: Table, cells: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
-    """Return the mark of each cell: of the best setting by its metric, and of those that are not worse within error.
-    A metric without a direction has no best one, nor has one with a single cell; a single trial shows no error."""
-    found = pd.Series("", index=cells.index, dtype="str")
-    for metric in table.metrics if len(rows) <= MAX_MARKED else ():
-        own = cells[cells["metric"] == metric.name]
-        if metric.direction and (own["count"] > 0).sum() > 1:
-            best = [each for each in shown.best(rows, metric, table.axes) if len(each.sample.values) > 1]
-            found[own.index] = marks(own, rows, table.axes, best)
+def _marks(shown: Shown, table: Table, cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return `mark` and `criterion` of each cell: whether it has the best setting of its column by its metric, or one
+    that is not worse within error, and the metric by which the best one was chosen. A metric without a direction has no
+    best one, nor has a column with one cell; a single trial shows no error."""
+    found = pd.DataFrame("", index=cells.index, columns=["mark", "criterion"], dtype="str")
+    if len(rows) > MAX_MARKED:
+        return found
+    columns = rows.groupby(table.columns, dropna=False, sort=False) if table.columns else [(None, rows)]
+    for column, trials in columns:
+        is_own = cells["count"] > 0
+        if table.columns:
+            values = cells[table.columns]
+            is_own &= values.isna() if pd.isna(column) else values == plain_value(column)
+        for metric in table.metrics:
+            own = cells[is_own & (cells["metric"] == metric.name)]
+            if metric.direction and len(own) > 1:
+                best = [each for each in shown.best(trials, metric, table.axes) if len(each.sample.values) > 1]
+                found.loc[own.index, "mark"] = marks(own, trials, table.axes, best)
+                found.loc[own.index, "criterion"] = best[0].criterion if best else ""
     return found
 
 
@@ -236,9 +246,10 @@ def caption(cells: pd.DataFrame, table: Table, over: str = "replicates", spread:
         parts.append("'k of n' where only k of n trials have a value")
     if cells["published"].notna().any():
         parts.append("in brackets the paper's figure and the difference from it")
-    for mark, meaning in ((BEST, f"{BEST} the best setting by the metric"), (NOT_WORSE, LEGEND)):
-        if "mark" in cells and (cells["mark"] == mark).any():
-            parts.append(meaning)
+    if "mark" in cells and (cells["mark"] == BEST).any():
+        data = sorted({Metric(name).measured_on for name in cells["criterion"] if name})
+        parts.append(f"{BEST} the best of its column, chosen on {' or '.join(data)}")
+        parts += [LEGEND] * bool((cells["mark"] == NOT_WORSE).any())
     if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test]:
         parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
     return "; ".join([*parts, table.note] if table.note else parts)

@@ -249,7 +249,7 @@ def test_a_table_has_trials_if_any_cell_has_one_with_or_without_a_value(rows) ->
 
 
 def test_cells_that_are_not_worse_than_the_best_are_marked() -> None:
-    """Of each metric with a direction by itself, and of each data set: settings of several data are not compared."""
+    """Of each metric with a direction and each column by itself."""
     knn = {"a": [0.90, 0.91, 0.92], "b": [0.89, 0.92, 0.91], "c": [0.50, 0.51, 0.52], "d": [0.9, 0.91, math.nan]}
     rows = pd.DataFrame(
         {"trial_id": f"{data}{method}{seed}", "status": "finished", "method": method, "dataset": data, "seed": seed}
@@ -267,4 +267,4 @@ def test_cells_that_are_not_worse_than_the_best_are_marked() -> None:
     assert dict(cells["knn", "digits"]) == {"a": "*", "b": "°", "c": "", "d": ""}, "d lacks a replicate"
     assert dict(cells["knn", "svhn"]) == {"a": "", "b": "*", "c": "", "d": ""}
     assert set(cells["rank"]) == {""}, "a metric without a direction has no best value"
-    assert "* the best setting by the metric; ° not worse than the best" in found["captions"]["interval"]
+    assert "* the best of its column, chosen on test images; ° not worse than the best" in found["captions"]["interval"]

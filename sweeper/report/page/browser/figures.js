@@ -46,6 +46,15 @@ function paperTable({ name, captions, rows, columns, metrics, cells }, write, sp
   return plainTable(captions[spread], [...rows, ...heads], body, name);
 }
 
+/* A table whose cells Python has written. */
+function writtenTable({ name, captions, rows, texts }, spread) {
+  const heads = Object.keys(texts);
+  const body = texts[heads[0]].map((_, index) => el("tr", {}, heads.map((head) => (rows.includes(head)
+    ? el("th", { scope: "row" }, texts[head][index])
+    : el("td", { class: "number" }, texts[head][index])))));
+  return plainTable(captions[spread], heads, body, name);
+}
+
 /* The rows of a table that is given by column. */
 const rowsOf = (columns) => {
   const names = Object.keys(columns);
@@ -88,6 +97,7 @@ class Figures {
     const parts = this.request.figures[kind].map((shown) => {
       const heading = el("h3", {}, shown.name.replaceAll("_", " "));
       if (shown.cells) return el("div", {}, heading, paperTable({ ...shown, metrics: this.inUnit(shown.metrics) }, this.write, this.spread()));
+      if (shown.texts) return el("div", {}, heading, writtenTable(shown, this.spread()));
       const boxes = shown.charts.map(() => chartBox());
       drawn.push(...shown.charts.map((one, index) => [boxes[index], one]));
       return el("div", {}, heading, el("p", { class: "quiet" }, shown.captions[this.spread()]), el("div", { class: "abreast" }, boxes));

@@ -25,6 +25,7 @@ from trainables.config import (
 )
 from trainables.image_trial import ImageTrial
 from trainables.networks.encoders import ENCODERS
+from trainables.networks.pretrained import TORCHVISION
 from trainables.sections import GradientTraining, Optimiser, Training, TrialConfig, Value
 from trainables.validation import added, added_keys
 
@@ -108,7 +109,11 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
         ("normal_class", 1.0, "normal_class must be a whole number, but got normal_class=1.0"),
         ("normal_images", 10, "normal_images needs a normal_class, but got normal_images=10 with normal_class=None"),
         ("contamination", 0.5, "`contamination < 0.5` must hold, but got contamination=0.5"),
-        ("encoder", "resnet", f"no encoder 'resnet' (did you mean 'resnet50'?); there are: {', '.join(ENCODERS)}"),
+        (
+            "encoder",
+            "resnet",
+            f"no encoder 'resnet' (did you mean 'resnet50'?); there are: {', '.join([*ENCODERS, *TORCHVISION])}",
+        ),
         ("width", 0, "`width >= 1` must hold, but got width=0"),
         ("features", "9", "features must be a whole number, but got features='9'"),
         ("small_stem", 1, "small_stem must be true or false, but got small_stem=1"),
@@ -220,6 +225,8 @@ OTHER: dict[str, dict[str, Value]] = {
     **{"latent_density": {"density_steps": 3}},
 }
 """Optional section -> a key of it with a value that is not the default, and what that needs."""
+OF_FILES = {"pretrained"}
+"""Optional sections that need a file, which other tests have."""
 
 
 def _trial(**values: Value) -> dict[str, Value]:
@@ -232,7 +239,7 @@ def test_an_adam_trial_has_the_keys_of_the_optimiser_and_an_sgd_trial_has_none()
     assert adam == {**sgd, "optimiser": "adam", "lr_schedule": "cosine", "adam_epsilon": 1e-8}
 
 
-@pytest.mark.parametrize("section", sorted(resolve({"method": "vje"}).optional))
+@pytest.mark.parametrize("section", sorted(resolve({"method": "vje"}).optional - OF_FILES))
 def test_a_changed_key_brings_all_of_its_section(section: str) -> None:
     plain, changed = _trial(), _trial(**OTHER[section])
     names = {field.name for field in dataclasses.fields(sections("vje")[section])}
@@ -252,7 +259,9 @@ def test_flat_and_resolve_are_inverse(changes: dict[str, Value]) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_section_has_a_name_and_its_keys_a_default(method: str) -> None:
     config = resolve({"method": method, "epochs": 0})
-    assert config.optional & set(sections(method)) <= set(OTHER) and {"training", "options"} <= set(sections(method))
+    assert config.optional & set(sections(method)) <= {*OTHER, *OF_FILES} and {"training", "options"} <= set(
+        sections(method)
+    )
     assert set(defaults(method)) == set(keys(method))
 
 

@@ -22,6 +22,7 @@ from trainables.image_trial import (
     LatentDensity,
     Layers,
     Networks,
+    Pretrained,
 )
 from trainables.networks.encoders import ENCODERS
 from trainables.sections import TrialConfig
@@ -78,6 +79,7 @@ def test_hidden_widths_are_those_of_the_layers() -> None:
 def test_sections_are_those_of_every_trial_and_those_of_images() -> None:
     assert dict(ImageTrial.sections()) == {
         **TrialConfig.sections(), "data": Data, "encoder": Encoder, "layers": Layers, "views": Views,
+        "pretrained": Pretrained,
         "pixel_views": PixelViews, "batches": Batches, "evaluation": Evaluation, "content": ContentEvaluation,
         "generation": Generation, "folder": Folder, "embeddings": EmbeddingEvaluation, "latent_density": LatentDensity,
     }  # fmt: skip
@@ -131,8 +133,8 @@ REFUSED: Mapping[Any, list[tuple[dict[str, Any], str]]] = {
         ({"stem_pool": 1}, "stem_pool must be true or false, but got stem_pool=1"),
         (
             {"decoder": "relump"},
-            "no decoder 'relump' (did you mean 'relu_mlp'?); there are: relu_mlp, simvae_deconv, "
-            "simvae_deconv_authors, strided_deconv",
+            "no decoder 'relump' (did you mean 'relu_mlp'?); there are: relu_mlp, lenet, lenet_wide, "
+            "simvae_deconv, simvae_deconv_authors, strided_deconv",
         ),
     ],
     Evaluation: [({"knn": 2.0}, "knn must be a whole number, but got knn=2.0")],

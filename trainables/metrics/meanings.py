@@ -33,7 +33,7 @@ SCORES: Mapping[str, str] = {
     "log_probability": "minus the logarithm of that probability, the mean over copies",
     "dirichlet": "the negative log density of all these probabilities, up to a constant, by a Dirichlet density of "
     "each transformation; the mean over copies",
-    "csi": "the sum of `contrastive` and `shift`",
+    "csi": "the sum of the scores contrastive and shift",
     "contrastive": "minus the largest cosine of an image's projection with that of a training image, times its length, "
     "over its mean in training; the mean over rotations",
     "shift": "minus the logit of the true rotation over its mean in training, the mean over rotations",

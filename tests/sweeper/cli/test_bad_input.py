@@ -137,17 +137,17 @@ def test_an_address_without_an_answer(
     assert command_line.refuse().error == expected
 
 
-@pytest.mark.parametrize("where", ["tables", "trajectories", "correlations"])
+@pytest.mark.parametrize("where", ["table", "trajectory", "correlations"])
 def test_a_metric_that_no_method_reports(
     where: str, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep, metrics = registry.find("anomaly_grid"), (Metric("auroc_joint", "maximize"), Metric("posterior_entrop"))
-    views: dict[str, Any] = {
-        "tables": (Table("t", ("nu",), metrics),),
-        "trajectories": (Trajectory("t", metrics, ("nu",)),),
-        "correlations": (("auroc_joint", "posterior_entrop"),),
+    changes: dict[str, dict[str, Any]] = {
+        "table": {"figures": (*sweep.figures, Table("t", ("nu",), metrics))},
+        "trajectory": {"figures": (*sweep.figures, Trajectory("t", metrics, ("nu",)))},
+        "correlations": {"correlations": (("auroc_joint", "posterior_entrop"),)},
     }
-    monkeypatch.setattr(registry, "find", lambda name: replace(sweep, **{where: views[where]}))
+    monkeypatch.setattr(registry, "find", lambda name: replace(sweep, **changes[where]))
     message = "no method reports posterior_entrop (did you mean 'posterior_entropy'?); these trials report: loss, "
     assert command_line.refuse().error.startswith(message)
 

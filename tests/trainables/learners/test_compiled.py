@@ -58,6 +58,9 @@ def test_steps_of_every_method_are_traced_whole(method: str) -> None:
     compiler = TracingCompiler()
     configs = two(method)
     actual = stepped(cohort_of(configs, compiler))
+    if method_of(method).phases(configs[0].options):
+        assert not compiler.traced, "phases may have values that are no tensors of a stack's own"
+        return
     assert compiler.compiled
     ((task, library),) = compiler.traced
     assert library.calls == 2

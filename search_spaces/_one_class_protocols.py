@@ -10,6 +10,8 @@ CHOSEN, BEST_ON_TEST = Metric("auroc_chosen", "maximize", percent=True), Metric(
 """AUROC of the score of a trial that is best on its validation images, and of the one that is best on test images."""
 REPLICATES: Mapping[str, tuple[Value, ...]] = {"normal_class": tuple(range(10)), "seed": SEEDS}
 UNTRAINED = ("pixels", "random")
+FEW = ("pixels", "vje", "simclr", "deep_svdd")
+"""The methods that are trained on fewer or less clean images."""
 SCORES: Keys = {"one_class_scores": "knn1+knn5+cosine1+kde+gaussian+ocsvm+forest"}
 """Scores that are fitted to every representation and projection of the training images."""
 

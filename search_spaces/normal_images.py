@@ -11,7 +11,6 @@ from search_spaces import _one_class_protocols as protocols
 from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN, Keys
 from sweeper.spec import Grid, Selection, Sweep, Table
 
-METHODS = ("pixels", "vje", "simclr", "deep_svdd")
 DIGITS: Mapping[int, tuple[int, int]] = {10: (10, 100), 30: (30, 100), 0: (48, 50)}
 FASHION: Mapping[int, tuple[int, int]] = {
     10: (10, 800), 30: (30, 800), 100: (48, 400), 300: (48, 134), 1000: (48, 40), 0: (48, 8),
@@ -25,7 +24,7 @@ def _grids(protocol: Keys, counts: Mapping[int, tuple[int, int]]) -> tuple[Grid,
         for count, (size, epochs) in counts.items()
         for grid in protocols.method_grids(
             {**protocol, "normal_images": count, "batch_size": size, "epochs": epochs, "report_every": epochs},
-            protocols.small(METHODS, epochs),
+            protocols.small(protocols.FEW, epochs),
         )
     )
 

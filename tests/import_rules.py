@@ -168,6 +168,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
             "trainables.json_input",
+            "trainables.metrics.meanings",
         ),
         never=("torch", "ray", "optuna", "pandas"),
     ),

@@ -22,6 +22,7 @@ from typing import Any
 
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import REPLICATES
+from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
 
 QUESTIONS = ("study", "dataset", "image_digest")
 """Columns whose values are different questions: their trials are not compared."""
@@ -34,11 +35,7 @@ NO_CHOICE = ("schedule",)
 NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out classes", "dataset": "data sets"}
 """Hyperparameter -> what its values are, as a plural noun; others are `values of NAME`."""
 
-CHOSEN = "auroc_chosen"
-"""The metric of the anomaly score of a trial that was chosen on its validation images."""
-MARGIN = "auroc_margin"
-"""Half the 95 % interval of CHOSEN over test images."""
-NO_SCORES = (CHOSEN, MARGIN, "auroc_best_on_test")
+NO_SCORES = (*CHOICES, MARGIN)
 """Metrics that are no AUROC of one score."""
 AUROC = "auroc_"
 """Prefix of the AUROC of each score."""

@@ -89,12 +89,12 @@ def rankings_of(plan: Plan) -> list[Ranking]:
     of_proposals = ("study_id", "number") if _replicated(plan) else ("study_id",)
     of_studies = [Ranking(metric, of_proposals) for metric in plan.sweep.objectives(plan.preset)]
     if not plan.sweep.grids(plan.preset):
-        return [*of_studies, *_of_views(plan.sweep)]
+        return [*of_studies, *_of_figures(plan.sweep)]
     settings = [key for key in varying_keys(plan) if key not in plan.sweep.replicates]
     repeated = any(key in plan.sweep.replicates for key in varying_keys(plan))
     columns = settings if repeated else [key for key in settings if key in QUESTIONS]
     of_settings = Ranking(plan.headline, tuple(columns), of_grids=bool(of_studies))
-    return list(dict.fromkeys([of_settings, *of_studies, *_of_views(plan.sweep)]))
+    return list(dict.fromkeys([of_settings, *of_studies, *_of_figures(plan.sweep)]))
 
 
 def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
@@ -102,7 +102,7 @@ def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     best proposal of each study."""
     objectives, replicated = plan.sweep.objectives(plan.preset), _replicated(plan)
     of_studies = [] if replicated else [Ranking(metric, ("study_id",)) for metric in objectives]
-    best = BestTrials([*of_studies, *_of_views(plan.sweep)])
+    best = BestTrials([*of_studies, *_of_figures(plan.sweep)])
     best.add(rows)
     grids = bool(plan.sweep.grids(plan.preset))
     if not grids and not replicated:
@@ -140,7 +140,7 @@ def varying_keys(plan: Plan) -> list[str]:
     return list(dict.fromkeys((*differing, *varying)))
 
 
-def _of_views(sweep: Sweep) -> list[Ranking]:
+def _of_figures(sweep: Sweep) -> list[Ranking]:
     """A ranking for each set of hyperparameters that place trials in cells, by that of the first figure with these:
     several heatmaps over the same axes would keep a trial each of every cell."""
     by_axes: dict[tuple[str, ...], Metric] = {}

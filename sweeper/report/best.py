@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import pandas as pd
 
-from sweeper.plan.best_settings import CHOSEN, NOUNS, BestSetting, Sample
+from sweeper.plan.best_settings import NOUNS, BestSetting, Sample
 from sweeper.plan.changes import format_value
 from sweeper.report.verdicts import ALPHA, EQUAL, difference, half_widths, mean
 from sweeper.spec.metric import SPREADS, VALIDATION, Metric, Spread
 from sweeper.storage.rows import plain_value
+from trainables.metrics.meanings import CHOSEN
 
 ValueText = Callable[[str, object], str]
 """Name of a hyperparameter and its value -> the value as text."""

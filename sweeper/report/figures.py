@@ -11,9 +11,9 @@ from sweeper.plan.best_settings import BestSetting, Settings, columns_of
 from sweeper.report.formatting import ValueText, plain_text
 from sweeper.report.selections import in_order, labelled
 from sweeper.spec import Grid, Metric, Sweep
+from sweeper.spec.figures import Figure
 from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.spec.sweep import REPLICATES
-from sweeper.spec.views import Figure
 
 Kind = TypeVar("Kind", bound=Figure)
 Made = TypeVar("Made")

@@ -31,9 +31,9 @@ from sweeper.report.summaries import (
     spread_of,
     summarise,
 )
+from sweeper.spec.figures import Heatmap, Table
 from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.spec.sweep import REPLICATES
-from sweeper.spec.views import Heatmap, Table
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 

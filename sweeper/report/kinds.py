@@ -14,9 +14,9 @@ from sweeper.report import heatmaps, rankings, tables, trajectories
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Parameter, PresetFigures, Shown
 from sweeper.spec import Grid, Heatmap, Metric, Ranking, Table, Trajectory
+from sweeper.spec.figures import Figure
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import REPLICATES
-from sweeper.spec.views import Figure
 from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import page_views_folder
 from trainables.json_input import JsonError, Length, decode

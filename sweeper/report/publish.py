@@ -40,18 +40,17 @@ def write(
 ) -> str:
     """Write all figures of a sweep, and return the text to print.
 
-    Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
-    `tables/FOLDER/TABLE.parquet` and `.md`, `trajectories/FOLDER/TRAJECTORY.parquet` and `.png`, and, of trials that
-    have sheets, `sheets/FOLDER/*.png`: of methods, of densities by the rows of the first table, and of the test images
-    of the best trial on one class, where the threshold of `alarm_rate` flags some. The text has the cells of the first
-    heatmap where there are no tables, the tables, the breakdown of the best setting, the correlations, and a sentence
-    about each best setting. Tables without a trial are left out. A figure or table that cannot be made of its data is a
-    line that is logged.
+    Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there, the files
+    of other kinds in `KIND/FOLDER/`, and, of trials that have sheets, `sheets/FOLDER/*.png`: of methods, of densities
+    by the rows of the first table, and of the test images of the best trial on one class, where the threshold of
+    `alarm_rate` flags some. The text has the cells of the first heatmap where there are no tables, the tables, the
+    breakdown of the best setting, the correlations, and a sentence about each best setting. Tables without a trial are
+    left out. A figure or table that cannot be made of its data is a line that is logged.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.request_folder`), and its
     own `label` in the figures (`Plan.request`). `hyperparameters` are the columns that are some, beside those that
-    views show.
+    figures show.
     `so_far`: whether trials are still to come. `spread`: what stands beside the means of heatmaps and tables.
     """
     keys = [name for name in dict.fromkeys((*hyperparameters, *_shown_keys(sweep))) if name in rows]
@@ -152,7 +151,7 @@ def _anomalies(files: Files, name: str, folder: str, shown: Shown, sweep: Sweep,
 
 
 def _shown_keys(sweep: Sweep) -> list[str]:
-    """Return the hyperparameters that views show, and those that repeat an experiment."""
+    """Return the hyperparameters that figures show, and those that repeat an experiment."""
     return [key for axes in sweep.axes_by_metric.values() for key in axes] + list(sweep.replicates)
 
 

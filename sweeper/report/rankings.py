@@ -13,18 +13,19 @@ import pandas as pd
 from scipy import stats
 from tabulate import tabulate
 
-from sweeper.plan.best_settings import CHOSEN, chosen_scores
+from sweeper.plan.best_settings import chosen_scores
 from sweeper.report.charts import Chart
 from sweeper.report.compare import improvement, probable, signed
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import DASH, ValueText, format_metric, format_value, plain_text, text_table
 from sweeper.report.summaries import summarise
 from sweeper.report.verdicts import half_widths
+from sweeper.spec.figures import Ranking
 from sweeper.spec.metric import SPREADS
-from sweeper.spec.views import Ranking
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value
+from trainables.metrics.meanings import CHOSEN
 
 FOLDER, TITLE = "rankings", "Rankings"
 CHARTS: Mapping[str, Chart] = {}

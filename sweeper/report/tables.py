@@ -37,9 +37,9 @@ from sweeper.report.summaries import (
     summarise,
 )
 from sweeper.spec import Metric
+from sweeper.spec.figures import Table
 from sweeper.spec.metric import SPREADS, Spread
 from sweeper.spec.sweep import REPLICATES
-from sweeper.spec.views import Table
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value

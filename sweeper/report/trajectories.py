@@ -11,9 +11,9 @@ from sweeper.report import charts
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import DASH, ValueText, distinct_texts, json_values, plain_text
 from sweeper.report.summaries import described, replicate_numbers, summarise
+from sweeper.spec.figures import Trajectory
 from sweeper.spec.metric import SPREADS, Metric
 from sweeper.spec.sweep import REPLICATES
-from sweeper.spec.views import Trajectory
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 

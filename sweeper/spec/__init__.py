@@ -2,11 +2,11 @@
 
 from sweeper.errors import SpecError
 from sweeper.spec.claim import Claim, Condition, Side
+from sweeper.spec.figures import Heatmap, Published, Ranking, Selection, Table, Trajectory
 from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.pruners import Halving, Pruner
 from sweeper.spec.space import Grid, Population, Search, Space, Value
 from sweeper.spec.sweep import Assumption, Sweep
-from sweeper.spec.views import Heatmap, Published, Ranking, Selection, Table, Trajectory
 
 __all__ = [
     "Assumption", "Claim", "Condition", "Direction", "Grid", "Halving", "Heatmap", "Metric", "Population", "Pruner",

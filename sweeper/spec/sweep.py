@@ -9,9 +9,9 @@ from typing import TypeVar
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
 from sweeper.spec.claim import Claim
+from sweeper.spec.figures import Figure, Heatmap
 from sweeper.spec.metric import Metric
 from sweeper.spec.space import Grid, Part, Space, check_space, parts_of
-from sweeper.spec.views import Figure, Heatmap
 from trainables.validation import unknown
 
 Kind = TypeVar("Kind", bound=Figure)
@@ -42,7 +42,7 @@ class Sweep:
     presets: Mapping[str, Space]
     """Name -> preset: a grid, a search, or a tuple of these. The first is the paper's, and the default."""
     figures: tuple[Figure, ...] = ()
-    """Heatmaps, tables and trajectories. The first with cells says which metric decides what is best in a grid."""
+    """Of any kinds. The first with cells says which metric decides what is best in a grid."""
     over: str = "trials"
     """What the cells of a heatmap average over, as a plural noun for its caption, e.g. "classes"."""
     breakdown: str | None = None

@@ -12,7 +12,7 @@ import pytest
 from sweeper.cli.describe import describe, describe_sweep
 from sweeper.plan.cohorts import content_hash
 from sweeper.spec import Assumption, Grid, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
-from sweeper.spec.views import Heatmap
+from sweeper.spec.figures import Heatmap
 from tests.search_spaces.grids import (
     CLASSES,
     COUNTS,

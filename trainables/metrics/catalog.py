@@ -29,15 +29,11 @@ from trainables.metrics.few_label_probes import FewLabelProbes
 from trainables.metrics.generation import GenerationEvaluator
 from trainables.metrics.latent_density import LatentDensityEvaluator
 from trainables.metrics.linear_probes import LinearProbes
-from trainables.metrics.meanings import VALIDATION
+from trainables.metrics.meanings import BEST_ON_TEST, CHOICES, CHOSEN, MARGIN, VALIDATION
 from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
 from trainables.metrics.one_class_scores import OneClassScores
 from trainables.metrics.scores import (
-    BEST_ON_TEST,
-    CHOICES,
-    CHOSEN,
     HELD_OUT,
-    MARGIN,
     AnomalyDetection,
     OutlierDetection,
     choice_metrics,

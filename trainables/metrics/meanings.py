@@ -41,6 +41,10 @@ SCORES: Mapping[str, str] = {
 """Name of an anomaly score, which the names of its metrics contain -> its meaning. The higher, the less normal."""
 SCORED = ("auroc", "aupr", "fpr95")
 """Families of metrics of anomaly scores."""
+CHOICES = CHOSEN, BEST_ON_TEST = "auroc_chosen", "auroc_best_on_test"
+"""AUROC of the score that is best on validation images, and of the one that is best on the test images."""
+MARGIN = "auroc_margin"
+"""Half the 95 % interval of `CHOSEN` over test images."""
 FITTED_SCORES: Mapping[str, str] = {
     "knn1": "the distance to the nearest training vector",
     "knn2": "the mean distance to the 2 nearest training vectors",
@@ -359,13 +363,13 @@ _SCORES = {
         )
         for name, meaning in FITTED_SCORES.items()
     },
-    "auroc_chosen": MetricFamily(
+    CHOSEN: MetricFamily(
         "Area under the ROC curve of the trial's score, its own or fitted, that has the largest one on validation "
         "images. Where these are all normal, so that nothing can be chosen by them, of its first score.",
         "maximize",
         at_end=True,
     ),
-    "auroc_margin": MetricFamily(
+    MARGIN: MetricFamily(
         "Half the 95 % interval of `auroc_chosen` over test images, by DeLong's variance. Null for fewer than two "
         "normal or two other test images.",
         None,
@@ -373,7 +377,7 @@ _SCORES = {
         at_end=True,
         may_be_undefined=True,
     ),
-    "auroc_best_on_test": MetricFamily(
+    BEST_ON_TEST: MetricFamily(
         "Area under the ROC curve of the trial's score that has the largest one on the test images. It is chosen on "
         "them, so it is too high.",
         "maximize",

@@ -16,7 +16,7 @@ from trainables.contract import Capability, ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.members import StackedMembers
 from trainables.metrics.evaluator import EvaluationSet, Floats, KeptResults, ScoreEvaluator
-from trainables.metrics.meanings import VALIDATION
+from trainables.metrics.meanings import BEST_ON_TEST, CHOSEN, VALIDATION
 from trainables.metrics.roc import auroc_margin, mann_whitney
 
 
@@ -135,12 +135,6 @@ def margins(scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], kept: S
     values = [scores[name][member] for member, name in enumerate(chosen)]
     pairs = zip(values, outlier_KN, strict=True)
     return np.array([auroc_margin(own_N[~outlier_N], own_N[outlier_N]) for own_N, outlier_N in pairs])
-
-
-CHOICES = CHOSEN, BEST_ON_TEST = "auroc_chosen", "auroc_best_on_test"
-"""AUROC of the score that is best on validation images, and of the one that is best on the test images."""
-MARGIN = "auroc_margin"
-"""Half the 95 % interval of `CHOSEN` over test images."""
 
 
 def choice_metrics(metrics: Mapping[str, Floats], scores: Sequence[str], validation: bool) -> dict[str, Floats]:

@@ -9,8 +9,9 @@ import pandas as pd
 
 from sweeper.names import is_name
 from sweeper.report import verdicts
-from sweeper.report.claims import NOT_RUN, VERDICTS, Judged, run_command, table
+from sweeper.report.claims import NOT_RUN, VERDICTS, Judged, table
 from sweeper.report.figures import made
+from sweeper.report.samples import run_command
 from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import CLAIMS, SUFFIX, claims_folder, report_path, sweeps_in

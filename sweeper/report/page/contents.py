@@ -29,9 +29,9 @@ from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
 from sweeper.report.summaries import in_percent, replicate_numbers
 from sweeper.report.verdicts import half_widths
+from sweeper.spec.figures import Heatmap
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
-from sweeper.spec.views import Heatmap
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import figures_folder, summary_path, trial_names_path
 from sweeper.storage.load import Snapshot, take_snapshot

@@ -15,7 +15,7 @@ import pytest
 
 import sweeper.run as run
 from sweeper.spec import Metric, registry
-from sweeper.spec.views import Table, Trajectory
+from sweeper.spec.figures import Table, Trajectory
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.image_files import write_imagenet

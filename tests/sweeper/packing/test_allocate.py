@@ -27,7 +27,7 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Trial
 from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
-from sweeper.spec.views import Heatmap
+from sweeper.spec.figures import Heatmap
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, MIB, FakeMeasure, measurement, members
 from trainables.training.measurement import Probe

@@ -26,7 +26,7 @@ from sweeper.plan.cohorts import (
 )
 from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, SpecError, Sweep, Value
-from sweeper.spec.views import Heatmap
+from sweeper.spec.figures import Heatmap
 from tests.sweeper.packing.fake_cluster import members
 from trainables.config import resolve
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from sweeper.plan.cohorts import Group, Trial
 from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
+from sweeper.spec.figures import Table
 from sweeper.spec.metric import Direction
-from sweeper.spec.views import Table
 
 
 class Clock:

@@ -12,7 +12,7 @@ from search_spaces import anomaly_grid, collapse_ablation, ssl_cifar10, vje_sear
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import KINDS, read_figures, write_figures
 from sweeper.spec import Grid, Metric, Sweep, Table
-from sweeper.spec.views import Figure
+from sweeper.spec.figures import Figure
 from sweeper.storage.files import Files
 from sweeper.storage.layout import FIGURES, page_views_folder
 from tests.sweeper.report.page.stored import SWEEP

@@ -12,7 +12,7 @@ from sweeper.report import publish as findings
 from sweeper.report import trajectories
 from sweeper.report.densities import Density
 from sweeper.spec import Grid, Metric, Search, Sweep
-from sweeper.spec.views import Heatmap, Table, Trajectory
+from sweeper.spec.figures import Heatmap, Table, Trajectory
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 

@@ -12,7 +12,7 @@ from sweeper.report.figures import PresetFigures, Shown
 from sweeper.report.summaries import MEASURED
 from sweeper.report.tables import average, caption, has_trials, markdown, on_page, text, write
 from sweeper.spec import Metric, SpecError
-from sweeper.spec.views import Table
+from sweeper.spec.figures import Table
 from sweeper.storage.files import Files
 
 KNN, NLL = Metric("knn", "maximize", percent=True), Metric("nll", "minimize")

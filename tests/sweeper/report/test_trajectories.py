@@ -11,7 +11,7 @@ import scipy.stats
 from sweeper.report.summaries import MEASURED
 from sweeper.report.trajectories import average, caption, isotonic_regression, panels, spread, write
 from sweeper.spec import Metric
-from sweeper.spec.views import Trajectory
+from sweeper.spec.figures import Trajectory
 from sweeper.storage.files import Files
 
 KNN, NLL = Metric("knn", "maximize", percent=True), Metric("nll", "minimize")

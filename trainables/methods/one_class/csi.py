@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
 from trainables.data.transformations import TURNS, transformations, transformed
+from trainables.losses.one_class import log_probability
 from trainables.losses.similarity import nt_xent, similarities
-from trainables.losses.transformations import log_probability
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.networks.heads import RunningMean
 from trainables.validation import above, at_least, checked
@@ -66,11 +66,11 @@ class CSI(ProjectedMethod):
         """NT-Xent of the rotated views, each of which counts as another image, and the cross-entropy of the rotation.
         All copies of both views are encoded in one pass."""
         first_BCHW, second_BCHW = batch["views"]
-        z_SND, p_SNP, logits_SNS = self._rotated(torch.cat([first_BCHW, second_BCHW]))
+        p_SNP, logits_SNS = self._rotated(torch.cat([first_BCHW, second_BCHW]))
         first_SBP, second_SBP = p_SNP.chunk(2, dim=1)
         parts = {
             "contrastive": nt_xent(first_SBP.flatten(0, 1), second_SBP.flatten(0, 1), self.tau).mean(),
-            "shift": -log_probability(logits_SNS, self._labels(z_SND)).mean(),
+            "shift": -log_probability(logits_SNS).mean(),
         }
         self._remember(p_SNP.detach(), logits_SNS.detach(), len(first_BCHW))
         return Losses(parts["contrastive"] + self.shift_weight * parts["shift"], parts)
@@ -78,7 +78,7 @@ class CSI(ProjectedMethod):
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of each rotation the largest cosine with a training image times the length of the projection, and the logit
         of the rotation, each over its mean over training images; the mean over rotations, and the sum of both."""
-        _, p_SBP, logits_SBS = self._rotated(images_BCHW)
+        p_SBP, logits_SBS = self._rotated(images_BCHW)
         cosine_SB = torch.stack(
             [similarities(p_BP, bank_MP, 1.0).amax(-1) for p_BP, bank_MP in zip(p_SBP, self.bank_SMP, strict=True)]
         )
@@ -89,16 +89,13 @@ class CSI(ProjectedMethod):
         scores = {name: -each_SB.mean(0) for name, each_SB in scaled.items()}
         return {"csi": scores["contrastive"] + scores["shift"], **scores}
 
-    def _rotated(self, images_NCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Representations, projections and logits of the rotation, `[S, N, ...]`, of all rotations of the images."""
+    def _rotated(self, images_NCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Projections and logits of the rotation, `[S, N, ...]`, of all rotations of the images."""
         copies_SNCHW = transformed(images_NCHW, ROTATIONS)
         z_RD = self(copies_SNCHW.flatten(0, 1))
-        rows = (z_RD, self.projector(z_RD).float(), self.classifier(z_RD).float())
-        z_SND, p_SNP, logits_SNS = (each_RX.unflatten(0, copies_SNCHW.shape[:2]) for each_RX in rows)
-        return z_SND, p_SNP, logits_SNS
-
-    def _labels(self, z_SND: Tensor) -> Tensor:
-        return torch.arange(TURNS, device=z_SND.device)
+        rows = (self.projector(z_RD).float(), self.classifier(z_RD).float())
+        p_SNP, logits_SNS = (each_RX.unflatten(0, copies_SNCHW.shape[:2]) for each_RX in rows)
+        return p_SNP, logits_SNS
 
     def _remember(self, p_SNP: Tensor, logits_SNS: Tensor, images: int) -> None:
         """Put the first view of each image into the bank, in place of the oldest, and follow the means."""

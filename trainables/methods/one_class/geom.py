@@ -7,11 +7,10 @@ Shapes: T transformations, B images, D dimensions.
 import math
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
-from trainables.losses.transformations import fitted_dirichlet, log_probability
+from trainables.losses.one_class import fitted_dirichlet, log_probability
 from trainables.methods.one_class.transformed import TransformedConfig, TransformedMethod
 from trainables.networks.heads import RunningMean
 
@@ -36,16 +35,13 @@ class GEOM(TransformedMethod):
         (view_BCHW,) = batch["views"]
         logits_TBT = self.classifier(self.copies(view_BCHW)).float()
         self.mean_log_p_TT.update(logits_TBT.detach().log_softmax(-1).mean(1))
-        return Losses(-log_probability(logits_TBT, self._labels(logits_TBT)).mean(), {})
+        return Losses(-log_probability(logits_TBT).mean(), {})
 
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
         logits_TBT = self.classifier(self.copies_in_turn(images_BCHW)).float()
         alpha_TT = fitted_dirichlet(self.mean_log_p_TT.mean)
         density_TB = ((alpha_TT - 1)[:, None] * logits_TBT.log_softmax(-1)).sum(-1)
         return {
-            "log_probability": -log_probability(logits_TBT, self._labels(logits_TBT)).mean(0),
+            "log_probability": -log_probability(logits_TBT).mean(0),
             "dirichlet": -density_TB.mean(0),
         }
-
-    def _labels(self, logits_TBT: Tensor) -> Tensor:
-        return torch.arange(len(logits_TBT), device=logits_TBT.device)

@@ -7,12 +7,11 @@ Shapes: T transformations, B images, D dimensions.
 from collections.abc import Mapping
 from typing import Annotated
 
-import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
 from trainables.losses.linear_algebra import squared_distances
-from trainables.losses.transformations import log_probability, triplet_centre
+from trainables.losses.one_class import log_probability, triplet_centre
 from trainables.methods.one_class.transformed import TransformedConfig, TransformedMethod
 from trainables.networks.heads import RunningMean
 from trainables.validation import at_least, checked
@@ -55,7 +54,7 @@ class GOAD(TransformedMethod):
         self.centre_TD.update(z_TBD.detach().mean(1))
         logits_TBT = self.classifier(z_TBD).float()
         parts = {
-            "cross_entropy": -log_probability(logits_TBT, self._labels(z_TBD)).mean(),
+            "cross_entropy": -log_probability(logits_TBT).mean(),
             "triplet": triplet_centre(z_TBD, self.margin).mean(),
             "norm": z_TBD.square().mean(),
         }
@@ -65,8 +64,5 @@ class GOAD(TransformedMethod):
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The probability of a transformation is the softmax of the negative squared distances from the centres."""
         z_TBD = self.copies_in_turn(images_BCHW)
-        log_p_TB = log_probability(-squared_distances(z_TBD, self.centre_TD.mean), self._labels(z_TBD))
+        log_p_TB = log_probability(-squared_distances(z_TBD, self.centre_TD.mean))
         return {"log_probability": -log_p_TB.mean(0)}
-
-    def _labels(self, z_TBD: Tensor) -> Tensor:
-        return torch.arange(len(z_TBD), device=z_TBD.device)

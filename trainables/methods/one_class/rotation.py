@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
-from trainables.losses.transformations import log_probability
+from trainables.losses.one_class import log_probability
 from trainables.methods.one_class.transformed import TransformedConfig, TransformedMethod
 
 HEADS = {"turns": 4, "rows": 3, "columns": 3}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tests.trainables.methods.plain import NO_NOISE, Builder
 from trainables.config import resolve
 from trainables.contract import ImageMethod
-from trainables.losses.transformations import fitted_dirichlet
+from trainables.losses.one_class import fitted_dirichlet
 from trainables.methods.one_class.csi import CSI, CSIConfig
 from trainables.methods.one_class.geom import GEOM
 from trainables.methods.one_class.goad import GOAD, GOADConfig

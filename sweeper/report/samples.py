@@ -1,0 +1,171 @@
+"""The rows behind a side of a claim, and its sample of them: a value for each replicate that has all of them."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sweeper.spec import Grid, Search, Side, Sweep
+from sweeper.spec.claim import EPOCH, meets, values_along
+from sweeper.spec.sweep import REPLICATES
+from sweeper.storage.rows import plain_value
+from trainables.metrics.meanings import family_of
+
+DATASET = "dataset"
+UNITS = (DATASET, *REPLICATES)
+"""Columns by whose values trials pair. Data sets are no replicates: a replicate has the mean over them."""
+Parts = Sequence[Grid | Search]
+NO_VALUES = pd.Series([math.nan])
+"""A column that is not there."""
+
+
+class MissingRows(Exception):
+    """Rows that a claim needs are not in the store: what is missing, as text."""
+
+    def __init__(self, text: str, *, outdated: bool = False) -> None:
+        """`outdated`: whether the trials are there, but were trained before their metric existed."""
+        super().__init__(text)
+        self.outdated = outdated
+
+
+@dataclass(frozen=True)
+class SweepRows:
+    """The finished rows of a request of a sweep, and its history."""
+
+    sweep: Sweep
+    preset: str
+    rows: pd.DataFrame
+    ended: pd.DataFrame
+    """The rows of all trials, also of those that did not finish."""
+    history: pd.DataFrame
+
+    def with_seeds(self, seeds: Collection[int]) -> "SweepRows":
+        """Return the rows with one of these seeds, and those without any."""
+        if "seed" not in self.ended:
+            return self
+        rows, ended = (frame[frame["seed"].isna() | frame["seed"].isin(seeds)] for frame in (self.rows, self.ended))
+        return replace(self, rows=rows.reset_index(drop=True), ended=ended)
+
+    @property
+    def parts(self) -> Parts:
+        return self.sweep.parts(self.preset)
+
+    @property
+    def command(self) -> str:
+        return run_command(self.sweep.name, self.preset)
+
+
+def run_command(name: str, preset: str) -> str:
+    """Return the command that runs a preset of a sweep."""
+    return f"python -m sweeper.run {name} --preset {preset}"
+
+
+def chosen_rows(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of a side with their `value`, one for each epoch where it reads the history, and `other` for a
+    correlation of metrics.
+
+    Raises MissingRows for rows that are not there, and ValueError if they have no value.
+    """
+    where = side.wanted_of_trials(source.parts)
+    rows = _selected(source.rows, where)
+    if rows.empty:
+        _raise_missing(side, source, where)
+    if side.from_history:
+        reports = pd.DataFrame(columns=["trial_id", "epoch", "value"])
+        if len(source.history):
+            reports = source.history[source.history["metric"] == side.metric][["trial_id", "epoch", "value"]]
+        if EPOCH in side.where:
+            reports = reports[[meets(int(epoch), side.where[EPOCH]) for epoch in reports["epoch"]]]
+        rows = rows.drop(columns=["epoch", "value"], errors="ignore").merge(reports, on="trial_id")
+        if rows.empty:
+            raise ValueError(f"no report of {side.metric} at these epochs")
+    else:
+        rows = rows.assign(value=rows.get(side.metric, math.nan))
+    if side.of_metric:
+        rows = rows.assign(other=rows.get(side.along, math.nan))
+    metrics = [side.metric, side.along] if side.of_metric else [side.metric]
+    unknown = [name for name in metrics if not side.from_history and source.rows.get(name, NO_VALUES).isna().all()]
+    if any((family := family_of(name)) and not family.may_be_undefined for name in unknown):
+        raise MissingRows(f"the trials were trained before {' and '.join(unknown)} existed", outdated=True)
+    rows = rows.dropna(subset=["value", "other"] if side.of_metric else ["value"])
+    if rows.empty:
+        raise ValueError(f"no trial has a value of {' and '.join(metrics)}")
+    return rows
+
+
+def sample(side: Side, source: SweepRows, units: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the values of a side: a row for each replicate that has all of them, a column for each value along which
+    it is taken. For a correlation of metrics a column is a pair of the metric and a cell.
+
+    Raises MissingRows for values along the key that no row has, and ValueError if their trials have no result.
+    """
+    where = side.wanted_of_trials(source.parts)
+    names, columns = ["value"], [EPOCH] if side.along == EPOCH else list(side.keys)
+    if side.of_metric:
+        names, columns = ["value", "other"], _varying(source.parts, rows, units)
+    found = set(rows[side.keys[0]].map(plain_value)) if len(side.keys) == 1 else set()
+    lacking = [value for value in values_along(source.parts, side) if found and value not in found]
+    if lacking:
+        ended = _selected(source.ended, {**where, side.keys[0]: tuple(lacking)})
+        text = f"no finished trial of {side.keys[0]}={'/'.join(map(str, lacking))}"
+        raise ValueError(text) if len(ended) else MissingRows(text)
+    own = [name for name in units if name in rows]
+    index = (
+        pd.MultiIndex.from_frame(rows[own].astype(object).where(rows[own].notna(), ""))
+        if own
+        else pd.Index([0] * len(rows))
+    )
+    grouped = rows.set_index(index) if own else rows.set_axis(index, axis=0)
+    levels: list[Any] = list(range(len(own))) if own else [0]
+    if not columns:
+        return grouped.groupby(level=levels, sort=True)[names].mean()
+    cells = grouped[columns].apply(tuple, axis=1) if len(columns) > 1 else grouped[columns[0]].map(plain_value)
+    keyed = grouped.assign(cell=list(cells))
+    wide = (
+        keyed.groupby([*(keyed.index.get_level_values(level) for level in levels), "cell"])[names]
+        .mean()
+        .unstack("cell")
+    )
+    wide = wide.dropna(axis=0)
+    return wide if side.of_metric else wide["value"]
+
+
+def over_datasets(sample: pd.DataFrame) -> pd.DataFrame:
+    """Return the means of each replicate over its data sets. One that lacks a data set that others have is left out:
+    differences between data sets are no spread of a mean over them."""
+    if DATASET not in sample.index.names:
+        return sample
+    others = [name for name in sample.index.names if name != DATASET]
+    if not others:
+        return sample.mean().to_frame().T
+    counts = sample.groupby(level=others).size()
+    means = sample.groupby(level=others, sort=True).mean()
+    return means[counts == sample.index.get_level_values(DATASET).nunique()]
+
+
+def _selected(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    for key, wanted in where.items():
+        if key not in rows:
+            return rows.iloc[:0]
+        codes, values = pd.factorize(rows[key], use_na_sentinel=False)
+        rows = rows[np.array([meets(plain_value(value), wanted) for value in values], dtype=bool)[codes]]
+    return rows
+
+
+def _raise_missing(side: Side, source: SweepRows, where: Mapping[str, Any]) -> None:
+    """Raise MissingRows, or ValueError if the trials have ended without a result."""
+    text = Side(side.metric, where).text.partition("{")[2].rstrip("}")
+    ended = _selected(source.ended, where)
+    if len(ended):
+        counts = ", ".join(f"{count} {status}" for status, count in ended["status"].value_counts().items())
+        raise ValueError(f"no finished trial of {text}: {counts}")
+    raise MissingRows(f"no rows of {text}" if text and len(source.ended) else "no rows")
+
+
+def _varying(parts: Parts, rows: pd.DataFrame, units: Sequence[str]) -> list[str]:
+    """Return the hyperparameters that make the cells of a correlation of metrics: those that vary in the preset."""
+    keys = dict.fromkeys(key for part in parts for key in (*part.axes, *part.fixed))
+    return [key for key in keys if key in rows and key not in units and rows[key].nunique(dropna=False) > 1]

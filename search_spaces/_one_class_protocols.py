@@ -42,9 +42,9 @@ VARIATIONAL: Keys = {
 }
 CONVOLUTIONAL: Keys = {**ADAM, "encoder": "convnet", "width": 16, "features": 64}
 PREDICTION: Keys = {**CONVOLUTIONAL, "translation": 0.0}
-"""Of methods that learn to tell 4 rotations of an image, or 8 with mirror images, apart, without other augmentation: with
-shifts a step would encode nine times as many images. Of two encoders and two learning rates these have the better scores of
-rotation prediction itself on validation images of the digits, at a seed that is not among `SEEDS`."""
+"""Of methods that learn to tell 4 rotations of an image, or 8 with mirror images, apart, without other augmentation:
+with shifts a step would encode nine times as many images. Of two encoders and two learning rates these have the better
+AUROC of rotation prediction's own score on validation images of the digits, at a seed that is not among `SEEDS`."""
 LENET: Keys = {**ADAM, "encoder": "lenet", "decoder": "lenet", "features": 32, "contrast_normalise": True}
 """Deep SVDD's networks and pixels, with a learning rate that suits few steps."""
 
@@ -52,8 +52,8 @@ LENET: Keys = {**ADAM, "encoder": "lenet", "decoder": "lenet", "features": 32, "
 def _small(epochs: int) -> dict[str, Keys]:
     """Method -> its own settings on the digits and on Fashion-MNIST. Those of VJE are the paper's optimum. Of SimCLR's
     learning rate 0.005 was the best of three on validation images of the digits; nothing was chosen on test images.
-    Methods that encode 4 or 8 copies of an image in a step have fewer epochs, so that they encode as many images as VJE,
-    which encodes 2."""
+    Methods that encode 4 or 8 copies of an image in a step have fewer epochs, so that they encode as many images as
+    VJE, which encodes 2."""
     return {
         "pixels": {"one_class_scores": "all"},
         "random": {},

@@ -181,7 +181,9 @@ class Settings:
         samples = [
             Sample(
                 tuple(trial for trial, _ in compared[own].values()),
-                self._runs({key: _score(settings[own][trial], name) for key, (trial, _) in compared[own].items()}, classes),
+                self._runs(
+                    {key: _score(settings[own][trial], name) for key, (trial, _) in compared[own].items()}, classes
+                ),
                 _margin(settings[own], compared[own]) if name == CHOSEN else math.nan,
             )
             for own in ranked

@@ -107,7 +107,9 @@ def test_the_sentence_names_the_scores_that_were_chosen() -> None:
         "method=b with a probability of 0.56 [0.06, 1.00]"
     )
     worse = chosen_of({name: values[name] for name in "ac"}, 3, 0.05)
-    assert sentence(worse).endswith("; the other is worse beyond error; better than method=c with a probability of 1.00")
+    assert sentence(worse).endswith(
+        "; the other is worse beyond error; better than method=c with a probability of 1.00"
+    )
 
 
 def test_classes_are_the_replicates_and_seeds_of_a_class_are_averaged_first() -> None:
@@ -125,7 +127,8 @@ def test_classes_are_the_replicates_and_seeds_of_a_class_are_averaged_first() ->
     means = np.array([[0.85, 0.65], [0.8, 0.59]])
     assert [[*each.values.values()] for each in (best.sample, *best.others)] == [pytest.approx(row) for row in means]
     assert sentence(best).startswith(
-        f"best auroc_chosen: 0.750 ± {half:.3f} (mean ± 95 % interval over 2 classes, each the mean of 2 seeds) at method=a"
+        f"best auroc_chosen: 0.750 ± {half:.3f} (mean ± 95 % interval over 2 classes, each the mean of 2 seeds) "
+        "at method=a"
     )
     won = np.mean([[a > b for a in values["a"][label] for b in values["b"][label]] for label in (0, 1)])
     assert sentence(best).endswith(f"; better than method=b with a probability of {won:.2f}")

@@ -160,7 +160,9 @@ class ImageModel(nn.Module):
         def compute(pixels_BCHW: Tensor, start: int) -> dict[str, Tensor]:
             batch_BCHW, found = prepare(pixels_BCHW, *self._scaling), dict[str, Tensor]()
             if own:
-                noise = draw_noise(self.method.score_noise(len(pixels_BCHW)), "scores", start, device=pixels_BCHW.device)
+                noise = draw_noise(
+                    self.method.score_noise(len(pixels_BCHW)), "scores", start, device=pixels_BCHW.device
+                )
                 decoded = [prepare_pixels(pixels_BCHW, *self._scaling)] if self.method.scores_pixels else []
                 found |= self.method.score(batch_BCHW, noise, *decoded)
             if vectors - {PROJECTION}:

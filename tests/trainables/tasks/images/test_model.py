@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.image_files import write_own_images
 from tests.trainables.methods.method_configs import config_of, images_of_tests, model_of
@@ -191,6 +192,13 @@ def contrastive() -> tuple[ImageTrial, TrainedModel, Member]:
     return trained(HERE, **FITTED)
 
 
+def count_calls(module: nn.Module) -> list[None]:
+    """A list that grows by one whenever the module is called."""
+    calls: list[None] = []
+    module.register_forward_pre_hook(lambda *_: calls.append(None))
+    return calls
+
+
 def test_a_method_that_can_only_embed_scores_images_by_its_kept_training_vectors(
     contrastive: tuple[ImageTrial, TrainedModel, Member],
 ) -> None:
@@ -210,6 +218,13 @@ def test_a_method_that_can_only_embed_scores_images_by_its_kept_training_vectors
     normal = validation.test_images[:][~validation.outlier]
     for name in model.scores:
         torch.testing.assert_close(model.held_out[name], model.score(normal, name), rtol=1e-3, atol=1e-3)
+    passes = count_calls(model.method.encoder)
+    together = model.score_all(tested.test_images)
+    assert [*together] == [*model.scores] and len(passes) == 2 * -(-len(tested.test_images) // BATCH), (
+        "z and projection"
+    )
+    for name in model.scores:
+        torch.testing.assert_close(together[name], model.score(tested.test_images, name))
     chosen = member.metrics[f"auroc_{model.chosen_score}"]
     assert member.metrics["auroc_chosen"] == chosen and model.chosen_by == f"val_auroc_{model.chosen_score}"
     assert 0 < (member.metrics["auroc_margin"] or 0) < 0.1

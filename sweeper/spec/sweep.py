@@ -118,6 +118,11 @@ class Sweep:
         """Return the grids and searches of a preset."""
         return parts_of(self.presets[preset])
 
+    def trial_count(self, preset: str) -> int:
+        """Return the number of trials of a preset: the cells of its grids, and of its searches all that they may
+        propose."""
+        return sum(part.count for part in self.parts(preset))
+
     def grids(self, preset: str) -> tuple[Grid, ...]:
         return tuple(part for part in self.parts(preset) if isinstance(part, Grid))
 

@@ -30,7 +30,7 @@ from trainables.sections import Value
 from trainables.tasks.images.model import ImageModel, inputs_of
 from trainables.tasks.images.stream import make_splits
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
-from trainables.training.train import train
+from trainables.training.train import Callbacks, train
 
 
 def image_model(name: str = "vje", **changes: Value) -> ImageModel:
@@ -107,7 +107,7 @@ def trained(data: Path = HERE, **changes: Value) -> tuple[ImageTrial, TrainedMod
     trial: dict[str, Value] = {"method": "vje", "normal_class": 3, "validation": 0.2, "epochs": 1, "lr": 0.02}
     config = image_trial({**trial, **small, **changes})
     models: list[TrainedModel] = []
-    *_, last = train([config], data, keep=lambda _, model: models.append(model))
+    *_, last = train([config], data, callbacks=Callbacks(keep=lambda _, model: models.append(model)))
     return config, unpack_model(pack_model(models[0], {})), last.members[0]
 
 

@@ -95,7 +95,8 @@ def _check_frozen(config: ImageTrial, method: type[ImageMethod], shape: tuple[in
     """Raise ValueError if the method would train nothing, because its encoder is frozen."""
     if not config.pretrained.frozen or not method.trains() or method.fitted():
         return
-    if not _has_weights(method, config.options, config.networks, shape):
+    hashable: Any = method  # which a class is, but mypy does not see it
+    if not _has_weights(hashable, config.options, config.networks, shape):
         raise ValueError(
             f"a method must have weights to train, but {config.method} has none beside its encoder, so frozen must be "
             "false; method=random epochs=0 judges the features as they are"

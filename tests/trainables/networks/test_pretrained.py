@@ -13,11 +13,13 @@ import torch
 import torchvision
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
 from torchvision.transforms.v2 import functional as tv
 
 from sweeper.plan.cohorts import enumerate_trials
 from tests.trainables.small import HERE, image_trial
 from trainables.config import resolve
+from trainables.networks.pretrained import PretrainedEncoder
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images.model import ImageModel
 from trainables.training.cohort import Cohort
@@ -182,3 +184,40 @@ def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
     with pytest.raises(ValueError, match=r"^weights needs an encoder torchvision:NAME, but got .* with encoder=mlp$"):
         config_of(weights, encoder="mlp")
     assert image_trial({"method": "vje"}).pretrained.weights == ""
+
+
+@pytest.mark.parametrize("name", ["convnext_tiny", "efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "vit_b_32"])
+def test_other_networks_have_the_features_before_their_last_layer_also_as_a_stack(name: str) -> None:
+    """In evaluation, and with gradients in training, where nothing is random."""
+    sized = {"image_size": SIDE} if name == "vit_b_32" else {}
+    theirs = torchvision.models.get_model(name, weights=None, **sized).eval()
+    encoders = [PretrainedEncoder(f"torchvision:{name}", SIDE, frozen=False) for _ in range(2)]
+    encoders[0].load(theirs.state_dict(), "file")
+    images = torch.rand(2, 3, SIDE, SIDE)
+    features: list[Tensor] = []
+    last = [module for module in theirs.modules() if isinstance(module, nn.Linear)][-1]
+    last.register_forward_pre_hook(lambda _, inputs: features.extend(inputs))
+    with torch.no_grad():
+        theirs(tv.normalize(images, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+        torch.testing.assert_close(encoders[0].eval()(images), features[0], rtol=1e-4, atol=1e-5)
+    images = images.double()  # BatchNorm of two images of one pixel magnifies what rounds differently
+    for training in (False, True):
+        for encoder in encoders:
+            encoder.double().train(training)
+        parameters, buffers = stack_module_state(encoders)
+
+        def embed(*state: Any) -> Tensor:
+            return functional_call(encoders[0], state, (images,))
+
+        together = torch.vmap(embed, randomness="error")(parameters, buffers)
+        each = torch.stack([encoder(images) for encoder in encoders])
+        torch.testing.assert_close(together, each, rtol=1e-3, atol=1e-4)
+    together.square().mean().backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in parameters.values())
+
+
+def test_patches_of_a_transformer_must_fill_the_images(weights: Path) -> None:
+    with pytest.raises(ValueError, match=r"pretrained_size must be a multiple of 16 for encoder=torchvision:vit_b_16"):
+        config_of(weights, encoder="torchvision:vit_b_16", pretrained_size=40)
+    with pytest.raises(ValueError, match=r"no encoder 'torchvision:googlenet'"):
+        config_of(weights, encoder="torchvision:googlenet")

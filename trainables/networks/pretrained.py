@@ -5,7 +5,7 @@ Shapes: B images of C channels, H by W pixels in [0, 1]; D features.
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,15 @@ class PretrainedEncoder(nn.Module):
     """A network of torchvision up to its pooled features. It takes images in [0, 1] of any size: a grey channel is
     repeated, images are resized to squares of `side` pixels and normalised as torchvision does.
 
-    A `frozen` one has buffers alone and always the statistics of its file, so nothing of it is trained. Where it is
-    trained, dropout and stochastic depth are off: what a step draws at random is given to methods."""
+    A `frozen` one has buffers alone and always the statistics of its file, so nothing of it is trained; of another so
+    are its `frozen_parts`. Where it is trained, dropout and stochastic depth are off: what a step draws at random is
+    given to methods."""
 
     mean_C11: Tensor
     std_C11: Tensor
 
-    def __init__(self, name: str, side: int, frozen: bool) -> None:
+    def __init__(self, name: str, side: int, frozen: bool, frozen_parts: Sequence[str] = ()) -> None:
+        """Raises ValueError for a part that the network does not have."""
         super().__init__()
         import torchvision  # imported here because it takes seconds
 
@@ -69,13 +71,26 @@ class PretrainedEncoder(nn.Module):
         for module in network.modules():
             if isinstance(module, nn.Dropout | torchvision.ops.StochasticDepth):
                 module.p = 0.0
-        self.name, self.side, self.frozen = name, side, frozen
+        self.name, self.side = name, side
+        self._kept = self._parts(network, [""] if frozen else frozen_parts)
+        """The names of the parts that are frozen; an empty one is the whole network."""
         self.register_buffer("mean_C11", torch.tensor(MEAN)[:, None, None])
         self.register_buffer("std_C11", torch.tensor(STD)[:, None, None])
         self.network: nn.Module = network
-        if frozen:
-            as_buffers(self.network)
-            self.network.eval()
+        for part in self._kept:
+            as_buffers(self.network.get_submodule(part))
+            self.network.get_submodule(part).eval()
+
+    def _parts(self, network: nn.Module, names: Sequence[str]) -> Sequence[str]:
+        """The names, if they are parts of the network."""
+        own = dict(network.named_modules())
+        for name in names:
+            if name not in own:
+                parts = ", ".join(part for part, _ in network.named_children() if part != self.head)
+                raise ValueError(
+                    f"frozen_parts must be parts of {self.name}, but it has no {name!r}; there are: {parts}"
+                )
+        return names
 
     def load(self, weights: Mapping[str, Tensor], source: str) -> None:
         """Load a state dict, of which the last layer is ignored. Raises ValueError, which names the `source`, if it is
@@ -97,8 +112,8 @@ class PretrainedEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> "PretrainedEncoder":
         super().train(mode)
-        if self.frozen:
-            self.network.eval()
+        for part in self._kept:
+            self.network.get_submodule(part).eval()
         return self
 
     def forward(self, images_BCHW: Tensor) -> Tensor:

@@ -103,6 +103,28 @@ def test_what_is_frozen_stays_to_the_last_statistic(weights: Path) -> None:
     assert before and all(torch.equal(stack.buffers[name], tensor) for name, tensor in before.items())
 
 
+def test_parts_can_stay_frozen_while_the_others_are_fine_tuned(weights: Path) -> None:
+    """As in PANDA: the later layers draw the features together, and the earlier ones keep even their statistics."""
+    config = config_of(
+        weights, method="deep_svdd", epochs=1, centre_margin=0.0, lr=1e-2, batch_size=60, one_class_scores="",
+        frozen_parts="conv1+bn1+layer1+layer2",
+    )  # fmt: skip
+    stack = Cohort([config], HERE, torch.device("cpu"), None)._stacks[0]
+    parts = {name.split(".")[3] for name in stack.parameters}
+    assert parts == {"layer3", "layer4"}
+    before = {name: tensor.clone() for name, tensor in {**stack.parameters, **stack.buffers}.items()}
+    cohort = Cohort([config], HERE, torch.device("cpu"), None)
+    cohort.epoch(0)
+    stack = cohort._stacks[0]
+    for name, tensor in {**stack.parameters, **stack.buffers}.items():
+        if ".network." in name and name.endswith(("weight", "running_mean")):
+            assert torch.equal(tensor, before[name]) == (name.split(".")[3] not in parts), name
+    with pytest.raises(ValueError, match=r"it has no 'layer9'; there are: conv1, bn1, relu, maxpool, layer1, .*layer4"):
+        replace(config.networks, pretrained=replace(config.pretrained, frozen_parts="layer9")).build((1, 8, 8))
+    with pytest.raises(ValueError, match=r"frozen keeps all parts as they are"):
+        config_of(weights, frozen=True, frozen_parts="layer1")
+
+
 def test_a_method_without_weights_beside_a_frozen_encoder_is_refused_when_it_is_planned(weights: Path) -> None:
     with pytest.raises(ValueError, match=r"deep_svdd has none beside its encoder, so frozen must be false"):
         config_of(weights, method="deep_svdd", epochs=1, frozen=True)

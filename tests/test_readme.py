@@ -18,7 +18,8 @@ from tests.user_files import user_folder
 
 ROOT = Path(__file__).parents[1]
 RUNNING = ROOT / "sweeper" / "README.md"
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md")]
+PROMISES = ROOT / "sweeper" / "storage" / "README.md"
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), PROMISES]
 LINES = 150
 """Most lines of the first README: what does not fit belongs beside what it is about."""
 NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_class": [0]}, "cohort": 2}
@@ -86,6 +87,16 @@ def test_links_lead_to_a_file_and_its_section(page: Path) -> None:
         assert target.is_file(), f"{page}: {path}"
         titles = re.findall(r"^#+ (.+)", target.read_text(), re.M) if section else []
         assert not section or section in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_promise_of_a_store_names_a_test_that_exists() -> None:
+    text = PROMISES.read_text()
+    promises = [
+        line for line in text.splitlines() if line.startswith("| ") and not re.match(r"\| (promise|what) \|", line)
+    ]
+    assert len(promises) > 15 and all(re.search(r"::\w+|the same \|$", line) for line in promises)
+    for path, name in re.findall(r"`([\w/]+\.py)::(\w+)`", text):
+        assert re.search(rf"^(def|class) {name}\b", (ROOT / "tests" / path).read_text(), re.M), f"{path}::{name}"
 
 
 __all__ = ["user_folder"]

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -206,6 +206,12 @@ class Files:
                 kind = "a folder" if info.type == fs.FileType.Directory else "a named pipe, device or socket"
                 self._say_left_out(folder, info.base_name, f"a file, but is {kind}")
         return [info.base_name for info in entries if info.type == fs.FileType.File]
+
+    def list_versions(self, folder: str, suffix: str) -> dict[str, Hashable]:
+        """Map the names that `list_files` returns to the size of the file and when it was written, which differ once it
+        has been written again."""
+        entries = {info.base_name: info for info in self._entries(folder) if info.type == fs.FileType.File}
+        return {name: (info.size, info.mtime_ns) for name, info in entries.items() if name.endswith(suffix)}
 
     def list_others(self, folder: str, suffix: str) -> builtins.list[str]:
         """Return the names in `folder` that end in `suffix` and are no files, sorted. Object stores have none."""

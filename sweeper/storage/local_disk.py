@@ -58,7 +58,11 @@ def too_large(size: int, most: int) -> UnusableFile:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Create or replace the file atomically: write a temporary file beside it, then rename that."""
+    """Create or replace the file atomically: write a temporary file beside it, then rename that. When this returns, the
+    disk has the content and the name, also of folders that were made for it."""
+    changed = [path.parent]
+    while not changed[-1].exists():
+        changed.append(changed[-1].parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _hidden(path, TEMPORARY)
     try:
@@ -67,9 +71,23 @@ def replace(path: Path, data: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+        for folder in changed:
+            _sync_names(folder)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync_names(folder: Path) -> None:
+    """Wait until the disk has the names in the folder, on file systems that can say so."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def delete_if_unchanged(path: Path, data: bytes) -> None:

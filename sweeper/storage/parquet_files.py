@@ -15,7 +15,7 @@
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -110,22 +110,25 @@ def read_tables(files: Files, folder: str, columns: list[str] | None = None) -> 
 
 
 def contents_of(files: Files, folder: str) -> dict[str, bytes]:
-    """Return the bytes of every Parquet file in the folder, without missing a row that was there when the call began.
+    """Return the bytes of every Parquet file in the folder at one moment after the call began.
 
-    A compaction writes the merged file before it deletes the old ones. Two things can go wrong meanwhile, and after
-    either of them the folder is listed and read again:
+    Changed files are read again until two listings in a row agree: what was read is then what the folder held between
+    them. If it changes at each of 20 looks, the result is of several moments. It may then lack rows that moved from one
+    file to another at the last look.
 
-    1. A listed file is gone when it is read. Its rows are in a merged file, which the listing may lack.
-    2. The listing lacks both the old files and the merged one. The merged file existed before the old ones were
-       deleted, so a second listing shows a merged file that was not read.
-
-    Raises StoreError if this happens 20 times in a row.
+    Raises StoreError if a file has vanished at the last look, too.
     """
+    versions, contents = dict[str, Hashable](), dict[str, bytes]()
     for _ in range(_ATTEMPTS):
-        names = names_in(files, folder)
-        contents = read_all(files, folder, names)
+        listed = files.list_versions(folder, SUFFIX)
+        if listed == versions:
+            return contents
+        changed = [name for name, version in listed.items() if versions.get(name) != version]
+        contents = {name: data for name, data in contents.items() if name in listed} | read_all(files, folder, changed)
+        versions = {name: version for name, version in listed.items() if name in contents}
+    if listed.keys() == contents.keys():
         merged = {name for name in names_in(files, folder) if name.startswith(MERGED_PREFIXES)}
-        if len(contents) == len(names) and merged <= contents.keys():
+        if merged <= contents.keys():
             return contents
     raise StoreError(f"store {files.display_uri}: files in '{folder}' keep vanishing while they are read")
 

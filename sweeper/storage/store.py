@@ -233,8 +233,8 @@ class Store(StoreReader):
         merged = tables.one_per_trial(tables.concat_rows([*own, *moved, new]))
         if not own or not merged.equals(own[0]):
             self.files.write(f"{folder}/{name}", table_to_parquet(merged))
-        for other, old in others.items():  # after the new file, so that a crash in between duplicates a row, at worst
-            for table in old:
+        for other in others:  # after the new file, so that a crash in between duplicates a row, at worst
+            for table in self._rows(folder, other):  # again, because another driver may have written it meanwhile
                 self.files.write(f"{folder}/{other}", table_to_parquet(tables.rows_except(table, trials)))
         index.update(dict.fromkeys(trials, (name,)))
         if "failed" not in merged["status"].to_pylist():  # a file with failed rows will be written again

@@ -18,7 +18,7 @@ from sweeper.request import NodePrice
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.rows import PROVENANCE, Columns
-from sweeper.storage.store import Store
+from sweeper.storage.store import Store, StoreReader
 from tests.sweeper.record.plans import plan_of
 from trainables.reports import Heartbeat, Member, Report, Status
 from trainables.worker.messages import CohortReport, DeviceShare, Environment, Failure, Origin
@@ -230,6 +230,20 @@ def test_the_checkpoint_goes_once_the_rows_are_there(harness: Harness) -> None:
     assert harness.store.files.read(path) == b"state"
     harness.report("c0", message(2, [0.7, 0.8], done=True))
     assert harness.store.files.read(path) is None
+
+
+def test_followers_are_told_of_rows_that_are_in_the_store(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    told: list[tuple[str, dict[str, str]]] = []
+    with pytest.MonkeyPatch.context() as patched:
+        for event in ("ended", "recorded"):
+            patched.setattr(harness.progress, event, lambda *_, event=event: told.append((event, statuses(harness))))
+        harness.report("c0", message(2, [0.7, 0.8], done=True))
+    assert told == [("ended", {}), ("recorded", {"a0": "finished", "a1": "finished"})]
+
+
+def statuses(harness: Harness) -> dict[str, str]:
+    return StoreReader(harness.store.files).statuses("grid")
 
 
 def test_a_cohort_that_is_cut_off_or_fails_keeps_its_checkpoint(harness: Harness) -> None:

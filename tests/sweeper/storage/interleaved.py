@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeper.storage.files import Files
 
-STEPS = ("read", "write", "delete", "list_files")
+STEPS = ("read", "write", "delete", "list_files", "list_versions")
 """The operations on a store between which other drivers go on."""
 
 

@@ -21,6 +21,7 @@ from tests.sweeper.storage.rows import COLUMNS, row
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     monkeypatch.setattr(parquet_files, "MANY", 4)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def write_cohort(store: Store, cohort: int, status: str = "finished") -> None:
@@ -50,6 +51,14 @@ def test_the_number_of_files_is_logarithmic_and_rows_are_as_without_compaction(t
     pd.testing.assert_frame_equal(plain(tmp_path / "compacted"), plain(tmp_path / "loose"))
     pd.testing.assert_frame_equal(load_history("grid", store.files), load_history("grid", loose.files))
     assert store.statuses("grid") == loose.statuses("grid")
+
+
+def test_fewer_cohorts_than_a_merge_takes_are_left_alone(tmp_path):
+    store, names = Store(tmp_path), [f"c{cohort}.parquet" for cohort in range(parquet_files.MANY)]
+    for cohort, _ in enumerate(names):
+        assert store.files.list("trials/sweep=grid") == names[:cohort]
+        write_cohort(store, cohort)
+    assert len(store.files.list("trials/sweep=grid")) == 1
 
 
 def test_a_row_is_rewritten_once_a_level(tmp_path, monkeypatch):

@@ -33,6 +33,27 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_no_other(tmp_path, monkeypatc
     assert files.read("x") == b"old" and os.listdir(tmp_path) == ["x"]
 
 
+def test_when_a_write_returns_the_disk_has_the_file_and_its_name(tmp_path, monkeypatch):
+    fsync, rename, done = os.fsync, os.replace, []
+
+    def synced(descriptor: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(f"{tmp_path}"))
+        fsync(descriptor)
+
+    def renamed(old: Path, new: Path) -> None:
+        done.append("rename")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    Files(tmp_path).write("a/b/x", b"new")
+    content, *names = done
+    assert content.startswith("/a/b/.x.") and names == ["rename", "/a/b", "/a", ""]
+    done.clear()
+    Files(tmp_path).write("a/b/x", b"newer")
+    assert done[1:] == ["rename", "/a/b"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_write_to_a_full_device_is_an_error(tmp_path, monkeypatch):
     """The write itself fails, as opposed to a patched function."""

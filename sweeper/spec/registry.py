@@ -1,5 +1,6 @@
 """The available sweeps: by name, each a module of `search_spaces`, or a user's own, by a file or a module."""
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -51,8 +52,13 @@ def definition(reference: str) -> tuple[Sweep, ModuleType]:
     if reference not in names():
         own = f"; to run the file {reference}.py, write {reference}.py" if os.path.isfile(f"{reference}.py") else ""
         raise SpecError(f"{unknown('sweep', reference, names(), '--list shows all')}{own}")
-    module = _imported(lambda: importlib.import_module(f"search_spaces.{reference}"), reference, _folders())
-    return replace(_sweep(module, reference, f"search_spaces/{reference}.py", ATTRIBUTE), name=reference), module
+    return _shipped(reference)
+
+
+@functools.cache  # a process that describes or plans several requests checks all claims of a sweep once
+def _shipped(name: str) -> tuple[Sweep, ModuleType]:
+    module = _imported(lambda: importlib.import_module(f"search_spaces.{name}"), name, _folders())
+    return replace(_sweep(module, name, f"search_spaces/{name}.py", ATTRIBUTE), name=name), module
 
 
 def check_own_name(name: str, got: str) -> None:

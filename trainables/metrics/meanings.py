@@ -6,6 +6,7 @@ in another file of this folder.
 The name of a metric begins with its family: `knn_z` is the metric of the family `knn` on the vector z.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -394,6 +395,7 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
 """Name of a family -> the family."""
 
 
+@functools.cache  # sweeps ask for each claim again and again
 def family_of(metric: str) -> MetricFamily | None:
     """The family of a metric: that whose pattern it matches, or else that with the longest name that the metric begins
     with. A metric of validation images (`val_knn_z`) has the family of its name without `val_`. None if there is no

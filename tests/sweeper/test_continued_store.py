@@ -1,10 +1,10 @@
 """The same command continues a store: it trains trials again whose results were lost with damaged files, and none of a
 store that an earlier version of the code wrote.
 
-`earlier_stores/COMMIT.tar.xz` is a store as that commit wrote it, without pictures and pages: of `SWEEP` the half of the
-grid with seed 0, one model of it where models were kept, and the first of the two waves of the search. A trial that gets
-another id here would be trained again in every store of that version: a key that is added later to a section keeps the
-ids of trials that have its default (`trainables.sections.added`).
+`earlier_stores/COMMIT.tar.xz` is a store as that commit wrote it, without pictures and pages: of `SWEEP` the half of
+the grid with seed 0, one model of it where models were kept, and the first of the two waves of the search. A trial that
+gets another id here would be trained again in every store of that version: a key that is added later to a section keeps
+the ids of trials that have its default (`trainables.sections.added`).
 """
 
 import shutil

@@ -19,6 +19,7 @@ from torchvision.transforms.v2 import functional as tv
 from sweeper.plan.cohorts import enumerate_trials
 from tests.trainables.small import HERE, image_trial
 from trainables.config import resolve
+from trainables.image_trial import ImageTrial
 from trainables.networks.pretrained import PretrainedEncoder
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images.model import ImageModel
@@ -110,6 +111,7 @@ def test_parts_can_stay_frozen_while_the_others_are_fine_tuned(weights: Path) ->
         frozen_parts="conv1+bn1+layer1+layer2",
     )  # fmt: skip
     stack = Cohort([config], HERE, torch.device("cpu"), None)._stacks[0]
+    assert isinstance(config, ImageTrial)
     parts = {name.split(".")[3] for name in stack.parameters}
     assert parts == {"layer3", "layer4"}
     before = {name: tensor.clone() for name, tensor in {**stack.parameters, **stack.buffers}.items()}

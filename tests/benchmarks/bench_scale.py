@@ -1,11 +1,15 @@
 """How far a sweep goes: planned, expanded and dispatched with training that reports at once.
 
 python -m tests.benchmarks.bench_scale [--trials 100000] [--size 32] [--alone 400] [--folder DIR]
+python -m tests.benchmarks.bench_scale --gpus 1000 [--trials 100000] [--loss-hours 1] [--figure FILE.svg]
 
 The anomaly grid on the digits over ever more seeds, through the real plan, dispatch, recorder and store. At each
 tenth: milliseconds a trial, those that the driver's process spends on a core, its memory, and files in the store.
 Beside it the same without folding, and Ray Tune alone, a function trial a model, as the cost of a trial without this
 service. Each in a process of its own.
+
+With `--gpus`, the paper's grid on a cluster on paper (`fleet`): its packing, its driver, and how well the devices are used,
+beside the least time that they could take.
 """
 
 import argparse
@@ -154,6 +158,65 @@ def service(options: argparse.Namespace, store: str) -> float:
     return 1000 * took / plan.total
 
 
+def paper(options: argparse.Namespace, store: str) -> None:
+    """Run the grid on a cluster on paper, and say what it took."""
+    from functools import partial as fixed
+
+    from sweeper.cli.arguments import parse
+    from sweeper.execution.loop import CohortFiles, Limits, dispatch
+    from sweeper.execution.signals import StopSignal
+    from sweeper.execution.stages import stages
+    from sweeper.plan.prepare import prepare
+    from sweeper.record.rows import RowFormat, listeners
+    from sweeper.storage.layout import checkpoint_path
+    from sweeper.storage.lease import Lease
+    from sweeper.storage.load import load_trials
+    from sweeper.storage.store import Store
+    from sweeper.version import code_version
+    from tests.benchmarks.fleet import GPUS, Fleet
+
+    seeds = ",".join(map(str, range(math.ceil(options.trials / GRID))))
+    arguments = ["anomaly_grid", "--preset", "paper", "--plan", "--set", "report_every=200", "--axis", f"seed={seeds}"]
+    prices = ",".join(f"{gpu.name}={gpu.price:g}" for gpu in GPUS)
+    begun, before = time.process_time(), memory()
+    request, store_of = parse([*arguments, "--store", store, "--node-price", prices]), Store(store)
+    plan, columns = prepare(request, store_of)
+    columns = store_of.prepare(plan.name, columns)
+    steps = plan.steps[0]
+    fleet = Fleet(options.gpus, steps, METRICS, 3600 * options.loss_hours)
+    lease = Lease(store_of.files, plan.name)
+    lease.open()
+    (stage,) = stages(request, plan, store_of, fleet, lease)
+    planned = time.process_time() - begun
+    listened = listeners(
+        *(store_of, plan.name, RowFormat(columns, code_version(), request.node_price), stage.source),
+        clock=lambda: fleet.now,
+    )
+    files = CohortFiles("data", store_of.files, fixed(checkpoint_path, plan.name))
+    dispatch(stage, fleet, files, Limits(3, 30.0, 600.0), listened, StopSignal())
+    lease.close()
+    driver, megabytes = time.process_time() - begun, memory() - before
+    rows = load_trials(store_of.files, plan.name, plan.ids)
+    assert len(rows) == plan.total and set(rows["status"]) == {"finished"}
+
+    work = plan.total * steps
+    bound = work / sum(fleet.counts[gpu.name] * gpu.best_rate for gpu in GPUS)
+    price = sum(math.ceil(fleet.counts[gpu.name] / 8) * gpu.price for gpu in GPUS)
+    print(f"{plan.total:,} trials of {steps:,} steps on {options.gpus:,} GPUs, {fleet.losses} nodes lost")
+    print(f"driver: {planned:.0f} s to plan, {driver:.0f} s in all, {megabytes:.0f} MiB")
+    print(f"hours: {fleet.now / 3600:.2f}, at least {bound / 3600:.2f} ({bound / fleet.now:.1%})")
+    print(f"cost: {price * fleet.now / 3600:,.0f}, at least {price * bound / 3600:,.0f}")
+    for gpu in GPUS:
+        total = fleet.counts[gpu.name] * fleet.now
+        parts = {
+            what: sum((min(end, fleet.now) - start) * devices for start, end, devices in spans if start < fleet.now)
+            for (name, what), spans in fleet.spent.items()
+            if name == gpu.name
+        }
+        shares = ", ".join(f"{what} {seconds / total:.1%}" for what, seconds in parts.items())
+        print(f"{gpu.name}: {shares}, idle {1 - sum(parts.values()) / total:.1%}")
+
+
 def tune_alone(options: argparse.Namespace) -> float:
     """Milliseconds a trial of as many function trials, actors reused, nothing kept."""
     from sweeper.execution.session import connected
@@ -201,9 +264,14 @@ if __name__ == "__main__":
     parser.add_argument("--size", type=int, default=32, help="members of a cohort")
     parser.add_argument("--alone", type=int, default=400, help="trials of Tune alone")
     parser.add_argument("--folder", default="", help="a folder of the disk to measure; by default a temporary one")
+    parser.add_argument("--gpus", type=int, default=0, help="GPUs of a cluster on paper")
+    parser.add_argument("--loss-hours", type=float, default=1.0, help="mean time until a node is lost")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.case:
+    if arguments.gpus:
+        with tempfile.TemporaryDirectory(dir=arguments.folder or None) as folder:
+            paper(arguments, folder)
+    elif arguments.case:
         run(arguments)
     else:
         main(arguments)

@@ -8,7 +8,6 @@ store fail.
 import errno
 import os
 import shutil
-import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -150,7 +149,7 @@ class StoreReader:
 
     def read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
         """Return the intact files of the folder, and add the others to `damaged`."""
-        tables, damaged = parse_intact(folder, contents_of(self.files, folder), columns)
+        tables, damaged = parse_intact(self.files, folder, contents_of(self.files, folder), columns)
         self.damaged |= damaged | no_files(self.files, folder)
         return tables
 
@@ -302,7 +301,7 @@ class Store(StoreReader):
         stored = [table for _, table in parsed.values()]
         merged, name = merge(stored), next(iter(contents))
         if len(contents) > 1 or not merged.equals(stored[0]):
-            name = f"compact-{uuid.uuid4().hex[:16]}{SUFFIX}"
+            name = f"compact-{self.files.surroundings.token()[:16]}{SUFFIX}"
             replace(self.files, folder, contents, name, merged)
         return name, merged
 
@@ -340,7 +339,7 @@ def check_writable(files: Files) -> None:
     folder = files.local_folder
     if folder is not None and not files.pinned and folder.is_dir() and os.statvfs(folder).f_flag & os.ST_RDONLY:
         raise StoreError(f"store {files.display_uri}: cannot write: {os.strerror(errno.EROFS)}")
-    probe = f"{PROBE}{uuid.uuid4().hex}"
+    probe = f"{PROBE}{files.surroundings.token()}"
     files.write(probe, b"probe")
     if files.read(probe) != b"probe":
         raise StoreError(f"store {files.display_uri}: a file written there does not read back")

@@ -8,11 +8,12 @@ tenth: milliseconds a trial, those that the driver's process spends on a core, i
 Beside it the same without folding, and Ray Tune alone, a function trial a model, as the cost of a trial without this
 service. Each in a process of its own.
 
-With `--gpus`, the paper's grid on a cluster on paper (`fleet`): its packing, its driver, and how well the devices are used,
-beside the least time that they could take.
+With `--gpus`, the paper's grid on a cluster on paper (`fleet`): its packing, its driver, and how well the devices are
+used, beside the least time that they could take.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -160,8 +161,6 @@ def service(options: argparse.Namespace, store: str) -> float:
 
 def paper(options: argparse.Namespace, store: str) -> None:
     """Run the grid on a cluster on paper, and say what it took."""
-    from functools import partial as fixed
-
     from sweeper.cli.arguments import parse
     from sweeper.execution.loop import CohortFiles, Limits, dispatch
     from sweeper.execution.signals import StopSignal
@@ -192,29 +191,58 @@ def paper(options: argparse.Namespace, store: str) -> None:
         *(store_of, plan.name, RowFormat(columns, code_version(), request.node_price), stage.source),
         clock=lambda: fleet.now,
     )
-    files = CohortFiles("data", store_of.files, fixed(checkpoint_path, plan.name))
+    files = CohortFiles("data", store_of.files, partial(checkpoint_path, plan.name))
     dispatch(stage, fleet, files, Limits(3, 30.0, 600.0), listened, StopSignal())
     lease.close()
     driver, megabytes = time.process_time() - begun, memory() - before
     rows = load_trials(store_of.files, plan.name, plan.ids)
     assert len(rows) == plan.total and set(rows["status"]) == {"finished"}
 
-    work = plan.total * steps
-    bound = work / sum(fleet.counts[gpu.name] * gpu.best_rate for gpu in GPUS)
-    price = sum(math.ceil(fleet.counts[gpu.name] / 8) * gpu.price for gpu in GPUS)
-    print(f"{plan.total:,} trials of {steps:,} steps on {options.gpus:,} GPUs, {fleet.losses} nodes lost")
+    least = fleet.least_seconds(plan.total)
+    print(f"{plan.total:,} trials of {steps:,} steps on {options.gpus:,} GPUs, {fleet.losses} times a node was lost")
     print(f"driver: {planned:.0f} s to plan, {driver:.0f} s in all, {megabytes:.0f} MiB")
-    print(f"hours: {fleet.now / 3600:.2f}, at least {bound / 3600:.2f} ({bound / fleet.now:.1%})")
-    print(f"cost: {price * fleet.now / 3600:,.0f}, at least {price * bound / 3600:,.0f}")
-    for gpu in GPUS:
-        total = fleet.counts[gpu.name] * fleet.now
-        parts = {
-            what: sum((min(end, fleet.now) - start) * devices for start, end, devices in spans if start < fleet.now)
-            for (name, what), spans in fleet.spent.items()
-            if name == gpu.name
-        }
-        shares = ", ".join(f"{what} {seconds / total:.1%}" for what, seconds in parts.items())
-        print(f"{gpu.name}: {shares}, idle {1 - sum(parts.values()) / total:.1%}")
+    print(f"hours: {fleet.now / 3600:.2f}, at least {least / 3600:.2f}; share {least / fleet.now:.1%}")
+    print(f"cost: {fleet.price * fleet.now / 3600:,.0f}, at least {fleet.price * least / 3600:,.0f}")
+    shares = fleet.usage(0.0, fleet.now)
+    for gpu in fleet.counts:
+        print(f"{gpu}: " + ", ".join(f"{what} {share:.1%}" for (name, what), share in shares.items() if name == gpu))
+    if options.figure:
+        draw(fleet, Path(options.figure))
+
+
+def draw(fleet: Any, path: Path) -> None:
+    """Draw what the GPUs of each kind did over time, as SVG."""
+    import vl_convert
+
+    moments = [fleet.now * index / 60 for index in range(61)]
+    order = ["trains", "trains in vain", "starts", "is away", "is idle"]
+    values = [
+        {"hour": (begin + end) / 7200, "gpu": f"{gpu} ({fleet.counts[gpu]})", "it": what, "share": round(share, 4)}
+        for begin, end in itertools.pairwise(moments)
+        for (gpu, what), share in fleet.usage(begin, end).items()
+    ]
+    colour = {"domain": order, "range": ["#4c78a8", "#e45756", "#72b7b2", "#bab0ac", "#eeeeee"]}
+    chart = {
+        "data": {"values": values},
+        "transform": [{"calculate": f"indexof({json.dumps(order)}, datum.it)", "as": "order"}],
+        "mark": {"type": "area", "interpolate": "step"},
+        "width": 220,
+        "height": 110,
+        "encoding": {
+            "column": {"field": "gpu", "title": None},
+            "x": {"field": "hour", "type": "quantitative", "title": "hours"},
+            "y": {
+                "field": "share",
+                "type": "quantitative",
+                "title": "share of GPUs",
+                "axis": {"format": "%"},
+                "stack": True,
+            },
+            "color": {"field": "it", "title": None, "scale": colour},
+            "order": {"field": "order"},
+        },
+    }
+    path.write_text(vl_convert.vegalite_to_svg(chart))
 
 
 def tune_alone(options: argparse.Namespace) -> float:
@@ -266,6 +294,7 @@ if __name__ == "__main__":
     parser.add_argument("--folder", default="", help="a folder of the disk to measure; by default a temporary one")
     parser.add_argument("--gpus", type=int, default=0, help="GPUs of a cluster on paper")
     parser.add_argument("--loss-hours", type=float, default=1.0, help="mean time until a node is lost")
+    parser.add_argument("--figure", default="", help="SVG of what the GPUs did")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.gpus:

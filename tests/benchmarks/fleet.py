@@ -15,13 +15,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
-from sweeper.packing.cluster import PREFIX, Cluster, DeviceKind, ProbeRequest, SlotResources
+from sweeper.packing.cluster import MEMORY_MARGIN, PREFIX, Cluster, DeviceKind, ProbeRequest, SlotResources
 from trainables.reports import Member, Report
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortReport, CohortTask, DeviceShare, Failure, Origin
 from trainables.worker.worker import Dispatch
 
 GIB = 2**30
+MEMBER, OVERHEAD = GIB, GIB // 2
+"""Memory of a member of a stack, and of a process."""
 PER_NODE = 8
 WIDTHS = (1, 2, 4, 8, 16, 32)
 START, AWAY = 10.0, 120.0
@@ -54,7 +56,13 @@ class Gpu:
 
     @property
     def best_rate(self) -> float:
-        return max(self.rate(width, processes) for width in WIDTHS for processes in self.slowdowns)
+        """Of all stacks and numbers of processes that fit into its memory."""
+        fitting = (
+            self.rate(width, processes)
+            for width, processes in itertools.product(WIDTHS, self.slowdowns)
+            if width * MEMBER <= MEMORY_MARGIN * self.memory / processes - OVERHEAD
+        )
+        return max(fitting)
 
 
 GPUS = (
@@ -111,6 +119,25 @@ class Fleet(Backend):
         for node in self.nodes:
             self._at(self._random.expovariate(1 / loss_every), lambda node=node: self._lose(node))
 
+    @property
+    def price(self) -> float:
+        """Of all nodes per hour."""
+        return sum(math.ceil(self.counts[gpu.name] / PER_NODE) * gpu.price for gpu in GPUS)
+
+    def least_seconds(self, trials: int) -> float:
+        """Seconds in which so many trials end if no GPU ever waits, and each has its fastest stacks."""
+        return trials * self._steps / sum(self.counts[gpu.name] * gpu.best_rate for gpu in GPUS)
+
+    def usage(self, begin: float, end: float) -> dict[tuple[str, str], float]:
+        """GPU and what it did between two moments -> its share of the GPUs of its kind, on average."""
+        shares = {}
+        for (name, what), spans in self.spent.items():
+            own = ((min(last, end) - max(first, begin)) * devices for first, last, devices in spans)
+            shares[name, what] = sum(filter(lambda used: used > 0, own)) / (end - begin) / self.counts[name]
+        for name in self.counts:
+            shares[name, "is idle"] = 1 - sum(share for (gpu, _), share in shares.items() if gpu == name)
+        return shares
+
     def cluster(self) -> Cluster:
         kinds = tuple(
             DeviceKind(True, gpu.name, tuple(node.devices for node in self.nodes if node.gpu is gpu), 8.0)
@@ -123,9 +150,9 @@ class Fleet(Backend):
 
     def _probe(self, request: ProbeRequest) -> Probe:
         gpu = next(gpu for gpu in GPUS if gpu.name == request.kind.accelerator)
-        stacks = [Measurement(width, gpu.seconds(width), width * GIB, GIB // 8) for width in WIDTHS]
+        stacks = [Measurement(width, gpu.seconds(width), width * MEMBER, MEMBER // 8) for width in WIDTHS]
         slowdowns = {width: {n: by for n, by in gpu.slowdowns.items() if n > 1} for width in request.widths}
-        memory = DeviceMemory(f"{gpu.name} on paper", gpu.memory, GIB // 2)
+        memory = DeviceMemory(f"{gpu.name} on paper", gpu.memory, OVERHEAD)
         return Probe(memory, stacks if request.configs else (), slowdowns if request.processes else None)
 
     def serve(self, server: Callable[..., Any], *arguments: object) -> Any:

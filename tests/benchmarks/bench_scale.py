@@ -1,7 +1,7 @@
 """How far a sweep goes: planned, expanded and dispatched with training that reports at once.
 
 python -m tests.benchmarks.bench_scale [--trials 100000] [--size 32] [--alone 400] [--folder DIR]
-python -m tests.benchmarks.bench_scale --gpus 1000 [--trials 100000] [--loss-hours 1] [--figure FILE.svg]
+python -m tests.benchmarks.bench_scale --gpus 1000 [--trials 100000] [--loss-hours 1] [--reports 1] [--figure FILE.svg]
 
 The anomaly grid on the digits over ever more seeds, through the real plan, dispatch, recorder and store. At each
 tenth: milliseconds a trial, those that the driver's process spends on a core, its memory, and files in the store.
@@ -175,7 +175,8 @@ def paper(options: argparse.Namespace, store: str) -> None:
     from tests.benchmarks.fleet import GPUS, Fleet
 
     seeds = ",".join(map(str, range(math.ceil(options.trials / GRID))))
-    arguments = ["anomaly_grid", "--preset", "paper", "--plan", "--set", "report_every=200", "--axis", f"seed={seeds}"]
+    every = f"report_every={800 // options.reports}"
+    arguments = ["anomaly_grid", "--preset", "paper", "--plan", "--set", every, "--axis", f"seed={seeds}"]
     prices = ",".join(f"{gpu.name}={gpu.price:g}" for gpu in GPUS)
     begun, before = time.process_time(), memory()
     request, store_of = parse([*arguments, "--store", store, "--node-price", prices]), Store(store)
@@ -294,6 +295,7 @@ if __name__ == "__main__":
     parser.add_argument("--folder", default="", help="a folder of the disk to measure; by default a temporary one")
     parser.add_argument("--gpus", type=int, default=0, help="GPUs of a cluster on paper")
     parser.add_argument("--loss-hours", type=float, default=1.0, help="mean time until a node is lost")
+    parser.add_argument("--reports", type=int, default=1, help="of each trial")
     parser.add_argument("--figure", default="", help="SVG of what the GPUs did")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -18,6 +18,7 @@ import json
 import math
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -226,6 +227,7 @@ def draw(fleet: Any, path: Path) -> None:
     chart = {
         "data": {"values": values},
         "transform": [{"calculate": f"indexof({json.dumps(order)}, datum.it)", "as": "order"}],
+        "config": {"aria": False},
         "mark": {"type": "area", "interpolate": "step"},
         "width": 220,
         "height": 110,
@@ -243,7 +245,7 @@ def draw(fleet: Any, path: Path) -> None:
             "order": {"field": "order"},
         },
     }
-    path.write_text(vl_convert.vegalite_to_svg(chart))
+    path.write_text(re.sub(r"(\.\d)\d+", r"\1", vl_convert.vegalite_to_svg(chart)))
 
 
 def tune_alone(options: argparse.Namespace) -> float:

@@ -174,6 +174,7 @@ def test_a_cluster_on_paper_trains_all_though_its_nodes_are_lost(
     lines = capsys.readouterr().out.splitlines()
     (nodes_lost,) = (int(line.split(", ")[-1].split()[0]) for line in lines if "node was lost" in line)
     shares = {line.split(":")[0]: re.findall(r"([\d.]+)%", line) for line in lines if line[:2] in ("H1", "A1", "T4")}
+    assert lines[0].endswith("T4, which would gain little") and "T4: is away" in lines[-1]
     assert nodes_lost > 0 and list(shares) == ["H100", "A100", "T4"]
     assert all(sum(map(float, own)) == pytest.approx(100, abs=0.5) for own in shares.values())
     (share,) = (float(line.split()[-1].rstrip("%")) for line in lines if line.startswith("hours: "))

@@ -12,11 +12,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
 from sweeper.packing.cluster import MEMORY_MARGIN, PREFIX, Cluster, DeviceKind, ProbeRequest, SlotResources
-from trainables.reports import Member, Report
+from trainables.reports import Member, Report, Status
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortReport, CohortTask, DeviceShare, Failure, Origin
 from trainables.worker.worker import Dispatch
@@ -117,7 +118,7 @@ class Fleet(Backend):
             whole, rest = divmod(self.counts[gpu.name], PER_NODE)
             self.nodes += [Node(gpu, devices) for devices in [PER_NODE] * whole + [rest] * bool(rest)]
         for node in self.nodes:
-            self._at(self._random.expovariate(1 / loss_every), lambda node=node: self._lose(node))
+            self._at(self._random.expovariate(1 / loss_every), partial(self._lose, node))
 
     @property
     def price(self) -> float:
@@ -204,14 +205,14 @@ class Fleet(Backend):
         for epoch in range(every, epochs + 1, every):
             if epoch / epochs > running.fraction:
                 at = self.now + START + (epoch / epochs - running.fraction) * seconds
-                self._at(at, lambda epoch=epoch: self._report(node, running, epoch, epochs))
+                self._at(at, partial(self._report, node, running, epoch, epochs))
 
     def _report(self, node: Node, running: Running, epoch: int, epochs: int) -> None:
         task = running.task
         if node.running.get(task.cohort) is not running:  # its node was lost
             return
         done = epoch == epochs
-        status = "finished" if done else "running"
+        status: Status = "finished" if done else "running"
         members = tuple(
             Member(status, epoch, {name: self._random.random() for name in self._metrics}, seconds=running.seconds)
             for _ in task.spec.own

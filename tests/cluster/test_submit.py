@@ -19,6 +19,7 @@ from sweeper.errors import StoreError
 from sweeper.request import Request
 from sweeper.spec import SpecError
 from sweeper.storage.files import Files
+from tests.cases import for_each
 from tests.cluster.conftest import FakeClient, details
 
 ROOT = Path(__file__).parents[2]
@@ -282,7 +283,7 @@ def refusal(*arguments: str) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments",
     [
         "anomaly_gird",

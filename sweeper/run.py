@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from sweeper.record.progress import Progress
 from sweeper.record.trackers import Tracker, Trackers, connections, tracked
 from sweeper.request import Request
 from sweeper.spec import SpecError, registry
+from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path, trials_folder
 from sweeper.storage.lease import Drivers, Lease
 from sweeper.storage.load import load_request
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 Connections = Mapping[str, Callable[[], Tracker]]
 """Name of a tracker -> a function that connects to it."""
+Backends = Callable[[Request, StopSignal, Callable[[], object]], AbstractContextManager["Backend"]]
+"""Opens what trains the cohorts of a request, as `backend_of` does."""
 TRAINING_MODULES = ("sweeper.execution.ray_backend", "sweeper.execution.loop", "sweeper.record.rows")
 """Imported while Ray starts."""
 REPORT_MODULES = ("sweeper.report.publish", "sweeper.report.page.publish")
@@ -98,15 +102,17 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         return EXIT_FAILED
 
 
-def plan_request(request: Request) -> "PlannedRequest":
+def plan_request(request: Request, files: Files | None = None, backends: "Backends | None" = None) -> "PlannedRequest":
     """Plan a request and check all that needs no Ray, for the command line and for Python alike. Prints what the user
-    should know of a plan that can run. Raises SpecError or StoreError."""
+    should know of a plan that can run. Raises SpecError or StoreError.
+
+    `files` are those of the store, by default in the request's folder; `backends` is by default `backend_of`."""
     (request.sweep or registry.find(request.name)).preset(request.preset)  # a wrong name is refused at once
 
     from sweeper.plan.prepare import prepare  # imported here because torch takes seconds to import
 
     request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
-    store = Store(request.store)
+    store = Store(files or request.store)
     check_no_folder_of_a_store(store.files)
     plan, columns = prepare(request, store)
     if request.debug and any(trial.config.get("workers", 1) != 1 for trial in plan.trials):
@@ -115,7 +121,7 @@ def plan_request(request: Request) -> "PlannedRequest":
     trackers = connections(request.track, plan.name, store)
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
-    return PlannedRequest(request, plan, columns, store, trackers)
+    return PlannedRequest(request, plan, columns, store, trackers, backends)
 
 
 def decision_of(request: Request, plan: Plan, store: Store) -> "Decision | None":
@@ -136,6 +142,7 @@ class PlannedRequest:
     columns: Columns
     store: Store
     trackers: Connections
+    backends: "Backends | None" = None
 
     def outline(self) -> dict[str, Any]:
         """What would run, in plain values. Writes nothing."""
@@ -169,7 +176,7 @@ class PlannedRequest:
         check_address(address_of(request))
         check_free_space(self.store.files)
         if request.wait and wait_for_others(Drivers(self.store.files, plan.name), _print_line):
-            return plan_request(request).begin(stopping)
+            return self._planned_again().begin(stopping)
         damaged, store = self.store.damaged, Store(self.store.files.with_retries(store_retries(), _print_line))
         check_writable(store.files)
         store.files.pin_folder()
@@ -186,10 +193,14 @@ class PlannedRequest:
         except BaseException as error:
             lease.close()
             if isinstance(error, OtherDriver) and request.wait:  # two that waited begin at the same moment
-                return plan_request(request).begin(stopping)
+                return self._planned_again().begin(stopping)
             raise
-        budget = Budget(request.hours, request.cost)
-        return _Run(request, plan, store, columns, stopping, path, self.trackers, lease, budget)
+        budget = Budget(request.hours, request.cost, store.files.surroundings.monotonic)
+        return _Run(request, plan, store, columns, stopping, path, self.trackers, lease, budget, self.backends)
+
+    def _planned_again(self) -> "PlannedRequest":
+        """The plan by what is in the store now."""
+        return plan_request(self.request, self.store.files, self.backends)
 
 
 @dataclass(frozen=True)
@@ -205,6 +216,7 @@ class _Run:
     trackers: Connections
     lease: Lease
     budget: Budget = field(default_factory=Budget)
+    backends: "Backends | None" = None
     plans: list[Plan] = field(default_factory=list)
     """The plans that were begun. The last has all trials of the run."""
 
@@ -261,7 +273,7 @@ class _Run:
             @functools.cache
             def backend() -> "Backend":
                 before_exit = partial(print_how_to_continue, self.plan, self.store)
-                return running.enter_context(backend_of(self.request, self.stopping, before_exit))
+                return running.enter_context((self.backends or backend_of)(self.request, self.stopping, before_exit))
 
             if self.plan.trials_left:
                 _print_line(f"{self.plan.trials_left} of {self.plan.total} trials to run; {_place(self.request)}")
@@ -288,7 +300,12 @@ class _Run:
         )
         total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
         with (
-            Progress(plan, None if plan.study_runs else total_cohorts, live=not request.debug) as progress,
+            Progress(
+                plan,
+                None if plan.study_runs else total_cohorts,
+                live=not request.debug,
+                clock=store.files.surroundings.monotonic,
+            ) as progress,
             PageWriter(plan, store.files, progress.print_line) as page,
             imported_meanwhile(REPORT_MODULES),
         ):

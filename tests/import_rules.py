@@ -146,6 +146,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.masking": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.errors": Rule(may=("sweeper.masking",), never=("torch", *LAUNCHERS)),
     "sweeper.names": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.surroundings": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "sweeper.version": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.spec": Rule(
         may=(
@@ -159,6 +160,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.storage": Rule(
         may=(
             *("pyarrow", "pandas", "tenacity", "psutil", "sweeper.errors", "sweeper.masking", "sweeper.names"),
+            "sweeper.surroundings",
             *("trainables.json_input", "trainables.validation", "trainables.reports"),
             "trainables.training.model_metadata",
         ),
@@ -253,6 +255,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.record": Rule(
         may=(
             *("sweeper.request", "rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking"),
+            "sweeper.surroundings",
             *("sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
             *("trainables.worker.messages", "trainables.data.datasets"),
         ),

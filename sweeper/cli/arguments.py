@@ -365,7 +365,7 @@ def list_sweeps() -> int:
         except SpecError as error:
             print(f"error: {error}", file=sys.stderr)
             continue
-        sizes = ", ".join(f"{preset} ({space.count} trials)" for preset, space in sweep.presets.items())
+        sizes = ", ".join(f"{preset} ({sweep.trial_count(preset)} trials)" for preset in sweep.presets)
         print(f"{name}: {sweep.about}\n  presets: {sizes}")
     return EXIT_OK
 

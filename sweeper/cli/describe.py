@@ -315,8 +315,9 @@ def describe_sweep(reference: str) -> str:
     shown: dict[str, str] = {}
     for name in sweep.presets:
         parts, metric = sweep.parts(name), sweep.headline(name)
-        varied, count = dict(_varied(parts)), sum(part.count for part in parts)
-        lines += _wrapped(f"{name}: {count} trials, ranked by {metric.name} ({metric.direction})", "  ", "    ")
+        varied = dict(_varied(parts))
+        size = f"{sweep.trial_count(name)} trials"
+        lines += _wrapped(f"{name}: {size}, ranked by {metric.name} ({metric.direction})", "  ", "    ")
         earlier = shown.setdefault(str(varied), name)
         for key, text in varied.items() if earlier == name else [("varied", f"as in {earlier}")]:
             lines += _wrapped(f"{key}: {text}", "    ", "      ")

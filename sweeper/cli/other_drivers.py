@@ -1,6 +1,5 @@
 """What a command does when other drivers run the same sweep on the same store: it shares, waits, or is refused."""
 
-import time
 from collections.abc import Callable, Sequence
 
 from sweeper.errors import StoreError
@@ -24,7 +23,7 @@ def wait_for_others(drivers: Drivers, say: Callable[[str], None]) -> bool:
         if not told:
             say(f"waiting for another driver of this sweep: {_named(others)}")
         told = True
-        time.sleep(LOOK_SECONDS)
+        drivers.surroundings.sleep(LOOK_SECONDS)
     return told
 
 
@@ -49,7 +48,7 @@ def refuse_others(drivers: Drivers, law: str, remedy: str, claims: set[str] | No
     while others := [other for other in drivers.living() if claims is None or claims.intersection(other.lease.claims)]:
         if any(other.proven for other in others):
             raise OtherDriver(f"{law}, but another driver runs it: {_named(others)}; {remedy}")
-        time.sleep(LOOK_SECONDS)
+        drivers.surroundings.sleep(LOOK_SECONDS)
 
 
 def describe_driver(driver: Driver) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import math
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -150,7 +149,7 @@ def dispatch(
     Raises KeyboardInterrupt when `stopping` was asked to stop, BudgetSpent when the time is over or suffices for none
     of the cohorts that are left, and any exception that a listener raised.
     """
-    run, slots = uuid.uuid4().hex, stage.slots
+    run, slots = files.checkpoints.surroundings.token(), stage.slots
     shared = None if slots.local or slots.workers == 1 else files.checkpoint_path(f"ray-{run}")
     settings = WorkerSettings(
         run, files.data, _Checkpoints(files.checkpoints), limits.save_every, limits.step_timeout, files.models

@@ -103,7 +103,7 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
         stored = reader.statuses_with_history(plan.name)
         return {trial: status for trial, status in stored.items() if trial not in plan.without_model}
 
-    sharing = Sharing(lease, statuses, partial(print, flush=True))
+    sharing = Sharing(lease, statuses, partial(print, flush=True), files.surroundings.monotonic)
     expected, price = packing.cohort_seconds(), packing.price
     price = price if set(slots) == {1} else hourly_price(allocator.devices, allocator.request.node_price)
     return [

@@ -3,7 +3,8 @@
 A *setting* is all hyperparameters but those whose values only repeat an experiment: the seed, and the class that is
 normal or held out. In a study it is a proposal, whatever its trials differ in. Its trials are its *replicates*, and its
 score is the mean over those that finished. It is chosen by `val_METRIC` if the trials have it, else by the metric
-itself, which the sentence says.
+itself, which the sentence says. Errors are over classes, each with the mean of its seeds, where there are several, and
+else over seeds (`sweep.replicate_keys`).
 
 Only settings with the same replicates are compared: those that finished with the most. So none wins because a hard
 class is still to be trained, has failed or has diverged. A setting without a hyperparameter that repeats, such as a
@@ -18,10 +19,11 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from sweeper.spec.metric import VALIDATION, Metric
-from sweeper.spec.sweep import REPLICATES
+from sweeper.spec.sweep import REPLICATES, SEED, replicate_keys
 from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
 
 QUESTIONS = ("study", "dataset", "image_digest")
@@ -48,16 +50,24 @@ class Sample:
     """The trials of a setting that was compared."""
 
     trials: tuple[str, ...]
-    values: Mapping[Key, float]
-    """Replicate -> finite value of the metric that is shown. A replicate is its values of the hyperparameters that
-    repeat an experiment, and a number."""
+    runs: Mapping[Key, Mapping[Key, float]]
+    """Class, as its values of the hyperparameters that tell classes apart -> run -> finite value of the metric that is
+    shown. A run is its values of the hyperparameters that repeat an experiment, and a number."""
     margin: float = math.nan
     """Half the 95 % interval of a single value over test images; NaN if it is not known."""
+
+    @cached_property
+    def values(self) -> Mapping[Key, float]:
+        """Replicate -> value: the mean of each class if there are several, else each run."""
+        if len(self.runs) == 1:
+            return next(iter(self.runs.values()))
+        return {own: statistics.fmean(runs.values()) for own, runs in self.runs.items()}
 
     @property
     def is_fixed(self) -> bool:
         """Whether it is known without an error: a method without any hyperparameter that repeats gives it again."""
-        return len(self.values) == 1 and all(value is None for key in self.values for value in key[:-1])
+        runs = [key for of_class in self.runs.values() for key in of_class]
+        return len(runs) == 1 and all(value is None for value in runs[0][:-1])
 
 
 @dataclass(frozen=True)
@@ -84,18 +94,16 @@ class BestSetting:
     """Number of settings that have trials."""
     sample: Sample
     others: tuple[Sample, ...]
-    """Those of the other settings that were compared."""
+    """Those of the other settings that were compared, the best by the criterion first."""
+    next_at: Mapping[str, object] = field(default_factory=dict)
+    """The hyperparameters that tell the next best one, the first of `others`, apart."""
     scores: Mapping[str, int] = field(default_factory=dict)
     """For `CHOSEN`: anomaly score -> number of trials that chose it, the most frequent first."""
 
     @property
-    def known(self) -> list[float]:
-        """The values of the metric that are finite."""
-        return [value for value in self.values.values() if math.isfinite(value)]
-
-    @property
     def mean(self) -> float:
-        return statistics.fmean(self.known) if self.known else math.nan
+        """The mean over replicates."""
+        return statistics.fmean(self.sample.values.values()) if self.sample.values else math.nan
 
 
 class Settings:
@@ -160,8 +168,8 @@ class Settings:
             trials, values = zip(*compared[setting].values(), strict=True)
             return metric.cost(statistics.fmean(values)), min(trials)
 
-        setting = min(compared, key=rank)
-        known = compared[setting]
+        ranked = sorted(compared, key=rank)
+        setting, known = ranked[0], compared[ranked[0]]
         order = sorted(known, key=lambda key: (metric.cost(known[key][1]), known[key][0]))
         name = shown if shown in measured else criterion
         values = {
@@ -169,34 +177,47 @@ class Settings:
             for trial in (known[key][0] for key in order)
         }
         counts = {key: len({each[index] for each in order}) for index, key in enumerate(self._replicates)}
-        samples = {
-            other: Sample(
-                tuple(trial for trial, _ in replicates.values()),
-                {
-                    key: value
-                    for key, (trial, _) in replicates.items()
-                    if (value := _score(settings[other][trial], name)) is not None
-                },
-                _margin(settings[other], replicates) if name == CHOSEN else math.nan,
+        classes = [name for name in replicate_keys(self._distinct(wanted)) if name != SEED]
+        samples = [
+            Sample(
+                tuple(trial for trial, _ in compared[own].values()),
+                self._runs(
+                    {key: _score(settings[own][trial], name) for key, (trial, _) in compared[own].items()}, classes
+                ),
+                _margin(settings[own], compared[own]) if name == CHOSEN else math.nan,
             )
-            for other, replicates in compared.items()
-        }
-        at = self._names(setting, settings, named)
+            for own in ranked
+        ]
         number = setting[0] if isinstance(setting[0], int | float) else None
         return BestSetting(
             metric=replace(metric, name=name),
             criterion=criterion,
-            at=at,
+            at=self._names(setting, settings, named),
+            next_at=self._names(ranked[1], settings, named) if len(ranked) > 1 else {},
             question={},
             values=values,
             replicates=counts,
             number=None if number is None else int(number),
             compared=len(compared),
             settings=len(settings),
-            sample=samples.pop(setting),
-            others=tuple(samples.values()),
+            sample=samples[0],
+            others=tuple(samples[1:]),
             scores=chosen_scores(settings[setting][trial] for trial in values) if name == CHOSEN else {},
         )
+
+    def _distinct(self, keys: Iterable[Key]) -> dict[str, set[Hashable]]:
+        """Return hyperparameter that repeats an experiment -> its values, without null, among these replicates."""
+        columns = [*zip(*keys, strict=True)]
+        return {name: {*columns[index]} - {None} for index, name in enumerate(self._replicates)}
+
+    def _runs(self, values: Mapping[Key, float | None], classes: Sequence[str]) -> dict[Key, dict[Key, float]]:
+        """Return class -> run -> value, of the runs that have one."""
+        places = [index for index, name in enumerate(self._replicates) if name in classes]
+        runs: dict[Key, dict[Key, float]] = {}
+        for key, value in values.items():
+            if value is not None:
+                runs.setdefault(tuple(key[index] for index in places), {})[key] = value
+        return runs
 
     def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:
         """Return replicate -> trial and its score, of those trials of a setting that have one.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -17,6 +15,7 @@ from sweeper.report.kinds import write_figures
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
 from sweeper.storage.retry import NO_RETRIES
+from sweeper.surroundings import Task
 
 SECONDS_BETWEEN = 10.0
 """Shortest time, in seconds, from the end of one writing to the beginning of the next, and before the first."""
@@ -30,10 +29,11 @@ class PageWriter(CohortListener):
     """Context manager that writes the page in a thread when rows have come, and not too often."""
 
     def __init__(
-        self, plan: Plan, files: Files, print_line: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self, plan: Plan, files: Files, print_line: Callable[[str], None], clock: Callable[[], float] | None = None
     ) -> None:
-        self._plan, self._files, self._print_line, self._clock = plan, files, print_line, clock
-        self._thread: threading.Thread | None = None
+        self._plan, self._files, self._print_line = plan, files, print_line
+        self._clock = clock or files.surroundings.monotonic
+        self._thread: Task | None = None
         self._due_at = 0.0
         self._failed = False
         self._named = 0
@@ -57,8 +57,7 @@ class PageWriter(CohortListener):
         """Start to write the page, unless it is being written, or its writing was tried just before."""
         busy = self._thread is not None and self._thread.is_alive()
         if not busy and self._clock() >= self._due_at:
-            self._thread = threading.Thread(target=self._write, name="page", daemon=True)
-            self._thread.start()
+            self._thread = self._files.surroundings.begin("page", self._write)
 
     def _write(self) -> None:
         begun = self._clock()

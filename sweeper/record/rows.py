@@ -1,10 +1,9 @@
 """From reports to the store: history, sheets and rows, and the order in which they are written."""
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sweeper.masking import masked
 from sweeper.plan.cohorts import Cohort
@@ -31,7 +30,7 @@ def listeners(
     row_format: "RowFormat",
     source: CohortSource,
     followers: Sequence[CohortListener] = (),
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] | None = None,
 ) -> list[CohortListener]:
     """Return the listeners of a dispatch in the order in which they are told, which is the order of safety.
 
@@ -46,7 +45,7 @@ def listeners(
     4. The checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
        sheets again changes nothing, because all are keyed by trial id.
     """
-    history = History(store, sweep, clock)
+    history = History(store, sweep, clock or store.files.surroundings.monotonic)
     told = _Source(source, history)
     rows = Rows(store, sweep, row_format, (*followers, told))
     return [*followers, told, history, Sheets(store, sweep), rows, Checkpoints(store.files, sweep, source)]
@@ -130,7 +129,9 @@ class RowFormat:
     node_price: NodePrice | None = None
     """Price of a node per hour, for the cost of each trial."""
 
-    def rows(self, cohort: Cohort, members: Iterable[Member], origin: Origin | None, started: datetime) -> list[Row]:
+    def rows(
+        self, cohort: Cohort, members: Iterable[Member], origin: Origin | None, started: datetime, ended: datetime
+    ) -> list[Row]:
         """Return one row per member. `origin` is the process that trained the cohort; None if it failed, and it is not
         known what its last one was."""
         shared = {
@@ -139,7 +140,7 @@ class RowFormat:
             **_provenance(origin),
             "code_version": self.code_version,
             "started": origin.started if origin else started,
-            "ended": datetime.now(UTC),
+            "ended": ended,
         }
         return [
             {
@@ -191,7 +192,7 @@ class Rows(CohortListener):
         """Cohort -> time of its first start in this run."""
 
     def started(self, cohort: Cohort) -> None:
-        self._begun.setdefault(cohort.id, datetime.now(UTC))
+        self._begun.setdefault(cohort.id, self._store.files.surroundings.now())
 
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         if message.report.done:
@@ -203,7 +204,8 @@ class Rows(CohortListener):
         self._write(cohort, [Member("failed", 0, {}, failure.reason)] * len(cohort.trials))
 
     def _write(self, cohort: Cohort, members: Sequence[Member], origin: Origin | None = None) -> None:
-        rows = self._format.rows(cohort, members, origin, self._begun.get(cohort.id, datetime.now(UTC)))
+        now = self._store.files.surroundings.now()
+        rows = self._format.rows(cohort, members, origin, self._begun.get(cohort.id, now), now)
         for follower in self._followers:
             follower.ended(cohort, rows)
         self._store.write(self._sweep, cohort.id, rows, self._format.columns)

@@ -21,6 +21,7 @@ from sweeper.report.samples import (
     chosen_rows,
     over_datasets,
     sample,
+    units_of,
 )
 from sweeper.report.verdicts import ALPHA, LEVEL, Estimate, Extremes, Verdict
 from sweeper.spec import Claim, Side, SpecError, Sweep, registry
@@ -213,9 +214,9 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
     about: dict[str, Any] = {"sweep": sweep.name, "paper": claim.paper or sweep.paper, "preset": preset, "claim": claim}
     wanted = [side.wanted(source.parts) for side, source in zip(claim.sides, sources, strict=True)]
     pinned = {key for where in wanted for key in where} | {key for side in claim.sides for key in side.keys}
-    units = [name for name in UNITS if name not in pinned]
     try:
-        chosen = [chosen_rows(side, source, units) for side, source in zip(claim.sides, sources, strict=True)]
+        chosen = [chosen_rows(side, source) for side, source in zip(claim.sides, sources, strict=True)]
+        units = units_of(chosen, pinned)
         samples = [
             sample(side, source, units, rows) for side, source, rows in zip(claim.sides, sources, chosen, strict=True)
         ]
@@ -235,7 +236,7 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
     estimate, ends = _compare(claim, sources, samples, paired)
     found: dict[str, Any] = {**about, "left": ends[0], "right": ends[1], "difference": estimate.value, "n": estimate.n}
     data = dict.fromkeys(str(value) for rows in chosen if DATASET in rows for value in rows[DATASET].dropna())
-    found |= {"paired": paired, "data": ", ".join(data), "trials": _behind(claim.sides, chosen, units)}
+    found |= {"paired": paired, "data": ", ".join(data), "trials": _behind(claim.sides, chosen)}
     verdict = verdicts.verdict(estimate, claim.relation, claim.margin, alpha)
     if estimate.bounds is None:
         return Judged(**found, verdict=verdict, reason=f"{'one replicate' if estimate.n else 'no pairs'}: no interval")
@@ -256,13 +257,11 @@ def _lacks_rows(source: SweepRows) -> bool:
     return len(source.ended) < sum(part.count for part in source.parts)
 
 
-def _behind(
-    sides: Sequence[Side], chosen: Sequence[pd.DataFrame], units: Sequence[str]
-) -> tuple[Mapping[str, Any], ...]:
+def _behind(sides: Sequence[Side], chosen: Sequence[pd.DataFrame]) -> tuple[Mapping[str, Any], ...]:
     """Return the rows behind a verdict, those of each side in their order."""
     found: list[Mapping[str, Any]] = []
     for name, side, rows in zip(("left", "right"), sides, chosen, strict=False):
-        keys = [key for key in dict.fromkeys((*side.keys, *units)) if key in rows]
+        keys = [key for key in dict.fromkeys((*side.keys, *UNITS)) if key in rows]
         shown = [key for key in keys if rows[key].nunique() > 1 or (key == "seed" and rows[key].notna().all())]
         means = rows.groupby("trial_id", sort=False).agg({**dict.fromkeys(shown, "first"), "value": "mean"})
         for trial, record in zip(means.index, means.to_dict("records"), strict=True):

@@ -10,13 +10,13 @@ import pandas as pd
 
 from sweeper.spec import Grid, Search, Side, Sweep
 from sweeper.spec.claim import EPOCH, meets, values_along
-from sweeper.spec.sweep import REPLICATES
+from sweeper.spec.sweep import REPLICATES, replicate_keys
 from sweeper.storage.rows import plain_value
 from trainables.metrics.meanings import family_of
 
 DATASET = "dataset"
 UNITS = (DATASET, *REPLICATES)
-"""Columns by whose values trials pair. Data sets are no replicates: a replicate has the mean over them."""
+"""Columns that only repeat an experiment. Data sets are no replicates: a replicate has the mean over them."""
 Parts = Sequence[Grid | Search]
 NO_VALUES = pd.Series([math.nan])
 """A column that is not there."""
@@ -63,7 +63,7 @@ def run_command(name: str, preset: str) -> str:
     return f"python -m sweeper.run {name} --preset {preset}"
 
 
-def chosen_rows(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataFrame:
+def chosen_rows(side: Side, source: SweepRows) -> pd.DataFrame:
     """Return the rows of a side with their `value`, one for each epoch where it reads the history, and `other` for a
     correlation of metrics.
 
@@ -96,6 +96,18 @@ def chosen_rows(side: Side, source: SweepRows, units: Sequence[str]) -> pd.DataF
     return rows
 
 
+def units_of(sides: Sequence[pd.DataFrame], pinned: Collection[str]) -> list[str]:
+    """Return the columns by whose values the trials of the sides pair: the data set and the replicates, without those
+    that the claim has as conditions or keys."""
+    known = [name for name in UNITS if name not in pinned and any(name in side for side in sides)]
+    distinct = {
+        name: {value for side in sides if name in side for value in side[name].dropna().unique()}
+        for name in known
+        if name != DATASET
+    }
+    return [name for name in known if name == DATASET or name in replicate_keys(distinct)]
+
+
 def sample(side: Side, source: SweepRows, units: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     """Return the values of a side: a row for each replicate that has all of them, a column for each value along which
     it is taken. For a correlation of metrics a column is a pair of the metric and a cell.
@@ -105,7 +117,7 @@ def sample(side: Side, source: SweepRows, units: Sequence[str], rows: pd.DataFra
     where = side.wanted_of_trials(source.parts)
     names, columns = ["value"], [EPOCH] if side.along == EPOCH else list(side.keys)
     if side.of_metric:
-        names, columns = ["value", "other"], _varying(source.parts, rows, units)
+        names, columns = ["value", "other"], _varying(source.parts, rows)
     found = set(rows[side.keys[0]].map(plain_value)) if len(side.keys) == 1 else set()
     lacking = [value for value in values_along(source.parts, side) if found and value not in found]
     if lacking:
@@ -165,7 +177,7 @@ def _raise_missing(side: Side, source: SweepRows, where: Mapping[str, Any]) -> N
     raise MissingRows(f"no rows of {text}" if text and len(source.ended) else "no rows")
 
 
-def _varying(parts: Parts, rows: pd.DataFrame, units: Sequence[str]) -> list[str]:
+def _varying(parts: Parts, rows: pd.DataFrame) -> list[str]:
     """Return the hyperparameters that make the cells of a correlation of metrics: those that vary in the preset."""
     keys = dict.fromkeys(key for part in parts for key in (*part.axes, *part.fixed))
-    return [key for key in keys if key in rows and key not in units and rows[key].nunique(dropna=False) > 1]
+    return [key for key in keys if key in rows and key not in UNITS and rows[key].nunique(dropna=False) > 1]

@@ -1,10 +1,11 @@
 """What cells of heatmaps and tables, and points of trajectories, say of their trials.
 
-A replicate is a combination of values of those hyperparameters that only repeat an experiment: seeds, classes, folds.
-Trials of a cell that differ in anything else do not repeat it, so a replicate counts once, with the mean of its trials.
+A replicate is a combination of values of those hyperparameters that only repeat an experiment: seeds, or classes, each
+with the mean of its seeds (`replicate_keys`). Trials of a cell that differ in anything else do not repeat it, so a
+replicate counts once, with the mean of its trials.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 from sweeper.plan.best_settings import NOUNS
 from sweeper.report.verdicts import half_widths
 from sweeper.spec.metric import SPREADS, Spread
+from sweeper.spec.sweep import replicate_keys
 
 MEASURED = {
     **dict.fromkeys(("mean", "std", "low", "high", "iqm"), "float64"),
@@ -23,12 +25,17 @@ MIN_IQM = 5
 """Fewest replicates with an interquartile mean."""
 
 
-def replicate_numbers(rows: pd.DataFrame, replicates: Sequence[str]) -> np.ndarray:
+def replicate_columns(rows: pd.DataFrame, replicates: Iterable[str]) -> list[str]:
+    """Return the columns whose values are the replicates of rows, of those that repeat an experiment."""
+    return [*replicate_keys({name: rows[name].dropna().unique() for name in replicates if name in rows})]
+
+
+def replicate_numbers(rows: pd.DataFrame, replicates: Iterable[str]) -> np.ndarray:
     """Return the number of each row's replicate. Without a column of `replicates` all rows are one."""
-    known = [name for name in replicates if name in rows]
-    if not known:
+    columns = replicate_columns(rows, replicates)
+    if not columns:
         return np.zeros(len(rows), dtype=np.int64)
-    return rows.groupby(known, dropna=False, observed=True).ngroup().to_numpy()
+    return rows.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
 
 
 def summarise(values: pd.Series, cells: np.ndarray, replicates: np.ndarray, count: int) -> pd.DataFrame:
@@ -80,7 +87,8 @@ def described(cells: pd.DataFrame, over: str, spread: Spread = "interval") -> st
 
 def averaged_over(rows: pd.DataFrame, axes: Sequence[str], replicates: Sequence[str]) -> str:
     """Return what the replicates of a cell of these axes are: `seeds` or `classes` if only these differ within one."""
-    varying = [key for key in replicates if key in rows and key not in axes and rows[key].nunique(dropna=False) > 1]
+    columns = replicate_columns(rows, [key for key in replicates if key not in axes])
+    varying = [key for key in columns if rows[key].nunique(dropna=False) > 1]
     if rows.empty or not varying or not {*axes} & {*rows}:
         return "replicates"
     within = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -18,8 +18,21 @@ from trainables.validation import unknown
 Kind = TypeVar("Kind", bound=Figure)
 PAGES = {"index": "the list of all sweeps", "claims": "that of all claims"}
 """Name that no sweep can have -> the page of this name."""
-REPLICATES = ("seed", "normal_class", "held_out")
+SEED = "seed"
+REPLICATES = (SEED, "normal_class", "held_out")
 """Hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over them."""
+
+
+def replicate_keys(distinct: Mapping[str, Collection[object]]) -> tuple[str, ...]:
+    """Return those of the hyperparameters that repeat an experiment whose values are its replicates. `distinct` has the
+    values of each, without null, in all that is compared.
+
+    Where there are several classes these are the replicates, and a class counts once, with the mean over its seeds:
+    seeds of a class differ less than classes do, so that an interval over both would be too narrow. Else it is all of
+    the hyperparameters, such as the seed alone.
+    """
+    classes = tuple(name for name, values in distinct.items() if name != SEED and len(values) > 1)
+    return classes or tuple(distinct)
 
 
 @dataclass(frozen=True)
@@ -118,6 +131,11 @@ class Sweep:
     def parts(self, preset: str) -> tuple[Part, ...]:
         """Return the grids and searches of a preset."""
         return parts_of(self.presets[preset])
+
+    def trial_count(self, preset: str) -> int:
+        """Return the number of trials of a preset: the cells of its grids, and of its searches all that they may
+        propose."""
+        return sum(part.count for part in self.parts(preset))
 
     def grids(self, preset: str) -> tuple[Grid, ...]:
         return tuple(part for part in self.parts(preset) if isinstance(part, Grid))

@@ -13,7 +13,6 @@ nothing:
    place or in the new one.
 """
 
-import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -117,7 +116,7 @@ def _set_aside(files: Files, sweep: str, parts: Sequence[_Part], paths: Sequence
     for time in files.list(ARCHIVES):
         if _is_copying(files, sweep, time):
             files.delete_folder(f"{ARCHIVES}/{time}")
-    folder = new_archive()
+    folder = new_archive(files.surroundings.now())
     mark = copying_path(folder, sweep)
     if parts:
         files.write(mark, b"")
@@ -130,7 +129,7 @@ def _set_aside(files: Files, sweep: str, parts: Sequence[_Part], paths: Sequence
         if part.kept is None or not len(part.kept):
             files.delete_if_unchanged(f"{part.folder}/{part.name}", part.data)
         else:
-            name = f"segment-{uuid.uuid4().hex[:16]}{SUFFIX}"
+            name = f"segment-{files.surroundings.token()[:16]}{SUFFIX}"
             replace(files, part.folder, {part.name: part.data}, name, part.kept)
     moved = [files.move(path, f"{folder}/{path}") for path in paths]
     return _summary(folder, parts) if parts or any(moved) else None

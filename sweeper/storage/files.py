@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import functools
 import os
 import re
 import sys
-import time
 import warnings
 from collections.abc import Callable, Hashable
 from pathlib import Path, PurePosixPath
@@ -34,6 +34,7 @@ from sweeper.storage.retry import (
     is_transient,
     made_progress,
 )
+from sweeper.surroundings import REAL, Surroundings
 from trainables.json_input import MAX_BYTES, read_json
 
 HIDDEN = (".", "_")
@@ -61,13 +62,17 @@ class Files:
     """
 
     def __init__(
-        self, uri: str | os.PathLike[str], retry_policy: RetryPolicy = NO_RETRIES, log: Log | None = None
+        self,
+        uri: str | os.PathLike[str],
+        retry_policy: RetryPolicy = NO_RETRIES,
+        log: Log | None = None,
+        surroundings: Surroundings = REAL,
     ) -> None:
         try:
             self.uri = parse_address(os.fspath(uri))
         except AddressError as error:
             raise StoreError(f"the store cannot be opened: {error}") from error
-        self.retry_policy, self._log = retry_policy, log
+        self.retry_policy, self._log, self.surroundings = retry_policy, log, surroundings
         self._opened: tuple[fs.FileSystem, str] | None = None
         self._identity: StoreIdentity | None = None
 
@@ -78,8 +83,8 @@ class Files:
         return f"Files({self.display_uri!r})"
 
     def with_retries(self, retry_policy: RetryPolicy, log: Log | None = None) -> Files:
-        files = Files(self.uri, retry_policy, log)
-        files._opened, files._identity = self._opened, self._identity
+        files = copy.copy(self)
+        files.retry_policy, files._log = retry_policy, log
         return files
 
     def pin_folder(self) -> None:
@@ -138,7 +143,7 @@ class Files:
                 if isinstance(filesystem, fs.LocalFileSystem):
                     return local_disk.read(Path(target), most, start=start)
                 return _content(filesystem, target, most, start)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):  # the latter below a file
                 return None
 
         return self.retry("read", path, operation)
@@ -247,14 +252,14 @@ class Files:
             self.retry("tidy", "", lambda: local_disk.clean_up(folder))
             return
         for info in self._entries("", local_disk.PROBE):
-            if info.mtime and time.time() - info.mtime.timestamp() > local_disk.STALE_SECONDS:
+            if info.mtime and self.surroundings.now().timestamp() - info.mtime.timestamp() > local_disk.STALE_SECONDS:
                 self.delete(info.base_name)
 
     def retry(self, verb: str, path: str, operation: Callable[[], Result], size: int = 0) -> Result:
         """Call `operation` with retries. A lasting failure raises StoreError: `cannot VERB 'PATH': REASON`. `size`: the
         number of bytes that it sends."""
         what = f"cannot {verb} '{path or '.'}'"
-        deadline = time.monotonic() + answer_seconds(self.retry_policy) + size / MIN_BYTES_PER_SECOND
+        deadline = self.surroundings.monotonic() + answer_seconds(self.retry_policy) + size / MIN_BYTES_PER_SECOND
 
         def guarded() -> Result:
             folder = self.local_folder if self._identity else None
@@ -278,7 +283,12 @@ class Files:
                 self._log(f"store {self.display_uri} works again, after {seconds:.0f} s")
 
         try:
-            return call_with_retries(attempt, self.retry_policy, on_first_failure, on_recovery)
+            return call_with_retries(
+                *(attempt, self.retry_policy, on_first_failure, on_recovery),
+                clock=self.surroundings.monotonic,
+                sleep=self.surroundings.sleep,
+                draw=self.surroundings.draw,
+            )
         except local_disk.UnusableFile as error:
             raise DamagedError(message(error)) from error
         except (OSError, ArrowException) as error:
@@ -302,7 +312,7 @@ class Files:
     def _open_anew(self) -> tuple[fs.FileSystem, str]:
         if not is_uri(self.uri):
             return open_filesystem(self.uri)
-        deadline = time.monotonic() + answer_seconds(self.retry_policy)
+        deadline = self.surroundings.monotonic() + answer_seconds(self.retry_policy)
         return self._call_remotely(lambda: open_filesystem(self.uri), deadline)  # which may ask for a bucket's region
 
     def _call_remotely(self, operation: Callable[[], Result], deadline: float) -> Result:
@@ -321,12 +331,12 @@ class Files:
 
         while True:
             try:
-                left = deadline - time.monotonic()
+                left = deadline - self.surroundings.monotonic()
                 return call_remotely(operation, max(MIN_ATTEMPT_SECONDS, left), say)
             except (OSError, ArrowException) as error:
-                if not told or not is_transient(error) or time.monotonic() + REST_SECONDS > deadline:
+                if not told or not is_transient(error) or self.surroundings.monotonic() + REST_SECONDS > deadline:
                     raise
-                time.sleep(REST_SECONDS)
+                self.surroundings.sleep(REST_SECONDS)
 
     def _resolve(self, path: str) -> tuple[fs.FileSystem, str]:
         """Return the filesystem and the full path of `path` in it. Raises ValueError if `path` leaves the store."""

@@ -6,7 +6,7 @@ A `request_folder` is `SWEEP/REQUEST`, where `REQUEST` is the `file_name` of the
 import hashlib
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sweeper.errors import DAMAGED
 from sweeper.names import LAW, is_name
@@ -242,11 +242,11 @@ def damaged_folder(folder: str) -> str:
     return f"{DAMAGED}/{folder}"
 
 
-def new_archive() -> str:
+def new_archive(now: datetime) -> str:
     """A new folder in `ARCHIVES`."""
-    return f"{ARCHIVES}/{timestamp()}"
+    return f"{ARCHIVES}/{timestamp(now)}"
 
 
-def timestamp() -> str:
-    """The time now, in UTC, as part of a file's or a folder's name."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+def timestamp(now: datetime) -> str:
+    """The time `now`, in UTC, as part of a file's or a folder's name."""
+    return f"{now:%Y%m%dT%H%M%S.%fZ}"

@@ -11,13 +11,9 @@ for `TERM` seconds. If such a driver lives after all, trials may be trained twic
 import contextlib
 import json
 import os
-import socket
 import threading
-import time
-import uuid
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 
 import psutil
 
@@ -25,32 +21,13 @@ from sweeper.errors import StoreError
 from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import leases_folder, timestamp
 from sweeper.storage.retry import NO_RETRIES
+from sweeper.surroundings import Machine
 
 TERM = 60.0
 """Seconds for which a lease of another machine counts without being renewed."""
 RENEWAL_SECONDS = 15.0
 """Seconds between two renewals of a lease."""
 SUFFIX = ".json"
-_open_here: set[str] = set()
-"""Ids of the leases of this process that are open. Another one of this process was not closed, and is void."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where the number of a process names the same process."""
-
-    host: str
-    boot: str
-    """Changes when the machine starts anew, and differs in a container that numbers its own processes."""
-
-    @staticmethod
-    def here() -> "Machine":
-        boot = str(psutil.boot_time())
-        with contextlib.suppress(OSError):
-            with open("/proc/sys/kernel/random/boot_id") as stream:
-                boot = stream.read().strip()
-            boot += f" {os.readlink('/proc/self/ns/pid')}"
-        return Machine(socket.gethostname(), boot)
 
 
 @dataclass(frozen=True)
@@ -101,10 +78,13 @@ class Drivers:
         own: str = "",
         *,
         machine: Machine | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self._files, self._folder, self._own, self._clock = files, leases_folder(sweep), own, clock
-        self._machine = machine or Machine.here()
+        """`machine` and `clock` are by default those of the surroundings."""
+        self._files, self._folder, self._own = files, leases_folder(sweep), own
+        self.surroundings = files.surroundings
+        self._clock = clock or self.surroundings.monotonic
+        self._machine = machine or self.surroundings.machine()
         self._ended: dict[str, Content] = {}
         self._renewed: dict[str, tuple[int, float, bool]] = {}
         """Id of a lease of another machine -> its number of renewals, when this was seen first, and whether it has
@@ -144,7 +124,8 @@ class Drivers:
             return None
         if content.machine == self._machine:
             own = content.process == os.getpid()
-            alive = lease_id in _open_here if own else _runs(content.process, content.created)
+            # One of this process that is not open was not closed, and is void.
+            alive = lease_id in self.surroundings.open_leases if own else _runs(content.process, content.created)
             return Driver(lease_id, content, proven=True) if alive else None
         now = self._clock()
         renewed, since, proven = self._renewed.get(lease_id, (content.renewed, now, False))
@@ -164,13 +145,13 @@ class Lease(Drivers):
         request: str = "",
         *,
         machine: Machine | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         renewal_seconds: float = RENEWAL_SECONDS,
     ) -> None:
-        self.id = f"{timestamp()}-{uuid.uuid4().hex[:12]}"
+        self.id = f"{timestamp(files.surroundings.now())}-{files.surroundings.token()[:12]}"
         super().__init__(files, sweep, self.id, machine=machine, clock=clock)
         process = psutil.Process()
-        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+        since = f"{self.surroundings.now():%Y-%m-%d %H:%M:%S}"
         host, boot = self._machine.host, self._machine.boot
         self._content = Content(host, boot, process.pid, process.create_time(), since, request, [])
         self._claims: set[str] = set()
@@ -182,9 +163,9 @@ class Lease(Drivers):
 
     def open(self) -> None:
         """Write the lease, and renew it from now on. Raises StoreError."""
-        _open_here.add(self.id)
+        self.surroundings.open_leases.add(self.id)
         self._write(self._files)
-        threading.Thread(target=self._keep_renewing, name="lease", daemon=True).start()
+        self.surroundings.begin("lease", self._keep_renewing)
 
     @property
     def is_first(self) -> bool:
@@ -226,10 +207,10 @@ class Lease(Drivers):
             if not self.living():
                 for lease_id in [*self.ids(), self.id]:
                     files.delete(self.path(lease_id))
-        _open_here.discard(self.id)
+        self.surroundings.open_leases.discard(self.id)
 
     def _keep_renewing(self) -> None:
-        while not self._closed.wait(self._renewal_seconds):
+        while not self.surroundings.wait(self._closed, self._renewal_seconds):
             with contextlib.suppress(StoreError):  # the next one may succeed
                 self.renew()
 

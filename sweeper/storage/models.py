@@ -12,7 +12,6 @@ from pathlib import PurePosixPath
 from sweeper.errors import DamagedError
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder, unwritten_models_folder
-from sweeper.storage.parquet_files import map_parallel
 from sweeper.storage.retry import NO_RETRIES, Result
 from trainables.reports import ModelError
 from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, read_metadata
@@ -68,7 +67,7 @@ def delete_displaced(files: Files, sweep: str, trials: Collection[str]) -> None:
 
 def _of_each(files: Files, act: Callable[[str], Result], names: Collection[str]) -> list[Result]:
     """Call `act` for each name: on a local disk, which takes less time than starting threads, one after the other."""
-    return map_parallel(act, names) if files.local_folder is None else [act(name) for name in names]
+    return files.surroundings.map(act, names) if files.local_folder is None else [act(name) for name in names]
 
 
 def _kept(files: Files, path: str) -> str | None:

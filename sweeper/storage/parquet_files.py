@@ -15,9 +15,7 @@
 
 import hashlib
 import io
-import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -98,8 +96,6 @@ def _footer(data: bytes) -> int:
     return len(data) - _TAIL - int.from_bytes(data[-_TAIL:-4], "little")
 
 
-THREADS = 8
-"""Number of files that are read or deleted in parallel, which hides the latency of an object store."""
 MERGED_PREFIXES = ("segment-", "compact-")
 """Prefixes of the names of files that hold rows moved from other files."""
 _ATTEMPTS = 20
@@ -143,14 +139,14 @@ def names_in(files: Files, folder: str) -> list[str]:
 
 def parse(files: Files, folder: str, contents: Mapping[str, bytes], columns: list[str] | None = None) -> Tables:
     """Parse the bytes of each file. Raises DamagedFiles if any of them is damaged."""
-    tables, reasons = parse_intact(folder, contents, columns)
+    tables, reasons = parse_intact(files, folder, contents, columns)
     if reasons:
         raise DamagedFiles(files.display_uri, reasons)
     return tables
 
 
 def parse_intact(
-    folder: str, contents: Mapping[str, bytes], columns: list[str] | None = None
+    files: Files, folder: str, contents: Mapping[str, bytes], columns: list[str] | None = None
 ) -> tuple[Tables, dict[str, str]]:
     """Parse the bytes of each file. Returns the intact files, and the path of each damaged one with the reason."""
 
@@ -160,7 +156,7 @@ def parse_intact(
         except DamagedError as error:
             return str(error)
 
-    outcomes = dict(zip(contents, map_parallel(parse_or_reason, contents), strict=True))
+    outcomes = dict(zip(contents, files.surroundings.map(parse_or_reason, contents), strict=True))
     tables = {name: parsed for name, parsed in outcomes.items() if not isinstance(parsed, str)}
     return tables, {f"{folder}/{name}": reason for name, reason in outcomes.items() if isinstance(reason, str)}
 
@@ -198,7 +194,7 @@ def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: 
     def remove(old_name: str) -> None:
         once.delete_if_unchanged(f"{folder}/{old_name}", old[old_name])
 
-    files.retry("delete", folder, lambda: map_parallel(remove, old))
+    files.retry("delete", folder, lambda: files.surroundings.map(remove, old))
     return len(data)
 
 
@@ -208,21 +204,10 @@ def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes
         contents = [files.read(f"{folder}/{names[0]}")]
     else:
         once = files.with_retries(NO_RETRIES)
-        contents = files.retry("read", folder, lambda: map_parallel(lambda name: once.read(f"{folder}/{name}"), names))
+        contents = files.retry(
+            "read", folder, lambda: files.surroundings.map(lambda name: once.read(f"{folder}/{name}"), names)
+        )
     return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
-
-
-def map_parallel(act: Callable[[str], Result], names: Iterable[str]) -> list[Result]:
-    """Call `act` for each name in a pool of threads. Returns the results in the order of `names`.
-
-    `act` should not retry by itself, because nothing can interrupt a thread that sleeps between two attempts. A single
-    name is not worth a thread.
-    """
-    names = list(names)
-    if len(names) <= 1:
-        return [act(name) for name in names]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(act, names))
 
 
 NO_FILE = "it is no file, but a folder, named pipe, device or socket"
@@ -259,11 +244,11 @@ def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
     for path, reason in reasons.items():
         source = PurePosixPath(path)
         folder = str(source.parent)
-        target = f"{damaged_folder(folder)}/{timestamp()}-{source.name}"
+        target = f"{damaged_folder(folder)}/{timestamp(files.surroundings.now())}-{source.name}"
         if not files.move(path, target):
             continue
         if reason != NO_FILE and _damage(folder, files.read(target)) is None:
-            files.move(target, f"{folder}/{source.stem}-{uuid.uuid4().hex[:16]}{source.suffix}")
+            files.move(target, f"{folder}/{source.stem}-{files.surroundings.token()[:16]}{source.suffix}")
             continue
         files.log(
             f"store {files.display_uri}: '{path}' is damaged: {reason}; moved to '{target}', and a run of the same "
@@ -280,7 +265,9 @@ def find_damaged(files: Files, folder: str) -> dict[str, str]:
     """Map the path of each damaged file of the folder to the reason. Reads the files in parallel, a few at a time."""
     once = files.with_retries(NO_RETRIES)
     paths = [f"{folder}/{name}" for name in names_in(files, folder)]
-    reasons = files.retry("read", folder, lambda: map_parallel(lambda path: _damage(folder, once.read(path)), paths))
+    reasons = files.retry(
+        "read", folder, lambda: files.surroundings.map(lambda path: _damage(folder, once.read(path)), paths)
+    )
     damaged = {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
     return damaged | no_files(files, folder)
 
@@ -339,7 +326,7 @@ class Compactor:
                 level |= dict.fromkeys(contents)
                 return
             merged = self._merge([table for _, table in tables.values()])
-            name = f"segment-{uuid.uuid4().hex[:16]}{SUFFIX}"
+            name = f"segment-{self._files.surroundings.token()[:16]}{SUFFIX}"
             size = replace(self._files, self._folder, contents, name, merged)
             yield name, merged
             if size > LARGEST:

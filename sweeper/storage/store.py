@@ -8,7 +8,6 @@ store fail.
 import errno
 import os
 import shutil
-import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -102,20 +101,25 @@ class StoreReader:
         )
 
     def unlisted(self, sweep: str, listed: RequestRows, changes: Collection[str]) -> list[dict[str, Any]]:
-        """Return the rows, reduced to hyperparameters, that have the preset of a request and some of these changes, but
-        do not belong to the request."""
+        """Return the rows, reduced to hyperparameters and `preset`, that do not belong to a request, though they have
+        its preset and some of these changes; or, in a request of grids, no preset, as in versions that did not name
+        it yet."""
         rows: dict[str, dict[str, Any]] = {}
         for schema, table in self.read_intact(trials_folder(sweep)).values():
-            if not {"preset", "changes"} <= set(schema.names) or not listed.columns.keys() & set(schema.names):
+            if not listed.columns.keys() & set(schema.names):
                 continue
             known = pa.array([False] * len(table))
             for column, ids in listed.columns.items():
                 if column in schema.names:
                     known = pc.or_(known, pc.is_in(table[column], pa.array(ids, pa.string())))
-            same_preset = pc.equal(table["preset"], listed.preset)
+            for column in {"preset", "changes"} - set(schema.names):
+                table = table.append_column(column, pa.nulls(len(table), pa.string()))
+            same_preset = pc.is_in(table["preset"], pa.array([listed.preset], pa.string()))
             same_changes = pc.is_in(table["changes"], pa.array(list(changes), pa.string()))
-            chosen = table.filter(pc.and_(pc.and_(same_preset, same_changes), pc.invert(known)))
-            keys = [*columns_of(schema).hyperparameters]
+            unnamed = pc.and_(pc.is_null(table["preset"]), pa.scalar("trial_id" in listed.columns))
+            candidates = pc.or_(pc.and_(same_preset, same_changes), unnamed)
+            chosen = table.filter(pc.and_(candidates, pc.invert(known)))
+            keys = [*columns_of(schema).hyperparameters, "preset"]
             rows |= dict(zip(chosen["trial_id"].to_pylist(), chosen.select(keys).to_pylist(), strict=True))
         return list(rows.values())
 
@@ -145,7 +149,7 @@ class StoreReader:
 
     def read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
         """Return the intact files of the folder, and add the others to `damaged`."""
-        tables, damaged = parse_intact(folder, contents_of(self.files, folder), columns)
+        tables, damaged = parse_intact(self.files, folder, contents_of(self.files, folder), columns)
         self.damaged |= damaged | no_files(self.files, folder)
         return tables
 
@@ -297,7 +301,7 @@ class Store(StoreReader):
         stored = [table for _, table in parsed.values()]
         merged, name = merge(stored), next(iter(contents))
         if len(contents) > 1 or not merged.equals(stored[0]):
-            name = f"compact-{uuid.uuid4().hex[:16]}{SUFFIX}"
+            name = f"compact-{self.files.surroundings.token()[:16]}{SUFFIX}"
             replace(self.files, folder, contents, name, merged)
         return name, merged
 
@@ -335,7 +339,7 @@ def check_writable(files: Files) -> None:
     folder = files.local_folder
     if folder is not None and not files.pinned and folder.is_dir() and os.statvfs(folder).f_flag & os.ST_RDONLY:
         raise StoreError(f"store {files.display_uri}: cannot write: {os.strerror(errno.EROFS)}")
-    probe = f"{PROBE}{uuid.uuid4().hex}"
+    probe = f"{PROBE}{files.surroundings.token()}"
     files.write(probe, b"probe")
     if files.read(probe) != b"probe":
         raise StoreError(f"store {files.display_uri}: a file written there does not read back")

@@ -92,7 +92,7 @@ def test_export_says_the_sentence_of_the_terminal_in_its_unit_and_with_its_repli
     assert export.main(["tiny", "--best", "auroc_joint", "--store", str(tmp_path / "s")]) == 0
     assert (
         printed == [capsys.readouterr().out.splitlines()[0]] * 2  # below the tables, and as the last line
-        and "over 4 trials (2 seeds x 2 values of beta)" in printed[0]
+        and "over 2 values of beta, each the mean of 2 seeds)" in printed[0]
     )
 
 

@@ -19,7 +19,7 @@ from tests.trainables.small import config_of as small_config
 from tests.user_files import DENOISE, forget_modules, user_folder
 from trainables.training.model_file import pack_model
 from trainables.training.model_metadata import ENTRY, LENGTH_BYTES, metadata_bytes
-from trainables.training.train import train
+from trainables.training.train import Callbacks, train
 
 __all__ = ["user_folder"]
 
@@ -77,7 +77,9 @@ def planted(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def model_of(method: str, **changes: Any) -> bytes:
     """A sound model's file, but for the method that it names."""
     models: list[bytes] = []
-    for _ in train([small_config(epochs=0)], HERE, keep=lambda _, model: models.append(pack_model(model, {}))):
+    for _ in train(
+        [small_config(epochs=0)], HERE, callbacks=Callbacks(keep=lambda _, model: models.append(pack_model(model, {})))
+    ):
         pass
     (data,) = models
     header = json.loads(data[LENGTH_BYTES : metadata_bytes(data)])

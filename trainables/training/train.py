@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +47,47 @@ CONTINUE, HEARTBEAT, SAVE, STOP = range(4)
 """What a process wants to do after a step; peers all do the largest of their wishes."""
 
 
+@dataclass(frozen=True)
+class Checkpointing:
+    """What a training resumes from and where its checkpoints go."""
+
+    resume: bytes | None = None
+    """A checkpoint. The reports before it are yielded again, then training continues, bit for bit on the CPU. A
+    checkpoint of other configs is ignored. So is a damaged one, about which `Callbacks.notify` is called."""
+    save: Callable[[bytes], None] | None = None
+    """Called with a checkpoint after every `every` seconds of training."""
+    every: float = SAVE_EVERY
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What is asked and told while a cohort trains. None is not called."""
+
+    judge: Judge | None = None
+    """Called with each report but the last; decides which members are pruned and which move. The report is yielded
+    afterwards and includes the verdict."""
+    stop: Callable[[], bool] = lambda: False
+    """Asked after each step and between the batches of an evaluation. Where it is true, or `judge` raises Stopped, a
+    checkpoint is saved and Stopped is raised."""
+    send_heartbeat: Callable[[Heartbeat], None] | None = None
+    """Called with the progress at most every `HEARTBEAT_SECONDS`, after the same step on all peers; first where
+    training continues."""
+    keep: Callable[[int, TrainedModel], None] | None = None
+    """Called with each finished member, by its index, and its model, before the last report is yielded."""
+    notify: Callable[[str], None] = lambda line: None
+    """Called with one line about a checkpoint that cannot be used."""
+
+
 def train(
     configs: Sequence[TrialConfig],
     data: Path,
     *,
     device: torch.device | str = "cpu",
     width: int | None = None,
-    resume: bytes | None = None,
-    save: Callable[[bytes], None] | None = None,
-    save_every: float = SAVE_EVERY,
     peers: Peers = SINGLE_PROCESS,
-    judge: Judge | None = None,
-    stop: Callable[[], bool] = lambda: False,
-    send_heartbeat: Callable[[Heartbeat], None] | None = None,
-    keep: Callable[[int, TrainedModel], None] | None = None,
     compiler: StepCompiler | None = None,
-    notify: Callable[[str], None] = lambda line: None,
+    checkpointing: Checkpointing = Checkpointing(),
+    callbacks: Callbacks = Callbacks(),
 ) -> Iterator[Report]:
     """Train the members of one cohort, whose configs differ in fusible keys only, and yield their reports.
 
@@ -71,21 +96,13 @@ def train(
 
     - `data`: folder of the data sets
     - `width`: members stacked at a time; None for all, 1 to step the members in turn. The results are the same.
-    - `save`: called with a checkpoint after every `save_every` seconds of training
-    - `resume`: a checkpoint. The reports before it are yielded again, then training continues, bit for bit on the CPU.
-      A checkpoint of other configs is ignored. So is a damaged one, about which `notify` is called with one line.
     - `peers`: the processes that train the same cohort and yield the same reports
-    - `judge`: called with each report but the last; decides which members are pruned and which move. The report is
-      yielded afterwards and includes the verdict.
-    - `stop`: asked after each step and between the batches of an evaluation. Where it is true, or `judge` raises
-      Stopped, a checkpoint is saved and Stopped is raised.
-    - `send_heartbeat`: called with the progress at most every `HEARTBEAT_SECONDS`, and first where training continues
-    - `keep`: called with each finished member, by its index, and its model, before the last report is yielded
     - `compiler`: compiles the steps; the results are the same up to rounding. With None steps are eager.
     """
+    resume, notify = checkpointing.resume, callbacks.notify
 
     def raise_if_stopped() -> None:
-        if stop() and peers.size == 1:  # each of several peers would leave the evaluation at another batch
+        if callbacks.stop() and peers.size == 1:  # each of several peers would leave the evaluation at another batch
             raise Stopped
 
     def make_cohort() -> Cohort:
@@ -93,18 +110,18 @@ def train(
 
     def train_from(cohort: Cohort, progress: Progress) -> Iterator[Report]:
         def save_checkpoint(reached: Progress) -> None:
-            assert save
-            save(pack(configs, width, reached, cohort.state(), compiled))
+            assert checkpointing.save
+            checkpointing.save(pack(configs, width, reached, cohort.state(), compiled))
 
-        saver = save_checkpoint if save else None
-        checkpointer = Checkpointer(cohort, saver, save_every, stop, peers, progress, send_heartbeat)
+        save = save_checkpoint if checkpointing.save else None
+        checkpointer = Checkpointer(cohort, save, checkpointing.every, callbacks, peers, progress)
         try:
             yield from progress.reports
-            for report in _train_epochs(cohort, progress, configs[0].training, judge, checkpointer):
-                if report.done and keep:
+            for report in _train_epochs(cohort, progress, configs[0].training, callbacks.judge, checkpointer):
+                if report.done and callbacks.keep:
                     finished = [index for index, member in enumerate(report.members) if member.status == "finished"]
                     for index, model in cohort.trained_models(finished):
-                        keep(index, model)
+                        callbacks.keep(index, model)
                 yield report
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), checkpointer.save())))) from None
@@ -132,7 +149,7 @@ def retrain(config: TrialConfig, data: Path, device: torch.device | str = "cpu")
             f"it was trained by {config.training.processes} processes together, which one alone cannot repeat"
         )
     models: list[TrainedModel] = []
-    for report in train([config], data, device=device, keep=lambda _, model: models.append(model)):
+    for report in train([config], data, device=device, callbacks=Callbacks(keep=lambda _, model: models.append(model))):
         last = report
     if not models:
         raise ModelError(f"it has no final weights: {last.members[0].error}")
@@ -158,20 +175,18 @@ class Checkpointer:
         cohort: Cohort,
         save: Callable[[Progress], None] | None,
         save_every: float,
-        stop: Callable[[], bool],
+        callbacks: Callbacks,
         peers: Peers,
         progress: Progress,
-        send_heartbeat: Callable[[Heartbeat], None] | None,
     ) -> None:
-        """`save_every`: seconds of training between two checkpoints. `stop` is asked after each step. `send_heartbeat`
-        is called at most every `HEARTBEAT_SECONDS`, on all peers after the same step; where training continues, at the
-        start, too."""
-        self._cohort, self._save, self._save_every, self._stop, self._peers = cohort, save, save_every, stop, peers
-        self._saved_at, self._send, self._last_heartbeat = progress.seconds, send_heartbeat, time.monotonic()
+        """`save_every`: seconds of training between two checkpoints."""
+        self._cohort, self._save, self._save_every, self._peers = cohort, save, save_every, peers
+        self._stop, self._send = callbacks.stop, callbacks.send_heartbeat
+        self._saved_at, self._last_heartbeat = progress.seconds, time.monotonic()
         self.begin(progress)
         self._begun_at = self._epoch
-        if send_heartbeat and self._begun_at:
-            send_heartbeat(Heartbeat(self._begun_at, cohort.epochs, None, self._begun_at))
+        if self._send and self._begun_at:
+            self._send(Heartbeat(self._begun_at, cohort.epochs, None, self._begun_at))
 
     def begin(self, progress: Progress) -> None:
         """Start or continue an epoch from `progress`."""

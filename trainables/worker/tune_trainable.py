@@ -25,7 +25,7 @@ from trainables.config import keys, resolve_sent
 from trainables.reports import SAVE_EVERY, Report
 from trainables.sections import TrialConfig, Value
 from trainables.training.model_file import TrainedModel, pack_model
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 from trainables.validation import unknown
 from trainables.worker.ray_train import assigned_device
 
@@ -74,7 +74,11 @@ def _train(trial: TrialConfig, data: Path, save_every: float) -> None:
         models.append(pack_model(model, {}))
 
     reports = train(
-        [trial], data, device=assigned_device(), resume=resumed, save=states.append, save_every=save_every, keep=keep
+        [trial],
+        data,
+        device=assigned_device(),
+        checkpointing=Checkpointing(resumed, save=states.append, every=save_every),
+        callbacks=Callbacks(keep=keep),
     )
     for report in reports:
         if report.epoch <= reported:  # from before the checkpoint

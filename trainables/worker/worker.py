@@ -21,7 +21,7 @@ from trainables.reports import SAVE_EVERY, CheckpointError, Heartbeat, Judge, Mo
 from trainables.training.checkpoint import slice_checkpoint, unpack
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 from trainables.worker.messages import (
     ONLY_DEVICE,
     CohortReport,
@@ -204,16 +204,20 @@ def train_cohort(
             Path(settings.data),
             device=device,
             width=task.spec.width,
-            resume=checkpoint_to_resume(task, checkpoints, notices.append),
-            save=save if peers.rank == 0 else None,
-            save_every=settings.save_every,
+            checkpointing=Checkpointing(
+                resume=checkpoint_to_resume(task, checkpoints, notices.append),
+                save=save if peers.rank == 0 else None,
+                every=settings.save_every,
+            ),
             peers=peers,
-            judge=watched_judge if judge else None,
-            stop=watchdog.stop,
-            send_heartbeat=send_heartbeat,
-            keep=keep if task.models and peers.rank == 0 else None,
+            callbacks=Callbacks(
+                judge=watched_judge if judge else None,
+                stop=watchdog.stop,
+                send_heartbeat=send_heartbeat,
+                keep=keep if task.models and peers.rank == 0 else None,
+                notify=notices.append,
+            ),
             compiler=compiler,
-            notify=notices.append,
         )
         for report in reports:
             lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []

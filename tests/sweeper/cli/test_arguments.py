@@ -114,6 +114,17 @@ def test_a_sweep_that_cannot_be_read_is_one_line_and_the_others_are_listed(
     assert printed.out.startswith("anomaly_grid: ") and "digits (560 trials)" in printed.out
 
 
+def test_the_list_counts_the_trials_of_every_preset_however_many_parts_it_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    list_sweeps()
+    listed = capsys.readouterr().out
+    for sweep in map(registry.find, registry.names()):
+        counts = (f"{preset} ({sweep.trial_count(preset)} trials)" for preset in sweep.presets)
+        assert f"{sweep.name}: {sweep.about}\n  presets: {', '.join(counts)}\n" in listed
+    assert "memory_bank" in listed and "<" not in listed.replace("->", "")
+
+
 @pytest.mark.parametrize(
     ("options", "folder"),
     [([], Path("images")), (["--plan"], None), (["--plan", "--probe"], Path("images"))],

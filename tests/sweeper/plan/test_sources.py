@@ -12,7 +12,8 @@ from sweeper.plan import sources
 from sweeper.plan.cohorts import Cohort, Cut, cut, halves
 from sweeper.plan.sources import CohortQueue, Sharing
 from sweeper.storage.files import Files
-from sweeper.storage.lease import Lease, Machine
+from sweeper.storage.lease import Lease
+from sweeper.surroundings import Machine
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 from tests.sweeper.storage.interleaved import Interleaving

@@ -346,7 +346,7 @@ PAID = Origin("NVIDIA H100", "node1", 1, datetime(2026, 1, 1, tzinfo=UTC), ENVIR
 def paid_row(seconds: float, price: NodePrice | None, origin: Origin | None = PAID) -> Mapping[str, object]:
     """The row of a trial that took so many seconds of its cohort."""
     member = Member("finished", 1, {}, seconds=seconds)
-    (row,) = RowFormat(COLUMNS, "0.1.0", price).rows(COHORTS[1], [member], origin, STARTED)
+    (row,) = RowFormat(COLUMNS, "0.1.0", price).rows(COHORTS[1], [member], origin, STARTED, STARTED)
     return row
 
 

@@ -104,10 +104,35 @@ def test_the_sentence_names_the_scores_that_were_chosen() -> None:
     assert several.scores == {"kde_z": 2, "knn1_z": 1}
     assert sentence(several) == (
         "best auroc_chosen: 0.910 ± 0.025 (mean ± 95 % interval over 3 seeds) at method=a, scores kde_z (2), "
-        "knn1_z (1); chosen on validation images (val_auroc_chosen); 1 of 2 others not worse within error"
+        "knn1_z (1); chosen on validation images (val_auroc_chosen); 1 of 2 others not worse within error; better than "
+        "method=b with a probability of 0.56 [0.06, 1.00]"
     )
     worse = chosen_of({name: values[name] for name in "ac"}, 3, 0.05)
-    assert sentence(worse).endswith("; the other is worse beyond error")
+    assert sentence(worse).endswith(
+        "; the other is worse beyond error; better than method=c with a probability of 1.00"
+    )
+
+
+def test_classes_are_the_replicates_and_seeds_of_a_class_are_averaged_first() -> None:
+    """As a sample of two means over seeds; the probability is over runs of the same class."""
+    values = {"a": {0: [0.9, 0.8], 1: [0.7, 0.6]}, "b": {0: [0.85, 0.75], 1: [0.68, 0.5]}}
+    rows = [
+        {"trial_id": f"{method}{label}{seed}", "method": method, "normal_class": label, "seed": seed}
+        | {"auroc_chosen": value, "val_auroc_chosen": value}
+        for method, of_method in values.items()
+        for label, runs in of_method.items()
+        for seed, value in enumerate(runs)
+    ]
+    (best,) = best_settings(rows, Metric("auroc_chosen", "maximize"), ("method", "normal_class", "seed"))
+    half = stats.t.ppf(0.975, 1) * stats.sem([0.85, 0.65])
+    means = np.array([[0.85, 0.65], [0.8, 0.59]])
+    assert [[*each.values.values()] for each in (best.sample, *best.others)] == [pytest.approx(row) for row in means]
+    assert sentence(best).startswith(
+        f"best auroc_chosen: 0.750 ± {half:.3f} (mean ± 95 % interval over 2 classes, each the mean of 2 seeds) "
+        "at method=a"
+    )
+    won = np.mean([[a > b for a in values["a"][label] for b in values["b"][label]] for label in (0, 1)])
+    assert sentence(best).endswith(f"; better than method=b with a probability of {won:.2f}")
 
 
 def test_of_single_trials_the_error_is_that_over_test_images() -> None:

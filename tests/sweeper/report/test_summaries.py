@@ -58,10 +58,12 @@ def test_trials_that_differ_in_what_repeats_nothing_count_once_together() -> Non
     )
 
 
-def test_a_replicate_is_a_combination_of_values_and_null_is_one() -> None:
+def test_classes_are_the_replicates_where_there_are_several_and_else_seeds_null_among_them() -> None:
     rows = pd.DataFrame({"seed": [0, 0, 1, None], "normal_class": [0, 1, 0, 0], "lr": [1, 2, 3, 4]})
-    assert len(set(replicate_numbers(rows, ("seed", "normal_class", "held_out")))) == 4
+    assert replicate_numbers(rows, ("seed", "normal_class", "held_out")).tolist() == [0, 1, 0, 0]
+    assert len(set(replicate_numbers(rows.assign(normal_class=3), ("seed", "normal_class")))) == 3
     assert len(set(replicate_numbers(rows, ("held_out",)))) == 1
+    assert averaged_over(rows, ["lr"], ("seed", "normal_class")) == "replicates"
+    assert averaged_over(rows.assign(lr=1), ["lr"], ("seed", "normal_class")) == "classes"
     rows = pd.DataFrame({"beta": [0, 0, 1, 1], "seed": [0, 1, 0, 1], "lr": [1, 2, 1, 2]})
     assert averaged_over(rows, ["beta"], ("seed", "normal_class")) == "seeds"
-    assert averaged_over(rows.assign(normal_class=rows["seed"]), ["beta"], ("seed", "normal_class")) == "replicates"

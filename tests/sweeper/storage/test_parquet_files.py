@@ -2,7 +2,6 @@
 
 import io
 import random
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sweeper import surroundings
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.search.study_run import warm_start_from_rows
 from sweeper.storage import parquet_files
@@ -23,7 +23,6 @@ from sweeper.storage.parquet_files import (
     MARK,
     contents_of,
     has_digest,
-    map_parallel,
     parquet_to_table,
     parse_intact,
     quarantine,
@@ -148,7 +147,7 @@ def before_first_read(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
         return read(files, path)
 
     monkeypatch.setattr(Files, "read", read_later)
-    monkeypatch.setattr("sweeper.storage.parquet_files.THREADS", 1)
+    monkeypatch.setattr(surroundings, "THREADS", 1)
 
 
 def test_only_the_requested_columns_are_read_and_the_schema_has_all(files: Files) -> None:
@@ -184,23 +183,18 @@ def test_a_file_that_was_written_since_is_not_replaced(files: Files) -> None:
 
 def test_damaged_files_are_named_with_the_reason(files: Files) -> None:
     files.write(f"{FOLDER}/b.parquet", b"PAR1")
-    tables, reasons = parse_intact(FOLDER, contents_of(files, FOLDER))
+    tables, reasons = parse_intact(files, FOLDER, contents_of(files, FOLDER))
     assert list(tables) == ["a.parquet"] and list(reasons) == [f"{FOLDER}/b.parquet"]
     with pytest.raises(DamagedFiles) as damaged:
         read_tables(files, FOLDER)
     assert damaged.value.reasons == reasons
 
 
-def test_a_history_has_exactly_its_columns() -> None:
+def test_a_history_has_exactly_its_columns(files: Files) -> None:
     history = table_to_parquet(history_of([("a", 1, "auroc", 0.5)]))
     contents = {"a.parquet": history, "b.parquet": table_to_parquet(table("b"))}
-    tables, reasons = parse_intact("history/sweep=grid", contents)
+    tables, reasons = parse_intact(files, "history/sweep=grid", contents)
     assert list(tables) == ["a.parquet"] and "its columns are trial_id" in reasons["history/sweep=grid/b.parquet"]
-
-
-def test_a_single_name_needs_no_thread() -> None:
-    assert map_parallel(lambda name: threading.current_thread(), ["a"]) == [threading.current_thread()]
-    assert threading.current_thread() not in map_parallel(lambda name: threading.current_thread(), ["a", "b"])
 
 
 KINDS = ("trials", "history")

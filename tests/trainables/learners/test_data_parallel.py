@@ -19,7 +19,7 @@ from tests.trainables.small import at_ends, content_of
 from trainables.config import resolve
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.sections import TrialConfig, Value
-from trainables.training.train import train
+from trainables.training.train import Checkpointing, train
 
 SIZE = 2
 
@@ -72,7 +72,9 @@ class Outcome:
 
 def _outcome(configs: list[TrialConfig], data: str, peers: Peers) -> Outcome:
     saved: list[bytes] = []
-    reports = list(train(configs, Path(data), width=1, save=at_ends(saved), save_every=0.0, peers=peers))
+    reports = list(
+        train(configs, Path(data), width=1, checkpointing=Checkpointing(save=at_ends(saved), every=0.0), peers=peers)
+    )
     metrics = [[dict(member.metrics) for member in report.members] for report in reports]
     state = content_of(saved[-1])["state"]
     tensors = {

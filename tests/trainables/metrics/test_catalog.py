@@ -49,7 +49,7 @@ from trainables.reports import Report
 from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
-from trainables.training.train import train
+from trainables.training.train import Checkpointing, train
 
 CLASSES = 10
 each_method = for_each("name", IMAGE_METHODS)
@@ -206,10 +206,10 @@ def test_evaluation_does_not_change_training() -> None:
 def test_rare_reports_or_a_resume_change_no_metric() -> None:
     saved: list[bytes] = []
     configs = _members(**EVERYTHING, epochs=3)
-    whole = _reports(*configs, save=at_ends(saved), save_every=0.0)
+    whole = _reports(*configs, checkpointing=Checkpointing(save=at_ends(saved), every=0.0))
     (seldom,) = _reports(*_members(**EVERYTHING, epochs=3, report_every=3))
     assert len(whole) == 3 and untimed(whole[-1].members) == untimed(seldom.members)
-    assert without_seconds(_reports(*configs, resume=saved[1])) == without_seconds(whole)
+    assert without_seconds(_reports(*configs, checkpointing=Checkpointing(saved[1]))) == without_seconds(whole)
 
 
 def test_metrics_of_an_untrained_encoder_do_not_depend_on_training_options() -> None:

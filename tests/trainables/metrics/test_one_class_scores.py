@@ -18,7 +18,7 @@ from trainables.sections import Value
 from trainables.tasks.images.model import ImageModel
 from trainables.training.cohort import Cohort
 from trainables.training.model_file import TrainedModel
-from trainables.training.train import train
+from trainables.training.train import Callbacks, train
 
 
 def pixels(**changes: Value) -> ImageTrial:
@@ -76,7 +76,7 @@ def test_members_of_several_classes_and_numbers_of_images_are_fitted_to_their_ow
 def test_a_model_scores_images_as_they_were_evaluated() -> None:
     config = eval_config(normal_class=3, one_class_scores="knn1+ocsvm_raw", epochs=1, validation=0.2)
     models: list[TrainedModel] = []
-    *_, last = train([config], HERE, keep=lambda _, model: models.append(model))
+    *_, last = train([config], HERE, callbacks=Callbacks(keep=lambda _, model: models.append(model)))
     model, digits = models[0].build(), load("digits", HERE)
     assert isinstance(model, ImageModel)
     assert model.scores == (*VJE.scores, "knn1_z", "ocsvm_raw_z", "knn1_mu", "ocsvm_raw_mu")

@@ -99,10 +99,13 @@ def test_what_is_frozen_stays_to_the_last_statistic(weights: Path) -> None:
     before = {name: tensor.clone() for name, tensor in stack.buffers.items() if "encoder" in name}
     cohort.epoch(0)
     assert before and all(torch.equal(stack.buffers[name], tensor) for name, tensor in before.items())
-    with pytest.raises(ValueError, match="all of its weights are frozen"):
-        Cohort(
-            [config_of(weights, method="deep_svdd", epochs=1, frozen=True, batch_size=60)], HERE, torch.device("cpu"), 1
-        )
+
+
+def test_a_method_without_weights_beside_a_frozen_encoder_is_refused_when_it_is_planned(weights: Path) -> None:
+    with pytest.raises(ValueError, match=r"deep_svdd has none beside its encoder, so frozen must be false"):
+        config_of(weights, method="deep_svdd", epochs=1, frozen=True)
+    assert config_of(weights, method="simclr", epochs=1, frozen=True).method == "simclr"
+    assert config_of(weights, frozen=True).method == "random", "which trains nothing"
 
 
 def test_a_trial_is_identified_by_the_content_of_the_file(theirs: nn.Module, weights: Path, tmp_path: Path) -> None:

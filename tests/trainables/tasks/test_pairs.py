@@ -20,7 +20,7 @@ from trainables.training.checks import check_trials
 from trainables.training.metric_names import metric_names
 from trainables.training.population import Population, parse_schedule
 from trainables.training.profiling import measure
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 
 pytestmark = pytest.mark.usefixtures("pairs")
 
@@ -135,17 +135,22 @@ def test_fused_equals_alone(method: str, width: int | None) -> None:
 @every_method
 def test_resuming_from_any_step_is_exact(method: str) -> None:
     saved: list[bytes] = []
-    reports = list(train(_three(method), HERE, save=saved.append, save_every=0.0))
+    reports = list(train(_three(method), HERE, checkpointing=Checkpointing(save=saved.append, every=0.0)))
     assert len(saved) == (3 if method == "bayesian_regression" else 4 * 4 - 1)
     for checkpoint in saved:
-        resumed = train(_three(method), HERE, resume=checkpoint, notify=pytest.fail)
+        resumed = train(
+            _three(method),
+            HERE,
+            checkpointing=Checkpointing(checkpoint),
+            callbacks=Callbacks(notify=pytest.fail),
+        )
         assert without_seconds(list(resumed)) == without_seconds(reports)
 
 
 @every_method
 def test_pruned_members_leave_and_others_train_on(method: str) -> None:
     whole = list(train(_three(method), HERE))
-    pruned = list(train(_three(method), HERE, judge=pruning({2: {0: "it is the worst"}})))
+    pruned = list(train(_three(method), HERE, callbacks=Callbacks(pruning({2: {0: "it is the worst"}}))))
     assert [member.status for member in pruned[-1].members] == ["pruned", "finished", "finished"]
     for index in (1, 2):
         assert_near(pruned, whole, index)
@@ -157,7 +162,10 @@ def test_a_population_moves_members_to_the_best(method: str) -> None:
     key, default = ADAPTED[method]
     configs = [_config(method, **{key: factor * default}) for factor in (1.0, 4.0, 8.0)]
     population = Population("nll_excess", "minimize", 2, 0.3, 1.01, {key: (0.0, 100.0)})
-    still, moved = list(train(configs, HERE)), list(train(configs, HERE, judge=population.judge_of(configs)))
+    still, moved = (
+        list(train(configs, HERE)),
+        list(train(configs, HERE, callbacks=Callbacks(population.judge_of(configs)))),
+    )
     moves = {index: parse_schedule(moved[2].members[index].schedule) for index in range(3)}
     (index,) = [index for index, schedule in moves.items() if schedule]
     (move,) = moves[index]

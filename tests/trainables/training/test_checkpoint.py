@@ -25,14 +25,14 @@ from trainables.reports import CheckpointError, Report, Stopped
 from trainables.sections import TrialConfig
 from trainables.training.checkpoint import pack, read_progress, slice_checkpoint, unpack, with_digest
 from trainables.training.cohort import Cohort
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 
 
 @cache
 def _run(width: int | None) -> tuple[list[Report], list[bytes]]:
     """Reports and checkpoints of five epochs: reports after epochs 2, 4 and 5, checkpoints after all but the last."""
     saved: list[bytes] = []
-    return list(train(three(), HERE, width=width, save=at_ends(saved), save_every=0.0)), saved
+    return list(train(three(), HERE, width=width, checkpointing=Checkpointing(save=at_ends(saved), every=0.0))), saved
 
 
 @pytest.mark.parametrize("width", [None, 2])  # 2: a stack of two, and one of one
@@ -46,7 +46,12 @@ def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) ->
     reports, saved = _run(width)
     assert len(saved) == 4
     resaved: list[bytes] = []
-    resumed = train(three(), HERE, width=width, resume=saved[epoch - 1], save=at_ends(resaved), save_every=0.0)
+    resumed = train(
+        three(),
+        HERE,
+        width=width,
+        checkpointing=Checkpointing(saved[epoch - 1], save=at_ends(resaved), every=0.0),
+    )
     actual = list(resumed)
     assert without_seconds(actual) == without_seconds(reports)
     before = [report for report in reports if report.epoch <= epoch]
@@ -70,20 +75,22 @@ def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_resumed_run_repeats_no_finished_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     _, saved = _run(None)
     epochs = _epochs_trained(monkeypatch)
-    list(train(three(), HERE, resume=saved[2]))
+    list(train(three(), HERE, checkpointing=Checkpointing(saved[2])))
     assert epochs == [3, 4]
 
 
 def test_seconds_continue_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
     _, saved = _run(None)
     before = content_of(saved[2])["standing"]["seconds"]
-    later = [report.seconds for report in train(three(), HERE, resume=saved[2]) if report.epoch > 3]
+    later = [
+        report.seconds for report in train(three(), HERE, checkpointing=Checkpointing(saved[2])) if report.epoch > 3
+    ]
     assert 0 < before < later[0] < later[1]
 
 
 def test_checkpoints_keep_their_interval() -> None:
     saved: list[bytes] = []
-    list(train([config_of()], HERE, save=at_ends(saved), save_every=3600.0))
+    list(train([config_of()], HERE, checkpointing=Checkpointing(save=at_ends(saved), every=3600.0)))
     assert saved == []
 
 
@@ -121,7 +128,9 @@ def _flipped(share: float) -> Callable[[bytes], bytes]:
 def test_a_damaged_checkpoint_is_ignored(damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     reports, saved = _run(None)
     epochs = _epochs_trained(monkeypatch)
-    assert without_seconds(list(train(three(), HERE, resume=damage(saved[2])))) == without_seconds(reports)
+    assert without_seconds(
+        list(train(three(), HERE, checkpointing=Checkpointing(damage(saved[2]))))
+    ) == without_seconds(reports)
     assert epochs == [0, 1, 2, 3, 4]
 
 
@@ -138,7 +147,7 @@ def test_a_damaged_checkpoint_is_ignored(damage: Callable[[bytes], bytes], monke
 def test_a_checkpoint_of_another_cohort_is_ignored(configs: list[TrialConfig], width: int | None) -> None:
     _, saved = _run(None)
     fresh = without_seconds(list(train(configs, HERE, width=width)))
-    assert without_seconds(list(train(configs, HERE, width=width, resume=saved[2]))) == fresh
+    assert without_seconds(list(train(configs, HERE, width=width, checkpointing=Checkpointing(saved[2])))) == fresh
 
 
 @pytest.mark.parametrize("content", [["list"], {}, {"format": 0}, {"format": 1}])
@@ -146,9 +155,9 @@ def test_a_foreign_checkpoint_is_ignored(content: Any) -> None:
     buffer = io.BytesIO()
     torch.save(content, buffer)
     reports, _ = _run(None)
-    assert without_seconds(list(train(three(), HERE, resume=with_digest(buffer.getvalue())))) == without_seconds(
-        reports
-    )
+    assert without_seconds(
+        list(train(three(), HERE, checkpointing=Checkpointing(with_digest(buffer.getvalue()))))
+    ) == without_seconds(reports)
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
@@ -156,7 +165,7 @@ def test_a_foreign_checkpoint_is_ignored(content: Any) -> None:
 def test_a_malicious_checkpoint_is_not_executed(write: Callable[[Any, io.BytesIO], None], tmp_path: Path) -> None:
     buffer = io.BytesIO()
     write({"format": 1, "identity": _Bomb(tmp_path / "executed")}, buffer)
-    list(train([config_of(epochs=1)], HERE, resume=with_digest(buffer.getvalue())))
+    list(train([config_of(epochs=1)], HERE, checkpointing=Checkpointing(with_digest(buffer.getvalue()))))
     assert not (tmp_path / "executed").exists()
     pickle.loads(pickle.dumps(_Bomb(tmp_path / "executed")))
     assert (tmp_path / "executed").exists()  # the bomb was live
@@ -170,7 +179,15 @@ PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})
 def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
     """Reports and all checkpoints of six members over four epochs, two of which are pruned."""
     saved: list[bytes] = []
-    return list(train(six(), HERE, width=width, judge=PRUNED, save=saved.append, save_every=0.0)), saved
+    return list(
+        train(
+            six(),
+            HERE,
+            width=width,
+            callbacks=Callbacks(PRUNED),
+            checkpointing=Checkpointing(save=saved.append, every=0.0),
+        )
+    ), saved
 
 
 def _restricted(report: Report, members: Sequence[int]) -> Report:
@@ -192,7 +209,7 @@ def test_a_cut_checkpoint_continues_like_the_whole_cohort(
     cut = slice_checkpoint(saved[checkpoint_index], six(), width, configs, new_width)
     assert cut
     judge = pruning({2: {members.index(4): "lower"}} if 4 in members else {})
-    resumed = list(train(configs, HERE, width=new_width, judge=judge, resume=cut))
+    resumed = list(train(configs, HERE, width=new_width, callbacks=Callbacks(judge), checkpointing=Checkpointing(cut)))
     assert [report.epoch for report in resumed] == [report.epoch for report in reports]
     for index, member in enumerate(members):
         assert_near(resumed, reports, index, member)
@@ -206,7 +223,14 @@ def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compile
     """Members that are left over are stacks of their own where steps are compiled, and one narrower stack else."""
     saved: list[bytes] = []
     list(
-        train(six(), HERE, width=4, compiler=_compiler(whole_compiled), save=saved.append, save_every=0.0, judge=PRUNED)
+        train(
+            six(),
+            HERE,
+            width=4,
+            compiler=_compiler(whole_compiled),
+            checkpointing=Checkpointing(save=saved.append, every=0.0),
+            callbacks=Callbacks(PRUNED),
+        )
     )
     configs, reports = six()[1:], _whole(4)[0]
     cut = slice_checkpoint(
@@ -216,7 +240,14 @@ def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compile
     judge = pruning({1: {}, 2: {3: "lower"}})
     lines: list[str] = []
     resumed = list(
-        train(configs, HERE, width=2, compiler=_compiler(compiled), judge=judge, resume=cut, notify=lines.append)
+        train(
+            configs,
+            HERE,
+            width=2,
+            compiler=_compiler(compiled),
+            callbacks=Callbacks(judge, notify=lines.append),
+            checkpointing=Checkpointing(cut),
+        )
     )
     assert not lines
     for index in range(5):
@@ -242,7 +273,7 @@ def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
     for data in saved:
         cut = slice_checkpoint(data, six(), 1, configs, 1)
         assert cut
-        actual = list(train(configs, HERE, width=1, judge=judge, resume=cut))
+        actual = list(train(configs, HERE, width=1, callbacks=Callbacks(judge), checkpointing=Checkpointing(cut)))
         assert without_seconds(actual) == without_seconds([_restricted(report, members) for report in reports])
 
 
@@ -266,7 +297,7 @@ def test_members_that_have_all_ended_get_a_last_report() -> None:
     _, saved = _whole(None)
     configs = [six()[4], six()[0]]
     cut = slice_checkpoint(saved[-1], six(), None, configs, None)
-    reports = list(train(configs, HERE, resume=cut))
+    reports = list(train(configs, HERE, checkpointing=Checkpointing(cut)))
     assert [(report.epoch, report.done) for report in reports] == [(1, False), (2, True)]
     assert [member.status for member in reports[-1].members] == ["pruned", "pruned"]
     assert [member.epochs_run for member in reports[-1].members] == [2, 1]
@@ -291,7 +322,7 @@ ODD: tuple[Any, ...] = (
 def _saved() -> bytes:
     """The last checkpoint within an epoch, which has reports, sums and tensors of all kinds."""
     saved: list[bytes] = []
-    list(train(three(), HERE, save=saved.append, save_every=0.0))
+    list(train(three(), HERE, checkpointing=Checkpointing(save=saved.append, every=0.0)))
     return next(data for data in reversed(saved) if content_of(data)["standing"]["step"])
 
 
@@ -323,7 +354,14 @@ def _begin(data: bytes) -> list[str]:
     """Train one step from this checkpoint and return the lines that were said about it."""
     notices: list[str] = []
     with contextlib.suppress(Stopped):
-        list(train(three(), HERE, resume=data, stop=lambda: True, notify=notices.append))
+        list(
+            train(
+                three(),
+                HERE,
+                checkpointing=Checkpointing(data),
+                callbacks=Callbacks(stop=lambda: True, notify=notices.append),
+            )
+        )
     assert all("\n" not in line for line in notices)
     return notices
 
@@ -395,7 +433,16 @@ def test_training_starts_again_from_the_beginning(path: tuple[Any, ...]) -> None
     """Both for faults that the first step shows, after the reports were repeated, and for faults found earlier."""
     notices: list[str] = []
     odd = _with(content_of(_saved()), path, lambda _: {"other": torch.ones(3)})
-    reports = without_seconds(list(train(three(), HERE, resume=_bytes_of(odd), notify=notices.append)))
+    reports = without_seconds(
+        list(
+            train(
+                three(),
+                HERE,
+                checkpointing=Checkpointing(_bytes_of(odd)),
+                callbacks=Callbacks(notify=notices.append),
+            )
+        )
+    )
     fresh = without_seconds(list(train(three(), HERE)))
     assert len(notices) == 1 and reports[-len(fresh) :] == fresh
 
@@ -423,8 +470,16 @@ def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pyte
     notices: list[str] = []
     configs = [config_of(batch_size=60, workers=2)]
     saved: list[bytes] = []
-    list(train(configs, HERE, save=saved.append, save_every=0.0))
-    reports: list[Report] = list(train(configs, HERE, resume=saved[-1], peers=Peers(0, 2), notify=notices.append))
+    list(train(configs, HERE, checkpointing=Checkpointing(save=saved.append, every=0.0)))
+    reports: list[Report] = list(
+        train(
+            configs,
+            HERE,
+            checkpointing=Checkpointing(saved[-1]),
+            peers=Peers(0, 2),
+            callbacks=Callbacks(notify=notices.append),
+        )
+    )
     assert notices == ["its checkpoint cannot be used: another of its processes could not read it"]
     assert [report.epoch for report in reports] == [2, 4, 5] and wishes[0] == 0
 

@@ -28,7 +28,7 @@ from trainables.sections import Value
 from trainables.training import compiled_steps as module
 from trainables.training.compile_step import OPERATIONS, RECORD, StepTask, build, file_hash, is_unchanged, loaded_code
 from trainables.training.compiled_steps import CompilationError, LibraryFolder, StepCompiler, default_folder
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 
 TASK = task_of()
 
@@ -255,17 +255,17 @@ def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(tmp
     configs = [resolve_sent({**PAIRS, "lr": lr}) for lr in (0.01, 0.02)]
     folder, lines, saved, again = LibraryFolder(tmp_path / "steps"), list[str](), list[bytes](), list[bytes]()
 
-    def trained(checkpoints: list[bytes], **options: Any) -> list[dict[str, float | None]]:
-        compiler = StepCompiler(lines.append, folder, build=options.pop("build", True))
+    def trained(
+        checkpoints: list[bytes], resume: bytes | None = None, build: bool = True
+    ) -> list[dict[str, float | None]]:
+        compiler = StepCompiler(lines.append, folder, build=build)
         reports = list(
             train(
                 configs,
                 HERE,
                 compiler=compiler,
-                save=checkpoints.append,
-                save_every=0.0,
-                notify=lines.append,
-                **options,
+                checkpointing=Checkpointing(resume, checkpoints.append, 0.0),
+                callbacks=Callbacks(notify=lines.append),
             )
         )
         assert compiler.compiled and not lines

@@ -30,7 +30,7 @@ from trainables.tasks.images.model import ImageModel
 from trainables.tasks.pairs import as_input
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
 from trainables.training.model_metadata import ENTRY, read_metadata
-from trainables.training.train import train
+from trainables.training.train import Callbacks, train
 
 EPOCHS = 1
 
@@ -57,7 +57,7 @@ def trained(configs: list[TrialConfig]) -> tuple[Report, dict[int, bytes]]:
     def keep(index: int, model: TrainedModel) -> None:
         files[index] = pack_model(model, {"kept": "all"})
 
-    *_, last = train(configs, HERE, keep=keep)
+    *_, last = train(configs, HERE, callbacks=Callbacks(keep=keep))
     return last, files
 
 
@@ -110,7 +110,7 @@ def test_a_loaded_model_gives_what_was_recorded(name: str) -> None:
 def model() -> TrainedModel:
     """A small model that was not trained."""
     models: list[TrainedModel] = []
-    for _ in train([config_of("vje", epochs=0)], HERE, keep=lambda _, model: models.append(model)):
+    for _ in train([config_of("vje", epochs=0)], HERE, callbacks=Callbacks(keep=lambda _, model: models.append(model))):
         pass
     return models[0]
 
@@ -133,7 +133,11 @@ def test_files_are_those_of_safetensors_own_function(model: TrainedModel, kind: 
 
 def test_a_hyperparameter_of_infinity_survives() -> None:
     models: list[TrainedModel] = []
-    for _ in train([config_of("vje", epochs=0, nu=float("inf"))], HERE, keep=lambda _, model: models.append(model)):
+    for _ in train(
+        [config_of("vje", epochs=0, nu=float("inf"))],
+        HERE,
+        callbacks=Callbacks(keep=lambda _, model: models.append(model)),
+    ):
         pass
     assert unpack_model(pack_model(models[0], {})).config == models[0].config
 
@@ -213,5 +217,5 @@ def test_only_members_that_finish_are_kept() -> None:
     def judge(report: Report) -> Verdict:
         return Verdict(pruned={2: "it is the third"})
 
-    *_, last = train(configs, HERE, judge=judge, keep=lambda index, _: kept.append(index))
+    *_, last = train(configs, HERE, callbacks=Callbacks(judge, keep=lambda index, _: kept.append(index)))
     assert [member.status for member in last.members] == ["finished", "diverged", "pruned"] and kept == [0]

@@ -16,7 +16,7 @@ from tests.trainables.training.judged import State, float64, six, smooth, tensor
 from trainables.reports import Judge, Member, Move, Report, Status, Verdict
 from trainables.sections import TrialConfig
 from trainables.training.population import Population, parse_schedule
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 
 RULE = Population("auroc", "maximize", 2, 0.25, 1.5, {"beta": (0.1, 10.0), "lr": (0.001, 1.0)})
 EPOCHS = range(2, 402, 2)
@@ -205,7 +205,13 @@ def _run(width: int | None = None, moving: bool = True) -> tuple[list[Report], l
 
 def _saved(width: int | None, judge: Judge | None, resume: bytes | None = None) -> tuple[list[Report], list[bytes]]:
     saved: list[bytes] = []
-    reports = train(six(), HERE, width=width, judge=judge, resume=resume, save=at_ends(saved), save_every=0.0)
+    reports = train(
+        six(),
+        HERE,
+        width=width,
+        callbacks=Callbacks(judge),
+        checkpointing=Checkpointing(resume, save=at_ends(saved), every=0.0),
+    )
     return list(reports), saved
 
 
@@ -296,7 +302,9 @@ def test_the_stack_width_does_not_change_a_population(width: int, monkeypatch: p
         return Verdict(pruned={1: "slow"} if report.epoch == 2 else {}, moves=moves.get(report.epoch, {}))
 
     with float64(monkeypatch):
-        stacked, cut = (list(train(six(), HERE, width=stack_width, judge=judge)) for stack_width in (None, width))
+        stacked, cut = (
+            list(train(six(), HERE, width=stack_width, callbacks=Callbacks(judge))) for stack_width in (None, width)
+        )
     for index in range(6):
         assert [report.members[index].schedule for report in cut] == [
             report.members[index].schedule for report in stacked
@@ -307,12 +315,9 @@ def test_the_stack_width_does_not_change_a_population(width: int, monkeypatch: p
 
 
 def test_a_member_may_copy_one_that_the_same_verdict_prunes() -> None:
-    reports = list(
-        train(
-            six()[:3], HERE,
-            judge=lambda report: Verdict({0: "slow"}, {2: Move(0, {"lr": 0.03})}) if report.epoch == 1 else Verdict(),
-        )
-    )  # fmt: skip
+    verdict = Verdict({0: "slow"}, {2: Move(0, {"lr": 0.03})})
+    callbacks = Callbacks(lambda report: verdict if report.epoch == 1 else Verdict())
+    reports = list(train(six()[:3], HERE, callbacks=callbacks))
     assert [member.status for member in reports[-1].members] == ["pruned", "finished", "finished"]
     assert parse_schedule(reports[-1].members[2].schedule) == ({"epoch": 1, "from": 0, "lr": 0.03},)
     assert reports[0].members[0].schedule is None and reports[0].members[2].schedule is not None
@@ -325,4 +330,4 @@ def test_copying_a_member_that_has_ended_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"^a member can only copy another running one, but got 2 copying 0; .*: 1, 2$"
     ):
-        list(train(six()[:3], HERE, judge=judge))
+        list(train(six()[:3], HERE, callbacks=Callbacks(judge)))

@@ -16,11 +16,11 @@ from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics
 from tests.trainables.training.judged import float64, pruning, six, smooth, tensors_of, without_seconds
 from trainables.contract import Batch, Losses
 from trainables.methods.variational.vje import VJE
-from trainables.reports import Heartbeat, Report, Stopped, Verdict
+from trainables.reports import SAVE_EVERY, Heartbeat, Report, Stopped, Verdict
 from trainables.sections import TrialConfig
 from trainables.training import train as module
 from trainables.training.cohort import Cohort
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 
 STEPS = 2
 """Steps of an epoch of `three`."""
@@ -29,7 +29,7 @@ STEPS = 2
 @cache
 def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
     saved: list[bytes] = []
-    return list(train(three(), HERE, width=width, save=at_ends(saved), save_every=0.0)), saved
+    return list(train(three(), HERE, width=width, checkpointing=Checkpointing(save=at_ends(saved), every=0.0))), saved
 
 
 def _counted(limit: int) -> Callable[[], bool]:
@@ -38,12 +38,20 @@ def _counted(limit: int) -> Callable[[], bool]:
     return lambda: next(calls) >= limit
 
 
-def _stopped(at: int, configs: list[TrialConfig], **options: Any) -> tuple[list[Report], bytes, str]:
+def _stopped(
+    at: int, configs: list[TrialConfig], save_every: float = SAVE_EVERY, **options: Any
+) -> tuple[list[Report], bytes, str]:
     """Reports, last checkpoint and message of a training that stops when it asks for the `at`-th time."""
     saved: list[bytes] = []
     reports: list[Report] = []
     with pytest.raises(Stopped) as stopped:
-        reports += train(configs, HERE, save=saved.append, stop=_counted(at), **options)
+        reports += train(
+            configs,
+            HERE,
+            checkpointing=Checkpointing(save=saved.append, every=save_every),
+            callbacks=Callbacks(stop=_counted(at)),
+            **options,
+        )
     return reports, saved[-1], str(stopped.value)
 
 
@@ -53,7 +61,9 @@ def test_resuming_after_a_stop_at_any_step_is_exact(at: int, width: int | None) 
     reports, ends = _whole(width)
     _, saved, _ = _stopped(at, three(), width=width)
     resaved: list[bytes] = []
-    actual = list(train(three(), HERE, width=width, resume=saved, save=at_ends(resaved), save_every=0.0))
+    actual = list(
+        train(three(), HERE, width=width, checkpointing=Checkpointing(saved, save=at_ends(resaved), every=0.0))
+    )
     assert without_seconds(actual) == without_seconds(reports)
     assert [state_of(checkpoint) for checkpoint in resaved] == [
         state_of(checkpoint) for checkpoint in ends[-len(resaved) :]
@@ -71,13 +81,13 @@ def test_a_stop_takes_effect_within_a_step_and_says_where(monkeypatch: pytest.Mo
     monkeypatch.setattr(Cohort, "step", step)
     _, saved, message = _stopped(3, three())
     assert steps == [(0, 0), (0, 1), (1, 0)] and message == "checkpoint saved at epoch 1 step 1"
-    list(train(three(epochs=5), HERE, resume=saved))
+    list(train(three(epochs=5), HERE, checkpointing=Checkpointing(saved)))
     assert steps[3:5] == [(1, 1), (2, 0)] and len(steps) == 5 * STEPS
 
 
 def test_checkpoints_are_saved_within_an_epoch() -> None:
     saved: list[bytes] = []
-    list(train(three(epochs=2), HERE, save=saved.append, save_every=0.0))
+    list(train(three(epochs=2), HERE, checkpointing=Checkpointing(save=saved.append, every=0.0)))
     standings = [content_of(checkpoint)["standing"] for checkpoint in saved]
     assert [(standing["epoch"], standing["step"]) for standing in standings] == [(0, 1), (1, 0), (1, 1)]
     seconds = [standing["seconds"] for standing in standings]
@@ -95,7 +105,7 @@ def test_a_stop_ends_an_evaluation_which_a_resume_repeats() -> None:
     for at in (4, 9, 14, 19):
         _, saved, message = _stopped(at, configs, save_every=1e9)
         assert message == "checkpoint saved at epoch 0 step 3"
-    assert without_seconds(list(train(configs, HERE, resume=saved))) == without_seconds(whole)
+    assert without_seconds(list(train(configs, HERE, checkpointing=Checkpointing(saved)))) == without_seconds(whole)
 
 
 def test_a_judge_interrupted_by_a_stop_is_asked_again() -> None:
@@ -110,25 +120,27 @@ def test_a_judge_interrupted_by_a_stop_is_asked_again() -> None:
             raise Stopped
         return judge(report)
 
-    whole = list(train(six(), HERE, judge=judge))
+    whole = list(train(six(), HERE, callbacks=Callbacks(judge)))
     saved: list[bytes] = []
     with pytest.raises(Stopped, match=r"^checkpoint saved at epoch 1 step \d+$"):
-        list(train(six(), HERE, judge=interrupted, save=saved.append))
+        list(train(six(), HERE, callbacks=Callbacks(interrupted), checkpointing=Checkpointing(save=saved.append)))
     assert judged_epochs == [1, 2, 3, 1]
-    assert without_seconds(list(train(six(), HERE, judge=judge, resume=saved[-1]))) == without_seconds(whole)
+    assert without_seconds(
+        list(train(six(), HERE, callbacks=Callbacks(judge), checkpointing=Checkpointing(saved[-1])))
+    ) == without_seconds(whole)
     assert judged_epochs[4:] == [2, 3]
 
 
 def test_training_stops_without_a_save_callback() -> None:
     with pytest.raises(Stopped):
-        list(train(three(), HERE, stop=lambda: True))
+        list(train(three(), HERE, callbacks=Callbacks(stop=lambda: True)))
 
 
 def test_heartbeats_come_between_reports_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """`three` trains five epochs of two steps each, and reports after the second, the fourth and the last."""
     monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.0)
     heartbeats: list[Heartbeat] = []
-    reports = list(train(three(), HERE, send_heartbeat=heartbeats.append))
+    reports = list(train(three(), HERE, callbacks=Callbacks(send_heartbeat=heartbeats.append)))
     assert [heartbeat.epoch for heartbeat in heartbeats] == [0.5 * step for step in range(1, 11)]
     assert {heartbeat.epochs for heartbeat in heartbeats} == {5}
     assert without_seconds(reports) == without_seconds(list(train(three(), HERE)))
@@ -146,14 +158,14 @@ def test_heartbeats_keep_their_minimum_interval(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("trainables.training.train.time.monotonic", clock)
     heartbeats: list[Heartbeat] = []
-    list(train(three(), HERE, send_heartbeat=heartbeats.append))
+    list(train(three(), HERE, callbacks=Callbacks(send_heartbeat=heartbeats.append)))
     assert [heartbeat.epoch for heartbeat in heartbeats] == [2.5, 5.0]
 
 
 def test_a_heartbeat_leaves_out_a_loss_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.0)
     heartbeats: list[Heartbeat] = []
-    list(train(three(lr=1e30), HERE, send_heartbeat=heartbeats.append))
+    list(train(three(lr=1e30), HERE, callbacks=Callbacks(send_heartbeat=heartbeats.append)))
     assert heartbeats[-1].loss is None and heartbeats[0].loss is not None
 
 
@@ -161,7 +173,14 @@ def test_a_checkpoint_comes_before_a_heartbeat(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.0)
     heartbeats: list[Heartbeat] = []
     saved: list[bytes] = []
-    list(train(three(), HERE, send_heartbeat=heartbeats.append, save=at_ends(saved), save_every=0.0))
+    list(
+        train(
+            three(),
+            HERE,
+            callbacks=Callbacks(send_heartbeat=heartbeats.append),
+            checkpointing=Checkpointing(save=at_ends(saved), every=0.0),
+        )
+    )
     assert len(saved) == 4  # none after the last epoch
     assert [heartbeat.epoch for heartbeat in heartbeats] == [1.0, 2.0, 3.0, 4.0, 5.0]  # other steps save
 
@@ -169,9 +188,11 @@ def test_a_checkpoint_comes_before_a_heartbeat(monkeypatch: pytest.MonkeyPatch) 
 def test_a_training_that_continues_says_first_where_it_begins() -> None:
     """Before the reports of the first process come again."""
     saved: list[bytes] = []
-    list(train(three(), HERE, save=saved.append, save_every=0.0))
+    list(train(three(), HERE, checkpointing=Checkpointing(save=saved.append, every=0.0)))
     told: list[object] = []
-    for report in train(three(), HERE, resume=saved[4], send_heartbeat=told.append):
+    for report in train(
+        three(), HERE, checkpointing=Checkpointing(saved[4]), callbacks=Callbacks(send_heartbeat=told.append)
+    ):
         told.append(report.epoch)
     first, *later = told
     assert isinstance(first, Heartbeat) and first.epoch == first.begun > 0 and first.loss is None
@@ -187,7 +208,15 @@ def _pruning_whole(width: int | None = None) -> tuple[list[Report], list[bytes]]
     """The reports of a run with pruning, and its checkpoints after each epoch but the last."""
     saved: list[bytes] = []
     judge = pruning(TO_TWO)
-    return list(train(six(), HERE, width=width, judge=judge, save=at_ends(saved), save_every=0.0)), saved
+    return list(
+        train(
+            six(),
+            HERE,
+            width=width,
+            callbacks=Callbacks(judge),
+            checkpointing=Checkpointing(save=at_ends(saved), every=0.0),
+        )
+    ), saved
 
 
 def _trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
@@ -205,7 +234,7 @@ def _trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
 def test_a_pruned_member_is_in_the_same_report_and_leaves_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = _trained(monkeypatch)
-    reports = list(train(six(), HERE, judge=pruning(TO_TWO)))
+    reports = list(train(six(), HERE, callbacks=Callbacks(pruning(TO_TWO))))
     assert trained == [(0, 1, 2, 3, 4, 5), (1, 2, 4, 5), (1, 4), (1, 4)]
     statuses = ["".join(member.status[0] for member in report.members) for report in reports]
     assert statuses == ["prrprr", "prpprp", "prpprp", "pfppfp"]
@@ -223,7 +252,7 @@ def test_a_pruned_member_keeps_the_metrics_of_its_last_report() -> None:
         judged_reports.append(report)
         return Verdict(pruned=TO_TWO.get(report.epoch, {}))
 
-    reports = list(train(six(), HERE, judge=judge))
+    reports = list(train(six(), HERE, callbacks=Callbacks(judge)))
     assert [report.epoch for report in judged_reports] == [1, 2, 3]
     assert [{member.status for member in report.members} for report in judged_reports[:2]] == [
         {"running"},
@@ -239,7 +268,9 @@ def test_pruning_does_not_change_the_metrics_of_the_remaining_members(
     width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with float64(monkeypatch):
-        pruned, whole = (list(train(six(), HERE, width=width, judge=judge)) for judge in (pruning(TO_TWO), None))
+        pruned, whole = (
+            list(train(six(), HERE, width=width, callbacks=Callbacks(judge))) for judge in (pruning(TO_TWO), None)
+        )
         for index in (1, 4):
             alone = metrics_of(list(train([six()[index]], HERE)), 0)
             for expected in (metrics_of(whole, index), alone):
@@ -249,14 +280,14 @@ def test_pruning_does_not_change_the_metrics_of_the_remaining_members(
 
 @pytest.mark.parametrize("width", [None, 2])
 def test_a_judge_that_prunes_no_member_changes_nothing(width: int | None) -> None:
-    judged, plain = (list(train(six(), HERE, width=width, judge=judge)) for judge in (pruning({}), None))
+    judged, plain = (list(train(six(), HERE, width=width, callbacks=Callbacks(judge))) for judge in (pruning({}), None))
     assert without_seconds(judged) == without_seconds(plain)
 
 
 def test_pruning_all_members_ends_training(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = _trained(monkeypatch)
     everyone = {2: dict.fromkeys(range(6), "none good"), 3: {0: "never asked"}}
-    reports = list(train(six(), HERE, judge=pruning(everyone)))
+    reports = list(train(six(), HERE, callbacks=Callbacks(pruning(everyone))))
     assert [report.epoch for report in reports] == [1, 2] and len(trained) == 2
     assert [report.done for report in reports] == [False, True]
     assert {member.status for member in reports[-1].members} == {"pruned"}
@@ -265,7 +296,7 @@ def test_pruning_all_members_ends_training(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_pruned_member_is_never_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     configs = [smooth(normal_class=None, probe_epochs=1, beta=beta, epochs=2, batch_size=600) for beta in (0.5, 1, 2)]
-    reports = list(train(configs, HERE, judge=pruning({1: {1: "slow"}})))
+    reports = list(train(configs, HERE, callbacks=Callbacks(pruning({1: {1: "slow"}}))))
     probed = [any(name.startswith("probe") for name in member.metrics) for member in reports[-1].members]
     assert probed == [True, False, True]
     evaluated: list[bool] = []
@@ -275,7 +306,7 @@ def test_a_pruned_member_is_never_probed(monkeypatch: pytest.MonkeyPatch) -> Non
         return {}
 
     monkeypatch.setattr(Cohort, "evaluate", evaluate)
-    list(train(configs, HERE, judge=pruning({1: dict.fromkeys(range(3), "slow")})))
+    list(train(configs, HERE, callbacks=Callbacks(pruning({1: dict.fromkeys(range(3), "slow")}))))
     assert evaluated == [False]
 
 
@@ -291,7 +322,15 @@ def test_resuming_a_pruned_cohort_is_exact(epoch: int, width: int | None) -> Non
 
     resaved: list[bytes] = []
     keep = at_ends(resaved)
-    actual = list(train(six(), HERE, width=width, judge=judge, resume=saved[epoch - 1], save=keep, save_every=0.0))
+    actual = list(
+        train(
+            six(),
+            HERE,
+            width=width,
+            callbacks=Callbacks(judge),
+            checkpointing=Checkpointing(saved[epoch - 1], save=keep, every=0.0),
+        )
+    )
     assert judged_epochs == [rung for rung in (1, 2, 3) if rung > epoch]
     assert without_seconds(actual) == without_seconds(reports)
     assert actual[:epoch] == reports[:epoch]  # replayed, seconds included
@@ -302,7 +341,7 @@ def test_resuming_a_pruned_cohort_is_exact(epoch: int, width: int | None) -> Non
 
 def test_verdicts_before_a_resume_hold_without_a_judge() -> None:
     reports, saved = _pruning_whole()
-    assert without_seconds(list(train(six(), HERE, resume=saved[1]))) == without_seconds(reports)
+    assert without_seconds(list(train(six(), HERE, checkpointing=Checkpointing(saved[1])))) == without_seconds(reports)
 
 
 def _spoil(monkeypatch: pytest.MonkeyPatch, beta: float) -> None:
@@ -337,14 +376,14 @@ def test_a_diverged_member_leaves_the_stack_too(
 def test_a_member_that_has_diverged_cannot_be_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed cohort may receive the same verdict a second time."""
     _spoil(monkeypatch, 0.8)
-    reports = list(train(six(), HERE, judge=pruning({1: {1: "slow", 0: "slow"}})))
+    reports = list(train(six(), HERE, callbacks=Callbacks(pruning({1: {1: "slow", 0: "slow"}}))))
     assert [member.status for member in reports[-1].members[:2]] == ["pruned", "diverged"]
     assert reports[-1].members[1].error == "loss was not finite in epoch 1"
 
 
 def test_training_ends_when_all_members_have_diverged_or_were_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     _spoil(monkeypatch, 0.8)
-    (report,) = train(six()[:2], HERE, judge=pruning({1: {0: "slow"}}))
+    (report,) = train(six()[:2], HERE, callbacks=Callbacks(pruning({1: {0: "slow"}})))
     assert report.done and [member.status for member in report.members] == ["pruned", "diverged"]
 
 
@@ -366,8 +405,8 @@ def test_seconds_are_shared_between_reports_and_through_a_resume_too(monkeypatch
     _spoil(monkeypatch, 0.8)
     saved: list[bytes] = []
     configs = six(report_every=3)
-    list(train(configs, HERE, save=at_ends(saved), save_every=0.0))
-    for report in train(configs, HERE, resume=saved[1]):
+    list(train(configs, HERE, checkpointing=Checkpointing(save=at_ends(saved), every=0.0)))
+    for report in train(configs, HERE, checkpointing=Checkpointing(saved[1])):
         assert sum(_shares(report)) == pytest.approx(report.seconds)
         assert len({round(share, 12) for share in _shares(report)}) == 2
         assert 0 < report.members[1].seconds < report.members[0].seconds
@@ -392,4 +431,4 @@ def test_waiting_for_a_judge_does_not_count_as_training(monkeypatch: pytest.Monk
         return Verdict()
 
     monkeypatch.setattr("trainables.training.train.time.perf_counter", tick)
-    assert [report.seconds for report in train([smooth()], HERE, judge=slow)][-1] < 1000.0
+    assert [report.seconds for report in train([smooth()], HERE, callbacks=Callbacks(slow))][-1] < 1000.0

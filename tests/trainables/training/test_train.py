@@ -22,7 +22,7 @@ from trainables.reports import Report, Verdict
 from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 
 
 @pytest.mark.parametrize(("every", "epochs"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (5, [5]), (9, [5])])
@@ -104,9 +104,9 @@ def test_divergence_is_detected_between_reports(monkeypatch: pytest.MonkeyPatch)
 def test_a_diverged_member_stays_diverged_through_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     _spoil(monkeypatch, "losses", _nan_loss)
     saved: list[bytes] = []
-    reports = list(train(_neighbours(), HERE, save=at_ends(saved), save_every=0.0))
+    reports = list(train(_neighbours(), HERE, checkpointing=Checkpointing(save=at_ends(saved), every=0.0)))
     monkeypatch.undo()
-    resumed = list(train(_neighbours(), HERE, resume=saved[2]))
+    resumed = list(train(_neighbours(), HERE, checkpointing=Checkpointing(saved[2])))
     assert without_seconds(resumed) == without_seconds(reports)
 
 
@@ -163,7 +163,7 @@ def test_members_that_all_have_diverged_are_not_evaluated(monkeypatch: pytest.Mo
 
 def test_zero_epochs_give_one_report_of_the_untrained_members() -> None:
     saved: list[bytes] = []
-    (report,) = train(three(epochs=0), HERE, save=at_ends(saved), save_every=0.0)
+    (report,) = train(three(epochs=0), HERE, checkpointing=Checkpointing(save=at_ends(saved), every=0.0))
     assert (report.epoch, report.done) == (0, True) and report.seconds > 0 and not saved
     for member in report.members:
         assert (member.status, member.epochs_run, member.error) == ("finished", 0, None)
@@ -210,7 +210,7 @@ def test_bfloat16_is_close_to_float32_and_not_the_same(width: int | None) -> Non
 
 def test_bfloat16_keeps_weights_in_float32() -> None:
     saved: list[bytes] = []
-    list(train([config_of(precision="bfloat16")], HERE, save=at_ends(saved), save_every=0.0))
+    list(train([config_of(precision="bfloat16")], HERE, checkpointing=Checkpointing(save=at_ends(saved), every=0.0)))
     state = content_of(saved[0])["state"][0]
     trained = [state[kind] for kind in ("parameters", "buffers", "velocity")]
     assert {tensor.dtype for tensors in trained for tensor in tensors.values()} == {torch.float32}
@@ -268,7 +268,7 @@ def members(**changes: Value) -> list[TrialConfig]:
 def whole() -> tuple[list[Report], list[bytes]]:
     """The reports of a training, and all its checkpoints."""
     saved: list[bytes] = []
-    return list(train(members(), HERE, save=saved.append, save_every=0.0)), saved
+    return list(train(members(), HERE, checkpointing=Checkpointing(save=saved.append, every=0.0))), saved
 
 
 def pictures_of(report: Report) -> list[dict[str, bytes]]:
@@ -296,7 +296,7 @@ def test_no_checkpoint_has_pictures_and_a_resume_makes_them_again() -> None:
     reports, saved = whole()
     assert len(saved) > 2 and not any(PNG in checkpoint for checkpoint in saved)
     for checkpoint in (saved[0], saved[-1]):
-        again = list(train(members(), HERE, resume=checkpoint))
+        again = list(train(members(), HERE, checkpointing=Checkpointing(checkpoint)))
         assert without_seconds(again) == without_seconds(reports) and again[-1].members[0].pictures
 
 
@@ -307,7 +307,7 @@ def test_members_that_were_not_trained_have_pictures() -> None:
 
 def test_neither_a_pruned_member_nor_one_that_diverged_has_pictures_and_the_others_keep_their_own() -> None:
     configs = [*members(), *members(lr=1e30)[:1]]
-    *_, last = train(configs, HERE, judge=lambda report: Verdict(pruned={0: "bad luck"}))
+    *_, last = train(configs, HERE, callbacks=Callbacks(lambda report: Verdict(pruned={0: "bad luck"})))
     assert [member.status for member in last.members] == ["pruned", "finished", "finished", "diverged"]
     assert [bool(pictures) for pictures in pictures_of(last)] == [False, True, True, False]
     assert pictures_of(last)[1:3] == pictures_of(whole()[0][-1])[1:]

@@ -18,7 +18,7 @@ from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker.alone import FolderCheckpoints, settings, spec_of, task_of
 from trainables.reports import CheckpointError, ModelError
 from trainables.training.checkpoint import unpack
-from trainables.training.train import train
+from trainables.training.train import Checkpointing, train
 from trainables.worker import worker
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message, ModelPaths, parse_failure
 from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train_cohort
@@ -60,7 +60,7 @@ def test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step(tmp_path: Path, 
     assert (
         _reason(tmp_path) == f"stopped: SIGTERM; checkpoint saved at epoch {standing['epoch']} step {standing['step']}"
     )
-    resumed = list(train(three(), HERE, width=3, resume=(tmp_path / "c").read_bytes()))
+    resumed = list(train(three(), HERE, width=3, checkpointing=Checkpointing((tmp_path / "c").read_bytes())))
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
 
@@ -76,7 +76,7 @@ def test_sigterm_ends_a_process_that_waits_for_its_judge(tmp_path: Path) -> None
 def test_a_judge_that_stops_a_cohort_ends_the_process_with_a_checkpoint(tmp_path: Path) -> None:
     assert _start("room", tmp_path).wait(timeout=GIVEN_UP) == 1
     assert _reason(tmp_path) == "stopped: it makes room at epoch 2; checkpoint saved at epoch 1 step 2"
-    resumed = list(train(three(), HERE, width=3, resume=(tmp_path / "c").read_bytes()))
+    resumed = list(train(three(), HERE, width=3, checkpointing=Checkpointing((tmp_path / "c").read_bytes())))
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
 
@@ -161,7 +161,7 @@ def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:
 
 def test_the_checkpoint_of_an_earlier_cohort_is_cut_for_the_part() -> None:
     saved: list[bytes] = []
-    list(train(three(), HERE, width=3, save=saved.append, save_every=0.0))
+    list(train(three(), HERE, width=3, checkpointing=Checkpointing(save=saved.append, every=0.0)))
     lines: list[str] = []
     earlier = (spec_of(three(), 2, "gone"), spec_of(three(), 3, "whole"))
     task = task_of(three()[:1], 1, "own", earlier=earlier)
@@ -202,7 +202,7 @@ def test_without_a_compiler_it_trains_with_eager_steps_and_says_so_once(
 def test_a_cohort_goes_on_from_its_checkpoint_with_the_other_kind_of_steps(tmp_path: Path, compiled: bool) -> None:
     saved: list[bytes] = []
     compiler = TracingCompiler() if compiled else None
-    list(train(three(), HERE, width=2, compiler=compiler, save=saved.append, save_every=0.0))
+    list(train(three(), HERE, width=2, compiler=compiler, checkpointing=Checkpointing(save=saved.append, every=0.0)))
     (tmp_path / "c").write_bytes(saved[-1])
     spec = CohortSpec.of([config.flat() for config in three()], 2, "c", not compiled)
     resumed = worker.checkpoint_to_resume(CohortTask("c0", spec), FolderCheckpoints(tmp_path), pytest.fail)

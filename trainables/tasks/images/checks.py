@@ -4,11 +4,15 @@ Every check raises ValueError with a one-line message.
 """
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
 
 from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.class_folders import FOLDER
 from trainables.data.datasets.dataset import Declaration
-from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial, Pretrained
+from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial, Networks, Pretrained
 from trainables.metrics.catalog import EVALUATORS
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS, check_encoder
@@ -64,6 +68,7 @@ def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Dec
             f"there are: {sized}"
         )
     _check_pretrained(config)
+    _check_frozen(config, method, declared.shape)
     check_encoder(encoder, declared.shape)
     if method.has_decoder(config.options):
         check_decoder(config.layers.decoder, declared.shape)
@@ -84,6 +89,26 @@ def _check_pretrained(config: ImageTrial) -> None:
         raise ValueError(f"encoder={encoder} needs weights=FILE, a state dict that you have: none is downloaded")
     if pixels.normalise or pixels.contrast_normalise:
         raise ValueError(f"encoder={encoder} normalises pixels in [0, 1] itself, so normalise must be false")
+
+
+def _check_frozen(config: ImageTrial, method: type[ImageMethod], shape: tuple[int, int, int]) -> None:
+    """Raise ValueError if the method would train nothing, because its encoder is frozen."""
+    if not config.pretrained.frozen or not method.trains() or method.fitted():
+        return
+    hashable: Any = method  # which a class is, but mypy does not see it
+    if not _has_weights(hashable, config.options, config.networks, shape):
+        raise ValueError(
+            f"a method must have weights to train, but {config.method} has none beside its encoder, so frozen must be "
+            "false; method=random epochs=0 judges the features as they are"
+        )
+
+
+@lru_cache(maxsize=64)
+def _has_weights(method: type[ImageMethod], options: Any, networks: Networks, shape: tuple[int, int, int]) -> bool:
+    """Whether a method has weights to train. It is built without memory."""
+    with torch.device("meta"):
+        built = method(options, networks, {"views": shape})
+    return any(True for _ in built.parameters())
 
 
 def _check_one_class(config: ImageTrial) -> None:

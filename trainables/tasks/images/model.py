@@ -3,7 +3,7 @@
 Shapes: B images of C channels, H by W pixels; D dimensions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,9 @@ from trainables.metrics.roc import alarm_threshold
 from trainables.metrics.scores import HELD_OUT
 from trainables.sections import GradientTraining
 from trainables.validation import choices
+
+BUFFER = "_vectors_"
+"""Prefix of the buffers of training vectors."""
 
 
 def inputs_of(dataset: Dataset) -> dict[str, Any]:
@@ -104,7 +107,7 @@ class ImageModel(nn.Module):
             if array_N.ndim != 1 or array_N.isnan().any():
                 raise ValueError(f"the held-out scores {name} must be numbers [N]")
         self._vectors: dict[str, str] = {}
-        """Name of a fitted score -> the buffer with the training vectors `[N, D]` that it is fitted to."""
+        """Name of a fitted score -> name of the training vectors `[N, D]` that it is fitted to."""
         for name, vectors_ND in arrays.items():
             if name.startswith(VECTORS):
                 self._add_vectors(name.removeprefix(VECTORS), vectors_ND)
@@ -144,38 +147,46 @@ class ImageModel(nn.Module):
         """Anomaly scores `[B]`, higher for more anomalous images: `chosen_score`, or the one of `scores` with this
         name. Raises ValueError if there is none."""
         name = self._named(name)
-        if name in self._vectors:
-            return self._fitted_score(name, images)
+        return self.score_all(images, [name])[name]
 
-        def score(pixels_BCHW: Tensor, start: int) -> dict[str, Tensor]:
-            noise = draw_noise(self.method.score_noise(len(pixels_BCHW)), "scores", start, device=pixels_BCHW.device)
-            decoded = [prepare_pixels(pixels_BCHW, *self._scaling)] if self.method.scores_pixels else []
-            return self.method.score(prepare(pixels_BCHW, *self._scaling), noise, *decoded)
+    @torch.no_grad()
+    def score_all(self, images: Any, names: Sequence[str] | None = None) -> dict[str, Tensor]:
+        """Anomaly scores `[B]` by name: those of `scores`, or of these `names`. Images are encoded once for all scores
+        that are fitted to their representations, and once for all of the method's own."""
+        names = [self._named(name) for name in (self.scores if names is None else names)]
+        of_vectors = {name: vector for name in names if (vector := self._vectors.get(name))}
+        vectors, own = {*of_vectors.values()}, len(of_vectors) < len(names)
 
-        return self._in_batches("score", images, score)[name]
+        def compute(pixels_BCHW: Tensor, start: int) -> dict[str, Tensor]:
+            batch_BCHW, found = prepare(pixels_BCHW, *self._scaling), dict[str, Tensor]()
+            if own:
+                noise = draw_noise(
+                    self.method.score_noise(len(pixels_BCHW)), "scores", start, device=pixels_BCHW.device
+                )
+                decoded = [prepare_pixels(pixels_BCHW, *self._scaling)] if self.method.scores_pixels else []
+                found |= self.method.score(batch_BCHW, noise, *decoded)
+            if vectors - {PROJECTION}:
+                found |= {f"{VECTORS}{name}": x_BD for name, x_BD in self.method.embed(batch_BCHW).items()}
+            if PROJECTION in vectors:
+                found[f"{VECTORS}{PROJECTION}"] = self.method.project(batch_BCHW)
+            return found
+
+        found = self._in_batches("score" if own else "embed", images, compute)
+        for name, vector in of_vectors.items():
+            found[name] = self._fitted_score(name, vector, found[f"{VECTORS}{vector}"])
+        return {name: found[name] for name in names}
 
     def _add_vectors(self, vector: str, vectors_ND: Tensor) -> None:
         """Take the training vectors of this name, and the names of the scores that are fitted to them."""
         if vectors_ND.ndim != 2 or not len(vectors_ND):
             raise ValueError(f"the training vectors {vector} must be [N, D], but are {[*vectors_ND.shape]}")
-        buffer = f"_vectors_{vector}"
-        self.register_buffer(buffer, vectors_ND, persistent=False)
-        self._vectors |= {f"{score}_{vector}": buffer for score in self.config.evaluation.fitted_scores}
+        self.register_buffer(f"{BUFFER}{vector}", vectors_ND, persistent=False)
+        self._vectors |= {f"{score}_{vector}": vector for score in self.config.evaluation.fitted_scores}
 
-    def _fitted_score(self, name: str, images: Any) -> Tensor:
-        """A score `[B]` of the images that is fitted to the training vectors, when it is first asked for."""
-        train_ND: Tensor = getattr(self, self._vectors[name])
-        vector = self._vectors[name].removeprefix("_vectors_")
-        score = name.removesuffix(f"_{vector}")
-
-        def embed(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
-            batch_BCHW = prepare(pixels_BCHW, *self._scaling)
-            if vector == PROJECTION:
-                return {vector: self.method.project(batch_BCHW)}
-            return {vector: self.method.embed(batch_BCHW)[vector]}
-
-        x_BD = self._in_batches("embed", images, embed)[vector]
-        key = name, train_ND.device
+    def _fitted_score(self, name: str, vector: str, x_BD: Tensor) -> Tensor:
+        """A score `[B]` of vectors of this name, which is fitted to the training vectors when it is first asked for."""
+        train_ND: Tensor = getattr(self, f"{BUFFER}{vector}")
+        key, score = (name, train_ND.device), name.removesuffix(f"_{vector}")
         if key not in self._fitted:
             seed, standardize = self.config.training.seed, self.config.evaluation.one_class_standardize
             self._fitted[key] = FittedScores([score], train_ND[None], [seed], standardize=standardize)

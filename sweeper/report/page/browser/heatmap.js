@@ -116,14 +116,18 @@ class Heatmap {
     return this.report.columns.get(name);
   }
 
-  /* Hyperparameters whose values only repeat an experiment, without those on the axes. */
-  replicates(rows, columns) {
+  /* Hyperparameters whose values are the replicates of trials, without those on the axes: the seed is none where there are
+     several classes, as in `replicate_keys` of `sweep.py`. */
+  replicates(rows, columns, trials) {
     const names = (this.report.views[this.request.preset]?.replicates ?? []).filter((name) => name !== rows.name && name !== columns.name);
-    return names.map((name) => this.column(name)).filter(Boolean);
+    const repeating = names.map((name) => this.column(name)).filter(Boolean);
+    const distinct = (column) => new Set(trials.map((trial) => column.at(trial)).filter((value) => value !== null && value !== undefined));
+    const classes = repeating.filter((column) => column.name !== "seed" && distinct(column).size > 1);
+    return classes.length ? classes : repeating;
   }
 
   pivot(entries, metric, rows, columns) {
-    const repeating = this.replicates(rows, columns);
+    const repeating = this.replicates(rows, columns, entries.map((entry) => entry.trial));
     return pivot(entries, metric, rows, columns, (trial) => repeating.map((column) => column.at(trial)).join("\n"), this.report.halves);
   }
 

@@ -21,7 +21,7 @@ from trainables.reports import Report
 from trainables.sections import TrialConfig, Value
 from trainables.training.cohort import Cohort
 from trainables.training.stacks import build_models
-from trainables.training.train import train
+from trainables.training.train import Callbacks, Checkpointing, train
 
 CPU = torch.device("cpu")
 NORMAL = 3
@@ -105,10 +105,12 @@ def test_stopped_at_any_step_it_continues_as_if_uninterrupted() -> None:
     """In the first phase, between the two, and in the second, where the centre must not be observed again."""
     config = config_of(pretrain_epochs=1, objective="soft_boundary", radius_epochs=1)
     saved: list[bytes] = []
-    uninterrupted = list(train([config], HERE, save=saved.append, save_every=0.0))
+    uninterrupted = list(train([config], HERE, checkpointing=Checkpointing(save=saved.append, every=0.0)))
     assert len(saved) == 5  # of six steps; after the last there is nothing to save
     for checkpoint in saved:
-        resumed = list(train([config], HERE, resume=checkpoint, notify=pytest.fail))
+        resumed = list(
+            train([config], HERE, checkpointing=Checkpointing(checkpoint), callbacks=Callbacks(notify=pytest.fail))
+        )
         assert [_metrics(report) for report in resumed] == [_metrics(report) for report in uninterrupted]
 
 

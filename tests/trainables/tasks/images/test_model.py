@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.cases import for_each
 from tests.image_files import write_own_images
@@ -30,7 +31,7 @@ from trainables.sections import Value
 from trainables.tasks.images.model import ImageModel, inputs_of
 from trainables.tasks.images.stream import make_splits
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
-from trainables.training.train import train
+from trainables.training.train import Callbacks, train
 
 
 def image_model(name: str = "vje", **changes: Value) -> ImageModel:
@@ -107,7 +108,7 @@ def trained(data: Path = HERE, **changes: Value) -> tuple[ImageTrial, TrainedMod
     trial: dict[str, Value] = {"method": "vje", "normal_class": 3, "validation": 0.2, "epochs": 1, "lr": 0.02}
     config = image_trial({**trial, **small, **changes})
     models: list[TrainedModel] = []
-    *_, last = train([config], data, keep=lambda _, model: models.append(model))
+    *_, last = train([config], data, callbacks=Callbacks(keep=lambda _, model: models.append(model)))
     return config, unpack_model(pack_model(models[0], {})), last.members[0]
 
 
@@ -192,6 +193,13 @@ def contrastive() -> tuple[ImageTrial, TrainedModel, Member]:
     return trained(HERE, **FITTED)
 
 
+def count_calls(module: nn.Module) -> list[None]:
+    """A list that grows by one whenever the module is called."""
+    calls: list[None] = []
+    module.register_forward_pre_hook(lambda *_: calls.append(None))
+    return calls
+
+
 def test_a_method_that_can_only_embed_scores_images_by_its_kept_training_vectors(
     contrastive: tuple[ImageTrial, TrainedModel, Member],
 ) -> None:
@@ -211,6 +219,13 @@ def test_a_method_that_can_only_embed_scores_images_by_its_kept_training_vectors
     normal = validation.test_images[:][~validation.outlier]
     for name in model.scores:
         torch.testing.assert_close(model.held_out[name], model.score(normal, name), rtol=1e-3, atol=1e-3)
+    passes = count_calls(model.method.encoder)
+    together = model.score_all(tested.test_images)
+    assert [*together] == [*model.scores] and len(passes) == 2 * -(-len(tested.test_images) // BATCH), (
+        "z and projection"
+    )
+    for name in model.scores:
+        torch.testing.assert_close(together[name], model.score(tested.test_images, name))
     chosen = member.metrics[f"auroc_{model.chosen_score}"]
     assert member.metrics["auroc_chosen"] == chosen and model.chosen_by == f"val_auroc_{model.chosen_score}"
     assert 0 < (member.metrics["auroc_margin"] or 0) < 0.1

@@ -1,0 +1,106 @@
+"""What a run takes from its machine besides files: time, random names, threads, and which processes there are.
+
+`sweeper.storage.files.Files` carries it to whoever reads or writes. Tests give one of their own, in which time jumps
+and nothing is random.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import psutil
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the number of a process names the same process."""
+
+    host: str
+    boot: str
+    """Changes when the machine starts anew, and differs in a container that numbers its own processes."""
+
+    @staticmethod
+    def here() -> "Machine":
+        boot = str(psutil.boot_time())
+        with contextlib.suppress(OSError):
+            with open("/proc/sys/kernel/random/boot_id") as stream:
+                boot = stream.read().strip()
+            boot += f" {os.readlink('/proc/self/ns/pid')}"
+        return Machine(socket.gethostname(), boot)
+
+
+class Task(Protocol):
+    """What runs beside the caller: a thread."""
+
+    def is_alive(self) -> bool: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _token() -> str:
+    return uuid.uuid4().hex
+
+
+THREADS = 8
+"""Most calls at once, which hides the latency of an object store."""
+
+
+def _map(act: Callable[[str], Any], names: Iterable[str]) -> list[Any]:
+    names = list(names)
+    if len(names) <= 1:  # a single name is not worth a thread
+        return [act(name) for name in names]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(act, names))
+
+
+def _begin(name: str, act: Callable[[], None]) -> Task:
+    thread = threading.Thread(target=act, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The machine as a run sees it."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds that never go back, from an unknown beginning."""
+    now: Callable[[], datetime] = _now
+    """The time in UTC, which may go back."""
+    sleep: Callable[[float], None] = time.sleep
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait
+    """Waits for an event, so many seconds at most. Returns whether it has come."""
+    begin: Callable[[str, Callable[[], None]], Task] = _begin
+    """Begins a function as a thread of this name, which does not keep the process alive."""
+    map: Callable[[Callable[[str], Any], Iterable[str]], list[Any]] = _map
+    """Calls a function for each name in a pool of threads, and returns the results in the order of the names.
+
+    The function should not retry by itself, because nothing can interrupt a thread that sleeps between two attempts.
+    """
+    draw: Callable[[], float] = random.random
+    """A random number in [0, 1)."""
+    token: Callable[[], str] = _token
+    """32 random hexadecimal digits."""
+    machine: Callable[[], Machine] = Machine.here
+    open_leases: set[str] = field(default_factory=set)
+    """Ids of the leases that this process has open."""
+
+    def __reduce__(self) -> str:
+        """A copy in another process has the surroundings there."""
+        return "REAL"
+
+
+REAL = Surroundings()

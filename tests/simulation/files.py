@@ -1,0 +1,306 @@
+"""A store in memory, below the real `sweeper.storage.files.Files`: what an object store does, and how it fails.
+
+Every operation takes time, in which others go on. It may fail with or without having had its effect, or answer nothing.
+The driver may die before it or after it.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, TypeVar
+
+from pyarrow import fs
+
+from sweeper.storage.files import Files
+from sweeper.storage.retry import NoAnswerError
+from sweeper.surroundings import Surroundings
+from tests.simulation.processes import Killed, Time
+
+ROOT = "store"
+READS = ("read", "list", "look")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kind of store allows itself."""
+
+    name: str
+    seconds: float
+    """Mean time of an operation."""
+    staleness: float = 0.0
+    """Longest time for which a listing may lack what was written, or have what was deleted."""
+
+
+OBJECTS = Kind("object store", 0.02)
+STALE = Kind("network share", 0.005, staleness=3.0)
+LOCAL = Kind("disk", 0.0005)
+
+
+@dataclass
+class Faults:
+    """How often operations fail. Each is a probability for an operation."""
+
+    fail: float = 0.0
+    """It fails without an effect."""
+    lie: float = 0.0
+    """It has its effect, and says that it failed."""
+    silent: float = 0.0
+    """It does not answer; it may take effect later."""
+    slow: float = 0.0
+    """It takes up to a minute."""
+    outage: tuple[float, float] = (0.0, 0.0)
+    """From when until when every operation fails."""
+
+
+@dataclass
+class Blob:
+    data: bytes
+    written: float
+    """When it was created."""
+    by: str
+    """The client that created or deleted it, which sees that at once."""
+    deleted: float | None = None
+
+
+@dataclass(eq=False)
+class Client:
+    """A process group that uses the store: a driver with its threads, or a node with its workers."""
+
+    name: str
+    dead: bool = False
+    operations: int = 0
+    die_at: tuple[int, bool] | None = None
+    """Number of the operation at which it dies, and whether that still takes effect."""
+    on_death: Callable[[], None] = lambda: None
+    faulty: bool = True
+    """Whether faults hit it."""
+    output: io.StringIO = field(default_factory=io.StringIO)
+    """What it prints."""
+
+
+@dataclass
+class Memory:
+    """The files, by path, and what happens to operations on them."""
+
+    time: Time
+    random: Random
+    kind: Kind = OBJECTS
+    faults: Faults = field(default_factory=Faults)
+    blobs: dict[str, Blob] = field(default_factory=dict)
+    watch: Callable[[str, str], None] = lambda verb, path: None
+    """Called after each operation that has changed something."""
+
+    def operate(self, client: Client, verb: str, path: str, effect: Callable[[], Result]) -> Result:
+        """An operation of a client."""
+        process = self.time.current
+        if client.dead or process.killed:
+            raise Killed
+        mutates = verb not in READS
+        if mutates:
+            client.operations += 1
+            if client.die_at and client.operations >= client.die_at[0]:
+                if client.die_at[1]:
+                    self._take_effect(client, verb, path, effect)
+                self._die(client, f"{'after' if client.die_at[1] else 'before'} {verb} {path}")
+        process.sleep(self.random.expovariate(1.0) * self.kind.seconds)
+        fault = self._fault(client) if client.faulty else ""
+        if fault == "slow":
+            process.sleep(self.random.uniform(1.0, 60.0))
+        if fault:
+            self.time.say(f"{client.name}: {verb} {path}: {fault}")
+        if fault == "silent":
+            if self.random.random() < 0.5 and mutates:
+                late = self.random.uniform(10.0, 200.0)
+                self.time.begin("late", lambda: self._take_effect(client, verb, path, effect), after=late)
+            process.sleep(60.0)
+            raise NoAnswerError("no answer for 60 s")
+        if fault in ("fail", "outage"):
+            raise OSError(self.random.choice((errno.EIO, errno.ECONNRESET, errno.ETIMEDOUT)), "simulated")
+        result = self._take_effect(client, verb, path, effect)
+        if fault == "lie":
+            raise OSError(errno.ECONNRESET, "simulated, and done")
+        return result
+
+    def _take_effect(self, client: Client, verb: str, path: str, effect: Callable[[], Result]) -> Result:
+        result = effect()
+        if verb not in READS:
+            self.time.say(f"{client.name}: {verb} {path}")
+            self.watch(verb, path)
+        return result
+
+    def _fault(self, client: Client) -> str:
+        faults, drawn = self.faults, self.random.random()
+        if faults.outage[0] <= self.time.now < faults.outage[1]:
+            return "outage"
+        for name in ("fail", "lie", "silent", "slow"):
+            drawn -= getattr(faults, name)
+            if drawn < 0:
+                return name
+        return ""
+
+    def _die(self, client: Client, where: str) -> None:
+        self.time.say(f"{client.name}: dies {where}")
+        client.dead = True
+        client.on_death()
+        raise Killed
+
+    # What files there are
+
+    def get(self, path: str) -> bytes | None:
+        blob = self.blobs.get(path)
+        return None if blob is None or blob.deleted is not None else blob.data
+
+    def put(self, path: str, data: bytes, by: str = "") -> None:
+        old = self.blobs.get(path)
+        if old is None or old.deleted is not None:
+            self.blobs[path] = Blob(data, self.time.now, by)
+        else:
+            old.data = data
+
+    def remove(self, path: str, by: str = "") -> None:
+        if self.get(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        if self.kind.staleness:
+            self.blobs[path] = Blob(b"", self.blobs[path].written, by, self.time.now)
+        else:
+            del self.blobs[path]
+
+    def paths(self, below: str = "", *, seen_by: str | None = None) -> dict[str, Blob]:
+        """The files below a folder; as a listing shows them to a client, or as they are."""
+        prefix, found = f"{below}/" if below else "", {}
+        for path, blob in self.blobs.items():
+            if path.startswith(prefix):
+                shown = blob.deleted is None
+                changed = blob.written if blob.deleted is None else blob.deleted
+                if seen_by not in (None, blob.by) and self.time.now - changed < self.kind.staleness:
+                    shown = shown != (self.random.random() < 0.5)
+                if shown:
+                    found[path] = blob
+        return found
+
+
+class MemoryFilesystem:
+    """What `Files` calls of a filesystem of pyarrow."""
+
+    def __init__(self, memory: Memory, client: Client) -> None:
+        self.memory, self._client = memory, client
+
+    def _do(self, verb: str, path: str, effect: Callable[[], Result]) -> Result:
+        return self.memory.operate(self._client, verb, path.removeprefix(f"{ROOT}/"), effect)
+
+    def get_file_info(self, what: Any) -> Any:
+        if isinstance(what, fs.FileSelector):
+            return self._do("list", what.base_dir, lambda: self._listing(what.base_dir, what.recursive))
+        return self._do("look", what, lambda: self._info(what))
+
+    def _info(self, path: str) -> fs.FileInfo:
+        if (data := self.memory.get(path)) is not None:
+            return fs.FileInfo(path, fs.FileType.File, size=len(data))
+        kind = fs.FileType.Directory if self.memory.paths(path) else fs.FileType.NotFound
+        return fs.FileInfo(path, kind)
+
+    def _listing(self, folder: str, recursive: bool) -> list[fs.FileInfo]:
+        infos: dict[str, fs.FileInfo] = {}
+        for path, blob in self.memory.paths(folder, seen_by=self._client.name).items():
+            name, _, rest = path[len(folder) + 1 :].partition("/")
+            if rest and not recursive:
+                infos.setdefault(name, fs.FileInfo(f"{folder}/{name}", fs.FileType.Directory))
+            else:
+                written = datetime.fromtimestamp(blob.written, UTC)
+                infos[path] = fs.FileInfo(path, fs.FileType.File, size=len(blob.data), mtime=written)
+        return list(infos.values())
+
+    def open_input_file(self, path: str) -> Reading:
+        data = self._do("read", path, lambda: self.memory.get(path))
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return Reading(data)
+
+    def open_output_stream(self, path: str) -> Writing:
+        return Writing(lambda data: self._do("write", path, lambda: self.memory.put(path, data, self._client.name)))
+
+    def delete_file(self, path: str) -> None:
+        self._do("delete", path, lambda: self.memory.remove(path, self._client.name))
+
+    def delete_dir(self, path: str) -> None:
+        paths = self._do("list", path, lambda: list(self.memory.paths(path)))
+        if not paths:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+        for each in paths:  # not at once
+            self.delete_file(each)
+
+    def move(self, old: str, new: str) -> None:
+        """A copy, then a deletion."""
+        data = self.memory.get(old)
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        self._do("write", new, lambda: self.memory.put(new, data, self._client.name))
+        self._do("delete", old, lambda: self.memory.remove(old, self._client.name))
+
+
+class Reading:
+    """An open file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def read(self, size: int) -> bytes:
+        part, self._data = self._data[:size], self._data[size:]
+        return part
+
+
+class Writing:
+    """An object that is written when it is closed, as in an object store."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write, self._data = write, b""
+
+    def __enter__(self) -> Writing:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._write(self._data)
+
+    def write(self, data: bytes) -> None:
+        self._data += data
+
+
+class SimulatedFiles(Files):
+    """The files of a world, as one client sees them."""
+
+    def __init__(self, memory: Memory, client: Client, surroundings: Surroundings) -> None:
+        super().__init__("s3://simulated/store", surroundings=surroundings)
+        self._filesystem = MemoryFilesystem(memory, client)
+
+    def of(self, client: Client) -> SimulatedFiles:
+        """The same store, as another client sees it."""
+        files = copy.copy(self)
+        files._filesystem, files._opened = MemoryFilesystem(self._filesystem.memory, client), None
+        return files
+
+    def _open_anew(self) -> Any:
+        return self._filesystem, ROOT
+
+    def _call_remotely(self, operation: Callable[[], Result], deadline: float) -> Result:
+        return operation()  # in the same process: only its silence is simulated
+
+
+def contents(memory: Memory) -> Mapping[str, bytes]:
+    """Path in the store -> content."""
+    return {path.removeprefix(f"{ROOT}/"): blob.data for path, blob in memory.paths().items()}

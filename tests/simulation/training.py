@@ -1,0 +1,159 @@
+"""Training without training: a cohort whose weights are numbers that follow from its trials and their epochs.
+
+The loop around it, the checkpoints, the verdicts and the messages are the real ones of `trainables`. A member's weight
+changes in each step by its hyperparameters, and its metrics are functions of its weight. So a step that is left out or
+made twice, or a checkpoint of another trial, shows in every metric that follows.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.reports import CheckpointError, Move
+from trainables.sections import TrialConfig
+from trainables.training import checks
+from trainables.training.checks import split_into_stacks, stack_width
+from trainables.training.compiled_steps import StepCompiler
+from trainables.training.model_file import TrainedModel
+from trainables.worker.watchdog import StepWatchdog
+
+STEPS = 2
+"""Steps of an epoch."""
+BITS = 50
+DIVERGES = 0.04
+"""Share of trials that diverge."""
+
+
+def digest(*content: object) -> int:
+    """A number of `BITS` bits that follows from the content."""
+    data = json.dumps(content, sort_keys=True, default=str).encode()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> (64 - BITS)
+
+
+def diverges_in(config: Mapping[str, Any]) -> int | None:
+    """The epoch, counted from 1, in which a trial diverges; None for most."""
+    drawn = digest("diverges", config)
+    return 1 + drawn % int(config["epochs"]) if drawn / 2**BITS < DIVERGES and config["epochs"] else None
+
+
+class Watchdog(StepWatchdog):
+    """The watchdog of a worker whose process is simulated."""
+
+    process: Callable[[], Any]
+    """Returns the process that runs."""
+
+    def stop(self) -> bool:
+        return self.asked
+
+    @property
+    def asked(self) -> bool:
+        return bool(self.process().asked)
+
+    def awaiting(self, call: Callable[[Any], Any], argument: Any) -> Any:
+        return call(argument)  # in the same process; what it waits for raises Stopped
+
+
+class CannedCohort:
+    """What the training loop calls of a `trainables.training.cohort.Cohort`."""
+
+    during_step: Callable[[], None] = staticmethod(lambda: None)
+    """Called in each step: simulated time passes there, and things happen."""
+
+    def __init__(
+        self,
+        configs: Sequence[TrialConfig],
+        data: Path,
+        device: torch.device,
+        width: int | None,
+        peers: Peers = SINGLE_PROCESS,
+        raise_if_stopped: Callable[[], None] = lambda: None,
+        compiler: StepCompiler | None = None,
+    ) -> None:
+        self._configs, self.members, self.compiled = configs, tuple(range(len(configs))), compiler is not None
+        self._width = stack_width(configs, width)
+        self._raise_if_stopped = raise_if_stopped
+        self._flat: list[dict[str, Any]] = [dict(config.flat()) for config in configs]
+        self._weights = {index: digest("initial", flat) for index, flat in enumerate(self._flat)}
+        (result, *_) = checks.check_trials(configs[:1], None)
+        self._metrics = {True: result.metrics, False: result.metrics_during_training}
+        self.steps, self.epochs = STEPS, configs[0].training.epochs
+        self.pictures: Sequence[Mapping[str, bytes]] = ()
+
+    def epoch(
+        self,
+        number: int,
+        first: int = 0,
+        sums: Mapping[str, torch.Tensor] | None = None,
+        after_step: Callable[[int, Mapping[str, torch.Tensor]], None] = lambda step, sums: None,
+    ) -> dict[str, Any]:
+        if first > self.steps:
+            raise CheckpointError(f"an epoch has {self.steps} steps, but it has made {first}")
+        for step in range(first, self.steps):
+            self.during_step()
+            for index in self.members:
+                self._weights[index] = digest(self._weights[index], self._flat[index], number, step)
+            of_step = torch.tensor([self._value("loss", index, number) for index in self.members], dtype=torch.float64)
+            sums = {"loss": of_step + sums["loss"] if sums else of_step}
+            after_step(step + 1, sums)
+        assert sums
+        return {"loss": (sums["loss"] / self.steps).numpy()}
+
+    def _value(self, metric: str, index: int, epoch: int) -> float:
+        if metric == "loss" and diverges_in(self._configs[index].flat()) == epoch + 1:
+            return math.nan
+        return digest(metric, self._weights[index]) / 2**BITS
+
+    def evaluate(self, last: bool) -> dict[str, Any]:
+        self._raise_if_stopped()
+        names = (name for name in self._metrics[last] if name != "loss")
+        return {name: np.array([self._value(name, index, -1) for index in self.members]) for name in names}
+
+    def begin_epoch(self, number: int, first: int = 0) -> None: ...
+
+    def average_over_peers(self, sums: Mapping[str, torch.Tensor]) -> None: ...
+
+    def keep(self, members: Collection[int]) -> None:
+        self.members = tuple(index for index in self.members if index in members)
+
+    def move(self, moves: Mapping[int, Move]) -> None:
+        weights, flat = dict(self._weights), [dict(each) for each in self._flat]
+        for index, move in moves.items():
+            assert {index, move.source} <= set(self.members)
+            self._weights[index] = weights[move.source]
+            self._flat[index] = {**flat[index], **move.hyperparameters}
+
+    def state(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "weights": {"digest": torch.tensor([self._weights[index] for index in stack])},
+                "rates": {
+                    name: torch.tensor([self._flat[index][name] for index in stack], dtype=torch.float64)
+                    for name in ("lr", "weight_decay")
+                },
+            }
+            for stack in self._members_by_stack()
+        ]
+
+    def load_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        stacks = self._members_by_stack()
+        if len(state) != len(stacks):
+            raise CheckpointError(f"its state must be of {len(stacks)} stacks, but is another")
+        for stack, saved in zip(stacks, state, strict=True):
+            for slot, index in enumerate(stack):
+                self._weights[index] = int(saved["weights"]["digest"][slot])
+                self._flat[index] |= {name: float(rates[slot]) for name, rates in saved["rates"].items()}
+
+    def trained_models(self, members: Iterable[int]) -> Iterator[tuple[int, TrainedModel]]:
+        for index in members:
+            tensors = {"digest": torch.tensor([self._weights[index]])}
+            yield index, TrainedModel(self._configs[index], tensors, {"x": (1,), "y": (1,)}, {})
+
+    def _members_by_stack(self) -> list[tuple[int, ...]]:
+        return split_into_stacks(self.members, self._width, self.compiled)

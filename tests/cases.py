@@ -19,6 +19,7 @@ def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Test
     """
     names, cases = (names,) if isinstance(names, str) else tuple(names), tuple(cases)
     assert cases, "a law without cases cannot fail"
+    assert not any(isinstance(case, type(pytest.param())) for case in cases), "marks are of items, not of cases"
 
     def decorate(test: Test) -> Test:
         signature = inspect.signature(test)

@@ -26,6 +26,8 @@ def test_all_cases_run_and_those_that_fail_are_named() -> None:
 def test_a_law_needs_cases_and_takes_what_they_name() -> None:
     with pytest.raises(AssertionError, match="without cases"):
         for_each("number", [])
+    with pytest.raises(AssertionError, match="marks are of items"):
+        for_each("number", [1, pytest.param(2)])
     with pytest.raises(AssertionError, match="does not take all of"):
         for_each("number", [1])(lambda text: None)
 

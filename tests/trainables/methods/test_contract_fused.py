@@ -60,7 +60,7 @@ def test_learns_and_everything_stays_finite(name: str) -> None:
         assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())
 
 
-@for_each("name", trained(BY_GRADIENTS))
+@pytest.mark.parametrize("name", trained(BY_GRADIENTS))
 def test_training_moves_every_parameter(name: str) -> None:
     """By more than rounding, which alone would move a bias that does not affect the loss."""
     cohort = Cohort([config_of(name)], HERE, CPU, None)

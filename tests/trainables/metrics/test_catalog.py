@@ -108,7 +108,7 @@ def test_names_before_the_last_report_are_among_those_of_the_last_in_the_same_or
 ON_ALL_DATASETS = ("vae", "vje")
 """Methods that are evaluated on all data sets, one with a decoder and one without; the others on the digits."""
 EVALUATIONS = [
-    pytest.param(name, keys, id="-".join(str(part) for part in (name, *keys.values())[:3]))
+    (name, keys)
     for name, method in IMAGE_METHODS.items()
     for keys in task_of(name).full_evaluations(method)
     if name in ON_ALL_DATASETS or keys.get("dataset", "digits") == "digits"

@@ -371,7 +371,8 @@ def test_a_store_that_only_the_cluster_sees_is_left_to_the_job(monkeypatch: pyte
 
 
 def test_credentials_in_a_store_cause_a_warning_and_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    for method, nothing in {"list": [], "list_files": [], "list_versions": {}}.items():
+    empty: dict[str, object] = {"list": [], "list_files": [], "list_versions": {}}
+    for method, nothing in empty.items():
         monkeypatch.setattr(Files, method, lambda *_, nothing=nothing: nothing)
     monkeypatch.setattr(Files, "read", lambda *_: None)
     (note,) = submit.check_request(

@@ -237,11 +237,15 @@ def note_on_earlier_rows(
 
     These are rows with the request's preset and one of its trials' `changes` that do not belong to the request, and
     that differ from its trials, with these `configs`, in no key that the request itself changes, nor in those that are
-    `searched`.
+    `searched`. Rows without a preset are meant if they differ in nothing but keys that they lack, as those of versions
+    in which trials had fewer keys, and so other ids.
     """
     differences, expected = [], _expected_values(configs, searched)
     for row in store.unlisted(sweep, request_rows, changes):
+        unnamed = row.pop("preset") is None
         keys = _differing(row, expected.get(str(row["method"]), {}), searched)
+        if unnamed and (not keys or any(row.get(key) is not None for key in keys)):
+            continue
         if not set(keys) & set(changed.keys) and (keys or not changed.keys):
             differences.append({key: (row.get(key), expected.get(str(row["method"]), {}).get(key, ())) for key in keys})
     if not differences:

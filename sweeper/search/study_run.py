@@ -232,11 +232,15 @@ class StudyRun:
             config = dict(self._complete({**self.study.fixed, **params, **replicate}))
             facts: dict[str, Value] = {"study": self.study.name, "study_id": self.id, "number": number}
             facts = {**self._facts, **facts, "wave": len(self.waves)}
-            trials.append(Trial(content_hash([self.id, number, identity(config)]), config, facts))
             results = self._recorded[number].results if number in self._recorded else {}
             result = results.get(tuple(replicate.values()))
+            trial_id = content_hash([self.id, number, identity(config)])
             if result and result.status != "failed":  # failed trials are tried again
-                self._results[trials[-1].id] = result
+                trial_id = str(
+                    result.attributes.get("trial_id", trial_id)
+                )  # of a version in which trials had fewer keys
+                self._results[trial_id] = result
+            trials.append(Trial(trial_id, config, facts))
         return tuple(trials)
 
 

@@ -143,7 +143,7 @@ class Files:
                 if isinstance(filesystem, fs.LocalFileSystem):
                     return local_disk.read(Path(target), most, start=start)
                 return _content(filesystem, target, most, start)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):  # the latter below a file
                 return None
 
         return self.retry("read", path, operation)

@@ -101,20 +101,25 @@ class StoreReader:
         )
 
     def unlisted(self, sweep: str, listed: RequestRows, changes: Collection[str]) -> list[dict[str, Any]]:
-        """Return the rows, reduced to hyperparameters, that have the preset of a request and some of these changes, but
-        do not belong to the request."""
+        """Return the rows, reduced to hyperparameters and `preset`, that do not belong to a request, though they have
+        its preset and some of these changes; or, in a request of grids, no preset, as in versions that did not name
+        it yet."""
         rows: dict[str, dict[str, Any]] = {}
         for schema, table in self.read_intact(trials_folder(sweep)).values():
-            if not {"preset", "changes"} <= set(schema.names) or not listed.columns.keys() & set(schema.names):
+            if not listed.columns.keys() & set(schema.names):
                 continue
             known = pa.array([False] * len(table))
             for column, ids in listed.columns.items():
                 if column in schema.names:
                     known = pc.or_(known, pc.is_in(table[column], pa.array(ids, pa.string())))
-            same_preset = pc.equal(table["preset"], listed.preset)
+            for column in {"preset", "changes"} - set(schema.names):
+                table = table.append_column(column, pa.nulls(len(table), pa.string()))
+            same_preset = pc.is_in(table["preset"], pa.array([listed.preset], pa.string()))
             same_changes = pc.is_in(table["changes"], pa.array(list(changes), pa.string()))
-            chosen = table.filter(pc.and_(pc.and_(same_preset, same_changes), pc.invert(known)))
-            keys = [*columns_of(schema).hyperparameters]
+            unnamed = pc.and_(pc.is_null(table["preset"]), pa.scalar("trial_id" in listed.columns))
+            candidates = pc.or_(pc.and_(same_preset, same_changes), unnamed)
+            chosen = table.filter(pc.and_(candidates, pc.invert(known)))
+            keys = [*columns_of(schema).hyperparameters, "preset"]
             rows |= dict(zip(chosen["trial_id"].to_pylist(), chosen.select(keys).to_pylist(), strict=True))
         return list(rows.values())
 

@@ -1,7 +1,8 @@
 """The same command continues a store: it trains trials again whose results were lost with damaged files, and none of a
-store that an earlier version of the code wrote. Nothing is really trained.
+store that an earlier version of the code wrote.
 
-`earlier_store/` has the rows and the history of the two presets of `SWEEP`, as version 0.1.0 wrote them. A trial that
+`earlier_stores/COMMIT.tar.xz` is a store as that commit wrote it, without pictures and pages: of `SWEEP` the half of
+the grid with seed 0, one model of it where models were kept, and the first of the two waves of the search. A trial that
 gets another id here would be trained again in every store of that version: a key that is added later to a section keeps
 the ids of trials that have its default (`trainables.sections.added`).
 """
@@ -16,12 +17,13 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 import sweeper.run as run
+from sweeper.models import load_model
 from sweeper.report import publish
-from sweeper.spec import Grid, Metric, Search, Sweep, Table, registry
+from sweeper.spec import Grid, Halving, Heatmap, Metric, Search, Sweep, Table, Value, registry
 from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
 from sweeper.storage.store import Store
-from tests.sweeper.small_sweeps import FIXED
+from tests.fake_executor import without_ray
 from tests.sweeper.storage.rows import flipped
 
 SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2"]
@@ -90,58 +92,125 @@ def test_a_history_that_is_damaged_meanwhile_is_trained_again_by_the_next_run(co
     assert command()[0] == 0 and command.trained == damaged_trials
 
 
-AUROC = Metric("val_auroc_joint", "maximize")
+AUROC = Metric("auroc_joint", "maximize")
+FIXED: dict[str, Value] = {
+    "method": "vje", "dataset": "digits", "normal_class": 0, "epochs": 2, "batch_size": 30,
+    "encoder": "mlp", "width": 16, "features": 8, "bottleneck": 8, "lr": 0.02,
+}  # fmt: skip
 SWEEP = Sweep(
-    about="a grid of two trials and a search of two waves",
+    about="a grid of four trials and a pruned search of two waves",
     presets={
-        "grid": Grid({**FIXED, "seed": 0}, {"beta": (0.5, 1.5)}),
+        "grid": Grid(FIXED, {"beta": (0.5, 1.5), "seed": (0, 1)}),
         "search": Search(
             {"beta": FloatDistribution(0.1, 3.0, log=True)},
-            {**FIXED, "optimiser": "adam"},
-            trials=4,
-            metric=AUROC,
-            wave=2,
+            *(FIXED, 8, AUROC),
+            wave=4,
             sampler="random",
+            pruner=Halving(first=1, factor=2),
         ),
     },
-    figures=(Table("auroc", ("beta",), (Metric("auroc_joint", "maximize"),)),),
+    figures=(Heatmap(AUROC, "beta", "seed"), Table("auroc", ("beta",), (AUROC,))),
     name="earlier",
 )
+STORES = Path(__file__).parent / "earlier_stores"
+FIRST, UNNAMED, NOW = "8bd578b4", "7b884bff", "69c3d639"
+"""Versions of which the trials had other ids, the second with searches; and the last one that is kept."""
+CONTINUED = ["13455a02", "cc5bb066", "c3d014a3", NOW]
+WITH_MODELS = CONTINUED[1:]
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(registry, "find", lambda name: SWEEP)
-    monkeypatch.setattr(run, "connected", lambda *_, **__: pytest.fail("nothing must be trained"))
-    shutil.copytree(Path(__file__).parent / "earlier_store", tmp_path / "store")
-    return tmp_path / "store"
+def at(version: str, folder: Path) -> Path:
+    shutil.unpack_archive(STORES / f"{version}.tar.xz", folder / version, filter="data")
+    return folder / version
 
 
-@pytest.mark.parametrize(("preset", "count"), [("grid", 2), ("search", 4)])
-def test_an_earlier_store_is_read_and_continued(
-    preset: str, count: int, store: Path, capsys: pytest.CaptureFixture[str]
+def begin(preset: str, store: Path, *arguments: str) -> int:
+    with without_ray(store):
+        return run.main(["earlier", "--preset", preset, "--store", str(store), *arguments])
+
+
+@pytest.fixture(autouse=True)
+def sweep(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if "command" not in request.fixturenames:
+        monkeypatch.setattr(registry, "find", lambda name: SWEEP)
+
+
+def results(rows: pd.DataFrame) -> dict[str, tuple[object, ...]]:
+    columns = rows[["trial_id", "status", "auroc_joint", "ended", "code_version"]]
+    return {values[0]: values for values in columns.itertuples(index=False, name=None)}
+
+
+def test_every_kept_version_is_tested() -> None:
+    assert {path.name.removesuffix(".tar.xz") for path in STORES.iterdir()} == {FIRST, UNNAMED, *CONTINUED}
+
+
+@pytest.mark.parametrize("version", [UNNAMED, *CONTINUED])
+def test_a_search_of_an_earlier_version_goes_on(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = load("earlier", store, preset=preset)
-    assert run.main(["earlier", "--preset", preset, "--store", str(store)]) == 0
+    store = at(version, tmp_path)
+    before = load("earlier", store)
+    before = before[before["number"].notna()]
+    assert len(before) == 4 and set(before["code_version"]) == {f"0.1.0+{version}"}
+    assert begin("search", store) == 0
     out, err = capsys.readouterr()
-    assert f"{count} finished of {count} trials" in out and "do not count" not in err
-    (line,) = [line for line in out.splitlines() if line.startswith(f"request '{preset}': ")]
-    rows = eval(line.partition(": ")[2], {"pd": pd})
-    assert set(rows["trial_id"]) == set(before["trial_id"]) == set(load("earlier", store, preset=preset)["trial_id"])
+    assert "4 of 8 trials to run" in out and "5 finished, 3 pruned of 8 trials" in out and err == ""
+    rows = load("earlier", store, preset="search")
+    assert sorted(rows["number"]) == list(range(8)) and results(rows).items() >= results(before).items()
+    assert (store / "reports/earlier.html").stat().st_size > 100_000
+    assert "0 to run" in plan("search", store, capsys)[0]
+
+
+def plan(preset: str, store: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    assert begin(preset, store, "--plan", *arguments) == 0
+    return capsys.readouterr()
+
+
+@pytest.mark.parametrize("version", CONTINUED)
+def test_a_grid_of_an_earlier_version_is_continued_and_its_rows_stay(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = at(version, tmp_path)
+    before = load("earlier", store)
+    before = before[before["number"].isna()]
+    assert begin("grid", store) == 0
+    out, err = capsys.readouterr()
+    assert "2 of 4 trials to run" in out and "4 finished of 4 trials" in out and err == ""
+    (line,) = [line for line in out.splitlines() if line.startswith("request 'grid': ")]
+    selected, rows = eval(line.partition(": ")[2], {"pd": pd}), load("earlier", store, preset="grid")
+    assert len(selected) == 4 and results(rows) == results(selected)
+    assert results(rows).items() >= results(before).items() and rows["seed"].tolist() == [0, 1, 0, 1]
+    if version in WITH_MODELS:
+        (path,) = (path for path in (store / "models/sweep=earlier").iterdir() if path.stem in set(before["trial_id"]))
+        assert load_model(store, path.stem).config.flat()["beta"] in (0.5, 1.5)
+
+
+@pytest.mark.parametrize("version", [FIRST, UNNAMED])
+def test_trials_that_had_other_ids_are_told_and_trained_again(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = at(version, tmp_path)
+    before = load("earlier", store)
+    out, err = plan("grid", store, capsys)
+    assert "0 finished" in out and "4 to run" in out and len(err.splitlines()) == 1
+    assert err.startswith(f"note: 2 rows of 'grid' in {store} do not count, because its definition has changed since: ")
+    assert "validation was none, is 0" in err
+    assert begin("grid", store) == 0 and "4 finished of 4 trials" in capsys.readouterr().out
+    assert len(load("earlier", store, preset="grid")) == 4
+    assert results(load("earlier", store)).items() >= results(before).items(), "no row is lost"
+    assert "note: 2 rows" in plan("grid", store, capsys)[1] and "note" not in plan("search", store, capsys)[1]
 
 
 @pytest.mark.parametrize("preset", ["grid", "search"])
 def test_rows_of_an_earlier_definition_are_told_and_left_out(
-    preset: str, store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    preset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    space = SWEEP.presets[preset]
+    store, space = at(NOW, tmp_path), SWEEP.presets[preset]
     assert isinstance(space, Grid | Search)
     now = replace(SWEEP, presets={preset: replace(space, fixed={**space.fixed, "lr": 0.01, "width": 32})})
     monkeypatch.setattr(registry, "find", lambda name: now)
-    assert run.main(["earlier", "--store", str(store), "--axis", "normal_class=0", "--plan"]) == 0
-    out, err = capsys.readouterr()
+    out, err = plan(preset, store, capsys, "--axis", "normal_class=0")
     count = 2 if preset == "grid" else 4
-    assert f"{count} to run" in out and f"note: {count} rows of '{preset}'" in err
+    assert f"{2 * count} to run" in out and f"note: {count} rows of '{preset}'" in err
     assert "lr was 0.02, is 0.01" in err and "width was 16, is 32" in err and err.count(" was ") == 2
-    assert run.main(["earlier", "--store", str(store), "--set", "epochs=3", "--plan"]) == 0
-    assert "do not count" not in capsys.readouterr().err, "another request"
+    assert "do not count" not in plan(preset, store, capsys, "--set", "epochs=3")[1], "another request"

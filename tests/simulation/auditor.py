@@ -33,8 +33,6 @@ LOSSES = 50
 """As the guide says: times that a cohort may lose its machine without reaching a further epoch."""
 CUT = ("cohort", "cohort_size")
 """Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved."""
-TERM = 65.0
-"""Seconds after which a driver that looks at the leases knows of every other one whether it lives."""
 Row = Mapping[str, Any]
 
 
@@ -184,7 +182,7 @@ class Auditor:
         """Judge a driver that has ended by itself: its last lines say what is true."""
         rows = best_rows(contents(self.memory))
         counts = re.search(r"^((?:\d+ \w+(?:, )?)+) of (\d+) trials$", output, re.MULTILINE)
-        if status in (0, 1) and not counts and "\nstopped: " not in output:
+        if status in (0, 1) and not counts:
             self.note(f"a driver that ended with status {status} does not say how many trials it has")
         elif counts:
             said = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", counts[1])}
@@ -199,9 +197,8 @@ class Auditor:
     def _of(self, request: Request, rows: Mapping[str, Row]) -> set[str]:
         return set(self.expected.rows) if self.expected and self.expected.rows else set(rows)
 
-    def judge(self, status: int | None, seconds: float = math.inf) -> None:
-        """Judge the store at the end of all. The last driver took so many `seconds`: the lease of a dead one counts
-        for a minute, so a shorter run cannot know that it is of no use."""
+    def judge(self, status: int | None) -> None:
+        """Judge the store at the end of all."""
         assert self.expected
         files = contents(self.memory)
         rows = {trial: comparable(row) for trial, row in best_rows(files).items()}
@@ -224,8 +221,7 @@ class Auditor:
             if key[0] not in poisoned and not self.failed:
                 self.note(f"the history has {key}, which nobody expects")
         for path in files:
-            unknown = seconds < TERM and path.startswith(".drivers/")
-            if path.startswith(LEFT_BEHIND) and not unknown and not (poisoned and path.startswith("checkpoints/")):
+            if path.startswith(LEFT_BEHIND) and not (poisoned and path.startswith("checkpoints/")):
                 self.note(f"{path} is left behind")
 
     def _compare(self, trial: str, row: Row | None, poisoned: set[str]) -> None:

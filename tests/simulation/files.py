@@ -7,7 +7,6 @@ The driver may die before it or after it.
 from __future__ import annotations
 
 import copy
-import contextlib
 import errno
 import io
 from collections.abc import Callable, Mapping
@@ -119,7 +118,7 @@ class Memory:
         if fault == "silent":
             if self.random.random() < 0.5 and mutates:
                 late = self.random.uniform(10.0, 200.0)
-                self.late(late, client, verb, path, effect)
+                self.time.begin("late", lambda: self._take_effect(client, verb, path, effect), after=late)
             process.sleep(60.0)
             raise NoAnswerError("no answer for 60 s")
         if fault in ("fail", "outage"):
@@ -128,15 +127,6 @@ class Memory:
         if fault == "lie":
             raise OSError(errno.ECONNRESET, "simulated, and done")
         return result
-
-    def late(self, seconds: float, client: Client, verb: str, path: str, effect: Callable[[], object]) -> None:
-        """Let an operation take effect later, whatever has become of its client."""
-
-        def act() -> None:
-            with contextlib.suppress(FileNotFoundError):
-                self._take_effect(client, verb, path, effect)
-
-        self.time.begin("late", act, after=seconds)
 
     def _take_effect(self, client: Client, verb: str, path: str, effect: Callable[[], Result]) -> Result:
         result = effect()

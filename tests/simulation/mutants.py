@@ -9,6 +9,7 @@ that has imported everything but the product. A process that stays silent counts
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import multiprocessing
 import sys
@@ -103,7 +104,7 @@ class _Loader(SourceFileLoader):
 class Outcome:
     """What became of a mutant."""
 
-    mutant: Mutant
+    mutant: Mutant | None
     worlds: int
     """How many worlds ran."""
     problem: str = ""
@@ -115,11 +116,15 @@ class Outcome:
     @property
     def line(self) -> str:
         found = f"after {self.worlds} worlds, in {self.seed}: {self.problem}" if self.problem else "NOT FOUND"
-        return f"{self.mutant.name} ({self.mutant.file}): {found} [{self.seconds:.0f} s]"
+        name = f"{self.mutant.name} ({self.mutant.file})" if self.mutant else "no mutant"
+        return f"{name}: {found} [{self.seconds:.0f} s]"
 
 
 def hunt(chosen: Sequence[Mutant], seeds: Sequence[int], processes: int = 1) -> Iterator[Outcome]:
-    """Yield what becomes of each mutant, as they end. Raises ValueError where the product is imported already."""
+    """Yield what becomes of each mutant, as they end. A world that fails without a mutant, too, counts for nothing.
+
+    Raises ValueError where the product is imported already.
+    """
     if loaded := next((name for name in sys.modules if name.partition(".")[0] == "sweeper"), None):
         raise ValueError(f"mutants must be put in before the product is imported, but {loaded} is")
     for library in LIBRARIES:
@@ -136,9 +141,9 @@ def hunt(chosen: Sequence[Mutant], seeds: Sequence[int], processes: int = 1) -> 
 
 
 class _Hunt:
-    """A process that runs worlds with a mutant."""
+    """A process that runs worlds with a mutant; None is the product as it is."""
 
-    def __init__(self, mutant: Mutant, seeds: Sequence[int]) -> None:
+    def __init__(self, mutant: Mutant | None, seeds: Sequence[int]) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, sending = context.Pipe(duplex=False)
         self._mutant, self._seeds, self._count = mutant, seeds, 0
@@ -155,7 +160,7 @@ class _Hunt:
             except EOFError:
                 return self._ended("" if self._count >= len(self._seeds) else "the process has died")
             self._count, self._heard = self._count + 1, time.monotonic()
-            if problem:
+            if problem and not (self._mutant and _fails_anyway(self._seeds[self._count - 1])):
                 return self._ended(problem)
         silent = time.monotonic() - self._heard > SILENCE_SECONDS
         return self._ended(f"it takes more than {SILENCE_SECONDS:.0f} s") if silent else None
@@ -168,16 +173,26 @@ class _Hunt:
         return Outcome(self._mutant, self._count, problem, seed, time.monotonic() - self._begun)
 
 
-def _run(mutant: Mutant, seeds: Sequence[int], connection: Connection) -> None:
+@functools.cache
+def _fails_anyway(seed: int) -> bool:
+    """Whether a world fails in the product as it is."""
+    process = _Hunt(None, [seed])
+    while (outcome := process.outcome()) is None:
+        wait([process.connection], 1.0)
+    if outcome.problem:
+        print(f"world {seed} fails without a mutant: {outcome.problem}", flush=True)
+    return bool(outcome.problem)
+
+
+def _run(mutant: Mutant | None, seeds: Sequence[int], connection: Connection) -> None:
     """Send for each world what does not hold in it; an empty text if all holds."""
-    mutant.install()
+    if mutant:
+        mutant.install()
     from tests.simulation import world  # here: it imports the product
 
     for seed in seeds:
         problems = world.run(seed).problems
         connection.send(problems[0].strip().splitlines()[-1] if problems else "")
-        if problems:
-            return
 
 
 def main() -> int:

@@ -80,8 +80,6 @@ class Ended:
     status: int | None
     """Its exit status; None if it died."""
     output: str
-    seconds: float
-    """How long it took, in simulated time."""
 
 
 class World:
@@ -126,14 +124,14 @@ class World:
 
     def drive(self, client: Client, request: Request, mishaps: Mishaps) -> Ended:
         """Run a driver to its end, while the world goes on."""
-        statuses, begun = list[int](), self.time.now
+        statuses: list[int] = []
         observed = Observed(partial(self.auditor.started, client), partial(self.auditor.told, client))
         act = partial(self._driver, client, request, mishaps, observed, statuses.append)
         process = self.time.begin(client.name, act, client)
         client.on_death = process.kill
         self.time.run(lambda: process.ended, self.time.now + LIMIT)
         self.time.say(f"{client.name} has {f'ended with status {statuses[0]}' if statuses else 'died'}")
-        return Ended(statuses[0] if statuses else None, client.output.getvalue(), self.time.now - begun)
+        return Ended(statuses[0] if statuses else None, client.output.getvalue())
 
     def _driver(
         self, client: Client, request: Request, mishaps: Mishaps, observed: Observed, end: Callable[[int], None]
@@ -238,7 +236,7 @@ def run_scenario(scenario: Scenario, seed: int) -> Outcome:
                     world.auditor.ended(request, ended.status, ended.output)
             ended = world.drive(Client("driver", faulty=False), request, Mishaps(poisoned=scenario.mishaps.poisoned))
             world.auditor.ended(request, ended.status, ended.output)
-            world.auditor.judge(ended.status, ended.seconds)
+            world.auditor.judge(ended.status)
         except Stuck as stuck:
             world.auditor.note(f"no progress: {stuck}")
         except Exception as error:

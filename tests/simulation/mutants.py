@@ -191,7 +191,10 @@ def _run(mutant: Mutant | None, seeds: Sequence[int], connection: Connection) ->
     from tests.simulation import world  # here: it imports the product
 
     for seed in seeds:
-        problems = world.run(seed).problems
+        try:
+            problems = world.run(seed).problems
+        except Exception as error:  # of the run that nothing disturbs
+            problems = [f"{type(error).__name__}: {error}"]
         connection.send(problems[0].strip().splitlines()[-1] if problems else "")
 
 

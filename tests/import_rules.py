@@ -71,7 +71,7 @@ TABLE: Mapping[str, Rule] = {
             *("torch", "numpy", "sklearn", "trainables.validation", "trainables.contract", "trainables.losses"),
             *("trainables.networks", "trainables.methods.projected", "trainables.methods.pairs.joint_mixture"),
             *("trainables.methods.variational.autoencoder", "trainables.methods.one_class.transformed"),
-            "trainables.data.transformations",
+            *("trainables.data.augmentation", "trainables.data.transformations"),
         ),
         never=LAUNCHERS,
         alone=True,

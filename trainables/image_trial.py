@@ -67,12 +67,16 @@ class Pretrained:
     """Hash of that file's content, filled in from it."""
     frozen: bool = False
     """Keep these weights as they are, so that only what is beside the encoder is trained."""
+    frozen_parts: str = added("")
+    """Parts of that encoder whose weights and statistics stay as they are, joined by +: conv1+bn1+layer1+layer2."""
     pretrained_size: Annotated[int, at_least(32)] = 224
     """Pixels of the sides that images are resized to for that encoder."""
 
     def __post_init__(self) -> None:
         if not all(char in "0123456789abcdef" for char in self.weights_digest):
             raise ValueError(f"weights_digest must be hexadecimal, but got weights_digest={self.weights_digest}")
+        if self.frozen and self.frozen_parts:
+            raise ValueError(f"frozen keeps all parts as they are, so frozen_parts={self.frozen_parts} must not be set")
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ class Networks:
         """A new encoder of images `(C, H, W)` with `outputs` times as many outputs as `features` says."""
         encoder, layers, pretrained = self.encoder, self.layers, self.pretrained
         if encoder.encoder in TORCHVISION:
-            network = PretrainedEncoder(encoder.encoder, pretrained.pretrained_size, pretrained.frozen)
+            parts = tuple(filter(None, pretrained.frozen_parts.split("+")))
+            network = PretrainedEncoder(encoder.encoder, pretrained.pretrained_size, pretrained.frozen, parts)
             if self.initial:
                 network.load(read_weights(pretrained.weights, pretrained.weights_digest), pretrained.weights)
             return network

@@ -5,7 +5,7 @@ Shapes: B images of C channels, H by W pixels in [0, 1]; D features.
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,28 @@ PREFIX = "torchvision:"
 TORCHVISION = tuple(
     f"{PREFIX}{name}"
     for name in (
+        "convnext_tiny",
+        "convnext_small",
+        "convnext_base",
+        "efficientnet_b0",
+        "mobilenet_v2",
+        "mobilenet_v3_small",
+        "mobilenet_v3_large",
         "resnet18",
         "resnet34",
         "resnet50",
         "resnet101",
         "resnet152",
         "resnext50_32x4d",
+        "vit_b_16",
+        "vit_b_32",
         "wide_resnet50_2",
         "wide_resnet101_2",
     )
 )
 """Encoders whose weights come from a file."""
-HEAD = "fc."
-"""Prefix of the names of the last layer's weights, which an encoder lacks and a file may have."""
+TRANSFORMER = "vit_"
+"""How the names of vision transformers begin, which end with the side of their patches. Weights are of one size."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and standard deviation of each channel of the images that torchvision's networks were trained on."""
 
@@ -40,29 +49,53 @@ class PretrainedEncoder(nn.Module):
     """A network of torchvision up to its pooled features. It takes images in [0, 1] of any size: a grey channel is
     repeated, images are resized to squares of `side` pixels and normalised as torchvision does.
 
-    A `frozen` one has buffers alone and always the statistics of its file, so nothing of it is trained."""
+    A `frozen` one has buffers alone and always the statistics of its file, so nothing of it is trained; of another so
+    are its `frozen_parts`. Where it is trained, dropout and stochastic depth are off: what a step draws at random is
+    given to methods."""
 
     mean_C11: Tensor
     std_C11: Tensor
 
-    def __init__(self, name: str, side: int, frozen: bool) -> None:
+    def __init__(self, name: str, side: int, frozen: bool, frozen_parts: Sequence[str] = ()) -> None:
+        """Raises ValueError for a part that the network does not have."""
         super().__init__()
         import torchvision  # imported here because it takes seconds
 
-        network: Any = getattr(torchvision.models, name.removeprefix(PREFIX))(weights=None)
-        self.features, network.fc = network.fc.in_features, nn.Identity()
-        self.name, self.side, self.frozen = name, side, frozen
+        known = name.removeprefix(PREFIX)
+        sized = {"image_size": side} if known.startswith(TRANSFORMER) else {}
+        network: Any = torchvision.models.get_model(known, weights=None, **sized)
+        self.head = [part for part, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
+        """Name of the last layer, which the encoder lacks and a file may have."""
+        self.features = network.get_submodule(self.head).in_features
+        network.set_submodule(self.head, nn.Identity())
+        for module in network.modules():
+            if isinstance(module, nn.Dropout | torchvision.ops.StochasticDepth):
+                module.p = 0.0
+        self.name, self.side = name, side
+        self._kept = self._parts(network, [""] if frozen else frozen_parts)
+        """The names of the parts that are frozen; an empty one is the whole network."""
         self.register_buffer("mean_C11", torch.tensor(MEAN)[:, None, None])
         self.register_buffer("std_C11", torch.tensor(STD)[:, None, None])
         self.network: nn.Module = network
-        if frozen:
-            as_buffers(self.network)
-            self.network.eval()
+        for part in self._kept:
+            as_buffers(self.network.get_submodule(part))
+            self.network.get_submodule(part).eval()
+
+    def _parts(self, network: nn.Module, names: Sequence[str]) -> Sequence[str]:
+        """The names, if they are parts of the network."""
+        own = dict(network.named_modules())
+        for name in names:
+            if name not in own:
+                parts = ", ".join(part for part, _ in network.named_children() if part != self.head)
+                raise ValueError(
+                    f"frozen_parts must be parts of {self.name}, but it has no {name!r}; there are: {parts}"
+                )
+        return names
 
     def load(self, weights: Mapping[str, Tensor], source: str) -> None:
         """Load a state dict, of which the last layer is ignored. Raises ValueError, which names the `source`, if it is
         not of this network."""
-        given = {key: value for key, value in weights.items() if not key.startswith(HEAD)}
+        given = {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
         own = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
         law = f"{source} must be a state dict of {self.name}, but"
         for key in given:
@@ -79,8 +112,8 @@ class PretrainedEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> "PretrainedEncoder":
         super().train(mode)
-        if self.frozen:
-            self.network.eval()
+        for part in self._kept:
+            self.network.get_submodule(part).eval()
         return self
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
@@ -91,6 +124,13 @@ class PretrainedEncoder(nn.Module):
         normalised_BCHW = (images_BCHW.expand(batch, 3, *sides) - self.mean_C11) / self.std_C11
         features_BD: Tensor = self.network(normalised_BCHW)
         return features_BD
+
+
+def check_side(name: str, side: int) -> None:
+    """Raises ValueError if a vision transformer's patches do not fill images of this side."""
+    patch = name.rpartition("_")[2]
+    if name.startswith(f"{PREFIX}{TRANSFORMER}") and side % int(patch):
+        raise ValueError(f"pretrained_size must be a multiple of {patch} for encoder={name}, but got {side}")
 
 
 def file_digest(path: str) -> str:

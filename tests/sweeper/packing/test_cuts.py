@@ -21,6 +21,7 @@ from sweeper.packing.profiler import fixed_shape
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut, Trial, cut, group
 from sweeper.storage.files import Files
+from tests.cases import for_each
 from tests.sweeper.plan.test_cohorts import make
 
 
@@ -38,7 +39,7 @@ def cohorts_of(
     return list(cut(groups, cutter(*arguments, slots=slots, studies=studies).cut(groups, whole)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sizes", "slots", "studies", "expected"),
     [
         ([32], 2, 1, [16, 16]),

@@ -13,11 +13,14 @@ import torch
 import torchvision
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
 from torchvision.transforms.v2 import functional as tv
 
 from sweeper.plan.cohorts import enumerate_trials
 from tests.trainables.small import HERE, image_trial
 from trainables.config import resolve
+from trainables.image_trial import ImageTrial
+from trainables.networks.pretrained import PretrainedEncoder
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images.model import ImageModel
 from trainables.training.cohort import Cohort
@@ -101,6 +104,29 @@ def test_what_is_frozen_stays_to_the_last_statistic(weights: Path) -> None:
     assert before and all(torch.equal(stack.buffers[name], tensor) for name, tensor in before.items())
 
 
+def test_parts_can_stay_frozen_while_the_others_are_fine_tuned(weights: Path) -> None:
+    """As in PANDA: the later layers draw the features together, and the earlier ones keep even their statistics."""
+    config = config_of(
+        weights, method="deep_svdd", epochs=1, centre_margin=0.0, lr=1e-2, batch_size=60, one_class_scores="",
+        frozen_parts="conv1+bn1+layer1+layer2",
+    )  # fmt: skip
+    stack = Cohort([config], HERE, torch.device("cpu"), None)._stacks[0]
+    assert isinstance(config, ImageTrial)
+    parts = {name.split(".")[3] for name in stack.parameters}
+    assert parts == {"layer3", "layer4"}
+    before = {name: tensor.clone() for name, tensor in {**stack.parameters, **stack.buffers}.items()}
+    cohort = Cohort([config], HERE, torch.device("cpu"), None)
+    cohort.epoch(0)
+    stack = cohort._stacks[0]
+    for name, tensor in {**stack.parameters, **stack.buffers}.items():
+        if ".network." in name and name.endswith(("weight", "running_mean")):
+            assert torch.equal(tensor, before[name]) == (name.split(".")[3] not in parts), name
+    with pytest.raises(ValueError, match=r"it has no 'layer9'; there are: conv1, bn1, relu, maxpool, layer1, .*layer4"):
+        replace(config.networks, pretrained=replace(config.pretrained, frozen_parts="layer9")).build((1, 8, 8))
+    with pytest.raises(ValueError, match=r"frozen keeps all parts as they are"):
+        config_of(weights, frozen=True, frozen_parts="layer1")
+
+
 def test_a_method_without_weights_beside_a_frozen_encoder_is_refused_when_it_is_planned(weights: Path) -> None:
     with pytest.raises(ValueError, match=r"deep_svdd has none beside its encoder, so frozen must be false"):
         config_of(weights, method="deep_svdd", epochs=1, frozen=True)
@@ -182,3 +208,40 @@ def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
     with pytest.raises(ValueError, match=r"^weights needs an encoder torchvision:NAME, but got .* with encoder=mlp$"):
         config_of(weights, encoder="mlp")
     assert image_trial({"method": "vje"}).pretrained.weights == ""
+
+
+@pytest.mark.parametrize("name", ["convnext_tiny", "efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "vit_b_32"])
+def test_other_networks_have_the_features_before_their_last_layer_also_as_a_stack(name: str) -> None:
+    """In evaluation, and with gradients in training, where nothing is random."""
+    sized = {"image_size": SIDE} if name == "vit_b_32" else {}
+    theirs = torchvision.models.get_model(name, weights=None, **sized).eval()
+    encoders = [PretrainedEncoder(f"torchvision:{name}", SIDE, frozen=False) for _ in range(2)]
+    encoders[0].load(theirs.state_dict(), "file")
+    images = torch.rand(2, 3, SIDE, SIDE)
+    features: list[Tensor] = []
+    last = [module for module in theirs.modules() if isinstance(module, nn.Linear)][-1]
+    last.register_forward_pre_hook(lambda _, inputs: features.extend(inputs))
+    with torch.no_grad():
+        theirs(tv.normalize(images, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+        torch.testing.assert_close(encoders[0].eval()(images), features[0], rtol=1e-4, atol=1e-5)
+    images = images.double()  # BatchNorm of two images of one pixel magnifies what rounds differently
+    for training in (False, True):
+        for encoder in encoders:
+            encoder.double().train(training)
+        parameters, buffers = stack_module_state(encoders)
+
+        def embed(*state: Any) -> Tensor:
+            return functional_call(encoders[0], state, (images,))
+
+        together = torch.vmap(embed, randomness="error")(parameters, buffers)
+        each = torch.stack([encoder(images) for encoder in encoders])
+        torch.testing.assert_close(together, each, rtol=1e-3, atol=1e-4)
+    together.square().mean().backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in parameters.values())
+
+
+def test_patches_of_a_transformer_must_fill_the_images(weights: Path) -> None:
+    with pytest.raises(ValueError, match=r"pretrained_size must be a multiple of 16 for encoder=torchvision:vit_b_16"):
+        config_of(weights, encoder="torchvision:vit_b_16", pretrained_size=40)
+    with pytest.raises(ValueError, match=r"no encoder 'torchvision:googlenet'"):
+        config_of(weights, encoder="torchvision:googlenet")

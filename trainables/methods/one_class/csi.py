@@ -3,6 +3,7 @@
 Shapes: S = 4 rotations, B images, D dimensions of a representation, P of a projection, M training images in the bank.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -10,15 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
+from trainables.contract import Batch, Losses, NetworkBuilder, Noise, Noises, Shapes
+from trainables.data.augmentation import resized_crop
 from trainables.data.transformations import TURNS, transformations, transformed
 from trainables.losses.one_class import log_probability
 from trainables.losses.similarity import nt_xent, similarities
 from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.networks.heads import RunningMean
-from trainables.validation import above, at_least, checked
+from trainables.validation import above, added, at_least, checked
 
 ROTATIONS = transformations(shifts=False, flips=False)
+CROP = 0.54
+"""Area of a crop that is scored, as a share of the image."""
 SMALLEST = 1e-2
 """Least mean of a score over the training images by which it is divided."""
 
@@ -31,14 +35,16 @@ class CSIConfig(ProjectedConfig):
     """Weight of the cross-entropy of the rotation."""
     bank: Annotated[int, at_least(1)] = 1024
     """Number M of the last training images that the contrastive score compares an image with, at least 1."""
+    score_crops: Annotated[int, at_least(0)] = added(0)
+    """Square crops of an image, each of 0.54 of its area at a random place, over which its scores are means; 0 for the
+    whole image. The paper has 10, of its training images, too."""
 
 
 class CSI(ProjectedMethod):
     """Fusible: `tau`, `shift_weight`. The paper calls rotations shifting transformations.
 
     Scores need projections of training images and the means of scores over these. The method keeps them while it
-    trains: the projections of the last views, and running means. The authors compute them after training, as means over
-    ten crops; nor is a test image cropped here."""
+    trains: the projections of the last views, and running means. The authors compute them after training, of crops."""
 
     Config = CSIConfig
     fusible = frozenset({"tau", "shift_weight"})
@@ -75,7 +81,18 @@ class CSI(ProjectedMethod):
         self._remember(p_SNP.detach(), logits_SNS.detach(), len(first_BCHW))
         return Losses(parts["contrastive"] + self.shift_weight * parts["shift"], parts)
 
+    def score_noise(self, batch: int) -> Noises:
+        crops = self.config.score_crops
+        return {"places": Noise((crops, 2, batch), batch_dim=2, kind="uniform")} if crops else {}
+
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Those of the image, or their means over crops of it."""
+        if not self.config.score_crops:
+            return self._scores(images_BCHW)
+        crops = [self._scores(_cropped(images_BCHW, place_2B)) for place_2B in noise["places"]]
+        return {name: torch.stack([scores[name] for scores in crops]).mean(0) for name in self.scores}
+
+    def _scores(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """Of each rotation the largest cosine with a training image times the length of the projection, and the logit
         of the rotation, each over its mean over training images; the mean over rotations, and the sum of both."""
         p_SBP, logits_SBS = self._rotated(images_BCHW)
@@ -103,6 +120,18 @@ class CSI(ProjectedMethod):
         self.bank_SMP.copy_(torch.cat([new_SBP, self.bank_SMP], dim=1)[:, : self.config.bank])
         self.mean_norm_S.update(p_SNP.norm(dim=-1).mean(1))
         self.mean_logit_S.update(_own(logits_SNS).mean(1))
+
+
+def _cropped(images_BCHW: Tensor, place_2B: Tensor) -> Tensor:
+    """A crop of each image, enlarged to its size. The place is that of its upper left corner, as shares in [0, 1) of
+    all places."""
+    sides = images_BCHW.shape[-2:]
+    kept = [round(math.sqrt(CROP) * side) for side in sides]
+    top_B, left_B = (
+        (each_B * (side - own + 1)).floor() for each_B, side, own in zip(place_2B, sides, kept, strict=True)
+    )
+    height_B, width_B = (torch.full_like(top_B, own) for own in kept)
+    return resized_crop(images_BCHW, top_B, left_B, height_B, width_B)
 
 
 def _own(logits_SNS: Tensor) -> Tensor:

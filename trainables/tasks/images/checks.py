@@ -16,7 +16,7 @@ from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial, Net
 from trainables.metrics.catalog import EVALUATORS
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS, check_encoder
-from trainables.networks.pretrained import TORCHVISION
+from trainables.networks.pretrained import TORCHVISION, check_side
 from trainables.tasks.task import Methods
 from trainables.validation import choices
 
@@ -87,6 +87,7 @@ def _check_pretrained(config: ImageTrial) -> None:
         return
     if not pretrained.weights:
         raise ValueError(f"encoder={encoder} needs weights=FILE, a state dict that you have: none is downloaded")
+    check_side(encoder, pretrained.pretrained_size)
     if pixels.normalise or pixels.contrast_normalise:
         raise ValueError(f"encoder={encoder} normalises pixels in [0, 1] itself, so normalise must be false")
 

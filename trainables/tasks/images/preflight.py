@@ -34,7 +34,7 @@ def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list
     for weights in dict.fromkeys(config.generation.fid_weights for config in configs):
         if weights:
             check_fid(Path(weights))
-    for config in {config.pretrained.weights: config for config in configs if config.pretrained.weights}.values():
+    for config in {config.networks: config for config in configs if config.pretrained.weights}.values():
         replace(config.networks, initial=True).build(config.declaration.shape)
     loaded = {key: load_dataset(*key, data) for key in examples}
     for dataset in loaded.values():

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torchvision.transforms.v2.functional import resized_crop
 
 from tests.trainables.methods.plain import NO_NOISE, Builder
 from trainables.config import resolve
@@ -212,6 +213,22 @@ def test_csis_scores_compare_with_the_last_training_images(images: Tensor) -> No
     np.testing.assert_allclose(scores["contrastive"], contrastive)
     np.testing.assert_allclose(scores["shift"], shift)
     np.testing.assert_allclose(scores["csi"], contrastive + shift)
+
+
+def test_csis_scores_can_be_means_over_crops(images: Tensor) -> None:
+    """Of 4x4 pixels a crop has 3x3, at one of four places, as torchvision crops and enlarges."""
+    model = built(CSI, CSIConfig(projector_width=8, projection=3, bank=8, score_crops=3))
+    model.losses({"views": (images, images)}, NO_NOISE)
+    assert model.score_noise(B)["places"].shape == (3, 2, B)
+    corners = torch.tensor([[[0, 1, 0, 1, 1], [0, 0, 1, 1, 0]], [[1] * B, [0] * B], [[0] * B, [1] * B]])
+    expected = []
+    for tops, lefts in corners.tolist():
+        boxes = zip(images, tops, lefts, strict=True)
+        expected.append(
+            model._scores(torch.stack([resized_crop(image, top, left, 3, 3, [4, 4]) for image, top, left in boxes]))
+        )
+    for name, score in model.score(images, {"places": (0.25 + 0.5 * corners).double()}).items():
+        torch.testing.assert_close(score, torch.stack([scores[name] for scores in expected]).mean(0))
 
 
 def test_a_shift_of_less_than_a_pixel_is_refused_by_name() -> None:

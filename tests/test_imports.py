@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
+from tests.cases import for_each
 from tests.import_rules import TABLE, Rule
 
 ROOT = Path(__file__).parents[1]
@@ -220,7 +219,7 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.parametrize(("module", "source"), FORBIDDEN)
+@for_each(("module", "source"), FORBIDDEN)
 def test_a_forbidden_import_is_found(module: str, source: str) -> None:
     """On the last line of the source, and there alone."""
     (line,) = offences(source, module, "file.py")
@@ -237,7 +236,7 @@ def test_the_message_names_file_line_and_rule() -> None:
     assert line == f"c.py:2: {expected}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("module", "source"),
     [
         ("search_spaces.anomaly_grid", "from sweeper.spec import Sweep\nfrom optuna.distributions import X"),

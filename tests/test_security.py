@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.cluster.files import ROOT
 from tests.published_files import write_cifar10, write_cifar100
 from trainables.data.datasets.catalog import load
@@ -124,7 +125,7 @@ def test_the_downloads_that_are_checked_exist() -> None:
     assert "download=True" in (ROOT / "trainables/data/datasets/torchvision_datasets.py").read_text()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "source",
     [
         "import pickle",

@@ -20,6 +20,7 @@ from ray.autoscaler._private.resource_demand_scheduler import _default_utilizati
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from sweeper.execution.session import LOOPBACK
+from tests.cases import for_each
 from tests.cluster.files import (
     EVERY,
     FOLDER,
@@ -77,8 +78,8 @@ def test_ray_accepts_the_file(name: str) -> None:
     assert all(set(kind) >= {"resources", "node_config", "min_workers", "max_workers"} for kind in types.values())
 
 
-@pytest.mark.parametrize("name", [*LAUNCHED, "local"])
-@pytest.mark.parametrize("wrong", ["max_worker", "available_node_types.gpu", "head_node_type", "resources"])
+@for_each("name", [*LAUNCHED, "local"])
+@for_each("wrong", ["max_worker", "available_node_types.gpu", "head_node_type", "resources"])
 def test_ray_refuses_a_slip(name: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = launched(name)
     types, head = config["available_node_types"], config["head_node_type"]
@@ -120,8 +121,8 @@ def test_one_kind_of_worker_is_spot_and_the_others_are_not(name: str) -> None:
     assert plain["gpu_spot"] == plain["gpu_on_demand"]  # they do not differ in anything else
 
 
-@pytest.mark.parametrize(("name", "node_type"), [("aws", "gpu_spot"), ("gcp", "gpu_spot"), ("local", "gpu")])
-@pytest.mark.parametrize(
+@for_each(("name", "node_type"), [("aws", "gpu_spot"), ("gcp", "gpu_spot"), ("local", "gpu")])
+@for_each(
     ("cohorts", "share", "nodes"), [(0, 0.25, 0), (1, 0.25, 1), (4, 0.25, 1), (5, 0.25, 2), (6, 1 / 3, 2), (3, 1.0, 3)]
 )
 def test_pending_cohorts_request_the_gpus_that_they_share(
@@ -255,7 +256,7 @@ def test_no_file_contains_a_secret(path: Path) -> None:
     assert secrets(path.read_text()) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "name"),
     [
         ("aws_access_key_id: AKIA" + "A1" * 8, "a key of AWS"),

@@ -11,6 +11,7 @@ from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
 from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
 from ray.autoscaler.v2.utils import ResourceRequestUtil
 
+from tests.cases import for_each
 from tests.cluster.files import MANIFESTS, cluster_spec, objects, pods
 
 PART = {"app.kubernetes.io/part-of": "sweeper"}
@@ -166,7 +167,7 @@ def test_every_field_is_documented_and_of_its_type(name: str, kind: str) -> None
     assert list(offences(manifest, kind, kind)) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("slip", "message"),
     [
         (lambda spec: spec.update(autoscaling=True), "RayCluster.spec has no field autoscaling"),
@@ -196,10 +197,8 @@ def test_the_head_trains_nothing_and_workers_come_from_none(name: str) -> None:
     assert cluster_spec(name)["enableInTreeAutoscaling"] is True and config["idle_timeout_minutes"] == 5
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
-@pytest.mark.parametrize(
-    ("cohorts", "share", "pods"), [(0, 0.25, 0), (1, 0.25, 1), (4, 0.25, 1), (5, 0.25, 2), (3, 1, 3)]
-)
+@for_each("name", MANIFESTS)
+@for_each(("cohorts", "share", "pods"), [(0, 0.25, 0), (1, 0.25, 1), (4, 0.25, 1), (5, 0.25, 2), (3, 1, 3)])
 def test_pending_cohorts_request_the_pods_that_they_share(name: str, cohorts: int, share: float, pods: int) -> None:
     assert requested_pods(name, cohorts, share) == ({"gpu-spot": pods} if pods else {})
 
@@ -250,7 +249,7 @@ def test_every_pod_is_behind_the_policy(name: str) -> None:
         assert pod["spec"].get("serviceAccountName", account["metadata"]["name"]) == account["metadata"]["name"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("address", "port", "from_head", "let_out"),
     [
         ("8.8.8.8", 443, False, True),  # a bucket

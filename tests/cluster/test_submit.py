@@ -19,6 +19,7 @@ from sweeper.errors import StoreError
 from sweeper.request import Request
 from sweeper.spec import SpecError
 from sweeper.storage.files import Files
+from tests.cases import for_each
 from tests.cluster.conftest import FakeClient, details
 
 ROOT = Path(__file__).parents[2]
@@ -282,7 +283,7 @@ def refusal(*arguments: str) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments",
     [
         "anomaly_gird",
@@ -370,8 +371,9 @@ def test_a_store_that_only_the_cluster_sees_is_left_to_the_job(monkeypatch: pyte
 
 
 def test_credentials_in_a_store_cause_a_warning_and_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    for method in ("list", "list_files"):
-        monkeypatch.setattr(Files, method, lambda *_: [])
+    empty: dict[str, object] = {"list": [], "list_files": [], "list_versions": {}}
+    for method, nothing in empty.items():
+        monkeypatch.setattr(Files, method, lambda *_, nothing=nothing: nothing)
     monkeypatch.setattr(Files, "read", lambda *_: None)
     (note,) = submit.check_request(
         run_arguments.parse([*DIGITS, "--store", "s3://KEY:SECRET@bucket1/r?region=us-east-1"])

@@ -2,10 +2,9 @@
 
 from functools import cache
 
-import pytest
-
 from sweeper.plan.cohorts import Trial, enumerate_trials
 from sweeper.spec import registry
+from tests.cases import for_each
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS
 from trainables.image_trial import ImageTrial
@@ -82,7 +81,7 @@ GRIDS = list(dict.fromkeys(name for name, _ in COUNTS))
 """Sweeps whose presets are grids; `test_searches` tests the others."""
 CLASSES = {name: source.declaration.classes for name, source in DATASETS.items()}
 
-each_preset = pytest.mark.parametrize(("name", "preset"), COUNTS)
+each_preset = for_each(("name", "preset"), COUNTS)
 
 
 @cache

@@ -7,6 +7,7 @@ import pytest
 
 from search_spaces.collapse_ablation import FAILURES, STATES, SWEEP
 from sweeper.spec import Grid
+from tests.cases import for_each
 from tests.search_spaces.grids import configs_of
 from trainables.tasks.images.stream import steps_per_epoch
 
@@ -91,7 +92,7 @@ def test_a_collapse_and_its_remedy_share_the_protocol(preset: str) -> None:
         assert {key: collapsed[key] for key in PROTOCOL} == {key: remedied[key] for key in PROTOCOL}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "key"),
     [
         ("no entropy", "entropy_weight"),
@@ -103,7 +104,7 @@ def test_a_collapse_and_its_remedy_share_the_protocol(preset: str) -> None:
         ("data as modes", "numerator"),
     ],
 )
-@pytest.mark.parametrize("preset", SWEEP.presets)
+@for_each("preset", SWEEP.presets)
 def test_one_key_is_at_stake(preset: str, name: str, key: str) -> None:
     collapsed, remedied = (_cells(preset)[name, state].fixed for state in STATES)
     assert {each for each in (*collapsed, *remedied) if collapsed.get(each) != remedied.get(each)} == {key}

@@ -13,6 +13,7 @@ from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
 from search_spaces._protocols import SMALL_IMAGES
 from sweeper.spec import Grid, Search, Value, registry
 from sweeper.spec.space import SECONDS, Study, studies_of
+from tests.cases import for_each
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS
 from trainables.config import fusible_keys, resolve
@@ -32,7 +33,7 @@ SIZES = {
 }
 """(sweep, preset) -> (number of studies, trials per study)."""
 
-each_preset = pytest.mark.parametrize(("name", "preset"), SIZES)
+each_preset = for_each(("name", "preset"), SIZES)
 UNPRUNED = "j_budget"
 """The search whose objective is reported at the end of training only."""
 each_small_preset = pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from search_spaces import simvae_style
 from search_spaces._simvae_protocols import DATASETS, METHODS
 from sweeper.spec import Search, Table, registry
+from tests.cases import for_each
 from tests.search_spaces.grids import configs_of
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS as ALL_METHODS
@@ -48,14 +49,14 @@ def trained(name: str, preset: str) -> list[ImageTrial]:
     return [config for config in configs_of(name, preset) if config.method != "random"]
 
 
-@pytest.mark.parametrize(("name", "preset"), EQUAL_COST)
+@for_each(("name", "preset"), EQUAL_COST)
 def test_all_methods_encode_equally_many_digits(name: str, preset: str) -> None:
     """With 10 views of an image 128 is not divisible."""
     for config in trained(name, preset):
         assert encoded(config) == (1503, 120 if config.method == "simvae" else 128)
 
 
-@pytest.mark.parametrize(("name", "preset"), EQUAL_COST)
+@for_each(("name", "preset"), EQUAL_COST)
 def test_all_methods_on_digits_have_the_settings_of_the_reference(name: str, preset: str) -> None:
     for config in configs_of(name, preset):
         layers, training, optimiser = config.layers, config.gradient, config.optimiser

@@ -13,6 +13,7 @@ from sweeper.cli.describe import describe, describe_sweep
 from sweeper.plan.cohorts import content_hash
 from sweeper.spec import Assumption, Grid, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
 from sweeper.spec.figures import Heatmap
+from tests.cases import for_each
 from tests.search_spaces.grids import (
     CLASSES,
     COUNTS,
@@ -71,7 +72,7 @@ def test_the_columns_of_a_grid_that_uses_sgd_are_those_of_before_there_was_anoth
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "preset"), [key for key in COUNTS if key[1].startswith("digits")])
+@for_each(("name", "preset"), [key for key in COUNTS if key[1].startswith("digits")])
 def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
     configs = configs_of(name, preset)
     assert {config.data.dataset for config in configs} <= WITHOUT_FILES
@@ -91,7 +92,7 @@ def test_outliers_are_of_other_sets_of_as_many_channels(name: str, preset: str) 
 # No sweep that ships and no example relies on the default learning rate, at which VJE can diverge.
 
 
-@pytest.mark.parametrize("name", registry.names())
+@for_each("name", registry.names())
 def test_every_preset_sets_or_searches_the_learning_rate(name: str) -> None:
     for preset in registry.find(name).presets:
         for part in registry.find(name).parts(preset):
@@ -129,7 +130,7 @@ TABLE = Table("losses", ("seed",), (Metric("loss", "minimize"),))
 SPACE = Grid({"method": "vje", "nu": 3.0}, {"seed": (0, 1)}), Grid({"method": "simclr", "tau": 0.5}, {})
 
 
-@pytest.mark.parametrize("name", registry.names())
+@for_each("name", registry.names())
 def test_each_paper_preset_says_what_of_it_is_ours(name: str) -> None:
     sweep = registry.find(name)
     assert "arXiv" in sweep.paper
@@ -137,7 +138,7 @@ def test_each_paper_preset_says_what_of_it_is_ours(name: str) -> None:
     assert all(assumption.why for each in sweep.assumptions.values() for assumption in each)
 
 
-@pytest.mark.parametrize("name", registry.names())
+@for_each("name", registry.names())
 def test_every_named_key_exists_and_is_set_in_its_preset(name: str) -> None:
     sweep = registry.find(name)
     for preset, assumptions in sweep.assumptions.items():
@@ -194,7 +195,7 @@ def test_what_is_largely_a_reconstruction_says_so() -> None:
     assert "largely our reconstruction" in synthetic.assumptions["paper"][0].why
 
 
-@pytest.mark.parametrize("name", registry.names())
+@for_each("name", registry.names())
 def test_the_description_of_a_sweep_has_all_of_them(name: str) -> None:
     sweep = registry.find(name)
     text = " ".join(describe(name).split())
@@ -292,7 +293,7 @@ def test_published_figures_have_a_measured_cell(name: str, sweep: Sweep, table: 
             assert 0 <= figure <= 100 if percent[metric] else figure >= 0 or metric == "density_volume"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "table", "cell", "figures"),
     [
         ("nu_ablation", "accuracy", (1.0, "cifar10"), {"knn_z": 86.18, "probe_z": 89.23}),

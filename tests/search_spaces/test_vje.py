@@ -13,6 +13,7 @@ from torch import Tensor
 
 from search_spaces._protocols import DIGITS
 from sweeper.spec import registry
+from tests.cases import for_each
 from tests.search_spaces.grids import COUNTS, configs_of, each_preset, metrics_of
 from trainables.config import resolve
 from trainables.image_trial import Evaluation
@@ -69,7 +70,7 @@ EPOCHS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EPOCHS)
+@for_each("name", EPOCHS)
 def test_the_papers_protocol(name: str) -> None:
     """VJE's sweeps follow vje.md 3 and 4, except that untrained methods have no epochs. Probes do not standardise."""
     for config in configs_of(name, "paper"):

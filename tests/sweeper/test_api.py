@@ -21,6 +21,7 @@ from sweeper import api
 from sweeper.cli.arguments import parse
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.spec import registry
+from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY, rows
 from trainables.worker.messages import CohortTask
@@ -123,7 +124,7 @@ def test_a_sweep_that_ships_can_be_given_as_a_value() -> None:
     assert api._named(shipped, None) == shipped
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"sweep": "anomaly_gird"}, "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?)"),
@@ -155,7 +156,7 @@ def test_a_sweep_that_ships_can_be_given_as_a_value() -> None:
         ({"store": ""}, "--store must name a folder"),
     ],
 )
-@pytest.mark.parametrize("verb", ["run", "plan"])
+@for_each("verb", ["run", "plan"])
 def test_a_wrong_request_is_an_exception_before_anything_starts(
     verb: str, options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.other_user import NOBODY, as_nobody, needs_root
 from trainables.cache import OpenFolderError, _user_outside, check_closed, make_closed
 
@@ -30,7 +31,7 @@ def test_a_folder_is_made_closed_with_all_that_are_missing_above_it(shared: Path
     make_closed(made[-1])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("above", "mode", "allowed"),
     [
         *((above, mode, False) for above in (0, 1, 2) for mode in (0o777, 0o775, 0o722)),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 
+from tests.cases import for_each
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables import config
 from trainables.catalog import METHODS
@@ -68,14 +69,14 @@ def test_integers_become_floats_for_keys_that_are_floats() -> None:
     assert [type(whole.flat()[key]) for key in ("nu", "lr", "crop_scale", "epochs")] == [float, float, float, int]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_no_key_is_in_two_sections(method: str) -> None:
     names = [field.name for section in sections(method).values() for field in dataclasses.fields(section)]
     assert sorted(names) == sorted(set(names)) and "method" not in names
     assert set(keys(method)) == {"method", *names} and set(keys(method).values()) <= {bool, int, float, str}
 
 
-@pytest.mark.parametrize("method", IMAGE_METHODS)
+@for_each("method", IMAGE_METHODS)
 def test_fusible_keys_are_keys(method: str) -> None:
     of_all = {"lr", "weight_decay", "seed", "normal_class", "normal_images", "contamination"}
     assert of_all | METHODS[method].fusible == fusible_keys(method) <= set(keys(method))
@@ -96,7 +97,7 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
     assert _error(qqqq=1) == f"no key 'qqqq'; vje has: {', '.join(sorted(keys('vje')))}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value", "message"),
     [
         (
@@ -145,7 +146,7 @@ def test_errors_state_the_law_and_the_offender(key: str, value: Value, message: 
     assert _error(**{key: value}) == message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "text", "value"),
     [
         ("nu", "3", 3.0), ("nu", "inf", math.inf), ("lr", "5e-6", 5e-6), ("epochs", "40", 40),
@@ -184,7 +185,7 @@ def test_parse_refuses_an_unknown_key() -> None:
         parse("bata", "1")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_methods_that_do_not_train_need_zero_epochs(method: str) -> None:
     assert resolve({"method": method, "epochs": 0}).training.epochs == 0
     if METHODS[method].trains():
@@ -195,7 +196,7 @@ def test_methods_that_do_not_train_need_zero_epochs(method: str) -> None:
         assert str(error.value) == f"{method} does not train, so epochs must be 0, but got epochs=5"
 
 
-@pytest.mark.parametrize("method", IMAGE_METHODS)
+@for_each("method", IMAGE_METHODS)
 def test_only_a_loss_of_single_images_is_split_over_workers(method: str) -> None:
     epochs: dict[str, Value] = {} if METHODS[method].trains() else {"epochs": 0}
     assert resolve({"method": method, "workers": 1, **epochs}).training.processes == 1
@@ -239,7 +240,7 @@ def test_an_adam_trial_has_the_keys_of_the_optimiser_and_an_sgd_trial_has_none()
     assert adam == {**sgd, "optimiser": "adam", "lr_schedule": "cosine", "adam_epsilon": 1e-8}
 
 
-@pytest.mark.parametrize("section", sorted(resolve({"method": "vje"}).optional - OF_FILES))
+@for_each("section", sorted(resolve({"method": "vje"}).optional - OF_FILES))
 def test_a_changed_key_brings_all_of_its_section(section: str) -> None:
     plain, changed = _trial(), _trial(**OTHER[section])
     names = {field.name for field in dataclasses.fields(sections("vje")[section])}
@@ -248,15 +249,13 @@ def test_a_changed_key_brings_all_of_its_section(section: str) -> None:
     assert changed == {**{key: value for key, value in defaults("vje").items() if key in changed}, **OTHER[section]}
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, *OTHER.values(), {key: value for part in OTHER.values() for key, value in part.items()}]
-)
+@for_each("changes", [{}, *OTHER.values(), {key: value for part in OTHER.values() for key, value in part.items()}])
 def test_flat_and_resolve_are_inverse(changes: dict[str, Value]) -> None:
     config = resolve({"method": "vje", **changes})
     assert resolve(config.flat()) == config and resolve(config.flat()).flat() == config.flat()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_every_section_has_a_name_and_its_keys_a_default(method: str) -> None:
     config = resolve({"method": method, "epochs": 0})
     assert config.optional & set(sections(method)) <= {*OTHER, *OF_FILES} and {"training", "options"} <= set(
@@ -334,7 +333,7 @@ def test_an_optimiser_out_of_range_is_refused(field: str, value: float, message:
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_every_key_is_there_with_its_default_and_a_docstring(method: str) -> None:
     keys = {key.name: key for key in describe_keys(method)}
     assert {"method": method, **{name: key.default for name, key in keys.items()}} == config.defaults(method)

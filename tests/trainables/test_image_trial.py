@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.cases import for_each
 from trainables.data.outliers import OUTLIERS
 from trainables.data.views import PixelViews, Views
 from trainables.image_trial import (
@@ -36,7 +37,7 @@ def test_held_out_classes_are_indices(text: str, classes: tuple[int, ...]) -> No
     assert Data(held_out=text).held_out_classes == classes
 
 
-@pytest.mark.parametrize("text", ["x", "3,4", "-1", "1.0", "3+", "+", "3++4", " 3", "5+3", "3+3+4", "03"])
+@for_each("text", ["x", "3,4", "-1", "1.0", "3+", "+", "3++4", " 3", "5+3", "3+3+4", "03"])
 def test_held_out_is_nothing_but_indices(text: str) -> None:
     with pytest.raises(ValueError) as error:
         Data(held_out=text)
@@ -47,7 +48,7 @@ def _networks(**changes: Any) -> Networks:
     return Networks(Encoder(**changes), Layers(hidden="12", decoder_hidden="12"))
 
 
-@pytest.mark.parametrize("encoder", SIZED)
+@for_each("encoder", SIZED)
 def test_an_encoder_has_as_many_outputs_a_feature_as_asked_for(encoder: str) -> None:
     networks = _networks(encoder=encoder, width=4, features=8)
     assert networks.build((1, 32, 32)).features == 8
@@ -155,9 +156,7 @@ REFUSED: Mapping[Any, list[tuple[dict[str, Any], str]]] = {
 """Section -> values that it refuses, and the error that they get; a property tests the bounds of single fields."""
 
 
-@pytest.mark.parametrize(
-    ("section", "values", "message"), [(section, *case) for section, cases in REFUSED.items() for case in cases]
-)
+@for_each(("section", "values", "message"), [(section, *case) for section, cases in REFUSED.items() for case in cases])
 def test_values_that_do_not_fit_are_refused(section: Any, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:
         section(**values)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.spec.user_code import search_folder
+from tests.cases import for_each
 from tests.user_files import DENOISE, user_folder
 from trainables.catalog import (
     METHODS,
@@ -60,7 +61,7 @@ def test_a_method_is_known_once_it_is_imported() -> None:
 
 
 @pytest.mark.usefixtures("mine")
-@pytest.mark.parametrize("name", [MINE, "method_of_mine:Denoise.__init__", "this:d", "os.path:join", ":", "a:\n"])
+@for_each("name", [MINE, "method_of_mine:Denoise.__init__", "this:d", "os.path:join", ":", "a:\n"])
 def test_a_name_alone_imports_nothing(name: str) -> None:
     """It may come from data."""
     before = set(sys.modules)

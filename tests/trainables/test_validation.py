@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_type_hints
 
 import pytest
 
+from tests.cases import for_each
 from trainables.catalog import METHODS
 from trainables.config import field_docs, sections
 from trainables.training.population import Population
@@ -46,7 +47,7 @@ class Example:
             raise ValueError("`label < count` must hold")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "message"),
     [
         ({"rate": 1.0}, "`0 <= rate < 1` must hold, but got rate=1.0"),

@@ -20,8 +20,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import IsolationForest
-from sklearn.svm import OneClassSVM
 from torch import Tensor
 
 from trainables.learners.data_parallel import numpy_seed, seeded_generator
@@ -202,6 +200,8 @@ def _gaussian(training: Training) -> Score:
 def _support_vectors(nu: float, wide: bool, training: Training) -> Score:
     """The negative decision function of scikit-learn's OneClassSVM with the kernel `exp(-gamma ||x - y||^2)`. Gamma is
     that of `_gamma`, or a tenth of it if `wide`: what scikit-learn calls `scale`."""
+    from sklearn.svm import OneClassSVM  # here: importing scikit-learn would delay every worker
+
     gammas = (_gamma(training) / (10 if wide else 1)).tolist()
 
     def fit(vectors_ND: Tensor, seed: int, gamma: float) -> tuple[Tensor, Tensor, float]:
@@ -227,6 +227,7 @@ def _support_vectors(nu: float, wide: bool, training: Training) -> Score:
 
 def _isolation_forest(training: Training) -> Score:
     """scikit-learn's IsolationForest with its defaults, started by the trial's seed."""
+    from sklearn.ensemble import IsolationForest  # here: importing scikit-learn would delay every worker
 
     def fit(vectors_ND: Tensor, seed: int) -> IsolationForest:
         start = numpy_seed("isolation forest", seed)

@@ -13,6 +13,7 @@ from sweeper.errors import SpecError
 from sweeper.request import Request
 from sweeper.spec import registry
 from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
+from tests.cases import for_each
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
 
 
@@ -53,7 +54,7 @@ def test_auto_is_no_number() -> None:
     assert request.cohort is None and request.fraction is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "law"),
     [
         ([], "the name of a sweep is required"),
@@ -139,13 +140,13 @@ def test_numbers_within_their_range() -> None:
     assert amount("--s", "0") == 0.0 and amount("--s", "1e9", positive=True) == 1e9
 
 
-@pytest.mark.parametrize("text", ["2", "-1", "1.5", "x", "", "9" * 5000, str(LARGEST_INTEGER + 1)])
+@for_each("text", ["2", "-1", "1.5", "x", "", "9" * 5000, str(LARGEST_INTEGER + 1)])
 def test_a_whole_number_outside_its_range_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="--n must be "):
         whole("--n", 3, text)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "2e9", "x"])
+@for_each("text", ["0", "-1", "nan", "inf", "2e9", "x"])
 def test_an_amount_outside_its_range_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="--s"):
         amount("--s", text, positive=True)
@@ -169,7 +170,7 @@ def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     return command_line_of(tmp_path, capsys, monkeypatch)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "law"),
     [
         (f"--cohort {'9' * 5000}", "--cohort must be at most 9223372036854775807, but got 9999999"),
@@ -200,7 +201,7 @@ def test_an_odd_argument(command_line: CommandLine, arguments: str, law: str) ->
     assert command_line.refuse(*options, name=name).error.startswith(law)
 
 
-@pytest.mark.parametrize("option", ["--trials", "--wave", "--stack", "--address", "--warm-start", "--search-seed"])
+@for_each("option", ["--trials", "--wave", "--stack", "--address", "--warm-start", "--search-seed"])
 def test_an_empty_value_of_an_option_is_refused(command_line: CommandLine, option: str) -> None:
     """An empty argument is what an unset shell variable leaves."""
     assert command_line.refuse(option, "").error.endswith("but got ''")

@@ -18,6 +18,7 @@ from sweeper.spec import Metric, registry
 from sweeper.spec.figures import Table, Trajectory
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
+from tests.cases import for_each
 from tests.image_files import write_imagenet
 from tests.published_files import write_cifar10
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
@@ -45,7 +46,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "law"),
     [
         ("--set nuu=1", "no key 'nuu' (did you mean 'nu'?); --describe keys lists all"),
@@ -253,7 +254,7 @@ def test_a_file_where_the_store_should_be(command_line: CommandLine) -> None:
     assert command_line.refuse("--fresh").error.startswith(f"store {command_line.store}: cannot")
 
 
-@pytest.mark.parametrize("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1", "s3:/typo", "s3:x", "a\0b"])
+@for_each("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1", "s3:/typo", "s3:x", "a\0b"])
 def test_a_store_with_an_invalid_address(command_line: CommandLine, uri: str) -> None:
     assert "cannot be opened" in command_line.refuse("--store", uri).error
 

@@ -10,6 +10,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from sweeper.spec import Halving, Heatmap, Metric, Population, Search, SpecError, Sweep, Value, registry
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
+from tests.cases import for_each
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
 
 FIXED: dict[str, Value] = {"method": "vje", "dataset": "digits", "epochs": 4, "report_every": 1, "normal_class": 8}
@@ -103,7 +104,7 @@ def test_a_population_that_cannot_adapt(
     assert refuse(space=space, population=population, sampler="random").startswith(error)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "error"),
     [
         (["--wave", "5"], "`wave <= trials` must hold, but got wave=5, trials=4"),

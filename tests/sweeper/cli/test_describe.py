@@ -10,6 +10,7 @@ import sweeper.run as run
 from sweeper.cli.describe import LISTS, describe
 from sweeper.errors import SpecError
 from sweeper.spec import Heatmap, Ranking, registry
+from tests.cases import for_each
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
 from trainables.config import describe_keys
@@ -55,7 +56,7 @@ def test_a_method_has_its_keys_with_ranges_defaults_and_fusibility() -> None:
     assert "posterior_entropy" in metrics and "knn_weighted" in metrics
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_no_key_is_left_out(method: str) -> None:
     text = describe(method)
     for key in KEYS[method]:
@@ -63,7 +64,7 @@ def test_no_key_is_left_out(method: str) -> None:
     assert max(map(len, text.splitlines()[1:])) <= 110
 
 
-@pytest.mark.parametrize("dataset", DATASETS)
+@for_each("dataset", DATASETS)
 def test_a_data_set_has_its_shape_classes_sizes_and_files(dataset: str) -> None:
     lines = [line for line in describe(dataset).split("\n\n")[1].splitlines() if not line.startswith(" " * 3)]
     facts = dict(line.split(maxsplit=1) for line in lines)
@@ -99,7 +100,7 @@ def test_sizes_and_files_are_the_published_ones() -> None:
     assert all(f"DATA/{SVHN.split_list[part][1]}" in DATASETS["svhn"].files for part in ("train", "test"))
 
 
-@pytest.mark.parametrize("metric", [*FAMILIES, "knn_z", "fpr95_joint_held_out", "loss_kl"])
+@for_each("metric", [*FAMILIES, "knn_z", "fpr95_joint_held_out", "loss_kl"])
 def test_a_metric_has_its_meaning_range_and_direction(metric: str) -> None:
     text = describe(metric)
     assert all(f"\n  {fact} " in text for fact in ("range", "direction", "reported"))
@@ -143,7 +144,7 @@ def test_every_key_has_its_type_bounds_default_and_the_methods_that_have_it() ->
     assert "simvae, smc_gmje" in describe("method")
 
 
-@pytest.mark.parametrize("name", registry.names())
+@for_each("name", registry.names())
 def test_a_sweep_has_its_question_presets_and_figures(name: str) -> None:
     text, sweep = describe(name), registry.find(name)
     for preset in sweep.presets:
@@ -192,7 +193,7 @@ def test_all_of_a_kind_are_listed(kind: str) -> None:
     assert set(re.findall(r"^  (\w+) ", describe(kind), re.M)) == names[kind]
 
 
-@pytest.mark.parametrize("name", [*METHODS, *DATASETS])
+@for_each("name", [*METHODS, *DATASETS])
 def test_no_name_of_the_code_is_shown_as_if_it_were_a_key(name: str) -> None:
     """What stands alone between backquotes is a name that the user can use, or an option's value."""
     shown = {word for word in re.findall(r"`(\w+)`", describe(name)) if len(word) > 1}

@@ -10,6 +10,7 @@ import pytest
 import sweeper
 import sweeper.run as run
 from sweeper.storage.load import load
+from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.image_files import write_own_images
 
@@ -50,7 +51,7 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().err == note
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "law"),
     [
         (["--normal-class", "dgo"], "no normal_class 'dgo' (did you mean 'dog'?); there are: cat, dog, fox"),

@@ -10,6 +10,7 @@ import pytest
 
 import sweeper.run as run
 from sweeper.spec import registry
+from tests.cases import for_each
 
 PRESETS = [(name, preset) for name in registry.names() for preset in registry.find(name).presets]
 
@@ -34,7 +35,7 @@ def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset:
     return json.loads(capsys.readouterr().out, parse_constant=refuse)
 
 
-@pytest.mark.parametrize(("name", "preset"), PRESETS)
+@for_each(("name", "preset"), PRESETS)
 def test_every_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str) -> None:
     outline = planned(tmp_path, capsys, name, preset)
     assert outline["trials"] == outline["to run"] == sum(part.count for part in registry.find(name).parts(preset))

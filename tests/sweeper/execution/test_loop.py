@@ -28,6 +28,7 @@ from sweeper.search.study_run import Recorded, StudyRun, WarmStart
 from sweeper.spec import Halving, Metric, Population, Search
 from sweeper.spec.space import Study
 from sweeper.storage.files import Files
+from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 from trainables.config import resolve
 from trainables.reports import Heartbeat, Report
@@ -293,7 +294,7 @@ def test_rates_change_no_shape() -> None:
     assert config["method"] == "vje" and config["epochs"] == 8
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("space", "count"),
     [
         ({"width": WIDTHS}, 3),

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sweeper.execution.retries import LOSSES, Attempt, Cause, RetryQueue
 from sweeper.plan.cohorts import Cohort, Cut, cut, halved, lineage
 from sweeper.plan.sources import CohortQueue
+from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 
 
@@ -57,8 +58,8 @@ def test_a_trial_is_tried_again_as_often_as_it_may(retries: int) -> None:
     assert run_all(attempts, lambda cohort: "error") == ([], ["0.0"], 1 + retries)
 
 
-@pytest.mark.parametrize("cause", ["error", "hung", "memory"])
-@pytest.mark.parametrize("poisoned", [["0.0"], ["0.5"], ["0.2", "0.3"], ["0.1", "0.6"]])
+@for_each("cause", ["error", "hung", "memory"])
+@for_each("poisoned", [["0.0"], ["0.5"], ["0.2", "0.3"], ["0.1", "0.6"]])
 def test_a_trial_that_cannot_train_takes_no_other_with_it(cause: Cause, poisoned: list[str]) -> None:
     source = CohortQueue([whole(8), whole(3)])
     attempts = RetryQueue(source, 1)
@@ -167,7 +168,7 @@ def test_the_next_run_begins_with_the_halves_of_this_one() -> None:
     recorded: list[str] = []
     first = whole(8)
     run_all(
-        RetryQueue(CohortQueue([first], record_halved=recorded.append), 0),
+        RetryQueue(CohortQueue([first], record_halved=lambda cohort, parts: recorded.append(cohort)), 0),
         lambda cohort: "error" if "0.3" in names(cohort) else None,
     )
     parts = halved([first], recorded)

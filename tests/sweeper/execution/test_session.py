@@ -30,6 +30,7 @@ from sweeper.execution.session import (
     scratch_folder,
 )
 from sweeper.spec.user_code import search_folder
+from tests.cases import for_each
 from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by_nobody
 from tests.user_files import user_folder
 
@@ -106,7 +107,7 @@ def test_an_encrypted_cluster_is_not_spoken_to(monkeypatch: pytest.MonkeyPatch) 
         check_address(f"127.0.0.1:{server.getsockname()[1]}")
 
 
-@pytest.mark.parametrize("address", ["", "head", "head:", ":6379", "head:port", "http://head:6379/x", "ray://head"])
+@for_each("address", ["", "head", "head:", ":6379", "head:port", "http://head:6379/x", "ray://head"])
 def test_a_malformed_address_is_refused_with_the_forms(address: str) -> None:
     with pytest.raises(ClusterError, match="--address must be host:port, ray://host:port, auto or local, but got"):
         check_address(address)
@@ -119,10 +120,12 @@ def test_an_impossible_address_is_refused_in_one_line(address: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_asking_imports_no_ray() -> None:
-    """Its environment is set when it is used, which is too late once it has been imported."""
+def test_asking_imports_neither_ray_nor_what_takes_seconds() -> None:
+    """Ray's environment is set when it is used, which is too late once it has been imported."""
     imports = "import sys, sweeper.run, sweeper.execution.session"
-    code = f"{imports}; sys.exit(not {{'ray', 'torch'}}.isdisjoint(sys.modules))"
+    code = (
+        f"{imports}; sys.exit(not {{'ray', 'torch', 'sklearn', 'scipy.stats', 'matplotlib'}}.isdisjoint(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -28,6 +28,7 @@ from sweeper.packing.workloads import COHORT_START_SECONDS
 from sweeper.plan.cohorts import Cut, parts
 from sweeper.plan.plan import Plan
 from sweeper.storage.files import Files
+from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, GPUS, SWEEP, allocated, grid
 from trainables.training.measurement import CompiledProbe, Probe
@@ -211,7 +212,7 @@ def test_the_plan_says_so() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("members", "cut", "width"),
     [
         (56, Cut(56, 16), 14),

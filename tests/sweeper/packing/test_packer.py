@@ -14,6 +14,7 @@ from sweeper.packing.cluster import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import TOLERANCE, Packing, pack
 from sweeper.packing.workloads import COHORT_START_SECONDS, Workload
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
+from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import (
     EACH_100_MIB,
     FLAT,
@@ -303,7 +304,7 @@ def exact(workload: Workload, kind: Devices, monkeypatch: pytest.MonkeyPatch) ->
     return pack([workload], [kind])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_more_of_anything_is_never_slower(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     workload, kind = case(seed)
     if not every_choice(workload, kind):

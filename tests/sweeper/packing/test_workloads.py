@@ -5,6 +5,7 @@ import pytest
 
 from sweeper.packing.workloads import UNTRAINED_SECONDS, CutOption, Workload, candidate_cuts, one_per_cohort
 from sweeper.plan.cohorts import Cut
+from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import EACH_100_MIB, MIB, measurement, members
 
 TWO_WIDTHS = [measurement(1, 1.0, 10, held=1), measurement(4, 0.5, 40, held=1)]
@@ -21,7 +22,7 @@ def test_every_size_is_tried_with_every_measured_width_that_it_fills() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cut", "count", "seconds", "need"),
     [
         (Cut(1, 1), 8, 10 * 1.0, 10),

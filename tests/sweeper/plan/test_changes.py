@@ -12,6 +12,7 @@ from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import prepare
 from sweeper.spec import Grid, Value
 from sweeper.storage.store import Store
+from tests.cases import for_each
 
 SMALL = "--axis beta=1 --axis nu=1 --axis normal_class=0"
 
@@ -28,7 +29,7 @@ def by_trial(tmp_path: Path, command: str) -> dict[str, object]:
     return {trial.id: trial.facts["changes"] for trial in plan(tmp_path, command).trials}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("command", "trials", "name"),
     [
         ("anomaly_grid digits", {""}, "digits"),
@@ -104,7 +105,7 @@ def test_a_key_that_a_trial_lacks_has_its_default() -> None:
     assert changed({"method": "a", "seed": 0, "optimiser": "adam"}) == ""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [(3.0, "3"), (0.5, "0.5"), (float("inf"), "inf"), (5e-6, "5e-06"), (None, "none"), (True, "true")],
 )

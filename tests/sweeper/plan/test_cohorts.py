@@ -27,6 +27,7 @@ from sweeper.plan.cohorts import (
 from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Metric, SpecError, Sweep, Value
 from sweeper.spec.figures import Heatmap
+from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 from trainables.config import resolve
 
@@ -65,7 +66,7 @@ def test_a_group_has_one_shape_and_its_streams_side_by_side() -> None:
     assert sorted(t.id for g in groups for s in g for t in s) == sorted(t.id for t in mixed)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 8, 16, 40, 1000])
+@for_each("size", [1, 2, 3, 5, 7, 8, 16, 40, 1000])
 def test_every_trial_is_in_exactly_one_cohort_that_is_not_too_large(size: int) -> None:
     all_trials = trials(5, 8) + trials(2, 3, shape=1)
     cohorts = cut(groups_of(all_trials), [Cut(size, size)] * 2)

@@ -14,6 +14,7 @@ from sweeper.plan.sources import CohortQueue, Sharing
 from sweeper.storage.files import Files
 from sweeper.storage.lease import Lease
 from sweeper.surroundings import Machine
+from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 from tests.sweeper.storage.interleaved import Interleaving
 
@@ -42,7 +43,7 @@ def test_trials_that_have_a_row_are_left_out() -> None:
 def test_a_cohort_is_halved_as_a_whole_and_the_rest_of_its_halves_is_trained() -> None:
     recorded: list[str] = []
     finished = dict.fromkeys([trial.id for trial in EIGHT.trials[:5]], "finished")
-    queue = CohortQueue([EIGHT], finished, record_halved=recorded.append)
+    queue = CohortQueue([EIGHT], finished, record_halved=lambda cohort, parts: recorded.append(cohort))
     (cohort,) = drained(queue)
     (second,) = queue.halve(cohort)
     assert second.id == halves(EIGHT)[1].id and second.trials == EIGHT.trials[5:] and recorded == [EIGHT.id]
@@ -128,8 +129,8 @@ def test_claims_of_cohorts_that_end_at_once_grow(tmp_path: Path, monkeypatch: py
     assert sizes[:7] == [1, 2, 4, 8, 16, 32, 64] and max(sizes) == 64
 
 
-@pytest.mark.parametrize("deaths", [0, 1, 2])
-@pytest.mark.parametrize("seed", range(16))
+@for_each("deaths", [0, 1, 2])
+@for_each("seed", range(16))
 def test_every_trial_gets_one_row(seed: int, deaths: int, tmp_path: Path) -> None:
     """Three drivers on three machines, one of which cuts its cohorts otherwise. `deaths` of them are killed."""
     world, clock = Interleaving(tmp_path, seed), Clock()

@@ -9,6 +9,7 @@ from scipy import stats
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.report.best import chosen, not_worse, sentence
 from sweeper.spec import Metric, registry
+from tests.cases import for_each
 
 KNN = Metric("knn_z", "maximize")
 SEEDS = 5
@@ -64,8 +65,8 @@ def test_nothing_is_said_of_errors_that_are_not_known() -> None:
     assert names(best_of({"a": [0.9, 0.8], "b": [0.9, 0.8], "c": [0.8, 0.7]})) == {"b"}, "equal differences"
 
 
-@pytest.mark.parametrize("name", registry.names())
-@pytest.mark.parametrize("validation", [False, True])
+@for_each("name", registry.names())
+@for_each("validation", [False, True])
 def test_every_sweep_says_on_what_its_best_settings_were_chosen(name: str, validation: bool) -> None:
     """By the data that the metric of each figure and preset declares."""
     sweep = registry.find(name)

@@ -8,6 +8,7 @@ from PIL import Image
 
 from sweeper.report import charts, study_charts
 from sweeper.report.charts import Chart, fill, hole, png
+from tests.cases import for_each
 
 ALL = {**charts.CHARTS, **study_charts.CHARTS, "contour": study_charts.CONTOUR, "differences": charts.DIFFERENCES}
 
@@ -28,7 +29,7 @@ def test_a_hole_is_filled_at_any_depth_and_its_value_stays_as_it_is() -> None:
         fill(chart, {"x": 1})
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_colours_of_charts_are_those_of_the_scheme(name: str) -> None:
     """So that they change with it: no other colour may be of text, lines or ground."""
     assert not {colour for colour in charts.COLOURS["light"].values() if f"'{colour}'" in str(ALL[name])} - {

@@ -22,6 +22,7 @@ from sweeper.report.heatmaps import (
 from sweeper.report.summaries import MEASURED
 from sweeper.spec import Heatmap, Metric
 from sweeper.storage.files import Files
+from tests.cases import for_each
 
 AXES, CLASSES = ("beta", "nu"), ("class",)
 
@@ -128,7 +129,7 @@ def test_a_cell_has_the_mean_its_spread_the_interquartile_mean_and_the_papers_fi
     assert cell_texts({"mean": 123456789.0, "high": 125456789.0, "iqm": math.nan}, 0) == ["1.23e+08", "± 2.00e+06"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "decimals"), [([0.5, 0.98], 3), ([81.5, math.inf], 2), ([5.0], 3), ([123456.0], 0), ([1e-9], 6), ([], 3)]
 )
 def test_decimals_show_the_largest_value_to_three_or_four_figures(values, decimals):
@@ -191,7 +192,7 @@ def test_the_colours_of_a_metric_whose_lower_values_are_better_are_reversed():
 LONG = "a_metric_with_a_name_of_" + "many_" * 6 + "words"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows_at", "columns_at", "values"),
     [
         ([1], [1], 0.5),

@@ -14,6 +14,7 @@ from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Traject
 from sweeper.spec.space import change_space, parts_of
 from sweeper.storage.files import Files
 from sweeper.storage.rows import plain_value
+from tests.cases import for_each
 from trainables.config import keys, resolve
 from trainables.data.datasets.catalog import DATASETS
 from trainables.training.metric_names import metric_names
@@ -54,7 +55,7 @@ def test_rows_are_those_of_each_selection_in_turn_with_its_labels() -> None:
     assert labelled(ROWS, ()) is ROWS and "failure" not in ROWS
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("where", "selected"),
     [
         ({"ema": None}, "cd"),

@@ -15,6 +15,7 @@ from sweeper.report.studies import contour_values, history_values, log_ticks, pa
 from sweeper.report.study_tables import MIN_TRIALS, copy_for_figures, importances, pareto_front, trials_dataframe
 from sweeper.spec.metric import Metric
 from sweeper.storage.files import Files
+from tests.cases import for_each
 
 KNN, NLL, SECONDS = Metric("knn", "maximize", percent=True), Metric("nll", "minimize"), Metric("seconds", "minimize")
 SPACE: dict[str, BaseDistribution] = {
@@ -160,7 +161,7 @@ POOR: dict[str, tuple[optuna.Study, int, set[str]]] = {
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("case", POOR)
+@for_each("case", POOR)
 def test_files_that_need_more_trials_are_left_out_and_deleted(case: str, tmp_path: Path) -> None:
     study, best, left = POOR[case]
     folder = tmp_path / "f"

@@ -14,6 +14,7 @@ from sweeper.report.tables import average, caption, has_trials, markdown, on_pag
 from sweeper.spec import Metric, SpecError
 from sweeper.spec.figures import Table
 from sweeper.storage.files import Files
+from tests.cases import for_each
 
 KNN, NLL = Metric("knn", "maximize", percent=True), Metric("nll", "minimize")
 TABLE = Table("probe", rows=("method", "nu"), metrics=(KNN, NLL), columns="dataset")
@@ -71,7 +72,7 @@ def test_rows_and_columns_are_in_the_order_of_the_trials_and_the_papers_own_come
     assert list(dict.fromkeys(backwards["method"])) == ["simclr", "vje", "byol"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "key"),
     [
         *[([1.0, 2.0], 1), ([1, 2], 1.0), ([math.inf, 1.0], math.inf), ([True, False], True), (["a", "b"], "a")],

@@ -28,6 +28,7 @@ from sweeper.report.verdicts import (
     value_range,
     verdict,
 )
+from tests.cases import for_each
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=8), RNG.normal(0.4, size=8)
@@ -137,7 +138,7 @@ def test_order_and_scale_of_the_rows_do_not_matter(values: np.ndarray, order: li
     assert argmax(values, [1, 2, 3]).n == 4
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("relation", "margin", "bounds", "expected"),
     [
         (">", 0.0, (0.1, 0.2), "holds"),
@@ -219,8 +220,8 @@ def wrong_share(name: str, n: int, runs: int, seed: int = 0) -> float:
     return sum(verdict(draw(rng, n), relation, margin) != "undecided" for _ in range(runs)) / runs
 
 
-@pytest.mark.parametrize("n", [3, 10])
-@pytest.mark.parametrize("name", TRUTHS)
+@for_each("n", [3, 10])
+@for_each("name", TRUTHS)
 def test_wrong_verdicts_are_rarer_than_their_level(name: str, n: int) -> None:
     """Three standard errors of 400 draws above 5 % are 8.3 %; the truth lies on the margin, the worst there is."""
     assert wrong_share(name, n, 400) <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / 400)

@@ -13,6 +13,7 @@ from optuna.trial import TrialState
 
 from sweeper.search.ask_tell import AskTellStudy, ProposedTrial, TrialResult
 from sweeper.spec.space import SAMPLERS, SEVERAL_OBJECTIVES, WARM, Study
+from tests.cases import for_each
 from tests.sweeper.search.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventful, study, two, waves
 
 BOTH = (LOSS, AUROC)
@@ -38,7 +39,7 @@ def states(engine: AskTellStudy) -> list[TrialState]:
     return [trial.state for trial in engine.optuna_study.trials]
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@for_each("sampler", SAMPLERS)
 def test_equal_seeds_propose_equal_trials_and_other_seeds_do_not(sampler: str) -> None:
     first, again, other = (waves(AskTellStudy(study(sampler, seed=seed)), 2, eventful) for seed in (0, 0, -1))
     assert first == again
@@ -62,7 +63,7 @@ def test_a_continued_study_equals_the_uninterrupted_one(sampler: str, objectives
     assert waves(AskTellStudy(study_of(sampler, objectives)), 4, OUTCOMES[objectives], known) == whole
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@for_each("sampler", SAMPLERS)
 def test_recorded_parameters_are_proposed_again_even_if_others_would_be(sampler: str) -> None:
     search = study(sampler)
     keys = search.search.space
@@ -73,7 +74,7 @@ def test_recorded_parameters_are_proposed_again_even_if_others_would_be(sampler:
     assert {n: proposed[n].params for n in recorded} == recorded
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@for_each("sampler", SAMPLERS)
 def test_proposals_are_plain_values_inside_the_space(sampler: str) -> None:
     search = study(sampler, NUMBERS if sampler == "cmaes" else MIXED)
     for _, params in waves(AskTellStudy(search), 2, eventful):
@@ -91,9 +92,7 @@ def test_recorded_values_take_the_kinds_of_the_space() -> None:
     assert [type(value) for value in params.values()] == [float, int, float, int, bool, float]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("lr", 2.0), ("lr", "0.1"), ("lr", None), ("depth", 2), ("depth", 3.5), ("kernel", "rbf")]
-)
+@for_each(("key", "value"), [("lr", 2.0), ("lr", "0.1"), ("lr", None), ("depth", 2), ("depth", 3.5), ("kernel", "rbf")])
 def test_recorded_values_outside_the_space_are_refused(key: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{key} must lie in .*, but got {value!r}"):
         AskTellStudy(study("tpe")).ask(1, {0: {**INSIDE, key: value}})
@@ -103,7 +102,7 @@ def test_recorded_values_outside_the_space_are_refused(key: str, value: Any) -> 
         AskTellStudy(study("tpe")).ask(1, {0: {key: INSIDE[key]}})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("result", "state"),
     [
         (TrialResult(0, "finished", (0.5,), {1: 0.7, 2: math.nan}), TrialState.COMPLETE),
@@ -117,7 +116,7 @@ def test_recorded_values_outside_the_space_are_refused(key: str, value: Any) -> 
         (TrialResult(0, "failed", (0.5,)), TrialState.FAIL),
     ],
 )
-@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+@for_each("sampler", ["tpe", "gp"])
 def test_no_trial_that_was_told_stays_open(sampler: str, result: TrialResult, state: TrialState) -> None:
     engine = AskTellStudy(study(sampler))
     engine.ask(2)

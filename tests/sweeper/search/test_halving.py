@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 from sweeper.search.rungs import Rungs
 from sweeper.spec.metric import Direction
 from sweeper.spec.pruners import Halving, assign_brackets
+from tests.cases import for_each
 
 
 def test_the_best_share_continues_and_the_others_get_a_reason() -> None:
@@ -191,9 +192,7 @@ def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() ->
     assert successes >= 34 and trained < 0.25 * 40 * 54 * 27, (successes, trained)
 
 
-@pytest.mark.parametrize(
-    ("brackets", "factor", "rungs"), [(1, 3, 4), (2, 2, 2), (3, 3, 3), (4, 3, 4), (3, 4, 5), (2, 3, 5)]
-)
+@for_each(("brackets", "factor", "rungs"), [(1, 3, 4), (2, 2, 2), (3, 3, 3), (4, 3, 4), (3, 4, 5), (2, 3, 5)])
 def test_brackets_train_for_equally_many_epochs(brackets: int, factor: int, rungs: int) -> None:
     """Simulated: of the trials of a bracket, 1 / factor go on at each rung; the last ones train all epochs."""
     counts = Counter(assign_brackets(range(3000), brackets, factor, rungs))

@@ -17,6 +17,7 @@ from sweeper.search.study_run import Recorded, WarmStart, mean_result, read_warm
 from sweeper.storage.files import Files
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
+from tests.cases import for_each
 from tests.sweeper.search.toy_waves import SPACE, study, study_run
 
 
@@ -51,7 +52,7 @@ def store_of(folder: Path, *rows: dict[str, Any]) -> Store:
     return store
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         *({"status": "pruned"}, {"status": "diverged"}, {"auroc": None}, {"x": 1.5}, {"x": None}, {"width": 3}),

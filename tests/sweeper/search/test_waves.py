@@ -22,6 +22,7 @@ from sweeper.search.rungs import (
 )
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
 from sweeper.spec import Halving, Population
+from tests.cases import for_each
 from tests.sweeper.search.toy_waves import (
     Rungs,
     asked_trials,
@@ -60,8 +61,8 @@ def test_all_trials_are_asked_numbered_and_of_their_wave() -> None:
     assert all(trial.facts["study_id"] == "s0" for trial in trained)
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
-@pytest.mark.parametrize("cohorts_trained", [0, 1, 2, 3])
+@for_each("sampler", ["random", "tpe"])
+@for_each("cohorts_trained", [0, 1, 2, 3])
 def test_a_study_rebuilt_from_its_rows_continues_as_if_never_interrupted(sampler: str, cohorts_trained: int) -> None:
     definition = study(sampler=sampler)
     whole = waves(study_run(definition))

@@ -7,6 +7,7 @@ import pytest
 from sweeper.errors import SpecError
 from sweeper.spec import Claim, Condition, Grid, Metric, Side, Sweep, Table
 from sweeper.spec.claim import meets
+from tests.cases import for_each
 
 SPACE = (
     Grid({"method": "vje", "dataset": "digits", "beta": 1.0}, {"nu": (0.5, 20.0), "seed": (0, 1, 2)}),
@@ -23,7 +24,7 @@ def claim(left: Side, relation: Any = ">", right: Side | float = 0.0, **parts: A
     return Claim(parts.pop("name", "X-01"), "it is so", "Table 1", left, relation, right, **parts)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("side", "error"),
     [
         (Side("knm_z"), r"claim X-01: no metric 'knm_z' \(did you mean 'knn"),
@@ -54,7 +55,7 @@ def test_a_condition_on_the_only_data_set_is_left_out() -> None:
     assert sweep(claim(side)).claims and side.wanted(SPACE) == {"method": "vje"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "error"),
     [
         (lambda: claim(Side("knn_z"), "="), "the relation of claim X-01 must be"),

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Direction, Metric
+from tests.cases import for_each
 
 finite = st.floats(allow_nan=False)
 
 
-@pytest.mark.parametrize("direction", ["max", "MAXIMIZE", "up", "", 1, True])
+@for_each("direction", ["max", "MAXIMIZE", "up", "", 1, True])
 def test_an_unknown_direction_is_refused(direction: Any) -> None:
     message = f"the direction of a metric must be 'maximize', 'minimize' or None, but knn_z has {direction!r}"
     with pytest.raises(SpecError, match=f"^{message}$"):

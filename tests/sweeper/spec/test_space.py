@@ -25,6 +25,7 @@ from sweeper.spec.space import (
     studies_of,
     within,
 )
+from tests.cases import for_each
 
 GRID = Grid(fixed={"method": "vje", "epochs": 5}, axes={"beta": (0.0, 1.0), "nu": (0.5, 3.0, math.inf)})
 
@@ -182,7 +183,7 @@ def test_a_pinned_value_stays() -> None:
         several(grids, {"lr": 1.0, "method": "random"}, {}, METHODS.__getitem__)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fixed", "axes", "message"),
     [
         ({"method": "vja"}, {}, "no method in this sweep 'vja' (did you mean 'vje'?); there are: vje, simclr, random"),
@@ -220,7 +221,7 @@ def search(**changes: Any) -> Search:
     return Search(**(defaults | changes))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "message"),
     [
         ({"space": {}}, "must have at least one key in its space"),

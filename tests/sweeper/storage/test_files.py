@@ -20,6 +20,7 @@ from sweeper.storage.filesystems import AddressError, join_address, move, open_f
 from sweeper.storage.layout import checkpoint_path, history_folder, trials_folder
 from sweeper.storage.parquet_files import contents_of
 from sweeper.storage.retry import RetryPolicy
+from tests.cases import for_each
 from trainables.json_input import PositiveCount
 
 
@@ -190,8 +191,8 @@ def test_only_files_and_folders_are_listed(tmp_path: Path, capsys: pytest.Captur
     assert [name in capsys.readouterr().err for name in ("b.json' must be a file",)] == [True]
 
 
-@pytest.mark.parametrize("name", ["", "_x", ".x", "a/b", "../a", "a b"])
-@pytest.mark.parametrize("path_of", [trials_folder, history_folder, lambda name: checkpoint_path("grid", name)])
+@for_each("name", ["", "_x", ".x", "a/b", "../a", "a b"])
+@for_each("path_of", [trials_folder, history_folder, lambda name: checkpoint_path("grid", name)])
 def test_a_name_that_readers_would_not_see_is_refused(path_of, name):
     with pytest.raises(ValueError, match="a name in the store"):
         path_of(name)
@@ -209,7 +210,7 @@ def test_a_request_has_a_file_name_that_every_file_system_takes() -> None:
     assert many[0] != many[1] and all(len(name) < 140 for name in many)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "law"),
     [
         ("s3:/typo", r"a store must be a folder or a URI with ://, but got 's3:/typo'; write s3://\.\.\."),
@@ -244,7 +245,7 @@ def test_a_folder_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         assert parse_address(uri) == uri
 
 
-@pytest.mark.parametrize("name", ["what?", "a?b=c", "50%", "a@b", "x://y", "ä ö", "a#b"])
+@for_each("name", ["what?", "a?b=c", "50%", "a@b", "x://y", "ä ö", "a#b"])
 def test_a_folder_of_any_name_is_used_and_shown_whole(name: str, tmp_path: Path) -> None:
     files = Files(tmp_path / name)
     files.write("a/b", b"1")

@@ -17,6 +17,7 @@ from sweeper.errors import StoreError
 from sweeper.storage.files import Files
 from sweeper.storage.lease import TERM, Content, Drivers, Lease
 from sweeper.surroundings import Machine, Surroundings
+from tests.cases import for_each
 from tests.sweeper.storage.interleaved import Interleaving
 
 ELSEWHERE = Machine("elsewhere", "1")
@@ -152,7 +153,7 @@ def test_a_driver_whose_claims_were_taken_over_can_claim_others(tmp_path: Path) 
     other.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"host": 1}', b"\xff" * 100, None])
+@for_each("content", [b"", b"{", b"[]", b'{"host": 1}', b"\xff" * 100, None])
 def test_a_file_that_is_no_lease_is_nobody(content: bytes | None, tmp_path: Path) -> None:
     written(tmp_path)
     path = tmp_path / ".drivers" / "s" / "other.json"
@@ -178,7 +179,7 @@ def test_a_store_that_is_gone_does_not_keep_a_driver_from_ending(
     assert Drivers(Files(tmp_path), "s").living() == [], "void, since this process has closed it"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_no_order_of_reads_and_writes_gives_a_claim_to_two_drivers(seed: int, tmp_path: Path) -> None:
     """Three drivers on three machines claim random sets, hold them, and release them. A gate lets one of them do one
     operation of the store at a time, in a random order."""

@@ -29,6 +29,7 @@ from sweeper.storage.retry import (
     is_transient,
     made_progress,
 )
+from tests.cases import for_each
 
 UNREACHABLE = (
     "When reading information for key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject operation"
@@ -103,7 +104,7 @@ def test_an_interrupt_ends_the_wait():
         )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "error",
     [
         *(OSError(number, "") for number in (errno.EIO, errno.ENOSPC, errno.EROFS, errno.ETIMEDOUT, errno.ESTALE)),
@@ -120,7 +121,7 @@ def test_transient_errors(error):
     assert is_transient(wrapped)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "error",
     [
         *(OSError(number, os.strerror(number)) for number in (errno.EACCES, errno.ENOTDIR)),

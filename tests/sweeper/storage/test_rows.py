@@ -24,6 +24,7 @@ from sweeper.storage.rows import (
     table_of,
 )
 from sweeper.storage.store import Store
+from tests.cases import for_each
 from tests.sweeper.storage.rows import COLUMNS, folder, row
 
 ADDED = [name for name, column in FIXED.items() if column.added]
@@ -107,12 +108,12 @@ def test_not_a_number_is_null_among_plain_numbers_and_others():
     assert plain["seconds"].to_pylist() == mixed["seconds"].to_pylist() == [None, 1.0]
 
 
-@pytest.mark.parametrize("null", [None, float("nan"), np.float32("nan"), pd.NaT, pd.NA, np.datetime64("NaT")])
+@for_each("null", [None, float("nan"), np.float32("nan"), pd.NaT, pd.NA, np.datetime64("NaT")])
 def test_every_null_is_none(null: object) -> None:
     assert plain_value(null) is None
 
 
-@pytest.mark.parametrize("value", [np.int64(3), np.bool_(True), np.float64(0.5), "NaT", 0, False, pd.Timestamp(0)])
+@for_each("value", [np.int64(3), np.bool_(True), np.float64(0.5), "NaT", 0, False, pd.Timestamp(0)])
 def test_a_value_is_one_of_python(value: object) -> None:
     plain = plain_value(value)
     assert plain == value and not isinstance(plain, np.integer | np.bool_) and type(plain) is not np.float64

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.image_files import write_imagenet
 from trainables.data import outliers as module
 from trainables.data.datasets.catalog import DATASETS, load
@@ -27,7 +28,7 @@ def of_digits(name: str, digits: Dataset, split: Split | None = None) -> Tensor:
     return load_outliers(name, digits, split or all_classes_split(digits), Path())
 
 
-@pytest.mark.parametrize("name", OUTLIERS)
+@for_each("name", OUTLIERS)
 def test_all_outliers_of_a_set_fit_it(root: Path, name: str) -> None:
     digits32 = load("digits32", root)
     split = held_out_split(digits32, (0, 1))

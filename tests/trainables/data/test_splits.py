@@ -10,6 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.image_files import CLASSES, write_imagenet
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
@@ -99,7 +100,7 @@ def test_held_out_test_images_are_kept_apart(digits: Dataset) -> None:
     assert len(split.test_images) + len(split.held_out_images) == len(digits.test_images)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("classes", "message"),
     [
         ((3, 10), "each held-out class must be one of 0..9 for digits, but got 10"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
 
+from tests.cases import for_each
 from trainables.data.views import (
     DEFAULT,
     Parameters,
@@ -56,8 +57,8 @@ ADJUST = {
 }
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", ADJUST)
+@for_each("channels", [1, 3])
+@for_each("name", ADJUST)
 def test_each_colour_operation(name: str, channels: int) -> None:
     views = replace(Views(jitter=1), **{name: 0.5})
     neutral = 0.0 if name == "hue" else 1.0
@@ -87,8 +88,8 @@ def test_crop(shape: tuple[int, int, int]) -> None:
     agree(Views(crop_scale=0.05), images(16, *shape), alone, 2e-6)
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 24, 40)])
-@pytest.mark.parametrize("views", [Views(rotation=30, shift=2), Views(rotation=180), Views(shift=3.5)])
+@for_each("shape", [(1, 8, 8), (3, 24, 40)])
+@for_each("views", [Views(rotation=30, shift=2), Views(rotation=180), Views(shift=3.5)])
 def test_rotation_and_shift(views: Views, shape: tuple[int, int, int]) -> None:
     def alone(x_CHW: Tensor, own: dict[str, float]) -> Tensor:
         shift = [own.get("right", 0.0), own.get("down", 0.0)]
@@ -210,7 +211,7 @@ def test_draws_fill_their_ranges() -> None:
     assert shares == pytest.approx({"jitter": 0.8, "greyscale": 0.2, "blur": 0.5, "flip": 0.5}, abs=0.015)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "value", "message"),
     [
         ("crop_scale", 2, "`0 < crop_scale <= 1` must hold, but got crop_scale=2"),
@@ -229,7 +230,7 @@ def test_a_field_out_of_its_range_is_refused(field: str, value: Any, message: st
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Views)])
+@for_each("field", [field.name for field in fields(Views)])
 def test_nan_is_refused_everywhere(field: str) -> None:
     with pytest.raises(ValueError, match=f"{field}=nan"):
         Views(**{field: float("nan")})

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.image_files import write_imagenet
 from tests.trainables.small import at_ends, content_of
 from trainables.config import resolve
@@ -23,8 +24,8 @@ from trainables.training.train import Checkpointing, train
 SIZE = 2
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 256])
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@for_each("count", [0, 1, 2, 7, 256])
+@for_each("size", [1, 2, 3, 8])
 def test_parts_are_disjoint_whole_and_even(count: int, size: int) -> None:
     parts = [range(count)[Peers(rank, size).slice_of(count)] for rank in range(size)]
     assert [index for part in parts for index in part] == list(range(count))

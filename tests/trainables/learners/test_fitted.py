@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.cases import for_each
 from trainables.contract import Batch, Losses, Method, Noise, Noises, Shapes
 from trainables.learners.data_parallel import draw_noise
 from trainables.learners.members import FittedMembers
@@ -80,8 +81,8 @@ def _plain(index: int, stream: int, steps: int = STEPS) -> tuple[RunningMean, li
     return model, [model.fit(*_inputs(step, stream)).total for step in range(steps)]
 
 
-@pytest.mark.parametrize("streams", [(0, 0, 0), (0, 1, 2), (2, 0, 2)])
-@pytest.mark.parametrize("members", [slice(0, 3), slice(2, 3)])
+@for_each("streams", [(0, 0, 0), (0, 1, 2), (2, 0, 2)])
+@for_each("members", [slice(0, 3), slice(2, 3)])
 def test_every_member_is_the_plain_model(streams: tuple[int, ...], members: slice) -> None:
     stack = FittedMembers(_models()[members], streams=streams[members])
     losses = [_step(stack, step) for step in range(STEPS)]

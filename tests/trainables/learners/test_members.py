@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.trainables.awkward import (
     DECAY,
     LR,
@@ -49,8 +50,8 @@ def _assert_plain(stack: Stack, slot: int, model: Awkward) -> None:
         torch.testing.assert_close(actual, tensor.detach(), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("optimiser", STACKED)
-@pytest.mark.parametrize("chosen", [(0, 1, 2), (2, 0), (1, 2), (0, 1), (1,), (2,)])
+@for_each("optimiser", STACKED)
+@for_each("chosen", [(0, 1, 2), (2, 0), (1, 2), (0, 1), (1,), (2,)])
 def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ...], optimiser: str) -> None:
     """Merges whole stacks and slices of stacks, and takes single members out of a stack."""
     stacks = _halfway(optimiser)

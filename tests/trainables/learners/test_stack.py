@@ -12,6 +12,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.trainables.awkward import (
     DECAY,
     LR,
@@ -34,9 +35,9 @@ IMAGES = torch.randn(7, 1, 5, 5, generator=torch.Generator().manual_seed(5))
 SHIFT = torch.randn(7, D, generator=torch.Generator().manual_seed(6))
 
 
-@pytest.mark.parametrize("optimiser", STACKED)
-@pytest.mark.parametrize("streams", [(0, 0, 0), (0, 1, 2), (2, 0, 2)])
-@pytest.mark.parametrize("members", [slice(0, 3), slice(1, 3), slice(0, 1), slice(2, 3)])
+@for_each("optimiser", STACKED)
+@for_each("streams", [(0, 0, 0), (0, 1, 2), (2, 0, 2)])
+@for_each("members", [slice(0, 3), slice(1, 3), slice(0, 1), slice(2, 3)])
 def test_every_member_is_the_plain_model_with_torchs_optimiser(
     streams: tuple[int, ...], members: slice, optimiser: str
 ) -> None:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from scipy.special import logsumexp
 from torch import Tensor
 
+from tests.cases import for_each
 from trainables.losses.similarity import sinkhorn, swapped_prediction
 
 B, M, K = 12, 4, 3
@@ -31,8 +32,8 @@ def _close(actual: Tensor, expected: object, rtol: float = 1e-11, atol: float = 
     torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype), rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("iterations", [1, 3, 50])
-@pytest.mark.parametrize("epsilon", [0.05, 0.3, 2.0])
+@for_each("iterations", [1, 3, 50])
+@for_each("epsilon", [0.05, 0.3, 2.0])
 def test_sinkhorn_is_the_scaling_of_rows_and_columns(scores: Tensor, epsilon: float, iterations: int) -> None:
     _close(sinkhorn(scores, epsilon, iterations), _scaled(scores.numpy(), epsilon, iterations))
 

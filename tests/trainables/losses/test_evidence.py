@@ -14,6 +14,7 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.trainables.losses.samples import close
 from trainables.losses.densities import (
     expected_group_nll,
@@ -125,8 +126,8 @@ def test_reference_values(z: list[list[float]], spread_term: float, centre_term:
     assert standard_centre_nll(z_BJL).item() == pytest.approx(standard_term, abs=1e-6)
 
 
-@pytest.mark.parametrize("sigma2", [0.15, 2.0])
-@pytest.mark.parametrize("precision", [1e-3, 0.5, 1.0, 40.0])
+@for_each("sigma2", [0.15, 2.0])
+@for_each("precision", [1e-3, 0.5, 1.0, 40.0])
 def test_it_is_the_joint_density_of_the_views(sigma2: float, precision: float) -> None:
     """Covariance `sigma2 I + 11^T / precision` in each dimension; the constants are those that the module names."""
     density = stats.multivariate_normal(cov=sigma2 * np.eye(J) + 1 / precision)

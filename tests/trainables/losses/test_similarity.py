@@ -9,6 +9,7 @@ from scipy.spatial.distance import cosine
 from scipy.special import logsumexp
 from torch import Tensor
 
+from tests.cases import for_each
 from trainables.losses.similarity import info_nce, info_nce_of, negative_cosine, nt_xent, unit_squared_distance
 
 B, D, M, K = 6, 5, 7, 3
@@ -247,8 +248,8 @@ def test_stacked_members_with_their_own_tau_equal_each_alone(loss, dtype: torch.
         torch.testing.assert_close(actual, expected, rtol=10 * tight, atol=10 * tight)
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-12, 1e-6, 1e6, 1e30])
-@pytest.mark.parametrize("tau", [0.01, 100.0])
+@for_each("scale", [0.0, 1e-12, 1e-6, 1e6, 1e30])
+@for_each("tau", [0.01, 100.0])
 def test_extreme_vectors_stay_finite_in_float32_in_contrast(
     views: tuple[Tensor, Tensor], queue: Tensor, scale: float, tau: float
 ) -> None:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from tests.cases import for_each
 from tests.trainables.methods.method_configs import (
     ALL,
     BY_GRADIENTS,
@@ -47,7 +48,7 @@ from trainables.sections import Value
 from trainables.training.stacks import build_models
 
 pytestmark = pytest.mark.usefixtures("pairs")
-every_method = pytest.mark.parametrize("name", ALL)
+every_method = for_each("name", ALL)
 
 
 def test_every_method_trains_but_the_pixels_and_the_random_encoder() -> None:
@@ -118,7 +119,7 @@ def test_noise_has_the_batch_in_the_declared_dimension_and_in_no_other(name: str
 WITHOUT_PROJECTOR = [(name, 0) for name in IMAGE_METHODS if issubclass(ALL[name], ProjectedMethod)]
 
 
-@pytest.mark.parametrize(("name", "width"), [*((name, None) for name in IMAGE_METHODS), *WITHOUT_PROJECTOR])
+@for_each(("name", "width"), [*((name, None) for name in IMAGE_METHODS), *WITHOUT_PROJECTOR])
 def test_the_loss_compares_representations_unless_the_method_projects(name: str, width: int | None) -> None:
     config, images = config_of(name, **({} if width is None else {"projector_width": width})), images_of_tests()[:4]
     model = build_models([config], {"views": (1, 8, 8)})[0].eval()
@@ -131,7 +132,7 @@ CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "decode", "density", "
 
 
 @every_method
-@pytest.mark.parametrize("capability", CAPABILITIES)
+@for_each("capability", CAPABILITIES)
 def test_a_method_has_the_capabilities_that_it_declares(name: str, capability: Capability) -> None:
     """It defines the function of that name, and only those can be called."""
     method, model = ALL[name], model_of(name)
@@ -142,8 +143,8 @@ def test_a_method_has_the_capabilities_that_it_declares(name: str, capability: C
         assert bool(model.scores) == ("score" in model.capabilities)
 
 
-@pytest.mark.parametrize("name", IMAGE_METHODS)
-@pytest.mark.parametrize(
+@for_each("name", IMAGE_METHODS)
+@for_each(
     ("capability", "key", "value"),
     [
         *(("score", "outliers", "noise"), ("decode", "reconstructions", True), ("decode", "samples_per_class", 2)),
@@ -188,7 +189,7 @@ EVERY = [
     for capability in sorted(method.capabilities)
     if capability != "density"  # which is of no example
 ]
-every_capability = pytest.mark.parametrize(("name", "capability"), EVERY)
+every_capability = for_each(("name", "capability"), EVERY)
 
 
 def _used(name: str) -> Method:
@@ -223,7 +224,7 @@ def test_an_example_is_evaluated_alone_and_leaves_no_trace(name: str, capability
     assert all(torch.equal(before[key], buffer) for key, buffer in model.named_buffers())
 
 
-@pytest.mark.parametrize(("name", "capability"), [(name, verb) for name, verb in EVERY if name not in FITTED])
+@for_each(("name", "capability"), [(name, verb) for name, verb in EVERY if name not in FITTED])
 def test_in_bfloat16_outputs_are_float32_and_near_the_exact_ones(name: str, capability: Capability) -> None:
     model, arguments = _used(name), arguments_of(name)[capability]
     exact = outputs(model, capability, arguments)
@@ -234,7 +235,7 @@ def test_in_bfloat16_outputs_are_float32_and_near_the_exact_ones(name: str, capa
         torch.testing.assert_close(rough[key], values, rtol=0.1, atol=0.1)
 
 
-@pytest.mark.parametrize("name", IMAGE_METHODS)
+@for_each("name", IMAGE_METHODS)
 def test_embed_gives_every_declared_vector(name: str) -> None:
     """z is what `forward` returns, of the declared size."""
     model, images = _image_method(name), images_of_tests()[:B]
@@ -250,7 +251,7 @@ def test_embed_gives_every_declared_vector(name: str) -> None:
         assert (vectors[model.variance] > 0).all()
 
 
-@pytest.mark.parametrize("name", [name for name, capability in EVERY if capability == "score"])
+@for_each("name", [name for name, capability in EVERY if capability == "score"])
 def test_score_gives_exactly_the_declared_scores_one_an_image(name: str) -> None:
     model = _image_method(name)
     scores = outputs(model, "score", arguments_of(name, 7)["score"])
@@ -274,7 +275,7 @@ def test_density_is_a_mixture_whose_covariances_are_positive_definite(name: str)
     assert (torch.linalg.eigvalsh(mixture["covariances"].double()) > 0).all()
 
 
-every_trained = pytest.mark.parametrize("name", TRAINED)
+every_trained = for_each("name", TRAINED)
 
 
 def _losses(name: str, noise_seed: int = 0) -> Losses:
@@ -289,7 +290,7 @@ def _equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(tensor, second[key]) for key, tensor in first.items())
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_nothing_draws_random_numbers(name: str) -> None:
     step, model, evaluated = step_of(name), model_of(name), arguments_of(name)
     before = (torch.get_rng_state(), random.getstate(), repr(np.random.get_state()))
@@ -310,7 +311,7 @@ def test_losses_are_scalars_with_declared_parts(name: str) -> None:
     assert all(part.shape == () and part.isfinite() for part in losses.parts.values())
 
 
-@pytest.mark.parametrize("name", BY_GRADIENTS)
+@for_each("name", BY_GRADIENTS)
 def test_in_bfloat16_networks_alone_are_rounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the functions of `trainables.losses` are given and return is float32; the loss is near the exact one."""
     seen: list[torch.dtype] = []
@@ -387,7 +388,7 @@ def test_fitting_moves_buffers_in_place_and_keeps_their_shapes(name: str) -> Non
     assert moved and moved.isdisjoint(ALL[name].fusible)
 
 
-@pytest.mark.parametrize("name", BY_GRADIENTS)
+@for_each("name", BY_GRADIENTS)
 def test_a_batch_can_be_split_exactly_where_the_method_says_so(name: str) -> None:
     """The loss is the mean over both halves, and each half changes buffers as the whole does (except BatchNorm's)."""
     step = step_of(name)

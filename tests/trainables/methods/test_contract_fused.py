@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.trainables.methods.method_configs import (
     ALL,
     BY_GRADIENTS,
@@ -150,7 +151,7 @@ VARIANTS: tuple[tuple[str, dict[str, Value]], ...] = (
 """Trials with keys of their methods that are no defaults, and that choose what is computed."""
 
 
-@pytest.mark.parametrize(("name", "keys"), VARIANTS)
+@for_each(("name", "keys"), VARIANTS)
 def test_variants_fused_equal_alone(name: str, keys: dict[str, Value]) -> None:
     configs = members(name, **SMOOTH[ALL[name].task], **keys)
     _assert_equal(_train(configs, None), _each_alone(configs), FLOAT32.get(name, 3e-4))

@@ -14,6 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 from sweeper.spec.metric import VALIDATION as SWEEPERS_VALIDATION
+from tests.cases import for_each
 from tests.trainables.metrics.evaluated import (
     EVERYTHING,
     eval_config,
@@ -51,7 +52,7 @@ from trainables.training.metric_names import metric_names
 from trainables.training.train import Checkpointing, train
 
 CLASSES = 10
-each_method = pytest.mark.parametrize("name", IMAGE_METHODS)
+each_method = for_each("name", IMAGE_METHODS)
 
 
 def full_trials(name: str) -> list[ImageTrial]:
@@ -107,7 +108,7 @@ def test_names_before_the_last_report_are_among_those_of_the_last_in_the_same_or
 ON_ALL_DATASETS = ("vae", "vje")
 """Methods that are evaluated on all data sets, one with a decoder and one without; the others on the digits."""
 EVALUATIONS = [
-    pytest.param(name, keys, id="-".join(str(part) for part in (name, *keys.values())[:3]))
+    (name, keys)
     for name, method in IMAGE_METHODS.items()
     for keys in task_of(name).full_evaluations(method)
     if name in ON_ALL_DATASETS or keys.get("dataset", "digits") == "digits"
@@ -115,7 +116,7 @@ EVALUATIONS = [
 
 
 @pytest.mark.usefixtures("tiny_datasets")
-@pytest.mark.parametrize(("name", "keys"), EVALUATIONS)
+@for_each(("name", "keys"), EVALUATIONS)
 def test_metrics_are_those_promised_in_order(
     name: str, keys: dict[str, Value], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,8 +150,8 @@ def _clean(width: int | None) -> list[Report]:
     return _reports(*_members(knn=5, probe_epochs=2), width=width)
 
 
-@pytest.mark.parametrize("vector", ["z", "mu", "var"])
-@pytest.mark.parametrize("width", [None, 1])
+@for_each("vector", ["z", "mu", "var"])
+@for_each("width", [None, 1])
 def test_features_that_are_not_finite_end_only_their_member(
     vector: str, width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

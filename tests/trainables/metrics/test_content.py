@@ -14,6 +14,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.trainables.metrics.evaluated import evaluated, features, tiny, trial
 from tests.trainables.training.judged import float64
 from trainables.data.datasets.dataset import Dataset
@@ -46,8 +47,8 @@ def _classes_left(dataset: Dataset, held_out: str) -> tuple[Tensor, Tensor]:
     return ~torch.isin(dataset.train_labels, out), ~torch.isin(dataset.test_labels, out)
 
 
-@pytest.mark.parametrize("method", ["vae", "simclr", "vje"])
-@pytest.mark.parametrize("held_out", ["", "0+4"])
+@for_each("method", ["vae", "simclr", "vje"])
+@for_each("held_out", ["", "0+4"])
 def test_neighbours_are_the_nearest_by_distance_for_each_k(method: str, held_out: str) -> None:
     """Those of the representation z, of images that are normalised first."""
     config = trial(method, dataset="digits_tint", content_knn=6, held_out=held_out)

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.image_files import write_imagenet
 from tests.trainables.metrics.evaluated import EVERYTHING, eval_config
 from tests.trainables.small import HERE, image_trial
@@ -76,7 +77,7 @@ def test_every_reported_metric_has_a_family_and_every_family_is_reported() -> No
     assert silent == UNREPORTED
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("metric", "family"),
     [
         ("knn_z", "knn"), ("knn_weighted_mu", "knn_weighted"), ("probe_top5_z", "probe_top5"), ("probe_z", "probe"),

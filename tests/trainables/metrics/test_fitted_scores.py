@@ -18,6 +18,7 @@ from sklearn.neighbors import KernelDensity, NearestNeighbors
 from sklearn.svm import OneClassSVM
 from torch import Tensor
 
+from tests.cases import for_each
 from trainables.learners.data_parallel import numpy_seed
 from trainables.metrics import fitted_scores
 from trainables.metrics.fitted_scores import BANDWIDTHS, FITS, FittedScores
@@ -130,8 +131,8 @@ def test_standardised_vectors_have_neither_shift_nor_scale(train_KND: Tensor, x_
     assert not torch.equal(scores["knn1"], FittedScores(["knn1"], train_KND, [7] * K)(x_KMD)["knn1"])
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("count", [1, 2, 30])
+@for_each("name", NAMES)
+@for_each("count", [1, 2, 30])
 def test_equal_training_vectors_are_less_anomalous_than_others(name: str, count: int) -> None:
     train_ND = torch.tensor([1.0, 2.0, 2.0, 0.0]).expand(count, D)
     same_or_far_MD = torch.stack([train_ND[0], torch.tensor([-4.0, 2.0, 0.0, 1.0])])

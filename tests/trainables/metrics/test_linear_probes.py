@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
+from tests.cases import for_each
 from tests.trainables.metrics.evaluated import C, D, K, M, N, Sets, eval_config, last_metrics, prepared, untrained
 from tests.trainables.small import HERE
 from trainables.data.datasets.catalog import load
@@ -130,9 +131,9 @@ def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("where", [0, 2])
-@pytest.mark.parametrize("standardize", [False, True])
+@for_each("bad", [math.nan, math.inf, -math.inf])
+@for_each("where", [0, 2])
+@for_each("standardize", [False, True])
 def test_a_feature_that_is_not_finite_affects_only_its_own_member(
     sets: Sets, where: int, bad: float, standardize: bool
 ) -> None:

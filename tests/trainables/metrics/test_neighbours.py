@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
+from tests.cases import for_each
 from trainables.metrics import neighbours
 from trainables.metrics.neighbours import accuracies, accuracies_by_k
 
@@ -42,8 +43,8 @@ def scikit_learn(sets: Sets, k: int, temperature: float) -> tuple[float, float]:
     return score("uniform"), score(lambda distance: np.exp((1 - distance) / temperature))
 
 
-@pytest.mark.parametrize("k", [1, 2, 12, 60, N])
-@pytest.mark.parametrize("temperature", [0.02, 1.0])
+@for_each("k", [1, 2, 12, 60, N])
+@for_each("temperature", [0.02, 1.0])
 def test_both_votes_equal_scikit_learns(sets: Sets, k: int, temperature: float) -> None:
     assert accuracies(*sets, C, k, temperature) == pytest.approx(scikit_learn(sets, k, temperature), abs=1e-12)
 
@@ -115,8 +116,8 @@ def test_zero_features_are_counted_and_affect_no_others(sets: Sets) -> None:
     assert accuracies(far_ND, labels_N, test_MD.abs(), torch.full((M,), C), C + 1, 1, 1.0) == (0, 0)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("where", [0, 2])
+@for_each("bad", [math.nan, math.inf, -math.inf])
+@for_each("where", [0, 2])
 def test_a_feature_that_is_not_finite_gives_nan(sets: Sets, where: int, bad: float) -> None:
     sets[where][3, 2] = bad
     assert all(math.isnan(accuracy) for accuracy in accuracies(*sets, C, K, TEMPERATURE))

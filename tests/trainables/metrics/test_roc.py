@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
+from tests.cases import for_each
 from trainables.metrics.roc import alarm_threshold, auroc_margin, mann_whitney
 
 
@@ -46,8 +47,8 @@ def test_a_threshold_is_the_conformal_quantile_or_refused(scores: list[int], per
         assert alarm_threshold(np.array(scores, float), rate) == sorted(scores)[place - 1]
 
 
-@pytest.mark.parametrize(("held_out", "rate"), [(19, 0.05), (40, 0.1), (99, 0.01), (150, 0.25)])
-@pytest.mark.parametrize("decimals", [0, 1, 12])
+@for_each(("held_out", "rate"), [(19, 0.05), (40, 0.1), (99, 0.01), (150, 0.25)])
+@for_each("decimals", [0, 1, 12])
 def test_new_normal_images_are_flagged_at_most_at_the_rate(held_out: int, rate: float, decimals: int) -> None:
     """The mean over many draws of held-out and new scores, also of coarse scores with ties. Without ties it is no lower
     than `rate - 1 / (N + 1)` either."""

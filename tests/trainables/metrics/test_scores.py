@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
+from tests.cases import for_each
 from tests.trainables.metrics.evaluated import eval_config, last_metrics, scores_of, untrained
 from tests.trainables.small import HERE
 from trainables.data.datasets.catalog import load
@@ -126,7 +127,7 @@ def test_one_score_for_all_accepts_all() -> None:
     )
 
 
-@pytest.mark.parametrize(("inliers", "accepted"), [(1, 1), (19, 19), (20, 19), (21, 20), (100, 95), (10_000, 9500)])
+@for_each(("inliers", "accepted"), [(1, 1), (19, 19), (20, 19), (21, 20), (100, 95), (10_000, 9500)])
 def test_at_least_95_percent_of_the_inliers_are_accepted_and_no_more_than_needed(inliers: int, accepted: int) -> None:
     """There is an outlier in each gap between inliers; those below the last accepted inlier are accepted."""
     inlier_N = np.random.default_rng(0).permutation(inliers).astype(float)
@@ -157,8 +158,8 @@ def test_only_the_order_of_scores_counts_not_that_of_images(ties: int) -> None:
             np.testing.assert_allclose(values_K, expected[name], rtol=1e-12)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", [0, 1])
+@for_each("bad", [np.nan, np.inf, -np.inf])
+@for_each("where", [0, 1])
 def test_a_score_that_is_not_finite_in_either_set_affects_only_its_own_member(where: int, bad: float) -> None:
     clean, sets = measured(*scores(3)), scores(3)
     sets[where][2, 7] = bad

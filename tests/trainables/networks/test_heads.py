@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tests.cases import for_each
 from trainables.networks.heads import SMALLEST_VARIANCE, GaussianHead, MovingAverage, hidden_widths, mlp
 
 B, D, WIDTH = 6, 6, 4
@@ -119,9 +120,7 @@ def test_hidden_widths_are_a_tuple_or_text(hidden: str | tuple[int, ...], widths
     assert hidden_widths(hidden) == widths
 
 
-@pytest.mark.parametrize(
-    "hidden", ["500+", "+", "0", "5+0", "-5", "05", "1.5", "5 + 6", "x", "9" * 30, (5, 0), (5, -1)]
-)
+@for_each("hidden", ["500+", "+", "0", "5+0", "-5", "05", "1.5", "5 + 6", "x", "9" * 30, (5, 0), (5, -1)])
 def test_other_hidden_widths_are_refused(hidden: str | tuple[int, ...]) -> None:
     with pytest.raises(ValueError) as error:
         hidden_widths(hidden)

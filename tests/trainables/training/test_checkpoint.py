@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.cases import for_each
 from tests.trainables.small import HERE, TracingCompiler, at_ends, config_of, content_of, state_of, three
 from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
 from trainables.learners.data_parallel import Peers
@@ -39,8 +40,8 @@ def test_saving_changes_nothing(width: int | None) -> None:
     assert without_seconds(list(train(three(), HERE, width=width))) == without_seconds(_run(width)[0])
 
 
-@pytest.mark.parametrize("width", [None, 2])
-@pytest.mark.parametrize("epoch", [1, 2, 3, 4])
+@for_each("width", [None, 2])
+@for_each("epoch", [1, 2, 3, 4])
 def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _run(width)
     assert len(saved) == 4
@@ -113,7 +114,7 @@ def _flipped(share: float) -> Callable[[bytes], bytes]:
     return damage
 
 
-@pytest.mark.parametrize(
+@for_each(
     "damage",
     [
         lambda data: data[: len(data) // 2],
@@ -193,10 +194,8 @@ def _restricted(report: Report, members: Sequence[int]) -> Report:
     return Report(report.epoch, tuple(report.members[index] for index in members), report.seconds, report.done)
 
 
-@pytest.mark.parametrize(
-    ("width", "new_width", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))]
-)
-@pytest.mark.parametrize("step", [0, 1])
+@for_each(("width", "new_width", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))])
+@for_each("step", [0, 1])
 def test_a_cut_checkpoint_continues_like_the_whole_cohort(
     width: int | None, new_width: int | None, members: Sequence[int], step: int
 ) -> None:
@@ -400,7 +399,7 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
         assert len(notices) <= 1 and "\n" not in "".join(notices)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "change", "message"),
     [
         ((), lambda content: list(content), "it must hold a dict, but holds list"),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sweeper.spec.user_code import search_folder
+from tests.cases import for_each
 from tests.trainables.methods.method_configs import config_of
 from tests.trainables.metrics.evaluated import EVERYTHING, eval_config
 from tests.trainables.small import HERE, IMAGE_METHODS, TracingCompiler, metrics_of
@@ -33,7 +34,7 @@ def _check(folder: Path, text: str, name: str = "X", keys: Mapping[str, Value] =
     return check_method(resolve_sent({"method": f"checked_of_mine:{name}", **keys}))
 
 
-@pytest.mark.parametrize("method", ["vje", "moco_v2", "vae", "gmje_mdn", "byol", "random", "gmje_parametric"])
+@for_each("method", ["vje", "moco_v2", "vae", "gmje_mdn", "byol", "random", "gmje_parametric"])
 def test_methods_that_ship_pass(method: str) -> None:
     """They have scores, a queue, a decoder, noise, averaged weights, nothing that trains, and a density."""
     state = torch.get_rng_state()
@@ -268,7 +269,7 @@ def test_a_checkpoint_of_them_can_be_cut(trials: list[TrialConfig], tmp_path: Pa
     assert [member.metrics for member in resumed.members] == [member.metrics for member in whole_report.members[1:]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("config", "beginnings"),
     [
         (eval_config(**EVERYTHING, held_out="3"), ("loss", "knn", "probe", "var", "auroc", "aupr", "fpr95")),
@@ -294,7 +295,7 @@ def test_reported_metrics_are_those_of_metric_names_in_order(config: TrialConfig
     assert all(any(name.startswith(beginning) for name in names) for beginning in beginnings)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("metric", "undefined"),
     [
         *(("var_cv", True), ("var_mean", False), ("knn_z", False), ("loss", False), ("loss_kl", False)),

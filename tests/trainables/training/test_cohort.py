@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.trainables.small import HERE
 from tests.trainables.tasks.pairs_methods import GaussianMLP
 from tests.trainables.training.judged import float64, members_of, six, smooth
@@ -43,8 +44,8 @@ def _assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None
         torch.testing.assert_close(actual[name], tensor, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("width", [None, 1, 2, 4])
-@pytest.mark.parametrize("stay", [(1, 4), (0, 2, 3, 5), (3,), (0, 1, 2, 3, 4)])
+@for_each("width", [None, 1, 2, 4])
+@for_each("stay", [(1, 4), (0, 2, 3, 5), (3,), (0, 1, 2, 3, 4)])
 def test_remaining_members_train_on_as_if_none_had_left(
     stay: tuple[int, ...], width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,8 +96,8 @@ def test_members_of_different_training_images_train_as_they_do_alone(monkeypatch
                 np.testing.assert_allclose(metrics[name][index], of[0], rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 6])
-@pytest.mark.parametrize("stay", [(), (5,), (0, 5), (1, 2, 4), (0, 1, 3, 4, 5)])
+@for_each("width", [1, 2, 4, 6])
+@for_each("stay", [(), (5,), (0, 5), (1, 2, 4), (0, 1, 3, 4, 5)])
 def test_remaining_members_fill_as_few_stacks_as_possible(stay: tuple[int, ...], width: int) -> None:
     cohort = _cohort(six(), width)
     cohort.keep(stay)
@@ -146,8 +147,8 @@ def test_keeping_all_members_does_not_change_the_stacks() -> None:
     assert cohort._stacks is before
 
 
-@pytest.mark.parametrize("width", [None, 1, 2])
-@pytest.mark.parametrize("source", [0, 2, 5])
+@for_each("width", [None, 1, 2])
+@for_each("source", [0, 2, 5])
 def test_a_moved_member_has_the_weights_of_its_source_and_its_new_hyperparameters(
     source: int, width: int | None
 ) -> None:

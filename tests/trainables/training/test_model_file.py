@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from tests.cases import for_each
 from tests.trainables.methods.method_configs import ALL, config_of
 from tests.trainables.small import HERE
 from tests.trainables.tasks.pairs_methods import registered
@@ -89,7 +90,7 @@ def recomputed(model: nn.Module, config: TrialConfig) -> Mapping[str, float]:
     return metrics
 
 
-@pytest.mark.parametrize("name", list(ALL))
+@for_each("name", list(ALL))
 def test_a_loaded_model_gives_what_was_recorded(name: str) -> None:
     epochs = EPOCHS if ALL[name].trains() else 0
     configs = [config_of(name, epochs=epochs, seed=seed, **evaluated(name)) for seed in (0, 1)]
@@ -171,7 +172,7 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(model: TrainedModel) 
             replace(model, tensors=tensors).build()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "reason"),
     [
         ({"width": 10**9}, "far more weights than it has"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.cases import for_each
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from tests.trainables.training.judged import State, float64, six, smooth, tensors_of, without_seconds
 from trainables.reports import Judge, Member, Move, Report, Status, Verdict
@@ -44,7 +45,7 @@ def _moves(report: Report, population: Population = RULE, configs: Sequence[Tria
     return verdict.moves
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("count", "share", "movers"),
     [(1, 0.5, 0), (2, 0.25, 1), (3, 0.5, 1), (4, 0.25, 1), (7, 0.25, 1), (8, 0.25, 2), (9, 0.5, 4), (100, 0.29, 29)],
 )
@@ -156,7 +157,7 @@ def test_only_fusible_quantities_can_be_adapted(key: str) -> None:
         replace(RULE, ranges={key: (1, 2)}).judge_of(_configs(2))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "law"),
     [
         ({"direction": "max"}, r"^no direction 'max'.*maximize, minimize$"),
@@ -277,8 +278,8 @@ def test_a_population_is_reproducible(width: int | None) -> None:
     assert without_seconds(_saved(width, TRAINING_RULE.judge_of(six()))[0]) == without_seconds(_run(width)[0])
 
 
-@pytest.mark.parametrize("width", [None, 4])
-@pytest.mark.parametrize("epoch", [1, 2, 3])
+@for_each("width", [None, 4])
+@for_each("epoch", [1, 2, 3])
 def test_resuming_a_population_is_exact(epoch: int, width: int | None) -> None:
     judge = TRAINING_RULE.judge_of(six())
     reports, saved = _saved(width, judge)

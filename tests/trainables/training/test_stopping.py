@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.cases import for_each
 from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics_of, state_of, three
 from tests.trainables.training.judged import float64, pruning, six, smooth, tensors_of, without_seconds
 from trainables.contract import Batch, Losses
@@ -309,8 +310,8 @@ def test_a_pruned_member_is_never_probed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert evaluated == [False]
 
 
-@pytest.mark.parametrize("width", [None, 1, 2])
-@pytest.mark.parametrize("epoch", [1, 2, 3])
+@for_each("width", [None, 1, 2])
+@for_each("epoch", [1, 2, 3])
 def test_resuming_a_pruned_cohort_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _pruning_whole(width)
     judged_epochs: list[int] = []

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.trainables.methods import method_configs
 from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics_of, three
 from tests.trainables.training.judged import assert_near, without_seconds
@@ -328,8 +329,8 @@ SINGULAR: Mapping[str, Mapping[str, Value]] = {
 """Method with a fusible jitter -> what makes its matrix singular."""
 
 
-@pytest.mark.parametrize("method", SINGULAR)
-@pytest.mark.parametrize("width", [None, 2])
+@for_each("method", SINGULAR)
+@for_each("width", [None, 2])
 def test_a_matrix_that_is_not_positive_definite_fails_its_own_member(method: str, width: int | None) -> None:
     """The others of its stack train as they do without it; with `width=2` it is in the first of two stacks."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.cases import for_each
 from trainables.data.datasets.catalog import DATASETS, check_dataset, load
 from trainables.data.datasets.dataset import UNLABELLED, placeholder
 from trainables.data.errors import DataError
@@ -13,7 +14,7 @@ from trainables.image_trial import Data
 from trainables.tasks.images.stream import select_classes
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@for_each("name", DATASETS)
 def test_every_set_keeps_the_contract(root: Path, name: str) -> None:
     dataset = load(name, root)
     _, channels, height, width = dataset.train_images.shape
@@ -58,7 +59,7 @@ SIZES = {
 """Training and test images, as published."""
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@for_each("name", DATASETS)
 def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None:
     """The test files are small but in the published formats, so only the numbers of images differ."""
     dataset, declared = load(name, root), DATASETS[name].declaration
@@ -73,7 +74,7 @@ def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None
     assert attributes == declared.attributes
 
 
-@pytest.mark.parametrize("name", SIZES)
+@for_each("name", SIZES)
 def test_there_are_as_many_images_as_published(name: str) -> None:
     empty = placeholder(name, DATASETS[name].declaration)
     assert empty and (len(empty.train_images), len(empty.test_images)) == SIZES[name]

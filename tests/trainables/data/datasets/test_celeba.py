@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from torchvision.datasets import CelebA
 
+from tests.cases import for_each
 from tests.published_files import ATTRIBUTES, PARTS, pack_celeba, write_celeba
 from trainables.data.datasets import celeba as module
 from trainables.data.datasets.catalog import load
@@ -133,7 +134,7 @@ def test_a_folder_that_cannot_be_written_is_refused(
 PUBLISHED = [name.lower() for name in ATTRIBUTES]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("positive", "colour"),
     [
         ([0, 0, 0, 0, 0], UNLABELLED),

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
+from tests.cases import for_each
 from tests.image_files import CLASSES, write_own_images
 from trainables.data.datasets import class_folders
 from trainables.data.datasets.catalog import load
@@ -197,7 +198,7 @@ def _sixteen_bits(file: Path) -> None:
     Image.fromarray(np.full((9, 9), 30000, np.uint16)).save(file)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("damage", "law"),
     [
         (lambda root: _cut(root / "test/dog/0.png"), r"the image .*/test/dog/0\.png cannot be decoded \(.*\); remove"),

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests.cases import for_each
 from tests.trainables.methods.plain import (
     BATCH,
     NO_NOISE,
@@ -46,8 +47,8 @@ def _expected(model: SimCLR, tau: float) -> float:
     return total / (2 * B)
 
 
-@pytest.mark.parametrize("tau", [0.1, 0.5, 2.0])
-@pytest.mark.parametrize("width", [8, 0])
+@for_each("tau", [0.1, 0.5, 2.0])
+@for_each("width", [8, 0])
 def test_loss_is_nt_xent_of_the_projections(tau: float, width: int) -> None:
     """Without a projector, of the representations."""
     model = built(SimCLR, SimCLRConfig(tau=tau, projector_width=width, projection=3))
@@ -146,8 +147,8 @@ def _own_keys(model: MoCo, view_BCHW: Tensor) -> Tensor:
     return F.normalize(model.keys.network(view_BCHW), dim=-1)
 
 
-@pytest.mark.parametrize("tau", [0.07, 0.2, 1.0])
-@pytest.mark.parametrize("width", [8, 0])
+@for_each("tau", [0.07, 0.2, 1.0])
+@for_each("width", [8, 0])
 def test_loss_is_info_nce_of_queries_and_keys(tau: float, width: int) -> None:
     """Queries are of the first view, keys of the second and by the key encoder; negatives the queue as it was. Without
     a projector queries and keys are representations."""
@@ -183,7 +184,7 @@ def test_gradients_reach_queries_alone() -> None:
     assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", "projector"}
 
 
-@pytest.mark.parametrize("queue", [1, B - 2, B, B + 2, 3 * B, 4 * B + 1])
+@for_each("queue", [1, B - 2, B, B + 2, 3 * B, 4 * B + 1])
 def test_queue_is_first_in_first_out(queue: int) -> None:
     """The keys of the latest batch lie first; what no longer fits leaves at the end."""
     model = built(MoCo, _config(queue=queue, ema=0.5))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.cases import for_each
 from tests.trainables.methods.plain import (
     BATCH,
     NO_NOISE,
@@ -46,8 +47,8 @@ def _parts(model: VICReg) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("weights", [(25.0, 25.0, 1.0), (1.0, 0.0, 0.0), (0.0, 2.0, 0.0), (0.0, 0.0, 3.0)])
+@for_each("layers", [1, 2, 3])
+@for_each("weights", [(25.0, 25.0, 1.0), (1.0, 0.0, 0.0), (0.0, 2.0, 0.0), (0.0, 0.0, 3.0)])
 def test_loss_is_the_weighted_sum_of_its_three_parts(layers: int, weights: tuple[float, float, float]) -> None:
     """A weight of 0 turns its part off."""
     model = built(VICReg, VICRegConfig(*weights, projector_layers=layers, projector_width=P))
@@ -102,8 +103,8 @@ def test_no_bias_that_the_loss_does_not_see() -> None:
     assert all(layer.bias is None for layer in model.projector if isinstance(layer, torch.nn.Linear))
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("weight", [0.0, 5e-3, 1.0])
+@for_each("layers", [1, 2, 3])
+@for_each("weight", [0.0, 5e-3, 1.0])
 def test_loss_pulls_correlations_to_the_identity(layers: int, weight: float) -> None:
     model = built(BarlowTwins, BarlowTwinsConfig(weight, projector_layers=layers, projector_width=P))
     first, second = (through(model.projector, view) for view in rows_of(model))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from scipy import special, stats
 
+from tests.cases import for_each
 from tests.trainables.methods.method_configs import config_of, images_of_tests, learn, step_of
 from tests.trainables.methods.plain import Array, unit
 from trainables.contract import ImageMethod
@@ -77,7 +77,7 @@ def joint_particles(model: ImageMethod, z_NP: Array) -> Array:
     return np.asarray(special.logsumexp(logs_MN, axis=0))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "keys", "log_density"),
     [
         ("gje", {}, gaussian),

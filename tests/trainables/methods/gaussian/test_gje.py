@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 from torch import Tensor, nn
 
+from tests.cases import for_each
 from tests.trainables.methods.plain import (
     BATCH,
     NO_NOISE,
@@ -49,9 +50,9 @@ def _groups(entropy: str, z: Array) -> list[Array]:
     return [np.concatenate(list(z), axis=1)] if entropy == "joint" else list(z)
 
 
-@pytest.mark.parametrize("entropy", ["joint", "marginal"])
-@pytest.mark.parametrize("element_mean", [False, True])
-@pytest.mark.parametrize("weight", [0.0, 1.0, 3.0])
+@for_each("entropy", ["joint", "marginal"])
+@for_each("element_mean", [False, True])
+@for_each("weight", [0.0, 1.0, 3.0])
 def test_loss_is_alignment_minus_weighted_entropy(entropy: str, element_mean: bool, weight: float) -> None:
     model = built(GJE, _config(entropy=entropy, element_mean=element_mean, entropy_weight=weight, epsilon=0.01))
     z = unit_projections(model)
@@ -63,9 +64,9 @@ def test_loss_is_alignment_minus_weighted_entropy(entropy: str, element_mean: bo
     assert total.item() == pytest.approx(distance - weight / (2 * P) * entropies, rel=1e-4)
 
 
-@pytest.mark.parametrize("entropy", ["joint", "marginal"])
-@pytest.mark.parametrize("decoupled", [False, True])
-@pytest.mark.parametrize(("ema", "unit_length"), [(0.0, True), (0.9, False)])
+@for_each("entropy", ["joint", "marginal"])
+@for_each("decoupled", [False, True])
+@for_each(("ema", "unit_length"), [(0.0, True), (0.9, False)])
 def test_the_exact_likelihood_is_that_of_scipy(entropy: str, decoupled: bool, ema: float, unit_length: bool) -> None:
     """Under the moments with the batch's share, without `log(2 pi)`."""
     options = {"objective": "nll", "decoupled": decoupled, "ema": ema, "unit_length": unit_length, "epsilon": 0.01}
@@ -240,8 +241,8 @@ def _covariance(model: GPJE, context: Array) -> Array:
     return features @ features.T + noise
 
 
-@pytest.mark.parametrize("size", [0, 3, 20])
-@pytest.mark.parametrize(("length", "epsilon", "standardise"), [(0.7, 0.3, True), (0.2, 0.01, True), (0.7, 0.3, False)])
+@for_each("size", [0, 3, 20])
+@for_each(("length", "epsilon", "standardise"), [(0.7, 0.3, True), (0.2, 0.01, True), (0.7, 0.3, False)])
 def test_loss_is_the_processs_nll_of_the_targets(size: int, length: float, epsilon: float, standardise: bool) -> None:
     """The dimensions of the target are independent draws of one process over the contexts; left out is `log(2 pi)`."""
     model = _scattered(random_features=size, length=length, epsilon=epsilon, standardise=standardise)

@@ -11,6 +11,7 @@ import torch
 from scipy import stats
 from scipy.special import log_softmax, logsumexp
 
+from tests.cases import for_each
 from tests.trainables.methods.plain import (
     BATCH,
     NO_NOISE,
@@ -74,9 +75,9 @@ def _nll(model: ParametricGMJE, joint: Array) -> float:
     return float(-logsumexp(log_densities, axis=0).mean())
 
 
-@pytest.mark.parametrize("covariance", ["shared", "component"])
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize(("weight", "alignment", "ema"), [(0.0, 0.0, 0.0), (1.0, 2.0, 0.9)])
+@for_each("covariance", ["shared", "component"])
+@for_each("tied", [False, True])
+@for_each(("weight", "alignment", "ema"), [(0.0, 0.0, 0.0), (1.0, 2.0, 0.9)])
 def test_loss_is_the_mixtures_nll_minus_weighted_entropy(
     covariance: str, tied: bool, weight: float, alignment: float, ema: float
 ) -> None:

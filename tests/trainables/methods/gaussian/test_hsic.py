@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.spatial.distance import pdist, squareform
 
+from tests.cases import for_each
 from tests.trainables.methods.plain import (
     BATCH,
     NO_NOISE,
@@ -38,8 +39,8 @@ def _kernel(z: Array, length: float) -> Array:
     return np.exp(-(squareform(distances) ** 2) / (2 * scale**2))
 
 
-@pytest.mark.parametrize("length", [0.0, 0.3, 2.0])
-@pytest.mark.parametrize("weight", [0.0, 3.0])
+@for_each("length", [0.0, 0.3, 2.0])
+@for_each("weight", [0.0, 3.0])
 def test_loss_is_minus_dependence_minus_weighted_entropies(length: float, weight: float) -> None:
     model = _model(length=length, entropy_weight=weight, epsilon=0.01)
     first, second = unit_projections(model)

@@ -15,6 +15,7 @@ from scipy import stats
 from scipy.special import logsumexp
 from torch import Tensor, nn
 
+from tests.cases import for_each
 from tests.trainables.methods.plain import (
     BATCH,
     NO_NOISE,
@@ -69,8 +70,8 @@ def _weights(query: Array, pool: Array, tau: float) -> Array:
     return weights / weights.sum()
 
 
-@pytest.mark.parametrize("tau", [0.07, 0.2, 1.0])
-@pytest.mark.parametrize("width", [8, 0])
+@for_each("tau", [0.07, 0.2, 1.0])
+@for_each("width", [8, 0])
 def test_loss_is_info_nce_against_keys_and_bank(tau: float, width: int) -> None:
     """Queries are of the first view, keys of the second and by the key encoder; negatives the bank as it was."""
     model = _scattered(_config(tau=tau, projector_width=width))
@@ -174,8 +175,8 @@ def test_gradients_reach_queries_alone() -> None:
     assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", "projector"}
 
 
-@pytest.mark.parametrize("resampling", ["multinomial", "systematic"])
-@pytest.mark.parametrize("bank", [1, B, 4 * B])
+@for_each("resampling", ["multinomial", "systematic"])
+@for_each("bank", [1, B, 4 * B])
 def test_particles_have_unit_length_from_the_start(resampling: str, bank: int) -> None:
     model = built(SMCGMJE, _config(bank=bank, resampling=resampling))
     for _ in range(3):

@@ -12,6 +12,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.trainables.methods.autoencoders import (
     L,
     bernoulli_nll,
@@ -37,8 +38,8 @@ NOISE = {"posterior": drawn(B, L)}
 BATCH: Batch = {"views": indices([5, 1, 9, 20, 0, 7]), "view_pixels": pixels(1, B)}
 
 
-@pytest.mark.parametrize(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
-@pytest.mark.parametrize("sigma_x2", [1.0, 0.1, 0.01005])
+@for_each(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
+@for_each("sigma_x2", [1.0, 0.1, 0.01005])
 def test_loss_is_the_negative_elbo(likelihood: str, nll: Any, sigma_x2: float) -> None:
     model = built(VAE, VAEConfig(sigma_x2, likelihood))
     total, parts = model.losses(BATCH, NOISE)
@@ -50,9 +51,9 @@ def test_loss_is_the_negative_elbo(likelihood: str, nll: Any, sigma_x2: float) -
     assert total.item() == pytest.approx(sum(expected.values()), rel=1e-5) and total.shape == ()
 
 
-@pytest.mark.parametrize("sampled_prior", [False, True])
-@pytest.mark.parametrize("entropy_weight", [0.0, 1.0, 2 * math.pi])
-@pytest.mark.parametrize(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
+@for_each("sampled_prior", [False, True])
+@for_each("entropy_weight", [0.0, 1.0, 2 * math.pi])
+@for_each(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
 def test_the_halves_of_the_kl_can_be_weighted_and_sampled(
     likelihood: str, nll: Any, entropy_weight: float, sampled_prior: bool
 ) -> None:
@@ -131,8 +132,8 @@ BETA_NOISE = {"posterior": drawn(BETA_B, L)}
 BETA_BATCH: Batch = {"views": indices([3, 14, 1, 0, 8]), "view_pixels": pixels(1, BETA_B)}
 
 
-@pytest.mark.parametrize(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
-@pytest.mark.parametrize(("beta", "sigma_x2"), [(1.0, 0.02), (0.0, 0.5), (4.0, 1.0)])
+@for_each(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
+@for_each(("beta", "sigma_x2"), [(1.0, 0.02), (0.0, 0.5), (4.0, 1.0)])
 def test_loss_is_the_reconstruction_and_the_weighted_kl(
     likelihood: str, nll: Any, beta: float, sigma_x2: float
 ) -> None:
@@ -189,8 +190,8 @@ def _parts(model: CRVAE, batch: Batch, noise: Tensor) -> dict[str, float]:
     return parts
 
 
-@pytest.mark.parametrize(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
-@pytest.mark.parametrize(("weight", "sigma_x2"), [(0.1, 0.02), (3.0, 1.0), (0.0, 0.02)])
+@for_each(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
+@for_each(("weight", "sigma_x2"), [(0.1, 0.02), (3.0, 1.0), (0.0, 0.02)])
 def test_loss_is_both_elbos_and_the_divergence_from_the_view_to_the_plain_image(
     likelihood: str, nll: Any, weight: float, sigma_x2: float
 ) -> None:

@@ -14,6 +14,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from tests.cases import for_each
 from tests.trainables.methods.plain import BATCH, VIEWS, B, D, batch_of, built, zeros_for
 from trainables.contract import Noise
 from trainables.losses.densities import directional_nll, gaussian_kl, radial_nll
@@ -120,7 +121,7 @@ SUBSETS = ["+".join(chosen) for count in (1, 2, 3) for chosen in itertools.permu
 """Every non-empty subset of the terms in every order: 3 + 6 + 6."""
 
 
-@pytest.mark.parametrize("terms", SUBSETS)
+@for_each("terms", SUBSETS)
 def test_every_subset_is_the_sum_of_its_parts(noise: dict[str, Tensor], terms: str) -> None:
     config = Config(beta=0.3, nu=2.0, bottleneck=8)
     everything = _vje(config).losses(BATCH, noise).parts

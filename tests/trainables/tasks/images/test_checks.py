@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.cases import for_each
 from tests.image_files import write_broken, write_imagenet
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.config import resolve
@@ -32,7 +33,7 @@ def _error(method: str = "vje", /, **values: Value) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value"),
     [
         *(("knn", 30), ("probe_epochs", 1), ("outliers", "noise"), ("held_out", "3"), ("content_probe_epochs", 1)),
@@ -46,7 +47,7 @@ def test_trials_on_one_class_refuse_other_evaluations(key: str, value: Value) ->
     assert _error(normal_class=0, **values) == expected  # class 0 is a class
 
 
-@pytest.mark.parametrize("method", [name for name, cls in IMAGE_METHODS.items() if not cls.scores])
+@for_each("method", [name for name, cls in IMAGE_METHODS.items() if not cls.scores])
 def test_outliers_need_scores(method: str) -> None:
     scoring = [name for name, cls in IMAGE_METHODS.items() if cls.scores]
     expected = f"{method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
@@ -60,8 +61,8 @@ def test_held_out_outliers_need_held_out_classes() -> None:
     assert config.evaluation.outlier_sets == ("held_out",)
 
 
-@pytest.mark.parametrize("encoder", [name for name in PUBLISHED_SIZES if name not in TORCHVISION])
-@pytest.mark.parametrize("method", IMAGE_METHODS)
+@for_each("encoder", [name for name in PUBLISHED_SIZES if name not in TORCHVISION])
+@for_each("method", IMAGE_METHODS)
 def test_a_method_of_several_outputs_needs_an_encoder_whose_size_can_be_chosen(method: str, encoder: str) -> None:
     values: dict[str, Value] = {"encoder": encoder, "epochs": 0}
     if IMAGE_METHODS[method].outputs == 1:
@@ -146,7 +147,7 @@ def test_a_trial_that_asks_for_no_density_has_no_keys_of_one() -> None:
     assert {key for key in asking if key.startswith("density")} == set(vars(LatentDensity()))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "values", "message"),
     [
         ("simclr", {"density": "gmm"}, "density=gmm needs adhoc_epochs of at least 1"),

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.cases import for_each
 from tests.image_files import write_own_images
 from tests.trainables.methods.method_configs import config_of, images_of_tests, model_of
 from tests.trainables.small import HERE, image_trial
@@ -60,7 +61,7 @@ def test_types_and_layouts_are_prepared_as_in_training() -> None:
     assert torch.equal(halves, (images_BCHW > 8).float())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("images", "message"),
     [
         (
@@ -258,7 +259,7 @@ def test_what_a_method_has_itself_comes_before_what_is_fitted() -> None:
     assert names and model.chosen_score == max(by_validation, key=lambda name: by_validation[name] or 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("inputs", "arrays"),
     [
         ({"score": "secret"}, {}),

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.cases import for_each
 from tests.image_files import write_imagenet
 from tests.trainables.small import HERE, IMAGE_METHODS, image_trial
 from trainables.catalog import METHODS, task_of
@@ -347,7 +348,7 @@ def test_several_processes_draw_of_files_what_one_draws(size: int, root: Path) -
     assert all(_same([torch.cat(views) for views in parts], whole.batch(FILE_INDICES, 1, 0)["views"]))
 
 
-@pytest.mark.parametrize("method", IMAGE_METHODS)
+@for_each("method", IMAGE_METHODS)
 def test_full_evaluations_hold_the_metrics_of_every_evaluation(method: str) -> None:
     """Among them those of trials on one class, which are asked for alone."""
     evaluations = task_of(method).full_evaluations(IMAGE_METHODS[method])

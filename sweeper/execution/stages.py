@@ -94,7 +94,10 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
     all_cohorts, ancestors = cohorts.halved(cut, halved_ids), cohorts.lineage(cut, halved_ids)
     left = cohorts.by_workers(cohorts.remaining(all_cohorts, plan.grid_statuses))
     count, at_a_time = sum(map(len, left.values())), " or ".join(str(slots[workers].count) for workers in left)
-    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(packing.cuts))}", flush=True)
+    used = zip(allocator.devices, packing.slots_per_device, strict=False)  # none are packed for several workers
+    unused = ", ".join(device.kind.accelerator for device, slots in used if not slots)
+    rest = f"; none on {unused}, which would gain little" if unused else ""
+    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(packing.cuts))}{rest}", flush=True)
     record = partial(record_halved, files, plan.name)
     by_workers = cohorts.by_workers(all_cohorts)
     reader = StoreReader(files)

@@ -181,7 +181,8 @@ def caption(ranked: pd.DataFrame, ranking: Ranking) -> str:
     if rows.empty:
         return "no value yet"
     tasks, runs, against = _span(rows["tasks"]), _span(rows["runs"]), _reference(ranking)
-    over = f"{tasks} {ranking.over}, each the mean of {runs} runs" if rows["tasks"].max() > 1 else "runs"
+    each = f", each the mean of {runs} runs" if rows["runs"].max() > 1 else ""
+    over = f"{tasks} {ranking.over}{each}" if rows["tasks"].max() > 1 else "runs"
     parts = [f"{ranking.metric.label}: mean ± 95 % interval over {over}"]
     if rows["difference"].notna().any():
         parts.append(f"less {against}: paired by {ranking.tasks}")

@@ -1,18 +1,24 @@
 """How far a sweep goes: planned, expanded and dispatched with training that reports at once.
 
 python -m tests.benchmarks.bench_scale [--trials 100000] [--size 32] [--alone 400] [--folder DIR]
+python -m tests.benchmarks.bench_scale --gpus 1000 [--trials 100000] [--loss-hours 1] [--reports 1] [--figure FILE.svg]
 
 The anomaly grid on the digits over ever more seeds, through the real plan, dispatch, recorder and store. At each
 tenth: milliseconds a trial, those that the driver's process spends on a core, its memory, and files in the store.
 Beside it the same without folding, and Ray Tune alone, a function trial a model, as the cost of a trial without this
 service. Each in a process of its own.
+
+With `--gpus`, the paper's grid on a cluster on paper (`fleet`): its packing, its driver, and how well the devices are
+used, beside the least time that they could take.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -154,6 +160,94 @@ def service(options: argparse.Namespace, store: str) -> float:
     return 1000 * took / plan.total
 
 
+def paper(options: argparse.Namespace, store: str) -> None:
+    """Run the grid on a cluster on paper, and say what it took."""
+    from sweeper.cli.arguments import parse
+    from sweeper.execution.loop import CohortFiles, Limits, dispatch
+    from sweeper.execution.signals import StopSignal
+    from sweeper.execution.stages import stages
+    from sweeper.plan.prepare import prepare
+    from sweeper.record.rows import RowFormat, listeners
+    from sweeper.storage.layout import checkpoint_path
+    from sweeper.storage.lease import Lease
+    from sweeper.storage.load import load_trials
+    from sweeper.storage.store import Store
+    from sweeper.version import code_version
+    from tests.benchmarks.fleet import GPUS, Fleet
+
+    seeds = ",".join(map(str, range(math.ceil(options.trials / GRID))))
+    every = f"report_every={800 // options.reports}"
+    arguments = ["anomaly_grid", "--preset", "paper", "--plan", "--set", every, "--axis", f"seed={seeds}"]
+    prices = ",".join(f"{gpu.name}={gpu.price:g}" for gpu in GPUS)
+    begun, before = time.process_time(), memory()
+    request, store_of = parse([*arguments, "--store", store, "--node-price", prices]), Store(store)
+    plan, columns = prepare(request, store_of)
+    columns = store_of.prepare(plan.name, columns)
+    steps = plan.steps[0]
+    fleet = Fleet(options.gpus, steps, METRICS, 3600 * options.loss_hours)
+    lease = Lease(store_of.files, plan.name)
+    lease.open()
+    (stage,) = stages(request, plan, store_of, fleet, lease)
+    planned = time.process_time() - begun
+    listened = listeners(
+        *(store_of, plan.name, RowFormat(columns, code_version(), request.node_price), stage.source),
+        clock=lambda: fleet.now,
+    )
+    files = CohortFiles("data", store_of.files, partial(checkpoint_path, plan.name))
+    dispatch(stage, fleet, files, Limits(3, 30.0, 600.0), listened, StopSignal())
+    lease.close()
+    driver, megabytes = time.process_time() - begun, memory() - before
+    rows = load_trials(store_of.files, plan.name, plan.ids)
+    assert len(rows) == plan.total and set(rows["status"]) == {"finished"}
+
+    least = fleet.least_seconds(plan.total)
+    print(f"{plan.total:,} trials of {steps:,} steps on {options.gpus:,} GPUs, {fleet.losses} times a node was lost")
+    print(f"driver: {planned:.0f} s to plan, {driver:.0f} s in all, {megabytes:.0f} MiB")
+    print(f"hours: {fleet.now / 3600:.2f}, at least {least / 3600:.2f}; share {least / fleet.now:.1%}")
+    print(f"cost: {fleet.price * fleet.now / 3600:,.0f}, at least {fleet.price * least / 3600:,.0f}")
+    shares = fleet.usage(0.0, fleet.now)
+    for gpu in fleet.counts:
+        print(f"{gpu}: " + ", ".join(f"{what} {share:.1%}" for (name, what), share in shares.items() if name == gpu))
+    if options.figure:
+        draw(fleet, Path(options.figure))
+
+
+def draw(fleet: Any, path: Path) -> None:
+    """Draw what the GPUs of each kind did over time, as SVG."""
+    import vl_convert
+
+    moments = [fleet.now * index / 60 for index in range(61)]
+    order = ["trains", "trains in vain", "starts", "is away", "is idle"]
+    values = [
+        {"hour": (begin + end) / 7200, "gpu": f"{gpu} ({fleet.counts[gpu]})", "it": what, "share": round(share, 4)}
+        for begin, end in itertools.pairwise(moments)
+        for (gpu, what), share in fleet.usage(begin, end).items()
+    ]
+    colour = {"domain": order, "range": ["#4c78a8", "#e45756", "#72b7b2", "#bab0ac", "#eeeeee"]}
+    chart = {
+        "data": {"values": values},
+        "transform": [{"calculate": f"indexof({json.dumps(order)}, datum.it)", "as": "order"}],
+        "config": {"aria": False},
+        "mark": {"type": "area", "interpolate": "step"},
+        "width": 220,
+        "height": 110,
+        "encoding": {
+            "column": {"field": "gpu", "title": None},
+            "x": {"field": "hour", "type": "quantitative", "title": "hours"},
+            "y": {
+                "field": "share",
+                "type": "quantitative",
+                "title": "share of GPUs",
+                "axis": {"format": "%"},
+                "stack": True,
+            },
+            "color": {"field": "it", "title": None, "scale": colour},
+            "order": {"field": "order"},
+        },
+    }
+    path.write_text(re.sub(r"(\.\d)\d+", r"\1", vl_convert.vegalite_to_svg(chart)))
+
+
 def tune_alone(options: argparse.Namespace) -> float:
     """Milliseconds a trial of as many function trials, actors reused, nothing kept."""
     from sweeper.execution.session import connected
@@ -201,9 +295,16 @@ if __name__ == "__main__":
     parser.add_argument("--size", type=int, default=32, help="members of a cohort")
     parser.add_argument("--alone", type=int, default=400, help="trials of Tune alone")
     parser.add_argument("--folder", default="", help="a folder of the disk to measure; by default a temporary one")
+    parser.add_argument("--gpus", type=int, default=0, help="GPUs of a cluster on paper")
+    parser.add_argument("--loss-hours", type=float, default=1.0, help="mean time until a node is lost")
+    parser.add_argument("--reports", type=int, default=1, help="of each trial")
+    parser.add_argument("--figure", default="", help="SVG of what the GPUs did")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.case:
+    if arguments.gpus:
+        with tempfile.TemporaryDirectory(dir=arguments.folder or None) as folder:
+            paper(arguments, folder)
+    elif arguments.case:
         run(arguments)
     else:
         main(arguments)

@@ -1,7 +1,9 @@
 """Benchmarks whose steps differ in form measure the same steps, and say what they cannot."""
 
+import re
 import subprocess
 import sys
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from tests.benchmarks import bench_compiled
+from tests.benchmarks import bench_compiled, bench_scale
 from tests.benchmarks.bench_gpu import (
     FORMS,
     Clock,
@@ -159,3 +161,21 @@ def test_steps_are_measured_in_turns() -> None:
     seconds = bench_compiled.medians({"a": partial(calls.append, "a"), "b": partial(calls.append, "b")}, 0.0)
     assert set(seconds) == {"a", "b"}
     assert "".join(calls).endswith("ab" * 7)
+
+
+@pytest.mark.slow
+def test_a_cluster_on_paper_trains_all_though_its_nodes_are_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The benchmark itself asserts that each trial has a row. What its GPUs do adds up, and beats no bound."""
+    picture = tmp_path / "scale.svg"
+    options = Namespace(gpus=16, trials=560, loss_hours=0.3, reports=4, figure=str(picture))
+    bench_scale.paper(options, str(tmp_path / "store"))
+    lines = capsys.readouterr().out.splitlines()
+    (nodes_lost,) = (int(line.split(", ")[-1].split()[0]) for line in lines if "node was lost" in line)
+    shares = {line.split(":")[0]: re.findall(r"([\d.]+)%", line) for line in lines if line[:2] in ("H1", "A1", "T4")}
+    assert lines[0].endswith("T4, which would gain little") and "T4: is away" in lines[-1]
+    assert nodes_lost > 0 and list(shares) == ["H100", "A100", "T4"]
+    assert all(sum(map(float, own)) == pytest.approx(100, abs=0.5) for own in shares.values())
+    (share,) = (float(line.split()[-1].rstrip("%")) for line in lines if line.startswith("hours: "))
+    assert 10 < share < 100 and picture.read_text().startswith("<svg")

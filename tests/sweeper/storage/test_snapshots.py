@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,12 +22,17 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(scope="module", autouse=True)
 def quick() -> Iterator[None]:
-    """Few files are merged, the disk is not waited for, and a driver's operations come one after the other."""
+    """Few files are merged, and the disk is not waited for."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parquet_files, "MANY", 3)
         patched.setattr(os, "fsync", lambda _: None)
-        patched.setattr(parquet_files, "map_parallel", lambda act, names: [act(name) for name in names])
         yield
+
+
+def in_turn(files: Files) -> Files:
+    """The files, whose operations come one after the other, as drivers give way between them."""
+    files.surroundings = replace(files.surroundings, map=lambda act, names: [act(name) for name in names])
+    return files
 
 
 @settings(max_examples=12)
@@ -44,7 +50,7 @@ def test_load_returns_what_the_store_held_at_one_moment_of_the_call(
 
     def write(name: str, files: Files, choice: random.Random) -> None:
         nonlocal written
-        store = Store(files)
+        store = Store(in_turn(files))
         for number in range(12):
             trials, status = choice.sample("abcdef", 2), choice.choice(["failed", "finished"])
             kept = {trial for trial in trials if moments[-1].get(trial) == "finished"}
@@ -57,6 +63,7 @@ def test_load_returns_what_the_store_held_at_one_moment_of_the_call(
                 store.compact("grid")
 
     def read(name: str, files: Files, choice: random.Random) -> None:
+        in_turn(files)
         while written == 0:
             world.pause(name)
         for _ in range(8):

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -85,6 +86,8 @@ class Surroundings:
     """Waits for an event, so many seconds at most. Returns whether it has come."""
     begin: Callable[[str, Callable[[], None]], Task] = _begin
     """Begins a function as a thread of this name, which does not keep the process alive."""
+    lock: Callable[[], AbstractContextManager[object]] = threading.Lock
+    """Makes a lock for what `begin` has begun."""
     map: Callable[[Callable[[str], Any], Iterable[str]], list[Any]] = _map
     """Calls a function for each name in a pool of threads, and returns the results in the order of the names.
 

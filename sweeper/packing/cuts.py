@@ -101,9 +101,9 @@ def recorded_halves(files: Files, name: str) -> set[str]:
     return set(files.list(halved_folder(name)))
 
 
-def record_halved(files: Files, name: str, cohort: str) -> None:
-    """Keep that the cohort with this id was halved, for a continued sweep."""
-    files.write(f"{halved_folder(name)}/{cohort}", b"")
+def record_halved(files: Files, name: str, cohort: str, parts: Sequence[str]) -> None:
+    """Keep that the cohort with this id was halved, and the ids of its parts, for a continued sweep."""
+    files.write(f"{halved_folder(name)}/{cohort}", json.dumps(parts).encode())
 
 
 def _path(plan: Plan) -> str:

@@ -30,11 +30,15 @@ class TrainedElsewhere:
     """Number of cohorts of the source that had no other trials."""
 
 
+RecordHalved = Callable[[str, Sequence[str]], None]
+"""Takes the id of a cohort that was halved, and those of its parts."""
+
+
 class CohortSource:
     """Gives cohorts to train and is told of their progress; a string `cohort` is the id of one."""
 
-    def __init__(self, record_halved: Callable[[str], None]) -> None:
-        """`record_halved` is called with the id of every cohort that is halved."""
+    def __init__(self, record_halved: RecordHalved) -> None:
+        """`record_halved` is called with every cohort that is halved."""
         self.cohorts: dict[str, Cohort] = {}
         """Cohorts by id; all that were given so far are among them."""
         self._whole: dict[str, Cohort] = {}
@@ -78,7 +82,7 @@ class CohortSource:
     def _replace_by_halves(self, cohort: Cohort, statuses: Mapping[str, str]) -> list[Cohort]:
         """Return what remains of the halves of the whole cohort, which are the same in every run."""
         parts = halves(self._whole[cohort.id])
-        self._record_halved(cohort.id)
+        self._record_halved(cohort.id, [part.id for part in parts])
         self._ancestors |= dict.fromkeys((part.id for part in parts), (cohort, *self.ancestors(cohort.id)))
         self._whole |= {part.id: part for part in parts}
         left = remaining(parts, statuses)
@@ -120,7 +124,7 @@ class CohortQueue(CohortSource):
         whole: Sequence[Cohort],
         statuses: Mapping[str, str] | None = None,
         ancestors: Mapping[str, Sequence[Cohort]] | None = None,
-        record_halved: Callable[[str], None] = lambda cohort: None,
+        record_halved: RecordHalved = lambda cohort, parts: None,
         sharing: Sharing | None = None,
     ) -> None:
         """Queue what remains of the `whole` cohorts. `statuses` is by trial id; `ancestors` is a `cohorts.lineage`."""

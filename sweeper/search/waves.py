@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut, Group, Trial
-from sweeper.plan.sources import CohortSource, Record
+from sweeper.plan.sources import CohortSource, Record, RecordHalved
 from sweeper.search import rungs as events
 from sweeper.search.study_run import StudyRun, result
 
@@ -33,15 +33,15 @@ class Waves(CohortSource):
         tell_rungs: Callable[[events.RungEvent], None] = lambda event: None,
         wave_ended: Callable[[StudyRun], None] = lambda study_run: None,
         halved: Collection[str] = (),
-        record_halved: Callable[[str], None] = lambda cohort: None,
+        record_halved: RecordHalved = lambda cohort, parts: None,
     ) -> None:
         """Open the last wave of every study.
 
         Trials of equal `shape` may share a cohort; those of equal `stream` read the same data. The replicates of a
         proposal stay together, as one stream does. For `cut` see `WaveCutter.cut`. `tell_rungs` is called with the
         events of studies that prune. `wave_ended` is called with each study at first and after each of its waves.
-        `halved` has the ids of the cohorts that were halved in earlier runs, and `record_halved` is called with the id
-        of every cohort that is halved now.
+        `halved` has the ids of the cohorts that were halved in earlier runs, and `record_halved` is called with
+        every cohort that is halved now.
         """
         super().__init__(record_halved)
         self.study_runs = study_runs

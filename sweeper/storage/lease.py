@@ -155,7 +155,7 @@ class Lease(Drivers):
         host, boot = self._machine.host, self._machine.boot
         self._content = Content(host, boot, process.pid, process.create_time(), since, request, [])
         self._claims: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = self.surroundings.lock()
         self._closed = threading.Event()
         self._renewal_seconds = renewal_seconds
         self._others: list[str] = []

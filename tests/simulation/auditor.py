@@ -19,8 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweeper.execution.backend import Ended, Event, Told
-from sweeper.packing.cluster import SlotResources
-from sweeper.request import Request
 from sweeper.storage.rows import PROVENANCE
 from tests.simulation.backend import Machines, poison_of
 from tests.simulation.files import Client, Memory, contents
@@ -59,6 +57,12 @@ def best_rows(files: Mapping[str, bytes]) -> dict[str, Row]:
     return found
 
 
+def trials_set_aside(files: Mapping[str, bytes]) -> frozenset[str]:
+    """The trials of which `--fresh` has set a row aside."""
+    paths = (path for path in files if path.startswith("_replaced/") and f"/{TRIALS}" in path)
+    return frozenset(row["trial_id"] for path in paths for row in rows_in(files[path]))
+
+
 def history_in(files: Mapping[str, bytes]) -> dict[tuple[str, int, str], float | None]:
     """Trial, epoch and metric -> value."""
     return {
@@ -95,14 +99,14 @@ class Auditor:
     retries: int
     expected: Expected | None = None
     """None while the expectation itself is made."""
-    poisoned: frozenset[str] = frozenset()
     problems: list[str] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)
     """Trial -> status of the row that was seen last."""
     failed: set[str] = field(default_factory=set)
     """Trials that had a row that says that they failed."""
-    fresh: bool = False
-    """Whether a driver sets rows aside."""
+
+    died_elsewhere: bool = False
+    """Whether a driver died on another machine. Its lease counts for a minute from the first look at it."""
 
     def __post_init__(self) -> None:
         self._training: dict[tuple[Client, str], str] = {}
@@ -126,11 +130,16 @@ class Auditor:
         except (pa.ArrowException, OSError) as error:
             self.note(f"a file of rows is not whole after {verb} {path}: {error}")
             return
+        aside: frozenset[str] = frozenset()
         for trial, status in self.seen.items():
             found = rows.get(trial)
-            if found is None and not self.fresh:
+            if found is None and trial not in (aside := aside or trials_set_aside(contents(self.memory))):
                 self.note(f"the row of {trial} is lost after {verb} {path}")
-            elif found and found["status"] == "failed" != status and not self.fresh:
+            elif (
+                found
+                and found["status"] == "failed" != status
+                and trial not in (aside := aside or trials_set_aside(contents(self.memory)))
+            ):
                 self.note(f"the result of {trial} is replaced by a failure after {verb} {path}")
         self.seen = {trial: row["status"] for trial, row in rows.items()}
         self.failed |= {trial for trial, status in self.seen.items() if status == "failed"}
@@ -142,16 +151,15 @@ class Auditor:
             if count > 1:
                 self.note(f"a reader has {trial} {count} times")
         for trial in seen_before.keys() - counts.keys():
-            if not self.fresh:
+            if trial not in trials_set_aside(contents(self.memory)):
                 self.note(f"a reader misses {trial}")
 
     # Events
 
-    def started(self, client: Client, task: CohortTask, slot: SlotResources, outstanding: int) -> None:
+    def started(self, client: Client, task: CohortTask, outstanding: float) -> None:
         devices = sum(kind.count for kind in self.machines.kinds)
-        amount = slot.resources.get("GPU") or slot.resources.get("CPU", 1.0)
-        if self.machines.address is None and outstanding * amount > devices + 1e-6:
-            self.note(f"{outstanding} cohorts that take {amount:g} each are begun on {devices} devices")
+        if self.machines.address is None and outstanding > devices + 1e-6:
+            self.note(f"cohorts that take {outstanding:g} devices are begun on {devices}")
         for key, trials in self._training.items():
             if key[0] is client and (both := set(trials.split()) & self._trials(task)):
                 self.note(f"{client.name} trains {', '.join(both)} in two cohorts at once")
@@ -178,27 +186,24 @@ class Auditor:
 
     # At the end
 
-    def ended(self, request: Request, status: int | None, output: str) -> None:
-        """Judge a driver that has ended by itself: its last lines say what is true."""
+    def ended(self, status: int | None, output: str) -> None:
+        """Judge a driver that has ended: its last lines say what is true."""
+        said = re.search(r"^((?:\d+ \w+(?:, )?)+) of (\d+) trials$", output, re.MULTILINE)
+        stopped = re.search(r"^stopped: (\d+ of \d+ trials are in|what is in) .*", output, re.MULTILINE)
         rows = best_rows(contents(self.memory))
-        counts = re.search(r"^((?:\d+ \w+(?:, )?)+) of (\d+) trials$", output, re.MULTILINE)
-        if status in (0, 1) and not counts:
-            self.note(f"a driver that ended with status {status} does not say how many trials it has")
-        elif counts:
-            said = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", counts[1])}
-            if self.expected and status == 0 and sum(said.values()) != int(counts[2]):
-                self.note(f"status 0 with {counts[0]!r}")
-            if said.get("failed", 0) and status == 0:
-                self.note(f"status 0 with {counts[0]!r}")
-            own = Counter(row["status"] for row in rows.values() if row["trial_id"] in self._of(request, rows))
-            if dict(own) != said:
-                self.note(f"the last line says {counts[0]!r}, but the rows are {dict(own)}")
+        if status in (0, 1) and not said and "error: " not in output:
+            self.note(f"a driver that ended with status {status} does not say how many trials it has: {output[-300:]}")
+        if status == 130 and not stopped and "interrupted" not in output:
+            self.note(f"a driver that was interrupted does not say so: {output[-300:]}")
+        if status == 0 and said and said[1].split()[1::2] and self.expected:
+            counts = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", said[1])}
+            if sum(counts.values()) != int(said[2]) or counts.get("failed"):
+                self.note(f"status 0 with {said[0]!r}")
+            if counts != dict(Counter(row["status"] for row in rows.values())) and not self.failed:
+                self.note(f"the last line says {said[0]!r}, but the rows are otherwise")
 
-    def _of(self, request: Request, rows: Mapping[str, Row]) -> set[str]:
-        return set(self.expected.rows) if self.expected and self.expected.rows else set(rows)
-
-    def judge(self, status: int | None) -> None:
-        """Judge the store at the end of all."""
+    def judge(self, status: int | None, poisons: frozenset[str]) -> None:
+        """Judge the store at the end of all. `poisons` are those of the trials that cannot be trained."""
         assert self.expected
         files = contents(self.memory)
         rows = {trial: comparable(row) for trial, row in best_rows(files).items()}
@@ -208,21 +213,27 @@ class Auditor:
         for trial, count in counts.items():
             if count > 1:
                 self.note(f"{trial} has {count} rows at the end")
-        poisoned = {trial for trial, row in self.expected.rows.items() if poison_of(row) in self.poisoned}
+        poisoned = {trial for trial, row in self.expected.rows.items() if poison_of(row) in poisons}
         for trial in self.expected.rows.keys() | rows.keys():
             self._compare(trial, rows.get(trial), poisoned)
         if status != (1 if poisoned else 0):
             self.note(f"the last driver has ended with status {status}")
-        history = history_in(files)
+        self._judge_history(history_in(files), poisoned)
+        for path in files:
+            lease = path.startswith(".drivers/") and self.died_elsewhere
+            if path.startswith(LEFT_BEHIND) and not (poisoned and path.startswith("checkpoints/")) and not lease:
+                self.note(f"{path} is left behind")
+
+    def _judge_history(self, history: Mapping[tuple[str, int, str], float | None], poisoned: set[str]) -> None:
+        assert self.expected
+        if self.failed:
+            return
         for key, value in self.expected.history.items():
-            if key[0] not in poisoned and (key not in history or history[key] != value) and not self.failed:
+            if key[0] not in poisoned and (key not in history or history[key] != value):
                 self.note(f"the history of {key[0]} differs in {key[2]} at epoch {key[1]}")
         for key in history.keys() - self.expected.history.keys():
-            if key[0] not in poisoned and not self.failed:
+            if key[0] not in poisoned:
                 self.note(f"the history has {key}, which nobody expects")
-        for path in files:
-            if path.startswith(LEFT_BEHIND) and not (poisoned and path.startswith("checkpoints/")):
-                self.note(f"{path} is left behind")
 
     def _compare(self, trial: str, row: Row | None, poisoned: set[str]) -> None:
         assert self.expected

@@ -96,8 +96,9 @@ class Worker:
 class Observed:
     """What an auditor learns of a dispatch."""
 
-    started: Callable[[CohortTask, SlotResources, int], None] = lambda task, slot, outstanding: None
-    told: Callable[[CohortTask, Event], None] = lambda task, event: None
+    started: Callable[[CohortTask, float], None]
+    """Called with a task, and the devices that all begun cohorts take."""
+    told: Callable[[CohortTask, Event], None]
 
 
 class SimulatedBackend(Backend):
@@ -128,7 +129,10 @@ class SimulatedBackend(Backend):
 
     def _node(self, kind: DeviceKind, devices: float) -> Node:
         self._number += 1
-        return Node(kind, devices, Client(f"{self._client.name} node {self._number}", faulty=self._client.faulty))
+        client = Client(f"{self._client.name} node {self._number}", faulty=self._client.faulty)
+        node = Node(kind, devices, client)
+        client.on_death = lambda: self._lose(node, NODE_DIED)
+        return node
 
     def cluster(self) -> Cluster:
         return Cluster(self._machines.address, self._machines.kinds, self._measure)
@@ -177,8 +181,9 @@ class SimulatedBackend(Backend):
     def start(self, task: CohortTask, slot: SlotResources) -> None:
         self._waiting.append((task, slot))
         self._tasks[task.cohort] = task
-        outstanding = len(self._waiting) + sum(len(node.workers) for node in self._nodes)
-        self._observed.started(task, slot, outstanding)
+        waiting = sum(_amount(slot) for _, slot in self._waiting)
+        training = sum(worker.amount for node in self._nodes for worker in node.workers)
+        self._observed.started(task, waiting + training)
 
     def advance(self, tell: Tell) -> None:
         self._assign()
@@ -196,7 +201,7 @@ class SimulatedBackend(Backend):
         """Start what waits on nodes that have room."""
         for node in self._nodes:
             for task, slot in [*self._waiting]:
-                amount = slot.resources.get("GPU") or slot.resources.get("CPU", 1.0)
+                amount = _amount(slot)
                 accelerator = next(
                     (name.removeprefix(PREFIX) for name in slot.resources if name.startswith(PREFIX)), None
                 )
@@ -322,6 +327,11 @@ class SimulatedBackend(Backend):
         local = self._machines.address is None
         if local or not any(other.alive for other in self._nodes) or self._random.random() < 0.7:
             self._nodes.append(self._node(node.kind, node.devices))
+
+
+def _amount(slot: SlotResources) -> float:
+    """The part of a device that a slot takes."""
+    return slot.resources.get("GPU") or slot.resources.get("CPU", 1.0)
 
 
 class _Hung(Exception):

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from pyarrow import fs
 
+from sweeper.execution.signals import StopSignal
 from sweeper.storage.files import Files
 from sweeper.storage.retry import NoAnswerError
 from sweeper.surroundings import Surroundings
@@ -39,7 +40,7 @@ class Kind:
 
 
 OBJECTS = Kind("object store", 0.02)
-STALE = Kind("network share", 0.005, staleness=3.0)
+SHARE = Kind("network share", 0.005, staleness=3.0)
 LOCAL = Kind("disk", 0.0005)
 
 
@@ -65,7 +66,7 @@ class Blob:
     written: float
     """When it was created."""
     by: str
-    """The client that created or deleted it, which sees that at once."""
+    """The machine that created or deleted it, which sees that at once."""
     deleted: float | None = None
 
 
@@ -81,8 +82,14 @@ class Client:
     on_death: Callable[[], None] = lambda: None
     faulty: bool = True
     """Whether faults hit it."""
+    stopping: StopSignal | None = None
+    """Takes the signals that it gets."""
     output: io.StringIO = field(default_factory=io.StringIO)
     """What it prints."""
+
+    @property
+    def machine(self) -> str:
+        return self.name.partition(" ")[0]
 
 
 @dataclass
@@ -173,14 +180,15 @@ class Memory:
             del self.blobs[path]
 
     def paths(self, below: str = "", *, seen_by: str | None = None) -> dict[str, Blob]:
-        """The files below a folder; as a listing shows them to a client, or as they are."""
+        """The files below a folder; as a listing shows them on a machine, or as they are."""
         prefix, found = f"{below}/" if below else "", {}
         for path, blob in self.blobs.items():
             if path.startswith(prefix):
                 shown = blob.deleted is None
                 changed = blob.written if blob.deleted is None else blob.deleted
                 if seen_by not in (None, blob.by) and self.time.now - changed < self.kind.staleness:
-                    shown = shown != (self.random.random() < 0.5)
+                    lag = Random(f"{seen_by} {path} {changed}").random() * self.kind.staleness
+                    shown = shown != (self.time.now - changed < lag)
                 if shown:
                     found[path] = blob
         return found
@@ -208,7 +216,9 @@ class MemoryFilesystem:
 
     def _listing(self, folder: str, recursive: bool) -> list[fs.FileInfo]:
         infos: dict[str, fs.FileInfo] = {}
-        for path, blob in self.memory.paths(folder, seen_by=self._client.name).items():
+        for path, blob in self.memory.paths(
+            folder, seen_by=self._client.machine if self._client.faulty else None
+        ).items():
             name, _, rest = path[len(folder) + 1 :].partition("/")
             if rest and not recursive:
                 infos.setdefault(name, fs.FileInfo(f"{folder}/{name}", fs.FileType.Directory))
@@ -224,10 +234,10 @@ class MemoryFilesystem:
         return Reading(data)
 
     def open_output_stream(self, path: str) -> Writing:
-        return Writing(lambda data: self._do("write", path, lambda: self.memory.put(path, data, self._client.name)))
+        return Writing(lambda data: self._do("write", path, lambda: self.memory.put(path, data, self._client.machine)))
 
     def delete_file(self, path: str) -> None:
-        self._do("delete", path, lambda: self.memory.remove(path, self._client.name))
+        self._do("delete", path, lambda: self.memory.remove(path, self._client.machine))
 
     def delete_dir(self, path: str) -> None:
         paths = self._do("list", path, lambda: list(self.memory.paths(path)))
@@ -241,8 +251,8 @@ class MemoryFilesystem:
         data = self.memory.get(old)
         if data is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
-        self._do("write", new, lambda: self.memory.put(new, data, self._client.name))
-        self._do("delete", old, lambda: self.memory.remove(old, self._client.name))
+        self._do("write", new, lambda: self.memory.put(new, data, self._client.machine))
+        self._do("delete", old, lambda: self.memory.remove(old, self._client.machine))
 
 
 class Reading:

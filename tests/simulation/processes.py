@@ -4,6 +4,8 @@ A process is a greenlet: a function that runs until it sleeps. Whatever in the w
 go on meanwhile: a driver's storage operations, the steps of a training, the renewal of a lease.
 """
 
+from __future__ import annotations
+
 import heapq
 import itertools
 import math
@@ -29,7 +31,7 @@ class Stuck(Exception):
 class Process:
     """A process, or a thread, of the world."""
 
-    def __init__(self, time: "Time", name: str, act: Callable[[], object], group: object = None) -> None:
+    def __init__(self, time: Time, name: str, act: Callable[[], object], group: object = None) -> None:
         """`group` is what dies together: a driver with its threads, or the workers of a node."""
         self.name, self.group = name, group
         self.killed = self.ended = False
@@ -90,6 +92,31 @@ class Process:
         deadline = self._time.now + (math.inf if timeout is None else timeout)
         while not self.ended and self._time.now < deadline:
             self._time.current.sleep(min(0.5, deadline - self._time.now))
+
+
+class Lock:
+    """A lock of processes."""
+
+    def __init__(self, time: Time) -> None:
+        self._time, self._held_by = time, list[Process]()
+
+    def acquire(self, timeout: float = math.inf) -> bool:
+        deadline = self._time.now + timeout
+        while self._held_by and not self._held_by[0].ended:
+            if self._time.now >= deadline:
+                return False
+            self._time.current.sleep(0.01)
+        self._held_by = [self._time.current]
+        return True
+
+    def release(self) -> None:
+        self._held_by.clear()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 @dataclass

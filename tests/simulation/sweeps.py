@@ -60,6 +60,8 @@ class Kind:
         return Request(SWEEP.name, SWEEP, self.preset, keep="none", **{**dict(self.options), **options})
 
 
+PRUNED = ("halving", "hyperband", "replicates_halving")
+"""Presets whose trials are pruned."""
 KINDS = (
     *(Kind(preset) for preset in SWEEP.presets),
     *(

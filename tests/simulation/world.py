@@ -9,9 +9,10 @@ import io
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -24,13 +25,16 @@ from sweeper.report.page import publish as page
 from sweeper.request import Request
 from sweeper.run import plan_request
 from sweeper.search import journal
+from sweeper.storage import parquet_files
 from sweeper.storage.layout import report_path
+from sweeper.storage.load import load
+from sweeper.storage.parquet_files import parquet_to_table
 from sweeper.surroundings import Machine, Surroundings
 from tests.simulation import files, sweeps
-from tests.simulation.auditor import Auditor, Expected
-from tests.simulation.backend import Machines, Mishaps, Observed, SimulatedBackend
-from tests.simulation.files import Client, Faults, Memory, SimulatedFiles
-from tests.simulation.processes import Killed, Process, Stuck, Time
+from tests.simulation.auditor import Auditor, Expected, trials_set_aside
+from tests.simulation.backend import Machines, Mishaps, Observed, SimulatedBackend, poison_of
+from tests.simulation.files import Client, Faults, Memory, SimulatedFiles, contents
+from tests.simulation.processes import Killed, Lock, Process, Stuck, Time
 from tests.simulation.training import CannedCohort, Watchdog
 from trainables.training import train
 from trainables.worker import worker
@@ -40,6 +44,30 @@ LIMIT = 3 * 3600.0
 
 
 CORES = Machines((DeviceKind(False, "", (2,)),))
+CLUSTERS = (
+    *(CORES, CORES, Machines((DeviceKind(False, "", (1,)),)), Machines((DeviceKind(False, "", (4, 2)),))),
+    Machines((DeviceKind(False, "", (2,)),), "simulated:6379"),
+    Machines((DeviceKind(True, "A100", (2,), 8.0), DeviceKind(True, "T4", (1, 1), 4.0))),
+    Machines((DeviceKind(True, "T4", (1,), 4.0, on_demand=True),), "simulated:6379"),
+)
+"""Clusters that worlds draw."""
+MISHAPS = ("dies", "raises", "node_dies", "preempted", "noticed", "hangs", "memory")
+TELLS_APART = ("grid", "grids")
+"""Presets of grids, whose trials do not depend on each other."""
+
+
+@dataclass
+class Session:
+    """Drivers that run at the same time."""
+
+    drivers: int = 1
+    die_at: tuple[tuple[int, bool] | None, ...] = (None, None)
+    """For each: number of the operation at which it dies, and whether that takes effect."""
+    signal_at: float | None = None
+    """Seconds after which the first gets a signal."""
+    fresh: bool = False
+    elsewhere: bool = False
+    """Whether it is on another machine than the session before."""
 
 
 @dataclass
@@ -51,8 +79,10 @@ class Scenario:
     machines: Machines = CORES
     faults: Faults = field(default_factory=Faults)
     mishaps: Mishaps = field(default_factory=Mishaps)
-    deaths: int = 0
-    """Drivers that die."""
+    sessions: list[Session] = field(default_factory=list)
+    """What happens before the last driver, which nothing disturbs."""
+    jumps: bool = False
+    """Whether the wall clock jumps."""
     save_every: float = 0.0
     reports: bool = False
     """Whether tables and pages are written, which takes a second."""
@@ -62,24 +92,38 @@ class Scenario:
 
 def drawn(random: Random) -> Scenario:
     """The scenario of a world."""
-    scenario = Scenario(random.choice(sweeps.KINDS))
-    mishaps = scenario.mishaps
-    scenario.deaths = random.choice((0, 0, 1, 1, 2, 3))
-    if random.random() < 0.7:
-        for name in random.sample(("dies", "raises", "node_dies", "preempted", "noticed", "hangs", "memory"), 3):
+    scenario = Scenario(random.choice(sweeps.KINDS), random.choice((files.OBJECTS, files.SHARE)))
+    scenario.machines = random.choice(CLUSTERS)
+    mishaps, faults, grid = scenario.mishaps, scenario.faults, scenario.kind.preset in TELLS_APART
+    if random.random() < 0.6:
+        for name in random.sample(MISHAPS, 3):
             setattr(mishaps, name, random.choice((0.005, 0.02)))
     mishaps.delay, mishaps.twice = random.choice((0.0, 0.1, 3.0)), random.choice((0.0, 0.0, 0.1))
+    if grid and random.random() < 0.2:
+        rows = [row for row in expected(scenario).rows.values()]
+        mishaps.poisoned = frozenset({poison_of(random.choice(rows))})
+    if random.random() < 0.5:
+        for name in random.sample(("fail", "lie", "silent", "slow"), 2):
+            setattr(faults, name, random.choice((0.002, 0.01)))
+        if random.random() < 0.3:
+            begin = random.uniform(0.0, 200.0)
+            faults.outage = begin, begin + random.choice((1.0, 20.0, 300.0))
+    for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
+        session = Session(2 if random.random() < 0.3 else 1)
+        at = (int(random.expovariate(1 / 40)) + 1, random.random() < 0.5)
+        session.die_at = at if random.random() < 0.7 else None, None
+        session.signal_at = random.expovariate(1 / 60) if random.random() < 0.25 else None
+        session.elsewhere = random.random() < 0.3
+        scenario.sessions.append(session)
+    if random.random() < 0.15:
+        scenario.sessions[:0] = [Session()]
+        scenario.sessions[1:] = [replace(session, fresh=True, drivers=1) for session in scenario.sessions[1:3]]
+    scenario.jumps = random.random() < 0.2
     scenario.save_every = random.choice((0.0, 0.0, 1e9))
+    scenario.retries = random.choice((0, 1, 3)) if grid else 3
+    scenario.patience = random.choice((60.0, 600.0))
+    scenario.reports = random.random() < 0.02
     return scenario
-
-
-@dataclass
-class Ended:
-    """How a driver ended."""
-
-    status: int | None
-    """Its exit status; None if it died."""
-    output: str
 
 
 class World:
@@ -89,10 +133,10 @@ class World:
         self.scenario, self.random = scenario, Random(f"world {seed}")
         self.time = Time(self.random)
         self.memory = Memory(self.time, self.random, scenario.store, scenario.faults)
-        self.auditor = Auditor(
-            self.memory, scenario.machines, scenario.retries, expected, poisoned=scenario.mishaps.poisoned
-        )
+        self.auditor = Auditor(self.memory, scenario.machines, scenario.retries, expected)
         self.memory.watch = self.auditor.watch
+        self.elsewhere = False
+        """Whether the last session was on another machine."""
 
     def surroundings(self, client: Client) -> Surroundings:
         time, random = self.time, self.random
@@ -117,31 +161,46 @@ class World:
             wait=wait,
             begin=begin,
             map=lambda act, names: [act(name) for name in names],
+            lock=lambda: Lock(time),
             draw=random.random,
             token=lambda: f"{random.getrandbits(128):032x}",
-            machine=lambda: Machine(client.name.partition(" ")[0], "0"),
+            machine=lambda: Machine(client.machine, "0"),
         )
 
-    def drive(self, client: Client, request: Request, mishaps: Mishaps) -> Ended:
-        """Run a driver to its end, while the world goes on."""
+    def drive(
+        self,
+        client: Client,
+        request: Request,
+        mishaps: Mishaps,
+        end: Callable[[Client, int | None], None],
+        after: float = 0.0,
+    ) -> Process:
+        """Begin a driver. `end` is called with its exit status, or with None when it has died."""
         statuses: list[int] = []
-        observed = Observed(partial(self.auditor.started, client), partial(self.auditor.told, client))
-        act = partial(self._driver, client, request, mishaps, observed, statuses.append)
-        process = self.time.begin(client.name, act, client)
-        client.on_death = process.kill
-        self.time.run(lambda: process.ended, self.time.now + LIMIT)
-        self.time.say(f"{client.name} has {f'ended with status {statuses[0]}' if statuses else 'died'}")
-        return Ended(statuses[0] if statuses else None, client.output.getvalue())
 
-    def _driver(
-        self, client: Client, request: Request, mishaps: Mishaps, observed: Observed, end: Callable[[int], None]
-    ) -> None:
+        def act() -> None:
+            try:
+                self._driver(client, request, mishaps, statuses.append)
+            finally:
+                status = statuses[0] if statuses else None
+                self.time.say(f"{client.name} has {'died' if status is None else f'ended with status {status}'}")
+                client.dead = True  # its threads end with it
+                if status is None and client.machine != "host":
+                    self.auditor.died_elsewhere = True
+                end(client, status)
+
+        process = self.time.begin(client.name, act, client, after)
+        client.on_death = process.kill
+        return process
+
+    def _driver(self, client: Client, request: Request, mishaps: Mishaps, end: Callable[[int], None]) -> None:
         """What the process of a driver does."""
         own = SimulatedFiles(self.memory, client, self.surroundings(client))
+        observed = Observed(partial(self.auditor.started, client), partial(self.auditor.told, client))
         cluster = SimulatedBackend(
             *(self.time, self.random, self.scenario.machines, mishaps, own, client, observed, request.patience)
         )
-        stopping = StopSignal(lambda: self.time.now)
+        client.stopping = stopping = StopSignal(lambda: self.time.now)
         try:
             planned = plan_request(request, own, lambda *_: contextlib.nullcontext(cluster))
             end(planned.begin(stopping).execute("the command"))
@@ -157,6 +216,73 @@ class World:
         finally:
             cluster.close()
 
+    def session(self, session: Session, number: int, request: Request) -> None:
+        """Run the drivers of a session to their ends."""
+        machine = f"host{number}" if session.elsewhere else "host"
+        processes = []
+        for index in range(session.drivers):
+            name = f"{machine}{index or ''} driver {number}"
+            client = Client(name, die_at=session.die_at[index])
+            own = replace(request, fresh=session.fresh)
+            # To go to another machine takes somebody longer than a listing is stale.
+            after = 5.0 if session.elsewhere or self.elsewhere else 0.0
+            processes.append(self.drive(client, own, self.scenario.mishaps, self._judge, after))
+            if session.signal_at is not None and not index:
+                signal = partial(self._signal, client, processes[0])
+                self.time.begin("signal", signal, after=session.signal_at)
+        self.elsewhere = session.elsewhere or session.drivers > 1
+        self.time.run(lambda: all(process.ended for process in processes), self.time.now + LIMIT)
+
+    def _signal(self, client: Client, process: Process) -> None:
+        """Send SIGINT to a driver."""
+
+        def interrupted() -> BaseException:
+            if client.stopping:
+                client.stopping.asked = True
+            return KeyboardInterrupt()
+
+        if client.stopping and not process.ended:
+            self.time.say(f"{client.name} gets a signal")
+            process.interrupt = interrupted
+            process.wake()
+
+    def _judge(self, client: Client, status: int | None) -> None:
+        self.auditor.ended(status, client.output.getvalue())
+
+    def last(self, request: Request, poisoned: frozenset[str] = frozenset()) -> int | None:
+        """Run a driver that nothing disturbs. Returns its exit status."""
+        ended: list[int | None] = []
+
+        def end(client: Client, status: int | None) -> None:
+            ended.append(status)
+            self._judge(client, status)
+
+        client = Client("host last", faulty=False)
+        process = self.drive(client, request, Mishaps(poisoned=poisoned), end)
+        self.time.run(lambda: process.ended, self.time.now + LIMIT)
+        return ended[0]
+
+    def read(self) -> None:
+        """What a reader does: it loads the rows again and again."""
+        client = Client("reader", faulty=False)
+        own = SimulatedFiles(self.memory, client, self.surroundings(client))
+        while True:
+            self.time.current.sleep(self.random.expovariate(1 / 60))
+            seen = dict(self.auditor.seen)
+            if seen:
+                try:
+                    self.auditor.loaded(load("simulated", own).to_dict("records"), seen)
+                except StoreError as error:
+                    if trials_set_aside(contents(self.memory)):
+                        continue
+                    self.auditor.note(f"a reader cannot load the rows: {error}")
+
+    def jump(self) -> None:
+        """What the wall clock does in a world where it jumps."""
+        while True:
+            self.time.current.sleep(self.random.expovariate(1 / 100))
+            self.time.jumped += self.random.choice((-3600.0, -5.0, 30.0, 7200.0))
+
 
 class _Output(io.TextIOBase):
     """Standard output of whichever process prints."""
@@ -168,6 +294,16 @@ class _Output(io.TextIOBase):
         if isinstance(client := self._time.current.group, Client) and not client.dead:
             client.output.write(text)
         return len(text)
+
+
+@functools.lru_cache(maxsize=2048)
+def _parsed(data: bytes, names: tuple[str, ...] | None) -> Any:
+    return parquet_to_table(data, None if names is None else [*names])
+
+
+def _parquet_to_table(data: bytes, names: list[str] | None = None) -> Any:
+    """As the real one, which parses the same bytes again and again."""
+    return _parsed(data, None if names is None else tuple(names))
 
 
 @contextlib.contextmanager
@@ -186,6 +322,8 @@ def simulated(time: Time, reports: bool) -> Iterator[None]:
         patched.setattr(Watchdog, "process", staticmethod(lambda: time.current), raising=False)
         patched.setattr(CannedCohort, "during_step", staticmethod(lambda: time.current.on_step()))
         patched.setattr(version, "_git", lambda *_: None)  # a process
+        patched.setattr(page, "_writing", Lock(time))
+        patched.setattr(parquet_files, "parquet_to_table", _parquet_to_table)
         patched.setattr(charts, "png", lambda *_, **__: b"")
         if not reports:
             patched.setattr(publish, "write", lambda *_, **__: "")
@@ -207,13 +345,18 @@ class Outcome:
     """Simulated time."""
 
 
+def expected(scenario: Scenario) -> Expected:
+    """What a run of the request leaves in a world where nothing goes wrong. Whom a rung prunes depends on the cohorts,
+    of which a wave has as many as the cluster trains at once."""
+    return _expected(scenario.kind, scenario.machines if scenario.kind.preset in sweeps.PRUNED else CORES)
+
+
 @functools.cache
-def expected(kind: sweeps.Kind) -> Expected:
-    """What a run of a request leaves in a world where nothing goes wrong."""
-    world = World(Scenario(kind), 0)
+def _expected(kind: sweeps.Kind, machines: Machines) -> Expected:
+    world = World(Scenario(kind, machines=machines), 0)
     with simulated(world.time, reports=False):
-        ended = world.drive(Client("driver", faulty=False), kind.request(), Mishaps())
-    assert ended.status == 0, ended.output
+        status = world.last(kind.request())
+    assert status == 0, "\n".join([*world.time.history, *world.auditor.problems])
     return Expected.of(world.memory)
 
 
@@ -223,22 +366,22 @@ def run(seed: int) -> Outcome:
 
 
 def run_scenario(scenario: Scenario, seed: int) -> Outcome:
-    world = World(scenario, seed, expected(scenario.kind))
+    """Run a world to its end."""
+    world = World(scenario, seed, expected(scenario))
+    auditor, poisoned = world.auditor, scenario.mishaps.poisoned
     request = scenario.kind.request(
         retries=scenario.retries, save_every=scenario.save_every, patience=scenario.patience
     )
     with simulated(world.time, scenario.reports):
         try:
-            for number in range(scenario.deaths):
-                at = int(world.random.expovariate(1 / 40)) + 1, world.random.random() < 0.5
-                ended = world.drive(Client(f"driver {number}", die_at=at), request, scenario.mishaps)
-                if ended.status is not None:
-                    world.auditor.ended(request, ended.status, ended.output)
-            ended = world.drive(Client("driver", faulty=False), request, Mishaps(poisoned=scenario.mishaps.poisoned))
-            world.auditor.ended(request, ended.status, ended.output)
-            world.auditor.judge(ended.status)
+            world.time.begin("reader", world.read)
+            if scenario.jumps:
+                world.time.begin("clock", world.jump)
+            for number, session in enumerate(scenario.sessions):
+                world.session(session, number, request)
+            auditor.judge(world.last(request, poisoned), poisoned)
         except Stuck as stuck:
-            world.auditor.note(f"no progress: {stuck}")
+            auditor.note(f"no progress: {stuck}")
         except Exception as error:
-            world.auditor.note(f"an exception: {''.join(traceback.format_exception(error))}")
-    return Outcome(seed, scenario, world.time.history, world.auditor.problems, world.time.now)
+            auditor.note(f"an exception: {''.join(traceback.format_exception(error))}")
+    return Outcome(seed, scenario, world.time.history, auditor.problems, world.time.now)

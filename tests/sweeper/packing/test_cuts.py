@@ -161,8 +161,8 @@ def test_halves_are_kept_and_belong_to_the_records_of_the_plan_with_their_cohort
     record_cuts(files, make(), cuts, measured=None)
     first, _ = cohorts.cut(make().groups, cuts)
     for cohort_id in (first.id, "another"):
-        record_halved(files, "grid", cohort_id)
+        record_halved(files, "grid", cohort_id, ["a", "b"])
     assert recorded_halves(files, "grid") == {first.id, "another"} and recorded_halves(files, "other") == set()
     cut_path, *halved_paths = record_paths(files, make())
     assert [path.rpartition("/")[2] for path in halved_paths] == [first.id]
-    assert files.read(cut_path) and all(files.read(path) == b"" for path in halved_paths)
+    assert files.read(cut_path) and all(files.read(path) == b'["a", "b"]' for path in halved_paths)

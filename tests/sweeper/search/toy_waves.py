@@ -71,7 +71,7 @@ def waves(
         cut,
         tell_rungs=(Rungs() if rungs is None else rungs).append,
         halved=halved,
-        record_halved=record,
+        record_halved=lambda cohort, parts: record(cohort),
     )
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.packing.cuts import record_halved
 from sweeper.storage.checkpoints import fresh_checkpoints, remove_orphans
-from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.layout import checkpoint_path, halved_folder
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 
@@ -38,6 +39,16 @@ def test_the_checkpoint_of_a_cohort_that_another_driver_has_finished_is_deleted(
 def test_merged_rows_are_read_too(store: Store) -> None:
     store.compact("grid")
     assert remove_orphans(store, "grid") == ["done.pt", "pruned.pt"]
+
+
+def test_the_checkpoint_of_a_cohort_that_was_split_is_deleted_once_all_its_parts_have_ended(store: Store) -> None:
+    files = store.files
+    parts = {"inner": ["pruned"], "whole": ["done", "inner"], "half": ["done", "begun"], "earlier": []}
+    for whole, own in parts.items():
+        record_halved(files, "grid", whole, own)
+        files.write(checkpoint_path("grid", whole), b"weights")
+    files.write(f"{halved_folder('grid')}/earlier", b"")  # as an earlier version recorded it
+    assert remove_orphans(store, "grid") == ["done.pt", "inner.pt", "pruned.pt", "whole.pt"]
 
 
 def test_checkpoints_of_other_sweeps_are_kept(store: Store) -> None:

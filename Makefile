@@ -1,7 +1,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Compiled modules are kept, whatever the shell says: the tests start many processes that import them.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Each of WORKERS collects all tests. Slow ones wait for clusters meanwhile, so three keep two cores busy.
+WORKERS := 3
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: install demo docs lint check test coverage clean
 
@@ -27,6 +29,7 @@ lint: install
 	$(BIN)/mypy
 
 # All that is not slow.
+check: WORKERS := 2
 check: lint
 	$(PYTEST) -m 'not slow'
 

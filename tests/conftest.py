@@ -5,6 +5,7 @@ of Ray's sockets, which lie in it, must stay below about 100 bytes. The environm
 change what Ray, the clouds' clients, Git or matplotlib do are removed.
 """
 
+import atexit
 import gc
 import os
 import shutil
@@ -33,7 +34,7 @@ FOREIGN_NAMES = {
 """Compared in capital letters: proxies are read in both cases."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Runs in the controller first and then in each of its workers."""
     if RUN_FOLDER not in os.environ:
         foreign = [name for name in os.environ if name.startswith(FOREIGN_PREFIXES) or name.upper() in FOREIGN_NAMES]
@@ -50,7 +51,8 @@ def pytest_configure() -> None:
     os.environ["XDG_CACHE_HOME"] = str(
         run / "cache"
     )  # the chart library of pages is bundled there, which takes seconds
-    hypothesis.configuration.set_hypothesis_home_dir(run / "hypothesis")
+    cache = getattr(config, "cache", None)  # keeps what hypothesis reads from each module's source for the next run
+    hypothesis.configuration.set_hypothesis_home_dir(cache.mkdir("hypothesis") if cache else run / "hypothesis")
     tempfile.tempdir = None  # chosen anew
 
 
@@ -64,6 +66,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        atexit.register(gc.unfreeze)  # some libraries print what is left when the process ends
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,7 +76,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()  # some libraries print what is left when the process ends
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ.pop(RUN_FOLDER), ignore_errors=True)
 

@@ -129,7 +129,10 @@ class SimulatedBackend(Backend):
 
     def _node(self, kind: DeviceKind, devices: float) -> Node:
         self._number += 1
-        return Node(kind, devices, Client(f"{self._client.name} node {self._number}", faulty=self._client.faulty))
+        client = Client(f"{self._client.name} node {self._number}", faulty=self._client.faulty)
+        node = Node(kind, devices, client)
+        client.on_death = lambda: self._lose(node, NODE_DIED)
+        return node
 
     def cluster(self) -> Cluster:
         return Cluster(self._machines.address, self._machines.kinds, self._measure)

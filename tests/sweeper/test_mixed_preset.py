@@ -20,6 +20,8 @@ from sweeper.storage.requests import read_request
 from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SMALL: dict[str, Value] = {
     "dataset": "digits", "encoder": "relu_mlp", "hidden": "16", "features": 4, "batch_size": 256, "epochs": 2,
     "report_every": 1, "knn": 5, "projector_width": 16, "projection": 8,

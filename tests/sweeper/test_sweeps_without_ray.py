@@ -34,6 +34,8 @@ from trainables.training.compiled_steps import LibraryFolder
 from trainables.worker import worker
 from trainables.worker.messages import CohortTask
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def fail_with(beta: float) -> Callable[[CohortTask], None]:
     """Fails every attempt at a cohort that has a trial with this beta."""

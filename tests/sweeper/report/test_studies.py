@@ -71,12 +71,6 @@ def study_of(values: list[float], space: dict[str, BaseDistribution], state: str
     return study
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Charts are described and not drawn, which takes most of the time."""
-    monkeypatch.setattr(charts, "png", lambda chart, **values: b"png")
-
-
 def pictures(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*.png")}
 

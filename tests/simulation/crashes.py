@@ -1,0 +1,180 @@
+"""Every crash of five small sweeps: `python -m tests.simulation.crashes`.
+
+Whoever makes an operation that changes the store dies before it, or after it: the driver, or the node of a worker. Or
+the operation fails although it has had its effect, or is not answered. Each such world is continued to the end, and
+judged as any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import itertools
+import multiprocessing
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from sweeper.cli import conclusion
+from sweeper.storage import parquet_files
+from sweeper.storage.retry import NoAnswerError
+from tests.simulation.auditor import rows_in
+from tests.simulation.backend import Mishaps
+from tests.simulation.files import READS, Client, Memory, Result, contents
+from tests.simulation.processes import Stuck
+from tests.simulation.sweeps import Kind
+from tests.simulation.world import LIMIT, Scenario, World, expected, simulated
+
+SILENT = 60.0
+"""Seconds after which an operation that is not answered is given up."""
+DISTURBANCES = ("dies before", "dies after", "fails, but is done", "is not answered")
+ROWS = "/sweep=simulated/"
+
+
+@dataclass(frozen=True)
+class Small:
+    """A small sweep."""
+
+    name: str
+    kind: Kind
+    again: Mapping[str, Any] = field(default_factory=dict)
+    """How the request that is disturbed differs from one that has ended before; empty if there was none."""
+    merging: bool = False
+    """Whether two files are many, so that they are merged while the sweep runs and at its end."""
+
+
+SMALL = (
+    Small("grid", Kind("grid", (("cohort", 2),))),
+    Small("search with pruning", Kind("halving", (("cohort", 2),))),
+    Small("population", Kind("population")),
+    Small("--fresh", Kind("grid", (("cohort", 2),)), {"fresh": True}),
+    Small("merging", Kind("grid", (("cohort", 1),)), merging=True),
+)
+
+
+@dataclass(frozen=True)
+class Crash:
+    """An operation of a small sweep, and what happens to it."""
+
+    small: int
+    """Index among `SMALL`."""
+    operation: int
+    """Its number among those that change the store, from 1; 0 for none."""
+    disturbance: str = ""
+
+    def __str__(self) -> str:
+        return f"{SMALL[self.small].name}, operation {self.operation}: {self.disturbance}"
+
+
+class Disturbed:
+    """Takes the place of `Memory.operate`: one operation is disturbed."""
+
+    def __init__(self, memory: Memory, crash: Crash) -> None:
+        self._memory, self._crash, self._operate = memory, crash, memory.operate
+        self.active, self.count = False, 0
+
+    def __call__(self, client: Client, verb: str, path: str, effect: Callable[[], Result]) -> Result:
+        memory = self._memory
+        if not self.active or verb in READS or client.dead:
+            return self._operate(client, verb, path, effect)
+        self.count += 1
+        if self.count != self._crash.operation:
+            return self._operate(client, verb, path, effect)
+        disturbance = self._crash.disturbance
+        memory.time.say(f"{client.name}: {verb} {path}: {disturbance}")
+        if disturbance == "is not answered":
+            memory.time.current.sleep(SILENT)
+            raise NoAnswerError(f"no answer for {SILENT:.0f} s")
+        if disturbance != "dies before":
+            memory._take_effect(client, verb, path, effect)
+        if disturbance == "fails, but is done":
+            raise OSError(errno.ECONNRESET, "simulated, and done")
+        memory._die(client, disturbance)
+        raise AssertionError
+
+
+def run(crash: Crash) -> tuple[Crash, int, list[str], list[str]]:
+    """Run a world. Returns how many operations were made while it may be disturbed, what did not hold, and its
+    history."""
+    small = SMALL[crash.small]
+    scenario = Scenario(small.kind)
+    world = World(scenario, 0, expected(scenario))
+    auditor, disturbed = world.auditor, Disturbed(world.memory, crash)
+    world.memory.operate = disturbed  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patched, simulated(world.time, reports=False):
+        if small.merging:
+            patched.setattr(parquet_files, "MANY", 2)
+            patched.setattr(conclusion, "COMPACT_ABOVE", 2)
+        try:
+            if small.again:
+                world.last(small.kind.request())
+            before = _trained(world.memory)
+            disturbed.active = True
+            client, request = Client("host driver", faulty=False), small.kind.request(**small.again)
+            process = world.drive(client, request, Mishaps(), lambda client, status: None)
+            world.time.run(lambda: process.ended, world.time.now + LIMIT)
+            disturbed.active = False
+            status = world.last(small.kind.request())  # where nothing is left, it tidies up
+            auditor.judge(status, frozenset())
+            if lost := before - _trained(world.memory):
+                auditor.note(f"rows are neither in their place nor set aside: {sorted(lost)}")
+        except Stuck as stuck:
+            auditor.note(f"no progress: {stuck}")
+        except Exception as error:
+            auditor.note(f"an exception: {''.join(traceback.format_exception(error))}")
+    return crash, disturbed.count, auditor.problems, world.time.history
+
+
+def _trained(memory: Memory) -> set[tuple[str, str]]:
+    """Trial and end of every row, also of those that are set aside."""
+    files = ((path, data) for path, data in contents(memory).items() if f"trials{ROWS}" in path)
+    return {(row["trial_id"], str(row["ended"])) for path, data in files for row in rows_in(data)}
+
+
+def every(small: int) -> list[Crash]:
+    """Every crash of a small sweep."""
+    _, count, problems, history = run(Crash(small, 0))
+    if problems:
+        raise ValueError("\n".join([*history, f"{SMALL[small].name} without a crash: {problems}"]))
+    return [Crash(small, *each) for each in itertools.product(range(1, count + 1), DISTURBANCES)]
+
+
+def results(crashes: Sequence[Crash], processes: int) -> Iterator[tuple[Crash, int, list[str], list[str]]]:
+    """Run crashes in so many processes."""
+    if processes == 1:
+        yield from map(run, crashes)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(run, crashes, chunksize=8)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.crashes", description=__doc__)
+    parser.add_argument("--share", type=float, default=1.0, help="share of them that is drawn (default: all)")
+    parser.add_argument("--only", help="one of them: `INDEX,OPERATION,DISTURBANCE`, and its whole history")
+    parser.add_argument("--processes", type=int, default=1)
+    options = parser.parse_args()
+    if options.only:
+        small, operation, disturbance = options.only.split(",", 2)
+        _, _, problems, history = run(Crash(int(small), int(operation), disturbance.strip()))
+        print("\n".join([*history, *problems]))
+        return 1 if problems else 0
+    crashes, failed = [crash for small in range(len(SMALL)) for crash in every(small)], 0
+    drawn = Random().sample(crashes, round(options.share * len(crashes)))
+    for crash, _, problems, _ in results(drawn, options.processes):
+        if problems:
+            failed += 1
+            print(f"{crash} ({crash.small},{crash.operation},{crash.disturbance})\n- " + "\n- ".join(problems))
+    counts = Counter(SMALL[crash.small].name for crash in drawn)
+    print(f"{failed} of {len(drawn)} crashes failed: {', '.join(f'{n} of {name}' for name, n in counts.items())}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

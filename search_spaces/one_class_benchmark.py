@@ -50,7 +50,7 @@ SWEEP = Sweep(
     about="one-class methods and scores on ten classes, beside what the papers report",
     presets={
         "paper": protocols.method_grids(protocols.CIFAR10, protocols.PAPER),
-        "fashion": protocols.method_grids(protocols.FASHION, protocols.SMALL_FASHION),
+        "fashion": protocols.method_grids(protocols.FASHION, protocols.SMALL_FASHION, protocols.ONE_SEED),
         "digits": protocols.method_grids(protocols.DIGITS, protocols.SMALL_DIGITS),
     },
     paper=assumed.VJE,

@@ -48,7 +48,7 @@ COUNTS = {
     ("nu_ablation", "paper"): 54,
     ("nu_ablation", "digits"): 18,
     ("one_class_benchmark", "paper"): 300,
-    ("one_class_benchmark", "fashion"): 420,
+    ("one_class_benchmark", "fashion"): 140,
     ("one_class_benchmark", "digits"): 420,
     ("ood_detection", "paper"): 6,
     ("ood_detection", "digits"): 30,

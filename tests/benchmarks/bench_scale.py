@@ -228,6 +228,7 @@ def draw(fleet: Any, path: Path) -> None:
         "data": {"values": values},
         "transform": [{"calculate": f"indexof({json.dumps(order)}, datum.it)", "as": "order"}],
         "config": {"aria": False},
+        "padding": {"left": 5, "top": 5, "right": 15, "bottom": 5},  # fonts of browsers are wider
         "mark": {"type": "area", "interpolate": "step"},
         "width": 220,
         "height": 110,

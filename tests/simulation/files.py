@@ -41,7 +41,6 @@ class Kind:
 
 OBJECTS = Kind("object store", 0.02)
 SHARE = Kind("network share", 0.005, staleness=3.0)
-LOCAL = Kind("disk", 0.0005)
 
 
 @dataclass

@@ -26,6 +26,8 @@ from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY, rows
 from trainables.worker.messages import CohortTask
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def run(folder: Path, before: Callable[[CohortTask], None] = lambda task: None, **options: Any) -> pd.DataFrame:
     """Run the tiny sweep."""

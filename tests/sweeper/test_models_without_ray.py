@@ -18,6 +18,8 @@ from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY
 from trainables.worker.messages import CohortTask
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(autouse=True)
 def sweep(monkeypatch: pytest.MonkeyPatch) -> None:

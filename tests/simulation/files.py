@@ -25,6 +25,8 @@ from tests.simulation.processes import Killed, Time
 
 ROOT = "store"
 READS = ("read", "list", "look")
+SILENCE = 60.0
+"""Seconds after which an operation that is not answered is given up. It may have taken effect until then."""
 Result = TypeVar("Result")
 
 
@@ -123,10 +125,12 @@ class Memory:
             self.time.say(f"{client.name}: {verb} {path}: {fault}")
         if fault == "silent":
             if self.random.random() < 0.5 and mutates:
-                late = self.random.uniform(10.0, 200.0)
+                late = self.random.uniform(0.0, SILENCE)
                 self.time.begin("late", lambda: self._take_effect(client, verb, path, effect), after=late)
-            process.sleep(60.0)
-            raise NoAnswerError("no answer for 60 s")
+            until = self.time.now + SILENCE
+            while self.time.now < until:  # a message that comes meanwhile does not end the wait
+                process.sleep(until - self.time.now)
+            raise NoAnswerError(f"no answer for {SILENCE:.0f} s")
         if fault in ("fail", "outage"):
             raise OSError(self.random.choice((errno.EIO, errno.ECONNRESET, errno.ETIMEDOUT)), "simulated")
         result = self._take_effect(client, verb, path, effect)

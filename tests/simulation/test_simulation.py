@@ -1,14 +1,9 @@
-"""Worlds with fresh seeds, and all in which something did not hold once."""
-
-import time
+"""Worlds of fixed seeds, and all in which something did not hold once. Fresh seeds are for the command."""
 
 import pytest
 
 from tests.simulation import world
 from tests.simulation.__main__ import failed_once, shortened
-
-FIRST = int(time.time()) * 1000
-"""The first of the fresh seeds, of which a failure names the one."""
 
 
 @pytest.mark.parametrize("seed", failed_once())
@@ -17,9 +12,11 @@ def test_what_did_not_hold_once_holds(seed: int) -> None:
     assert not outcome.problems, shortened(outcome)
 
 
-@pytest.mark.parametrize("worlds", [8, pytest.param(492, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
-def test_fresh_worlds_hold(worlds: int) -> None:
-    for seed in range(FIRST, FIRST + worlds):
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(1000, 1100, 10))]
+)
+def test_worlds_hold(first: int) -> None:
+    for seed in range(first, first + 10):
         outcome = world.run(seed)
         assert not outcome.problems, shortened(outcome)
 

@@ -38,10 +38,7 @@ def sentence(
 ) -> str:
     """Return e.g. `best auroc_joint: 0.982 ± 0.012 (mean ± 95 % interval over 10 classes) at beta=0.5 nu=1; chosen by
     val_auroc_joint`. With `so_far` not all trials have ended."""
-    question = ", ".join(
-        f"study {value}" if key == "study" else f"{key}={value_text(key, value)}"
-        for key, value in best.question.items()
-    )
+    question = ", ".join(_question(key, value, value_text) for key, value in best.question.items())
     name = f"best {best.metric.label}{f' for {question}' if question else ''}{' so far' if so_far else ''}"
     at = _at(best.at, value_text)
     number = "" if best.number is None else f" (trial {best.number})"
@@ -49,6 +46,12 @@ def sentence(
     left_out = best.settings - best.compared
     lacking = f"; {left_out} of {best.settings} settings lack replicates and are not compared" if left_out else ""
     return f"{name}: {_value(best, spread)}{place}; {chosen(best)}{_ties(best)}{_ahead(best, value_text)}{lacking}"
+
+
+def _question(key: str, value: object, value_text: ValueText) -> str:
+    if key != "study":
+        return f"{key}={value_text(key, value)}"
+    return "the grid" if value is None else f"study {value}"
 
 
 def _at(values: Mapping[str, object], value_text: ValueText) -> str:

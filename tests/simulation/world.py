@@ -226,6 +226,7 @@ class World:
             own = replace(request, fresh=session.fresh)
             # To go to another machine takes somebody longer than a listing is stale.
             after = 5.0 if session.elsewhere or self.elsewhere else 0.0
+            after += 5.0 * index if self.scenario.store.staleness else 0.0
             processes.append(self.drive(client, own, self.scenario.mishaps, self._judge, after))
             if session.signal_at is not None and not index:
                 signal = partial(self._signal, client, processes[0])

@@ -145,3 +145,14 @@ def test_of_single_trials_the_error_is_that_over_test_images() -> None:
         "chosen on validation images (val_auroc_chosen); 1 of 2 others not worse within error"
     )
     assert sentence(chosen_of(values, 1, 0.01)).endswith("; all 2 others are worse beyond error")
+
+
+def test_of_a_grid_beside_a_study_the_sentence_says_which_is_meant() -> None:
+    rows = [
+        {"trial_id": f"{study}{seed}", "study": study, "number": None, "lr": 0.1, "seed": seed, "knn_z": 0.9}
+        for study in (None, "byol")
+        for seed in range(2)
+    ]
+    grid, searched = best_settings(rows, KNN, ("lr", "seed"))
+    assert sentence(grid).startswith("best knn_z for the grid: 0.9")
+    assert sentence(searched).startswith("best knn_z for study byol: 0.9")

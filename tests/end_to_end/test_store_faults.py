@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
@@ -19,6 +20,7 @@ from sweeper.storage.load import load
 from sweeper.storage.local_disk import STALE_SECONDS
 from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
 from sweeper.storage.store import Store, check_writable
+from sweeper.surroundings import Surroundings
 from tests.sweeper.storage.rows import COLUMNS, row
 
 
@@ -119,15 +121,14 @@ def test_s3(s3):
     assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_old_probes_of_killed_drivers_go_from_a_bucket_and_new_ones_of_others_stay(s3, monkeypatch):
+def test_old_probes_of_killed_drivers_go_from_a_bucket_and_new_ones_of_others_stay(s3):
     store, names = Store(s3[0]), (".probe-0f", ".other")
     for name in names:
         store.files.write(name, b"probe")
     store.prepare("grid", COLUMNS)
     assert [store.files.read(name) for name in names] == [b"probe"] * 2, "another driver may be about to read its probe"
-    later = time.time() + STALE_SECONDS + 60
-    monkeypatch.setattr(time, "time", lambda: later)
-    store.prepare("grid", COLUMNS)
+    later = Surroundings(now=lambda: datetime.now(UTC) + timedelta(seconds=STALE_SECONDS + 60))
+    Store(Files(s3[0], surroundings=later)).prepare("grid", COLUMNS)
     assert [store.files.read(name) for name in names] == [None, b"probe"]
 
 

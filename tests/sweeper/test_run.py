@@ -67,7 +67,7 @@ def test_the_loss_of_the_store_is_one_line_that_says_how_to_continue(
     request = parse(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path)])
     plan, columns = prepare(request, Store(tmp_path))
     monkeypatch.setattr(run._Run, "_train_all", fail)
-    for method in ("list", "list_files"):
+    for method in ("list", "list_files", "list_versions"):
         monkeypatch.setattr(Files, method, fail)
     store = Store(tmp_path)
     started = run._Run(request, plan, store, columns, StopSignal(), str, {}, Lease(store.files, plan.name))

@@ -1,6 +1,5 @@
 """`--hours` and `--cost`: which cohorts are started, and how a run ends at a limit. The clock is the test's."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,7 +89,7 @@ def test_a_run_stops_before_its_limit_and_the_same_command_continues_it(
 ) -> None:
     """Each of the two cohorts takes an hour. A limit of 1.5 hours is for one of them."""
     clock = Clock()
-    monkeypatch.setattr(run, "Budget", partial(Budget, clock=clock))
+    monkeypatch.setattr(run, "Budget", lambda hours, cost, _: Budget(hours, cost, clock))
     monkeypatch.setattr(fake_executor, "CORES", DeviceKind(False, "", (1,)))
     tasks: list[CohortTask] = []
 

@@ -6,6 +6,7 @@ The driver may die before it or after it.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import errno
 import io
@@ -126,7 +127,7 @@ class Memory:
         if fault == "silent":
             if self.random.random() < 0.5 and mutates:
                 late = self.random.uniform(0.0, SILENCE)
-                self.time.begin("late", lambda: self._take_effect(client, verb, path, effect), after=late)
+                self.time.begin("late", lambda: self._take_late_effect(client, verb, path, effect), after=late)
             until = self.time.now + SILENCE
             while self.time.now < until:  # a message that comes meanwhile does not end the wait
                 process.sleep(until - self.time.now)
@@ -137,6 +138,10 @@ class Memory:
         if fault == "lie":
             raise OSError(errno.ECONNRESET, "simulated, and done")
         return result
+
+    def _take_late_effect(self, client: Client, verb: str, path: str, effect: Callable[[], Result]) -> None:
+        with contextlib.suppress(OSError):  # nobody waits for the answer: another may have deleted the file first
+            self._take_effect(client, verb, path, effect)
 
     def _take_effect(self, client: Client, verb: str, path: str, effect: Callable[[], Result]) -> Result:
         result = effect()

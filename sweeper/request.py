@@ -19,6 +19,19 @@ Compile = Literal["auto", "always", "never"]
 on CPU cores are compiled where that saves more time than it takes."""
 
 
+OrderKind = Literal["given", "coarse", "shuffled"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """`--order`: which cohorts of a grid start first."""
+
+    kind: OrderKind = "given"
+    """`given`: as the grid has them. `coarse`: every other value of each numeric axis first. `shuffled`: at random."""
+    seed: int = 0
+    """Of `shuffled`: what determines the order."""
+
+
 class Text(str):
     """The value of a hyperparameter as it was typed. A plan makes it a value of its key's type; values from Python have
     one already, which is only checked."""
@@ -89,6 +102,7 @@ class Request:
     """`--axis`: key -> values, each a `Text` if they were typed."""
     replicates: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     """`--replicates`: key -> values over which a search takes the mean, each a `Text` if they were typed."""
+    order: Order = Order()
     cohort: int | None = None
     """Number of members of a cohort; None chooses it by measurement."""
     stack: int | None = None

@@ -25,8 +25,10 @@ from sweeper.cli.parser import (
     named,
     node_price,
     one_of,
+    order,
     whole,
 )
+from sweeper.cli.ranges import listed
 from sweeper.errors import SpecError
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
@@ -223,7 +225,13 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     add("--store", "folder or URI (s3, gs) of the results", Request.store, type=folder, metavar="URI")
     add("--data", "folder of the data sets", Request.data, type=partial(named, "--data", "a folder"), metavar="DIR")
     add("--set", "fix a hyperparameter", action="append", metavar="KEY=VALUE")
-    add("--axis", "vary a hyperparameter", action="append", metavar="KEY=V1,V2")
+    add(
+        "--axis",
+        "vary a hyperparameter: seed=0,1,2, or a range, which stands for its numbers as if typed: seed=0..9 (whole "
+        "numbers), beta=0..2:0.5 (in steps), 'lr=logspace(1e-4,0.1,4)' or linspace, both ends included",
+        action="append",
+        metavar="KEY=V1,V2",
+    )
     add(
         "--normal-class",
         "train on this class alone: its name for images of your own (--set dataset=folder), else its index",
@@ -267,6 +275,14 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         Request.most_seeds,
         type=most_seeds,
         metavar="N",
+    )
+    add(
+        "--order",
+        "which cohorts of a grid start first: those with every other value of each numeric axis (coarse), as the grid "
+        "has them (given), or any (shuffled). The cohorts and their rows stay the same",
+        "given",
+        type=order,
+        metavar="coarse|shuffled[:SEED]|given",
     )
     add("--cohort", "number of trials that train together in one process", "auto", type=auto, metavar="N|auto")
     stack = partial(whole, "--stack", 1)
@@ -421,8 +437,8 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _values(option: str, key: str, text: str) -> tuple[Text, ...]:
-    values = tuple(Text(value.strip()) for value in text.split(",")) if text else ()
-    if not values or "" in values:
+    values = tuple(map(Text, listed(text)))
+    if "" in values:
         raise SpecError(f"{option} {key} must have at least one value and no empty one, but got '{key}={text}'")
     return values
 

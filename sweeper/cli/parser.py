@@ -7,10 +7,10 @@ import argparse
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, Never
+from typing import Any, Never, cast, get_args
 
 from sweeper.errors import SpecError
-from sweeper.request import NodePrice
+from sweeper.request import NodePrice, Order, OrderKind
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
 from trainables.validation import unknown
@@ -124,6 +124,17 @@ def node_price(value: object) -> NodePrice:
             raise SpecError(f"--node-price must have one price per kind of GPU, but got '{value}'")
         prices[kind] = amount("--node-price", price)
     return NodePrice(prices)
+
+
+def order(value: object) -> Order:
+    """An order of cohorts: `given`, `coarse` or `shuffled`, the last with a seed after a colon."""
+    kind, colon, seed = value.partition(":") if isinstance(value, str) else (value, "", "")
+    one_of("value of --order", get_args(OrderKind), kind)
+    if not colon:
+        return Order(cast(OrderKind, kind))
+    if kind != "shuffled":
+        raise SpecError(f"only --order shuffled has a seed, but got {value}")
+    return Order("shuffled", whole("the seed of --order shuffled:SEED", 0, seed))
 
 
 def one_of(noun: str, choices: Sequence[str], value: object) -> str:

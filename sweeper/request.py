@@ -37,6 +37,11 @@ class Text(str):
     one already, which is only checked."""
 
 
+def memory_text(size: int) -> str:
+    """Return a size of memory in bytes as `--gpu-memory` takes it, such as `8GB`."""
+    return f"{size / 1e9:.4g}GB"
+
+
 OTHERS = ""
 """Key of the price of all nodes that have no price of their own."""
 
@@ -110,6 +115,8 @@ class Request:
     fraction: float | None = None
     """`--gpu-fraction`: share of a GPU, or of a CPU core, for each cohort. With None a grid chooses it by measurement,
     and a search takes a whole device."""
+    gpu_memory: int | None = None
+    """Bytes of a GPU that a cohort may take, in place of `fraction`."""
     address: str | None = None
     debug: bool = False
     """Train in this process, one cohort after the other, and open a debugger at an exception."""
@@ -148,6 +155,11 @@ class Request:
     search: SearchOptions = SearchOptions()
     warm_start: str | None = None
     """The sweep whose rows in the store a search begins with."""
+
+    @property
+    def fixes_share(self) -> bool:
+        """Whether the part of a device that a cohort takes is requested, and not chosen by measurement."""
+        return self.fraction is not None or self.gpu_memory is not None
 
     @property
     def data_folder(self) -> Path | None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from sweeper.cli.arguments import read_options, request_of
+from sweeper.cli.ranges import is_range, listed
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
 from sweeper.execution.signals import StopSignal
 from sweeper.models import config_of, load_model
-from sweeper.request import Request
+from sweeper.request import Request, Text
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
 from sweeper.spec.space import Value
@@ -29,7 +30,7 @@ __all__ = ["best", "compare", "config_of", "load", "load_history", "load_model",
 Option = Value | Sequence[str]
 """The value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
-"""Hyperparameter -> values."""
+"""Hyperparameter -> values, or one range as the command line takes it: `"0..9"`."""
 Folder = str | os.PathLike[str]
 
 
@@ -90,8 +91,8 @@ def run(
     - `sweep`: as on the command line a name, a file or a module; or a `sweeper.spec.Sweep`, which needs a `name` for
       its folder in the store
     - `preset`, `store`, `data`: as on the command line
-    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`; `replicates`:
-      hyperparameter -> values, as `--replicates`
+    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`, or a range of these:
+      `axis={"seed": "0..9"}`; `replicates`: hyperparameter -> values, as `--replicates`
     - `options`: all others of `python -m sweeper.run --help`, with underscores: `keep="all"`, `gpu_fraction=0.5`,
       `fresh=True`, `trials=64`, `track=["tensorboard", "mlflow=http://127.0.0.1:5000"]`
 
@@ -198,6 +199,8 @@ def _named(sweep: object, name: str | None) -> Sweep:
 
 
 def _axis(key: str, values: Sequence[Value], option: str = "axis") -> tuple[Value, ...]:
+    if isinstance(values, str) and is_range(values):
+        return tuple(map(Text, listed(values)))
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise SpecError(f"{option} {key} must be a sequence of values, but got {values!r}")
     if not values:

@@ -217,6 +217,7 @@ def test_a_plan_is_what_the_command_line_prints_and_writes_nothing(tmp_path: Pat
     planned = sweeper.plan(TINY, name="tiny", store=tmp_path, axis={"seed": range(3)}, cohort=3)
     assert (planned["trials"], planned["to run"], planned["cohorts"]) == (6, 6, 3)
     assert planned["axes"]["seed"] == [0, 1, 2] and not list(tmp_path.iterdir())
+    assert sweeper.plan(TINY, name="tiny", store=tmp_path, axis={"seed": "0..2"}, cohort=3) == planned
     assert json.loads(json.dumps(planned)) == planned
 
 

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from trainables.catalog import TASKS, ContractError, method_of, reason, ships, task_of
+from trainables.catalog import TASKS, ContractError, method_of, ships, task_of
 from trainables.contract import ConditionalDensity, ImageMethod, Losses, Method
 from trainables.learners.data_parallel import draw_noise
 from trainables.learners.members import FittedMembers, StackedMembers
 from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
+from trainables.own_code import reason
 from trainables.sections import TrialConfig
 from trainables.tasks.task import TrialSize
 from trainables.training.metric_names import metric_names

@@ -19,7 +19,6 @@ from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFo
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model, with_alarm_rate
-from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
 from sweeper.report.best import sentence
@@ -101,14 +100,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _named(reference: str) -> tuple[str, frozenset[str]]:
     """The name of a sweep in the store, and the code of the user's own that its definition names: what was typed and
     none, or that of the sweep that a file or a module defines."""
-    if reference.endswith(".py") or os.sep in reference or ":" in reference:
-        sweep = registry.find(reference)
-        parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
-        values = (value for part in parts for key in ("method", *KINDS) for value in part.values(key))
-        return sweep.name, frozenset(filter(is_own, map(str, values)))
-    if not is_name(reference):
-        raise SpecError(f"the name of a sweep {LAW}, but got {reference!r}")
-    return reference, frozenset()
+    name = registry.name_in_store(reference)
+    if name == reference:
+        return name, frozenset()
+    sweep = registry.find(reference)
+    parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
+    values = (value for part in parts for key in ("method", *KINDS) for value in part.values(key))
+    return name, frozenset(filter(is_own, map(str, values)))
 
 
 def _checked(out: Path) -> Path:

@@ -7,27 +7,57 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from sweeper.cli.arguments import read_options, request_of
+from sweeper.cli.ranges import is_range, listed
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
 from sweeper.execution.signals import StopSignal
 from sweeper.models import config_of, load_model
-from sweeper.request import Request
+from sweeper.request import Request, Text
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
 from sweeper.spec.space import Value
 from sweeper.storage.load import load, load_history, load_trials
 
-__all__ = ["compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
+if TYPE_CHECKING:
+    from sweeper.report.answers import Answer
+
+__all__ = ["best", "compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
 Option = Value | Sequence[str]
 """The value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
-"""Hyperparameter -> values."""
+"""Hyperparameter -> values, or one range as the command line takes it: `"0..9"`."""
 Folder = str | os.PathLike[str]
+
+
+def best(
+    name: str,
+    *,
+    preset: str | None = None,
+    changes: str | None = None,
+    metric: str | None = None,
+    store: Folder = "results",
+) -> "Answer":
+    """Return which setting of a request is best, as `sweeper best` says it. It prints as the sentence.
+
+    - `preset`, `changes`: the two parts of the request's name, such as `"digits"` and `"epochs=5"`, or `""` for the
+      preset as it is defined; by default the request with the latest result
+    - `metric`: by which it is best; by default the preset's
+
+    `answer.choice` has the setting `at`, its `mean`, `half_width` and `n`, `chosen_by` and `chosen_mean`, the settings
+    that are not worse within error, its `trials`, its `model` and the command to `retrain` it; `answer.choices` are all
+    where several data sets or studies have one each. Raises SpecError and StoreError.
+    """
+    from sweeper.best import best as found  # here: it imports SciPy
+
+    try:
+        return found(name, preset=preset, changes=changes, metric=metric, store=store)
+    except (SpecError, StoreError) as error:
+        raise error.with_traceback(None) from None
 
 
 def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFrame:
@@ -61,8 +91,8 @@ def run(
     - `sweep`: as on the command line a name, a file or a module; or a `sweeper.spec.Sweep`, which needs a `name` for
       its folder in the store
     - `preset`, `store`, `data`: as on the command line
-    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`; `replicates`:
-      hyperparameter -> values, as `--replicates`
+    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`, or a range of these:
+      `axis={"seed": "0..9"}`; `replicates`: hyperparameter -> values, as `--replicates`
     - `options`: all others of `python -m sweeper.run --help`, with underscores: `keep="all"`, `gpu_fraction=0.5`,
       `fresh=True`, `trials=64`, `track=["tensorboard", "mlflow=http://127.0.0.1:5000"]`
 
@@ -169,6 +199,8 @@ def _named(sweep: object, name: str | None) -> Sweep:
 
 
 def _axis(key: str, values: Sequence[Value], option: str = "axis") -> tuple[Value, ...]:
+    if isinstance(values, str) and is_range(values):
+        return tuple(map(Text, listed(values)))
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise SpecError(f"{option} {key} must be a sequence of values, but got {values!r}")
     if not values:

@@ -19,7 +19,6 @@ from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFo
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model, with_alarm_rate
-from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
 from sweeper.report.best import sentence
@@ -100,13 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _named(reference: str) -> tuple[str, frozenset[str]]:
     """The name of a sweep in the store, and the methods that its definition names: what was typed and none, or those of
     the sweep that a file or a module defines."""
-    if reference.endswith(".py") or os.sep in reference or ":" in reference:
-        sweep = registry.find(reference)
-        parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
-        return sweep.name, frozenset(str(method) for part in parts for method in part.values("method"))
-    if not is_name(reference):
-        raise SpecError(f"the name of a sweep {LAW}, but got {reference!r}")
-    return reference, frozenset()
+    name = registry.name_in_store(reference)
+    if name == reference:
+        return name, frozenset()
+    sweep = registry.find(reference)
+    parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
+    return name, frozenset(str(method) for part in parts for method in part.values("method"))
 
 
 def _checked(out: Path) -> Path:

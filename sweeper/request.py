@@ -19,9 +19,27 @@ Compile = Literal["auto", "always", "never"]
 on CPU cores are compiled where that saves more time than it takes."""
 
 
+OrderKind = Literal["given", "coarse", "shuffled"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """`--order`: which cohorts of a grid start first."""
+
+    kind: OrderKind = "given"
+    """`given`: as the grid has them. `coarse`: every other value of each numeric axis first. `shuffled`: at random."""
+    seed: int = 0
+    """Of `shuffled`: what determines the order."""
+
+
 class Text(str):
     """The value of a hyperparameter as it was typed. A plan makes it a value of its key's type; values from Python have
     one already, which is only checked."""
+
+
+def memory_text(size: int) -> str:
+    """Return a size of memory in bytes as `--gpu-memory` takes it, such as `8GB`."""
+    return f"{size / 1e9:.4g}GB"
 
 
 OTHERS = ""
@@ -89,6 +107,7 @@ class Request:
     """`--axis`: key -> values, each a `Text` if they were typed."""
     replicates: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     """`--replicates`: key -> values over which a search takes the mean, each a `Text` if they were typed."""
+    order: Order = Order()
     cohort: int | None = None
     """Number of members of a cohort; None chooses it by measurement."""
     stack: int | None = None
@@ -96,6 +115,8 @@ class Request:
     fraction: float | None = None
     """`--gpu-fraction`: share of a GPU, or of a CPU core, for each cohort. With None a grid chooses it by measurement,
     and a search takes a whole device."""
+    gpu_memory: int | None = None
+    """Bytes of a GPU that a cohort may take, in place of `fraction`."""
     address: str | None = None
     debug: bool = False
     """Train in this process, one cohort after the other, and open a debugger at an exception."""
@@ -134,6 +155,11 @@ class Request:
     search: SearchOptions = SearchOptions()
     warm_start: str | None = None
     """The sweep whose rows in the store a search begins with."""
+
+    @property
+    def fixes_share(self) -> bool:
+        """Whether the part of a device that a cohort takes is requested, and not chosen by measurement."""
+        return self.fraction is not None or self.gpu_memory is not None
 
     @property
     def data_folder(self) -> Path | None:

@@ -309,6 +309,13 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray"),
     ),
+    "sweeper.best": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.execution.signals", "sweeper.execution.startup"),
+        ),
+        never=("torch", "ray"),
+    ),
     "sweeper.claims": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
@@ -333,7 +340,8 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.api": Rule(
         may=(
             *("sweeper.request", "pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models", "sweeper.compare"),
+            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
+            *("sweeper.best", "sweeper.compare", "sweeper.report.answers"),
         ),
         never=("torch", "ray", "optuna"),
     ),

@@ -4,14 +4,11 @@ On the command line they may also ask for something that runs no sweep. A wrong 
 """
 
 import argparse
-import importlib.util
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from importlib import metadata
 from typing import Any, get_args
 
 from sweeper.cli.parser import (
@@ -21,19 +18,23 @@ from sweeper.cli.parser import (
     alarm_rate,
     amount,
     auto,
+    class_name,
+    earlier_sweep,
     fraction,
+    gpu_memory,
     named,
     node_price,
     one_of,
+    order,
+    track,
     whole,
 )
+from sweeper.cli.ranges import listed
 from sweeper.errors import SpecError
-from sweeper.masking import remember
-from sweeper.names import LAW, is_name
-from sweeper.request import Compile, Keep, Request, SearchOptions, Text, TrackRequest
+from sweeper.request import Compile, Keep, Request, SearchOptions, Text, memory_text
 from sweeper.spec import registry
 from sweeper.spec.metric import Spread
-from sweeper.spec.space import SAMPLERS, Value
+from sweeper.spec.space import SAMPLERS
 from trainables.validation import unknown
 
 MODULE = "python -m sweeper.run"
@@ -49,10 +50,6 @@ DESCRIBED = (
     "a method and its keys, a data set, a key, a metric or a sweep, or list all `keys`, `methods`, `datasets` or "
     "`metrics`"
 )
-DISTRIBUTION = "sweeper"
-"""Name of this project among the installed packages."""
-PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
-"""Tracker -> the package that it needs."""
 WAITS = "--wait waits before a run; it cannot be combined with --restore or --plan"
 OF_COMMAND_LINE = ("describe", "help", "json", "list", "plan", "restore", "version")
 """Options with which the command line does something else than to run or to plan a sweep, or says it otherwise."""
@@ -174,6 +171,9 @@ def request_of(values: Mapping[str, Any]) -> Request:
         raise SpecError("--most-seeds requires --decide")
     if request.wait and request.plan:
         raise SpecError(WAITS)
+    if request.gpu_memory is not None and request.fraction is not None:
+        given = f"--gpu-memory {memory_text(request.gpu_memory)} --gpu-fraction {request.fraction:g}"
+        raise SpecError(f"a cohort's share of a GPU must be given once, but got {given}")
     if request.debug and (request.address or request.plan):
         raise SpecError("--debug trains in this process; it cannot be combined with --address or --plan")
     if request.stack and (request.cohort is None or request.stack > request.cohort):
@@ -223,11 +223,17 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     add("--store", "folder or URI (s3, gs) of the results", Request.store, type=folder, metavar="URI")
     add("--data", "folder of the data sets", Request.data, type=partial(named, "--data", "a folder"), metavar="DIR")
     add("--set", "fix a hyperparameter", action="append", metavar="KEY=VALUE")
-    add("--axis", "vary a hyperparameter", action="append", metavar="KEY=V1,V2")
+    add(
+        "--axis",
+        "vary a hyperparameter: seed=0,1,2, or a range, which stands for its numbers as if typed: seed=0..9 (whole "
+        "numbers), beta=0..2:0.5 (in steps), 'lr=logspace(1e-4,0.1,4)' or linspace, both ends included",
+        action="append",
+        metavar="KEY=V1,V2",
+    )
     add(
         "--normal-class",
         "train on this class alone: its name for images of your own (--set dataset=folder), else its index",
-        type=_class,
+        type=class_name,
         metavar="NAME",
     )
     add("--probe", "in a plan: measure now what the plan depends on", action="store_true")
@@ -268,11 +274,25 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         type=most_seeds,
         metavar="N",
     )
+    add(
+        "--order",
+        "which cohorts of a grid start first: those with every other value of each numeric axis (coarse), as the grid "
+        "has them (given), or any (shuffled). The cohorts and their rows stay the same",
+        "given",
+        type=order,
+        metavar="coarse|shuffled[:SEED]|given",
+    )
     add("--cohort", "number of trials that train together in one process", "auto", type=auto, metavar="N|auto")
     stack = partial(whole, "--stack", 1)
     add("--stack", "with --cohort N: number of trials stepped as one", "all N", type=stack, metavar="N")
     share = "share of a GPU (without GPUs: of a core) per cohort"
     add("--gpu-fraction", share, "auto", dest="fraction", type=fraction, metavar="F|auto")
+    add(
+        "--gpu-memory",
+        "memory of a GPU that a cohort may take, in its place: 8GB. As many share a GPU as have room",
+        type=gpu_memory,
+        metavar="SIZE",
+    )
     cluster = partial(named, "--address", "a Ray cluster")
     add("--address", "Ray cluster: host:port, ray://host:port, auto, or local (default)", type=cluster)
     add(
@@ -321,7 +341,7 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         "--track",
         "send each trial as a run to tensorboard (TARGET: a folder), mlflow (a server's URI) or wandb (a project); may "
         "be given for several trackers",
-        type=_track,
+        type=track,
         action="append",
         metavar="TRACKER[=TARGET]",
     )
@@ -353,7 +373,7 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         "--search-seed", "seed of the sampler", dest="seed", type=partial(whole, "--search-seed", 0), metavar="N"
     )
     warm = "begin with the store's results of another sweep"
-    add("--warm-start", warm, to=add_search.keywords["to"], type=_sweep, metavar="SWEEP")
+    add("--warm-start", warm, to=add_search.keywords["to"], type=earlier_sweep, metavar="SWEEP")
     return parser, options
 
 
@@ -370,44 +390,6 @@ def list_sweeps() -> int:
     return EXIT_OK
 
 
-def _track(text: object) -> TrackRequest:
-    """Parse an argument of `--track`. Raises SpecError for an unknown tracker or one whose package is missing."""
-    tracker, equals, target = str(text).partition("=")
-    if tracker not in PACKAGES:
-        raise SpecError(unknown("tracker", tracker, list(PACKAGES)))
-    if equals and not target.strip():
-        raise SpecError(f"--track {tracker}= must name a target, but got ''")
-    if importlib.util.find_spec(PACKAGES[tracker]) is None:
-        install = f"the extra track-{tracker} has it: pip install {' '.join(_requirements(tracker))}"
-        raise SpecError(f"--track {tracker} needs the package {PACKAGES[tracker]}, which is not installed; {install}")
-    remember(target)
-    return TrackRequest(tracker, target or None)
-
-
-def _requirements(tracker: str) -> list[str]:
-    """What the extra of a tracker requires, as a shell takes it: no index of packages has this project by its name."""
-    try:
-        declared = [text.partition(";") for text in metadata.requires(DISTRIBUTION) or ()]
-    except metadata.PackageNotFoundError:
-        declared = []
-    extra = f'extra == "track-{tracker}"'
-    found = [shlex.quote(requirement.strip()) for requirement, _, marker in declared if extra in marker]
-    return found or [PACKAGES[tracker]]
-
-
-def _sweep(text: object) -> str:
-    """The name of a sweep, which becomes a folder of the store and must not lead out of it."""
-    name = named("--warm-start", "a sweep", text)
-    if not is_name(name):
-        raise SpecError(f"--warm-start must name a sweep, whose name {LAW}, but got '{name}'")
-    return name
-
-
-def _class(value: object) -> Value:
-    """A class of `--normal-class`: an index, or a name as typed."""
-    return value if isinstance(value, int) else Text(named("--normal-class", "a class", value))
-
-
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Key -> value of texts such as `lr=0.1`. Raises SpecError for another text, and for a key that is given twice."""
     found: dict[str, str] = {}
@@ -422,8 +404,8 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _values(option: str, key: str, text: str) -> tuple[Text, ...]:
-    values = tuple(Text(value.strip()) for value in text.split(",")) if text else ()
-    if not values or "" in values:
+    values = tuple(map(Text, listed(text)))
+    if "" in values:
         raise SpecError(f"{option} {key} must have at least one value and no empty one, but got '{key}={text}'")
     return values
 

@@ -4,17 +4,28 @@ Each function that reads a value takes text as typed, or a value from Python.
 """
 
 import argparse
+import importlib.util
 import math
 import os
+import re
+import shlex
 from collections.abc import Sequence
-from typing import Any, Never
+from importlib import metadata
+from typing import Any, Never, cast, get_args
 
 from sweeper.errors import SpecError
-from sweeper.request import NodePrice
+from sweeper.masking import remember
+from sweeper.names import LAW, is_name
+from sweeper.request import NodePrice, Order, OrderKind, Text, TrackRequest
+from sweeper.spec.space import Value
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
 from trainables.validation import unknown
 
+DISTRIBUTION = "sweeper"
+"""Name of this project among the installed packages."""
+PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
+"""Tracker -> the package that it needs."""
 COMMAND = "SWEEPER_COMMAND"
 """Environment variable by which `sweeper.console` says which command the user typed, such as `sweeper run`."""
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -101,6 +112,21 @@ def fraction(value: object) -> float | None:
     return share
 
 
+UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+"""Units of memory -> bytes."""
+
+
+def gpu_memory(value: object) -> int:
+    """A size of memory with its unit, such as `8GB` or `512 MiB`, in bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MG]i?B)", str(value).strip(), re.IGNORECASE)
+    units = {unit.lower(): count for unit, count in UNITS.items()}
+    size = int(float(match[1]) * units[match[2].lower()]) if match and len(match[1]) < 16 else 0
+    if size < UNITS["MB"]:
+        law = f"a size of at least 1MB with its unit ({', '.join(UNITS)}), such as 8GB"
+        raise SpecError(f"--gpu-memory must be {law}, but got {_shown(value)}")
+    return size
+
+
 def amount(option: str, value: object, positive: bool = False) -> float:
     """Number from 0 to `LARGEST_AMOUNT`; 0 itself is refused if `positive`."""
     number = _number(option, value)
@@ -124,6 +150,55 @@ def node_price(value: object) -> NodePrice:
             raise SpecError(f"--node-price must have one price per kind of GPU, but got '{value}'")
         prices[kind] = amount("--node-price", price)
     return NodePrice(prices)
+
+
+def track(text: object) -> TrackRequest:
+    """Parse an argument of `--track`. Raises SpecError for an unknown tracker or one whose package is missing."""
+    tracker, equals, target = str(text).partition("=")
+    if tracker not in PACKAGES:
+        raise SpecError(unknown("tracker", tracker, list(PACKAGES)))
+    if equals and not target.strip():
+        raise SpecError(f"--track {tracker}= must name a target, but got ''")
+    if importlib.util.find_spec(PACKAGES[tracker]) is None:
+        install = f"the extra track-{tracker} has it: pip install {' '.join(_requirements(tracker))}"
+        raise SpecError(f"--track {tracker} needs the package {PACKAGES[tracker]}, which is not installed; {install}")
+    remember(target)
+    return TrackRequest(tracker, target or None)
+
+
+def _requirements(tracker: str) -> list[str]:
+    """What the extra of a tracker requires, as a shell takes it: no index of packages has this project by its name."""
+    try:
+        declared = [text.partition(";") for text in metadata.requires(DISTRIBUTION) or ()]
+    except metadata.PackageNotFoundError:
+        declared = []
+    extra = f'extra == "track-{tracker}"'
+    found = [shlex.quote(requirement.strip()) for requirement, _, marker in declared if extra in marker]
+    return found or [PACKAGES[tracker]]
+
+
+def earlier_sweep(text: object) -> str:
+    """The name of a sweep, which becomes a folder of the store and must not lead out of it."""
+    name = named("--warm-start", "a sweep", text)
+    if not is_name(name):
+        raise SpecError(f"--warm-start must name a sweep, whose name {LAW}, but got '{name}'")
+    return name
+
+
+def class_name(value: object) -> Value:
+    """A class of `--normal-class`: an index, or a name as typed."""
+    return value if isinstance(value, int) else Text(named("--normal-class", "a class", value))
+
+
+def order(value: object) -> Order:
+    """An order of cohorts: `given`, `coarse` or `shuffled`, the last with a seed after a colon."""
+    kind, colon, seed = value.partition(":") if isinstance(value, str) else (value, "", "")
+    one_of("value of --order", get_args(OrderKind), kind)
+    if not colon:
+        return Order(cast(OrderKind, kind))
+    if kind != "shuffled":
+        raise SpecError(f"only --order shuffled has a seed, but got {value}")
+    return Order("shuffled", whole("the seed of --order shuffled:SEED", 0, seed))
 
 
 def one_of(noun: str, choices: Sequence[str], value: object) -> str:

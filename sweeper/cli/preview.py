@@ -22,7 +22,7 @@ from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import TO_RUN, Plan
-from sweeper.request import NodePrice, Request
+from sweeper.request import NodePrice, Request, memory_text
 from sweeper.spec import Space, SpecError, Value
 from sweeper.spec.space import parts_of
 from sweeper.storage.archive import ArchiveSummary
@@ -42,6 +42,8 @@ def outline(
     `archived` is what a run with `--fresh` would set aside.
     """
     share = "one" if request.fraction is None else f"{request.fraction:g} of a"
+    if request.gpu_memory is not None:
+        share = f"{memory_text(request.gpu_memory)} of a"
     groups = [*plan.groups, *([study_run.trials] for study_run in plan.study_runs)]
     workers = sorted({cohorts.worker_count(group) for group in groups})
     per = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"

@@ -20,6 +20,7 @@ from sweeper.packing.compilation import StudyWork
 from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.plan.order import in_order
 from sweeper.plan.plan import Plan
 from sweeper.plan.sources import CohortQueue, CohortSource, Sharing
 from sweeper.request import Request
@@ -36,6 +37,9 @@ from trainables.training.checks import check_trials
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison
 from trainables.worker.worker import JudgeFactory
+
+FIRST = {"given": "", "coarse": ", coarse ones first", "shuffled": " in a random order"}
+"""Kind of an order -> what a line about the cohorts says of it."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +101,11 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
     used = zip(allocator.devices, packing.slots_per_device, strict=False)  # none are packed for several workers
     unused = ", ".join(device.kind.accelerator for device, slots in used if not slots)
     rest = f"; none on {unused}, which would gain little" if unused else ""
-    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(packing.cuts))}{rest}", flush=True)
+    first = FIRST[allocator.request.order.kind]
+    cut_text = " or ".join(describe_cuts(packing.cuts))
+    print(f"{count} cohorts{first}, {at_a_time} at a time, {cut_text}{rest}", flush=True)
     record = partial(record_halved, files, plan.name)
-    by_workers = cohorts.by_workers(all_cohorts)
+    by_workers = cohorts.by_workers(in_order(all_cohorts, plan, allocator.request.order))
     reader = StoreReader(files)
 
     def statuses() -> dict[str, str]:

@@ -8,12 +8,15 @@ from typing import Any
 
 from sweeper.packing.cluster import (
     DeviceInfo,
+    DevicePart,
     Devices,
     Measure,
     Slots,
+    check_gpu_memory,
     core_slots,
     cpu_devices,
     gpu_slots,
+    requested_part,
     whole_device_slots,
 )
 from sweeper.packing.compilation import (
@@ -60,6 +63,9 @@ class Allocator:
     measure: Measure | None = None
     """Makes the measurements that the store lacks; None makes none."""
 
+    def __post_init__(self) -> None:
+        check_gpu_memory(self.request, self.devices)
+
     def begin_grids(self) -> Packing:
         """Decide how the grids run, with measurements where they are needed, and record how they are cut."""
         begun = recorded_cuts(self.files, self.plan) is not None
@@ -76,7 +82,7 @@ class Allocator:
     def grids(self) -> Packing | None:
         """Decide how the grids run. Returns None if a measurement is needed, and none is made."""
         settled = settled_cuts(self.request, self.plan, self.files)
-        whole_devices = whole_device_slots(self.devices, self.request.fraction, self.local)
+        whole_devices = whole_device_slots(self.devices, self.request, self.local)
         slots = {count: whole_devices.for_workers(count) for count in map(cohorts.worker_count, self.plan.groups)}
         workloads = self._workloads(settled)
         single = [workload for workload in workloads if cohorts.worker_count(workload.group) == 1]
@@ -101,7 +107,7 @@ class Allocator:
         `--cohort`, for several workers, and in a study that was begun by a version without records nothing is compiled
         by itself.
         """
-        slots = whole_device_slots(self.devices, self.request.fraction, self.local).for_workers(workers)
+        slots = whole_device_slots(self.devices, self.request, self.local).for_workers(workers)
         cutter = WaveCutter(slots, len(works), requested_cut(self.request))
         recorded = {work.id: recorded_steps(self.files, self.plan.name, work.id) for work in works}
         steps = {work.id: recorded[work.id] or StudySteps(cutter.width(work)) for work in works}
@@ -138,7 +144,7 @@ class Allocator:
         """Pack the groups whose trials are trained by one process each, with compiled steps where they are requested
         or, by measurement, pay; None if a measurement is needed, and none is made."""
         request, gpus = self.request, self.devices[0].kind.gpus
-        needed = not settled or request.probe or bool(gpus and not request.fraction)
+        needed = not settled or request.probe or bool(gpus and not request.fixes_share)
         profiler = self._profiler(workloads, needed)
         if gpus:
             packing = self._on_gpus(profiler)
@@ -167,7 +173,7 @@ class Allocator:
                 return None
             profiles.append(device_profiles)
         workloads = profiled_workloads(profiler.workloads, profiles[0])
-        if not self.request.fraction:
+        if not self.request.fixes_share:
             longest = longest_group(workloads)
             profiles = [
                 profiler.with_slowdowns(device, device_profiles, longest)
@@ -177,7 +183,7 @@ class Allocator:
             workloads,
             self.devices,
             profiles,
-            fraction=self.request.fraction,
+            [requested_part(self.request, device) for device in self.devices],
             local=self.local,
             node_price=self.request.node_price,
         )
@@ -218,12 +224,12 @@ def on_gpus(
     workloads: Sequence[Workload],
     devices: Sequence[DeviceInfo],
     profiles: Sequence[Sequence[GroupProfile]],
+    requested: Sequence[DevicePart | None],
     *,
-    fraction: float | None,
     local: bool,
     node_price: NodePrice | None = None,
 ) -> Packing:
-    """Pack the groups on GPUs. A requested `fraction` of a GPU fixes how many cohorts share one.
+    """Pack the groups on GPUs. Requested parts of these fix how many cohorts share one.
 
     `profiles` has the profile of each group, by kind of device; `workloads` carry the measurements of the first kind.
     """
@@ -231,9 +237,17 @@ def on_gpus(
         _devices(workloads, device, device_profiles, profiles[0], node_price)
         for device, device_profiles in zip(devices, profiles, strict=True)
     )
-    packing = pack(workloads, kinds, [int(1 / fraction)] * len(kinds) if fraction else None)
+    parts = [part for part in requested if part]
+    if parts:  # what they leave of a device is nobody's
+        kinds = tuple(
+            replace(kind, bytes=part.count * part.memory) if part.count else kind
+            for kind, part in zip(kinds, parts, strict=True)
+        )
+    packing = pack(workloads, kinds, [part.count for part in parts] if parts else None)
     used = [index for index, slots in enumerate(packing.slots_per_device) if slots]
-    by_kind = tuple(gpu_slots(devices[index], devices, packing.slots_per_device[index], fraction) for index in used)
+    by_kind = tuple(
+        gpu_slots(devices[index], devices, requested[index] or packing.slots_per_device[index]) for index in used
+    )
     capacities = [kinds[index].capacity(packing.slots_per_device[index]) for index in used]
     fitting_kinds = {
         trial.id: fitting

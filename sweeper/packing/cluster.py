@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from sweeper.errors import ClusterError
+from sweeper.errors import ClusterError, SpecError
 from sweeper.plan.cohorts import content_hash
-from sweeper.request import NodePrice
+from sweeper.request import NodePrice, Request, memory_text
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import devices_path
 from trainables.json_input import Amount, PositiveCount
@@ -231,7 +231,7 @@ class Slots:
         if workers > 1 and self.resources.get("GPU", 1.0) < 1:
             raise ClusterError(
                 f"each of several workers must have a GPU of its own, but got workers={workers} with "
-                f"{self.resources['GPU']:g} of a GPU each; leave out --gpu-fraction"
+                f"{self.resources['GPU']:g} of a GPU each; leave out --gpu-fraction or --gpu-memory"
             )
         if workers > self.count and self.local:
             raise ClusterError(
@@ -241,26 +241,66 @@ class Slots:
         return replace(self, by_kind=self.by_kind if workers == 1 else self.by_kind[:1], workers=workers)
 
 
-def whole_device_slots(devices: Sequence[DeviceInfo], fraction: float | None, local: bool) -> Slots:
-    """Return slots of one whole device each, or of a requested `fraction` of one."""
-    part = fraction or 1.0
-    if devices[0].kind.gpus:
-        return Slots(tuple(gpu_slots(device, devices, int(1 / part), part) for device in devices), local)
-    return Slots((core_slots(devices[0], part),), local)
+@dataclass(frozen=True)
+class DevicePart:
+    """The part of a GPU that a cohort takes by request."""
+
+    fraction: float
+    """In Ray's unit of ten-thousandths where it follows from memory."""
+    count: int
+    """Cohorts that have room on a GPU; 0 if none has."""
+    memory: int
+    """Bytes that each may use."""
 
 
-def gpu_slots(
-    device: DeviceInfo, among: Sequence[DeviceInfo], per_device: int, fraction: float | None
-) -> SlotResources:
-    """Return slots of `1 / per_device` or `fraction` of a GPU, and of its cores, in Ray's unit of ten-thousandths."""
-    cores = device.kind.cores / per_device
+def requested_part(request: Request, device: DeviceInfo) -> DevicePart | None:
+    """Return the part of a GPU that `--gpu-memory` or `--gpu-fraction` asks for; None without."""
+    if request.gpu_memory is not None:
+        units = math.ceil(10_000 * request.gpu_memory / device.bytes)
+        return DevicePart(units / 10_000, 10_000 // units, request.gpu_memory)
+    if request.fraction is not None:
+        count = int(1 / request.fraction)
+        return DevicePart(request.fraction, count, device.bytes // count)
+    return None
+
+
+def check_gpu_memory(request: Request, devices: Sequence[DeviceInfo]) -> None:
+    """Raise SpecError if `--gpu-memory` is asked for without GPUs, or if none of these has as much."""
+    if request.gpu_memory is None:
+        return
+    asked = f"--gpu-memory {memory_text(request.gpu_memory)}"
+    if not devices[0].kind.gpus:
+        raise SpecError(f"--gpu-memory needs GPUs, but there are none; leave out {asked}")
+    largest = max(devices, key=lambda device: device.bytes)
+    if request.gpu_memory > largest.bytes:
+        raise SpecError(
+            f"--gpu-memory must not exceed the memory of a GPU, {memory_text(largest.bytes)} of {largest.device}, but "
+            f"got {asked}"
+        )
+
+
+def whole_device_slots(devices: Sequence[DeviceInfo], request: Request, local: bool) -> Slots:
+    """Return slots of one whole device each, or of the part of one that is requested."""
+    if not devices[0].kind.gpus:
+        return Slots((core_slots(devices[0], request.fraction or 1.0),), local)
+    parts = [requested_part(request, device) for device in devices]
+    slots = (gpu_slots(device, devices, part or 1) for device, part in zip(devices, parts, strict=True))
+    return Slots(tuple(slot for slot in slots if slot.count), local)
+
+
+def gpu_slots(device: DeviceInfo, among: Sequence[DeviceInfo], part: DevicePart | int) -> SlotResources:
+    """Return slots of a requested part of a GPU, or of equal parts of so many, and of its cores, in Ray's unit of
+    ten-thousandths."""
+    if isinstance(part, int):
+        part = DevicePart(math.floor(10_000 / part) / 10_000, part, device.bytes // part)
+    cores = device.kind.cores / max(1, part.count)
     resources = {
-        "GPU": fraction or math.floor(10_000 / per_device) / 10_000,
+        "GPU": part.fraction,
         "CPU": float(int(cores)) if cores >= 1 else math.floor(10_000 * cores) / 10_000,
         **kind_resources(device.kind, [other.kind for other in among]),
     }
     resources = {name: amount for name, amount in resources.items() if amount}
-    return SlotResources(resources, device.kind.count * per_device, device.bytes // per_device, device.device)
+    return SlotResources(resources, device.kind.count * part.count, part.memory, device.device)
 
 
 def core_slots(device: DeviceInfo, cores: float) -> SlotResources:

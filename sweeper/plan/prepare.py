@@ -13,7 +13,7 @@ from sweeper.plan.best_trials import missing_models
 from sweeper.plan.changes import DIGEST, Changes
 from sweeper.plan.cohorts import Group, Trial, content_hash, enumerate_trials, identity
 from sweeper.plan.plan import Plan
-from sweeper.request import Request, SearchOptions, Text
+from sweeper.request import Order, Request, SearchOptions, Text
 from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.pruners import Halving
@@ -120,6 +120,8 @@ def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> 
     of_searches = request.warm_start or request.replicates or request.search != SearchOptions()
     if of_searches and not any(part.space for part in parts_of(space)):
         raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
+    if request.order != Order() and not any(isinstance(part, Grid) for part in parts_of(space)):
+        raise SpecError(f"{name} ({preset}) is a search, whose sampler orders its trials; --order is for grids")
     space = _with_options(space, request.search)
     changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
     whole = _without_narrowing(request, preset_space, changed, own.classes, space)

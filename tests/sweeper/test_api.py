@@ -217,6 +217,7 @@ def test_a_plan_is_what_the_command_line_prints_and_writes_nothing(tmp_path: Pat
     planned = sweeper.plan(TINY, name="tiny", store=tmp_path, axis={"seed": range(3)}, cohort=3)
     assert (planned["trials"], planned["to run"], planned["cohorts"]) == (6, 6, 3)
     assert planned["axes"]["seed"] == [0, 1, 2] and not list(tmp_path.iterdir())
+    assert sweeper.plan(TINY, name="tiny", store=tmp_path, axis={"seed": "0..2"}, cohort=3) == planned
     assert json.loads(json.dumps(planned)) == planned
 
 
@@ -239,7 +240,7 @@ def test_another_thread_is_refused(tmp_path: Path) -> None:
 
 def test_other_names_are_refused_with_those_there_are() -> None:
     with pytest.raises(
-        AttributeError, match="module 'sweeper' has no attribute 'runs'; it has: compare, config_of, load, "
+        AttributeError, match="module 'sweeper' has no attribute 'runs'; it has: best, compare, config_of, load, "
     ):
         sweeper.runs  # noqa: B018
     assert {"run", "plan", "load_model"} <= set(dir(sweeper))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.arguments import list_sweeps, parse
-from sweeper.cli.parser import LARGEST_INTEGER, amount, auto, fraction, store_retries, whole
+from sweeper.cli.parser import LARGEST_INTEGER, amount, auto, fraction, gpu_memory, store_retries, whole
 from sweeper.errors import SpecError
 from sweeper.request import Request
 from sweeper.spec import registry
@@ -75,6 +75,12 @@ def test_auto_is_no_number() -> None:
         (["grid", "--stack", "0", "--cohort", "2"], "--stack must be a whole number of at least 1"),
         (["grid", "--gpu-fraction", "1.5"], "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 1.5"),
         (["grid", "--gpu-fraction", "nan"], "`0.0001 <= gpu-fraction <= 1` must hold"),
+        (
+            ["grid", "--gpu-memory", "8"],
+            r"must be a size of at least 1MB with its unit \(MB, GB, MiB, GiB\)",
+        ),
+        (["grid", "--gpu-memory", "0GB"], "such as 8GB, but got 0GB"),
+        (["grid", "--gpu-memory", "8gb", "--gpu-fraction", "0.5"], "once, but got --gpu-memory 8GB --gpu-fraction 0.5"),
         (["grid", "--save-every", "-1"], "`--save-every >= 0` must hold"),
         (["grid", "--json"], "--json requires --plan"),
         (["grid", "--probe"], "--probe requires --plan"),
@@ -137,6 +143,7 @@ def test_numbers_within_their_range() -> None:
     assert whole("--n", 3, "3") == 3 and whole("--n", 0, str(LARGEST_INTEGER)) == LARGEST_INTEGER
     assert auto("auto") is None and auto("8") == 8
     assert fraction("auto") is None and fraction("0.25") == 0.25
+    assert gpu_memory("8GB") == gpu_memory("8000 mb") == 8 * 10**9 and gpu_memory("0.5GiB") == 2**29
     assert amount("--s", "0") == 0.0 and amount("--s", "1e9", positive=True) == 1e9
 
 

@@ -6,17 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeper.cli.arguments import parse
-from sweeper.errors import ClusterError
+from sweeper.errors import ClusterError, SpecError
 from sweeper.packing.allocate import Allocator, least_threads, longest_group, on_cores, on_gpus
 from sweeper.packing.cluster import (
     DeviceInfo,
     DeviceKind,
+    DevicePart,
     ProbeRequest,
     SlotResources,
     Slots,
     profile_devices,
+    requested_part,
     whole_device_slots,
 )
 from sweeper.packing.cuts import record_cuts, recorded_cuts
@@ -26,6 +30,7 @@ from sweeper.packing.workloads import COHORT_START_SECONDS, Workload
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Trial
 from sweeper.plan.plan import Plan
+from sweeper.request import Request
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.figures import Heatmap
 from sweeper.storage.files import Files
@@ -166,6 +171,46 @@ def test_a_gpu_is_shared_where_that_is_measured_to_gain(tmp_path: Path) -> None:
     assert again.timed == again.shared == []
 
 
+def test_a_cohort_may_take_the_memory_that_is_requested(tmp_path: Path) -> None:
+    """Of 2,000 MiB 600 MiB: three share a GPU, and 200 MiB are nobody's. Four fifths of 600 MiB hold stacks up to four,
+    with 50 MiB of its process."""
+    measure = FakeMeasure(GPUS)
+    packing = allocated(tmp_path, measure, grid(), "--gpu-memory", "600MiB", on=(LARGE,))
+    assert packing.slots[1].by_kind == (SlotResources({"GPU": 0.3, "CPU": 2.0}, 6, 600 * MIB, "device A"),)
+    assert 2 < packing.cuts[0].width <= 4 and measure.shared == [], "how many share it is not left to a measurement"
+    (twice,) = allocated(tmp_path / "twice", measure, grid(128), "--gpu-memory", "1250MiB", on=(LARGE,)).cuts
+    assert twice.width == 8
+
+
+def test_a_kind_of_gpu_without_as_much_memory_is_not_used(tmp_path: Path) -> None:
+    packing = allocated(tmp_path, FakeMeasure(GPUS), grid(), "--gpu-memory", "1GB", on=(LARGE, MANY))
+    assert packing.slots_per_device == (2, 0) and [slot.device for slot in packing.slots[1].by_kind] == ["device A"]
+    slots = whole_device_slots([GPU_A, GPU_B], Request("grid", gpu_memory=10**9), local=True)
+    assert [(slot.device, slot.count) for slot in slots.by_kind] == [("A", 4), ("B", 8)]
+
+
+@given(st.integers(10**6, 10**11), st.integers(10**6, 10**11))
+def test_requested_memory_never_oversubscribes_a_gpu(memory: int, whole: int) -> None:
+    part = requested_part(Request("grid", gpu_memory=memory), replace(GPU_A, bytes=whole))
+    assert part is not None and part.count * memory <= whole
+    assert round(part.count * part.fraction * 10_000) <= 10_000 and part.fraction * whole >= memory * (1 - 1e-9)
+    assert part.count >= int(0.9 * whole / memory) or memory < whole / 1000  # Ray's unit is a ten-thousandth
+
+
+@pytest.mark.parametrize(
+    ("memory", "on", "law"),
+    [
+        ("3GB", (LARGE, MANY), "must not exceed the memory of a GPU, 2.097GB of device A, but got --gpu-memory 3GB"),
+        ("1GB", (CORES,), "--gpu-memory needs GPUs, but there are none; leave out --gpu-memory 1GB"),
+    ],
+)
+def test_memory_that_no_device_has_is_refused(
+    tmp_path: Path, memory: str, on: tuple[DeviceKind, ...], law: str
+) -> None:
+    with pytest.raises(SpecError, match=law):
+        allocated(tmp_path, FakeMeasure(CPU | GPUS), grid(), "--gpu-memory", memory, on=on)
+
+
 def test_if_nodes_can_be_added_there_are_cohorts_for_them(tmp_path: Path) -> None:
     """Cohorts are cut for the one GPU that is there, or for the eight that may come."""
     one_gpu = replace(LARGE, nodes=(1,))
@@ -283,34 +328,39 @@ def profile(seconds: float, **slowdowns: float) -> GroupProfile:
 def test_a_slot_is_a_whole_device_or_the_requested_fraction(
     devices: Sequence[DeviceInfo], fraction: float | None, expected: list[SlotResources]
 ) -> None:
-    assert list(whole_device_slots(devices, fraction, local=True).by_kind) == expected
+    request = Request("grid", fraction=fraction)
+    assert list(whole_device_slots(devices, request, local=True).by_kind) == expected
 
 
 def test_a_gpu_with_fewer_cores_than_slots_gives_each_a_part_of_a_core() -> None:
     device = replace(GPU_A, kind=replace(LARGE, cores=2.0))
-    assert whole_device_slots([device], 0.3, local=True).resources == {"GPU": 0.3, "CPU": 0.6666}
+    assert whole_device_slots([device], Request("grid", fraction=0.3), local=True).resources == {
+        "GPU": 0.3,
+        "CPU": 0.6666,
+    }
 
 
 def test_the_speed_of_a_kind_is_relative_to_the_first() -> None:
     profiles = [[profile(1e-3), profile(3e-3)], [profile(2e-3), profile(6e-3)]]
-    packing = on_gpus([WORKLOAD, WORKLOAD], [GPU_A, GPU_B], profiles, fraction=None, local=True)
+    packing = on_gpus([WORKLOAD, WORKLOAD], [GPU_A, GPU_B], profiles, [None, None], local=True)
     assert [kind.speed for kind in packing.devices] == [1.0, pytest.approx(0.5)]
 
 
 def test_a_kind_that_was_not_measured_is_taken_to_be_as_fast_as_the_first() -> None:
     profiles = [[profile(1e-3)], [GroupProfile((), 0)]]
-    assert on_gpus([WORKLOAD], [GPU_A, GPU_B], profiles, fraction=None, local=True).devices[1].speed == 1.0
+    assert on_gpus([WORKLOAD], [GPU_A, GPU_B], profiles, [None, None], local=True).devices[1].speed == 1.0
 
 
 def test_slots_are_the_parts_of_a_gpu_that_the_packing_chose() -> None:
-    packing = on_gpus([WORKLOAD], [GPU_A], [[profile(1e-3, n2=1.0)]], fraction=None, local=False)
+    packing = on_gpus([WORKLOAD], [GPU_A], [[profile(1e-3, n2=1.0)]], [None], local=False)
     assert packing.slots_per_device == (2,) and not packing.slots[1].local
     assert packing.slots[1].by_kind == (SlotResources({"GPU": 0.5, "CPU": 4.0}, 4, 1000 * MIB, "A"),)
 
 
 def test_a_cohort_that_fits_no_kind_goes_to_the_one_with_most_room() -> None:
     large = replace(WORKLOAD, measurements=[replace(STEP, bytes=9000 * MIB)])
-    packing = on_gpus([large], [GPU_A, GPU_B], [[profile(1e-3)], [profile(1e-3)]], fraction=1.0, local=True)
+    whole = [DevicePart(1.0, 1, device.bytes) for device in (GPU_A, GPU_B)]
+    packing = on_gpus([large], [GPU_A, GPU_B], [[profile(1e-3)], [profile(1e-3)]], whole, local=True)
     assert set(packing.slots[1].fitting_kinds.values()) == {(0,)} and len(packing.slots[1].fitting_kinds) == 16
 
 

@@ -79,8 +79,10 @@ def test_a_written_trial_is_one_of_its_sweep(capsys: pytest.CaptureFixture[str])
     assert (row["status"], row["sigma"], row["seed"]) == ("finished", 0.1, 0)
     capsys.readouterr()
     assert "has a row in the store already" in refused(capsys, row["trial_id"][:6], "--write")
-    planned = sweeper.plan("own_sweep.py")
-    assert planned["trials"] == 4 and planned["statuses"]["finished"] == 1
+    with without_ray(Path()):
+        assert sweeper.run("own_sweep.py", cohort=2)["status"].tolist() == ["finished"] * 4
+    (kept,) = load("own_sweep", "results").query(f"trial_id == '{row['trial_id']}'").to_dict("records")
+    assert kept["started"] == row["started"]  # it is not trained again
 
 
 def test_debug_opens_pdb_at_the_exception(

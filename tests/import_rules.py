@@ -288,6 +288,7 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
             *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
             *("trainables.config", "trainables.training", "trainables.worker", "sweeper.models"),
+            *("torch", "trainables.learners"),
         ),
         never=("ray",),
     ),
@@ -298,6 +299,13 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.plan", "sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.trial": Rule(
+        may=(
+            *("torch", "sweeper.errors", "sweeper.request", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
+            *("sweeper.cli", "sweeper.run", "trainables.config", "trainables.data", "trainables.validation"),
+        ),
+        never=("ray",),
     ),
     "sweeper.view": Rule(
         may=(

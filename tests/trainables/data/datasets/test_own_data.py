@@ -112,7 +112,8 @@ def test_files_of_numpy_are_the_same_data_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["pixel", "label", "group", "count", "dtype", "shape"])
 def test_other_data_have_another_digest(change: str) -> None:
     def data(changed: bool) -> Callable[[], object]:
-        images, labels, groups = IMAGES[:20].copy(), LABELS[:20].copy(), np.arange(20)
+        images: Any = IMAGES[:20].copy()
+        labels, groups = LABELS[:20].copy(), np.arange(20)
         if changed:
             images[7, 3, 3, 1] ^= change == "pixel"
             labels[7] = (labels[7] + (change == "label")) % 3
@@ -120,7 +121,7 @@ def test_other_data_have_another_digest(change: str) -> None:
             keep = 19 if change == "count" else 20
             images, labels, groups = images[:keep], labels[:keep], groups[:keep]
             images = images[:, :-1] if change == "shape" else images
-        tested = IMAGES[20:, :-1] if changed and change == "shape" else IMAGES[20:]
+        tested: Any = IMAGES[20:, :-1] if changed and change == "shape" else IMAGES[20:]
         if changed and change == "dtype":
             images, tested = (array.astype(np.float32) / 255 for array in (images, tested))
         return lambda: ({"images": images, "labels": labels, "groups": groups}, (tested, LABELS[20:]))

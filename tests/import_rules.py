@@ -40,7 +40,9 @@ TABLE: Mapping[str, Rule] = {
         never=("torch.distributed", *LAUNCHERS),
         alone=True,
     ),
-    "trainables.networks": Rule(may=("torch", "torchvision", "safetensors", "trainables.validation"), never=LAUNCHERS),
+    "trainables.networks": Rule(
+        may=("torch", "torchvision", "safetensors", "trainables.validation", "trainables.own_code"), never=LAUNCHERS
+    ),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
     "trainables.data": Rule(may=("torch", "numpy", "PIL", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.datasets": Rule(

@@ -15,9 +15,10 @@ from trainables.metrics.meanings import FITTED_SCORES
 from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
+from trainables.networks.own_encoder import build_own_encoder
 from trainables.networks.pretrained import TORCHVISION, PretrainedEncoder, read_weights
 from trainables.sections import TrialConfig
-from trainables.validation import above, added, at_least, below, between, checked, choices, one_of
+from trainables.validation import above, added, at_least, below, between, checked, choices, is_own, one_of
 
 PUBLISHED_SIZES = ("resnet18", "resnet50", "wide_resnet10_4", *TORCHVISION)
 """Encoders whose widths and sizes are fixed."""
@@ -27,8 +28,9 @@ PUBLISHED_SIZES = ("resnet18", "resnet50", "wide_resnet10_4", *TORCHVISION)
 class Encoder:
     """The encoder and its size."""
 
-    encoder: Annotated[str, one_of(*ENCODERS, *TORCHVISION)] = "mlp"
-    """Name of the encoder; `torchvision:NAME` for one with `weights` of your own."""
+    encoder: Annotated[str, one_of(*ENCODERS, *TORCHVISION, own="my_nets:TinyViT")] = "mlp"
+    """Name of the encoder; `torchvision:NAME` for one with `weights` of your own, or `my_nets:TinyViT` for your own
+    module."""
     width: Annotated[int, at_least(1)] = 128
     """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
     have their published widths."""
@@ -99,6 +101,9 @@ class Networks:
             if self.initial:
                 network.load(read_weights(pretrained.weights, pretrained.weights_digest), pretrained.weights)
             return network
+        if is_own(encoder.encoder):
+            shape, features = _image_shape(image_shape), outputs * encoder.features
+            return build_own_encoder(encoder.encoder, shape, width=encoder.width, features=features)
         return build_encoder(
             encoder.encoder,
             _image_shape(image_shape),

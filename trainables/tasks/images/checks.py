@@ -19,9 +19,10 @@ from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial, Net
 from trainables.metrics.catalog import EVALUATORS
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS, check_encoder
+from trainables.networks.own_encoder import takes_features
 from trainables.networks.pretrained import TORCHVISION, check_side
 from trainables.tasks.task import Methods
-from trainables.validation import choices
+from trainables.validation import choices, is_own
 
 CAPABILITY_NOUNS: Mapping[Capability, str] = {
     "score": "anomaly scores",
@@ -76,11 +77,13 @@ def _check_folder(config: ImageTrial) -> None:
 def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
     """Raise ValueError if the encoder does not suit the method, or the decoder the images."""
     encoder = config.encoder.encoder
-    if method.outputs > 1 and encoder in PUBLISHED_SIZES:
+    own = is_own(encoder)
+    sized_alone = not takes_features(encoder) if own else encoder in PUBLISHED_SIZES
+    if method.outputs > 1 and sized_alone:
         sized = ", ".join(name for name in ENCODERS if name not in PUBLISHED_SIZES)
         raise ValueError(
-            f"{config.method} needs an encoder whose size can be chosen, but {encoder} has its published size; "
-            f"there are: {sized}"
+            f"{config.method} needs an encoder whose size can be chosen, but {encoder} "
+            f"{'does not take `features`' if own else 'has its published size'}; there are: {sized}"
         )
     _check_pretrained(config)
     _check_frozen(config, method, declared.shape)

@@ -2,11 +2,11 @@
 
 >>> import sweeper
 >>> sorted(sweeper.__all__)
-['compare', 'config_of', 'load', 'load_history', 'load_model', 'plan', 'run']
+['best', 'compare', 'config_of', 'load', 'load_history', 'load_model', 'plan', 'run']
 
-They are imported when they are first used, so `import sweeper` takes no time. `run`, `compare` and `plan` are also
-the names of modules and of the package `sweeper/plan/`. In whichever order they are imported, `sweeper.run`,
-`sweeper.compare` and `sweeper.plan` are these modules, and can be called.
+They are imported when they are first used, so `import sweeper` takes no time. `run`, `best`, `compare` and `plan` are
+also the names of modules and of the package `sweeper/plan/`. In whichever order they are imported, `sweeper.run`,
+`sweeper.best`, `sweeper.compare` and `sweeper.plan` are these modules, and can be called.
 """
 
 import importlib
@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeper.api import compare, config_of, load, load_history, load_model, plan, run
+    from sweeper.api import best, compare, config_of, load, load_history, load_model, plan, run
 
-__all__ = ["compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
-MODULES = ("compare", "plan", "run")
+__all__ = ["best", "compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
+MODULES = ("best", "compare", "plan", "run")
 """Functions that share their name with a module."""
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -23,12 +23,41 @@ from sweeper.spec import Sweep, registry
 from sweeper.spec.space import Value
 from sweeper.storage.load import load, load_history, load_trials
 
-__all__ = ["compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
+if TYPE_CHECKING:
+    from sweeper.report.answers import Answer
+
+__all__ = ["best", "compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
 Option = Value | Sequence[str]
 """The value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
 """Hyperparameter -> values, or one range as the command line takes it: `"0..9"`."""
 Folder = str | os.PathLike[str]
+
+
+def best(
+    name: str,
+    *,
+    preset: str | None = None,
+    changes: str | None = None,
+    metric: str | None = None,
+    store: Folder = "results",
+) -> "Answer":
+    """Return which setting of a request is best, as `sweeper best` says it. It prints as the sentence.
+
+    - `preset`, `changes`: the two parts of the request's name, such as `"digits"` and `"epochs=5"`, or `""` for the
+      preset as it is defined; by default the request with the latest result
+    - `metric`: by which it is best; by default the preset's
+
+    `answer.choice` has the setting `at`, its `mean`, `half_width` and `n`, `chosen_by` and `chosen_mean`, the settings
+    that are not worse within error, its `trials`, its `model` and the command to `retrain` it; `answer.choices` are all
+    where several data sets or studies have one each. Raises SpecError and StoreError.
+    """
+    from sweeper.best import best as found  # here: it imports SciPy
+
+    try:
+        return found(name, preset=preset, changes=changes, metric=metric, store=store)
+    except (SpecError, StoreError) as error:
+        raise error.with_traceback(None) from None
 
 
 def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import load_model, score_line
-from sweeper.plan.best_trials import missing_models, settings_of
+from sweeper.plan.best_trials import missing_models
 from sweeper.plan.plan import Plan
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_claims, write_page
@@ -20,7 +20,7 @@ from sweeper.storage.layout import FIGURES, figures_folder, history_folder, mode
 from sweeper.storage.load import load_request
 from sweeper.storage.models import forget_written, trials_with_models
 from sweeper.storage.parquet_files import quarantining
-from sweeper.storage.requests import selecting_line
+from sweeper.storage.requests import StoredRequest, selecting_line
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_BEST = 3
-"""Most data sets whose best model on one class the end of a run names."""
+"""Most data sets and studies whose best model the end of a run names."""
 COMPACT_ABOVE = 256
 """A sweep that ends with more files of rows than this is compacted."""
 
@@ -47,12 +47,11 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         rows = load_request(store.files, plan.name, plan.request_rows)
         if plan.study_runs:
             rows["study"] = rows["trial_id"].map(plan.study_names).fillna(rows["study"])
-        ended = rows[rows["trial_id"].isin(plan.ids) & (rows["status"] != "failed")]
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
         text = publish.write(
             *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.request_folder, plan.request),
             hyperparameters=list(columns.hyperparameters),
-            so_far=plan.total > len(ended),
+            so_far=_stored(plan, rows).so_far,
             spread=request.spread,
             alarm_rate=request.alarm_rate,
         )
@@ -105,37 +104,48 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         if missing.isdisjoint(trial.id for trial in plan.grid_trials):
             again = "sweeper.load_model trains such a trial again"
         print(f"error: {len(missing)} models could not be written, and are missing; {again}", file=sys.stderr)
-    for line in _of_best_model(plan, store, of_request, request):
+    for line in _answer(plan, store, columns, of_request, request):
         print(line)
     trained = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
     return EXIT_OK if trained and not missing else EXIT_FAILED
 
 
-def _of_best_model(plan: Plan, store: Store, rows: pd.DataFrame, request: Request) -> Iterator[str]:
-    """Of trials on one class: how the model of the best one is loaded, with its score and its threshold, and the
-    sentence about the best setting."""
-    if "normal_class" not in rows or rows["normal_class"].isna().all() or not plan.sweep.ranks(plan.preset):
-        return
-    from sweeper.report.best import sentence  # here: it imports SciPy
-    from sweeper.report.formatting import text_with_class_names
-    from sweeper.report.publish import with_names
+def _stored(plan: Plan, rows: pd.DataFrame) -> StoredRequest:
+    """The rows of the plan's request, of which the plan may be a part."""
+    total = plan.total if plan.study_runs else len(plan.request_rows.trials)
+    return StoredRequest(plan.request, plan.preset, rows, total)
 
-    settings, kept = settings_of(plan), set(trials_with_models(store.files, plan.name))
-    settings.add(rows.to_dict("records"))
-    value_text = with_names(text_with_class_names(store.files, plan.name, rows))
-    for best in settings.best(plan.headline, plan.sweep.naming(plan.preset))[:MAX_BEST]:
-        trial = next(iter(best.values))
-        if trial in kept:
-            rate = "" if request.alarm_rate is None else f", alarm_rate={request.alarm_rate:g}"
-            try:
-                model = load_model(store.files, trial, sweep=plan.name, alarm_rate=request.alarm_rate)
-                about = score_line(model)
-            except (SpecError, StoreError) as error:  # it may have been kept before models had thresholds
-                about = str(error)
-            yield f'sweeper.load_model("{store.files.display_uri}", "{trial}"{rate}): {about}'
-        elif request.alarm_rate is not None:
-            yield f"trial {trial} has no model in the store, so it has no threshold; --keep best keeps it"
-        yield sentence(best, so_far=plan.total > len(rows), value_text=value_text, spread=request.spread)
+
+def _answer(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, request: Request) -> Iterator[str]:
+    """How the best setting is trained again and its model used, and the sentence about it. Of trials on one class also
+    the score and the threshold of the model."""
+    from sweeper.report.answers import answer_of  # here: they import SciPy
+    from sweeper.report.figures import figures_of
+
+    figures = figures_of(plan.sweep, plan.preset)
+    answer = answer_of(
+        *(store.files, plan.name, _stored(plan, rows), figures, list(columns.hyperparameters)),
+        reference=request.name,
+        spread=request.spread,
+    )
+    on_one_class = "normal_class" in rows and rows["normal_class"].notna().any()
+    for choice in answer.choices[:MAX_BEST]:
+        if on_one_class and choice.model:
+            yield _of_model(store, plan.name, choice.trials[0], request.alarm_rate)
+        elif on_one_class and request.alarm_rate is not None:
+            yield f"trial {choice.trials[0]} has no model in the store, so it has no threshold; --keep best keeps it"
+        yield from choice.lines
+    yield answer.text
+
+
+def _of_model(store: Store, name: str, trial: str, alarm_rate: float | None) -> str:
+    """How a model of trials on one class is loaded, with its score and its threshold."""
+    rate = "" if alarm_rate is None else f", alarm_rate={alarm_rate:g}"
+    try:
+        about = score_line(load_model(store.files, trial, sweep=name, alarm_rate=alarm_rate))
+    except (SpecError, StoreError) as error:  # it may have been kept before models had thresholds
+        about = str(error)
+    return f'sweeper.load_model("{store.files.display_uri}", "{trial}"{rate}): {about}'
 
 
 def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:

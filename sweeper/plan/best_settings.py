@@ -37,6 +37,8 @@ NO_CHOICE = ("schedule",)
 NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out classes", "dataset": "data sets"}
 """Hyperparameter -> what its values are, as a plural noun; others are `values of NAME`."""
 
+MOST_NAMED = 6
+"""Number of the best settings whose hyperparameters are named."""
 NO_SCORES = (*CHOICES, MARGIN)
 """Metrics that are no AUROC of one score."""
 AUROC = "auroc_"
@@ -55,6 +57,8 @@ class Sample:
     shown. A run is its values of the hyperparameters that repeat an experiment, and a number."""
     margin: float = math.nan
     """Half the 95 % interval of a single value over test images; NaN if it is not known."""
+    at: Mapping[str, object] = field(default_factory=dict)
+    """The hyperparameters that tell it apart from the other settings; of the first `MOST_NAMED` alone."""
 
     @cached_property
     def values(self) -> Mapping[Key, float]:
@@ -95,8 +99,8 @@ class BestSetting:
     sample: Sample
     others: tuple[Sample, ...]
     """Those of the other settings that were compared, the best by the criterion first."""
-    next_at: Mapping[str, object] = field(default_factory=dict)
-    """The hyperparameters that tell the next best one, the first of `others`, apart."""
+    choice: Sample | None = None
+    """The values of the criterion, where that is another metric."""
     scores: Mapping[str, int] = field(default_factory=dict)
     """For `CHOSEN`: anomaly score -> number of trials that chose it, the most frequent first."""
 
@@ -185,15 +189,16 @@ class Settings:
                     {key: _score(settings[own][trial], name) for key, (trial, _) in compared[own].items()}, classes
                 ),
                 _margin(settings[own], compared[own]) if name == CHOSEN else math.nan,
+                self._names(own, settings, named) if place < MOST_NAMED else {},
             )
-            for own in ranked
+            for place, own in enumerate(ranked)
         ]
+        choice = Sample(samples[0].trials, self._runs({key: value for key, (_, value) in known.items()}, classes))
         number = setting[0] if isinstance(setting[0], int | float) else None
         return BestSetting(
             metric=replace(metric, name=name),
             criterion=criterion,
-            at=self._names(setting, settings, named),
-            next_at=self._names(ranked[1], settings, named) if len(ranked) > 1 else {},
+            at=samples[0].at,
             question={},
             values=values,
             replicates=counts,
@@ -202,6 +207,7 @@ class Settings:
             settings=len(settings),
             sample=samples[0],
             others=tuple(samples[1:]),
+            choice=choice if name != criterion else None,
             scores=chosen_scores(settings[setting][trial] for trial in values) if name == CHOSEN else {},
         )
 

@@ -22,6 +22,10 @@ from sweeper.spec.sweep import SEED
 from sweeper.storage.rows import plain_value
 from trainables.metrics.meanings import CHOSEN
 
+MAX_BEST = 20
+"""Most data sets or studies whose best setting is named."""
+MOST_NOT_WORSE = 3
+"""Most settings that are not worse within error whose hyperparameters a sentence names."""
 ValueText = Callable[[str, object], str]
 """Name of a hyperparameter and its value -> the value as text."""
 
@@ -36,16 +40,18 @@ def short_text(name: str, value: object) -> str:
 def sentence(
     best: BestSetting, *, so_far: bool = False, value_text: ValueText = short_text, spread: Spread = "interval"
 ) -> str:
-    """Return e.g. `best auroc_joint: 0.982 ± 0.012 (mean ± 95 % interval over 10 classes) at beta=0.5 nu=1; chosen by
-    val_auroc_joint`. With `so_far` not all trials have ended."""
+    """Return e.g. `best auroc_joint: 0.982 ± 0.012 (mean ± 95 % interval over 10 classes) at beta=0.5 nu=1; chosen on
+    validation images (val_auroc_joint 0.979 ± 0.010); 1 of 55 others not worse within error: beta=1 nu=1`. With
+    `so_far` not all trials have ended."""
     question = ", ".join(_question(key, value, value_text) for key, value in best.question.items())
     name = f"best {best.metric.label}{f' for {question}' if question else ''}{' so far' if so_far else ''}"
+    value, choice = _value(best, spread), _choice(best, spread)
     at = _at(best.at, value_text)
     number = "" if best.number is None else f" (trial {best.number})"
     place = f"{f' at {at}' if at else ''}{number}{_scores(best)}"
     left_out = best.settings - best.compared
     lacking = f"; {left_out} of {best.settings} settings lack replicates and are not compared" if left_out else ""
-    return f"{name}: {_value(best, spread)}{place}; {chosen(best)}{_ties(best)}{_ahead(best, value_text)}{lacking}"
+    return f"{name}: {value}{place}; {choice}{_ties(best, value_text)}{_ahead(best, value_text)}{lacking}"
 
 
 def _question(key: str, value: object, value_text: ValueText) -> str:
@@ -70,7 +76,7 @@ def _ahead(best: BestSetting, value_text: ValueText) -> str:
     sign = -best.metric.cost(1.0)
     worse, better = ([sign * np.array([*runs[each].values()]) for each in classes] for runs in (other, own))
     probability = probable(*improvement(worse, better))
-    return f"; better than {_at(best.next_at, value_text)} with a probability of {probability}"
+    return f"; better than {_at(best.others[0].at, value_text)} with a probability of {probability}"
 
 
 def sentences(
@@ -93,6 +99,15 @@ def chosen(best: BestSetting) -> str:
     return f"chosen on {Metric(best.criterion).measured_on}{by}"
 
 
+def _choice(best: BestSetting, spread: Spread) -> str:
+    """Return how it was chosen, with the value by which it was where another one is shown: `chosen on validation images
+    (val_auroc_joint 0.979 ± 0.010)`."""
+    if best.choice is None:
+        return chosen(best)
+    mean, beside = estimate(best.choice, spread)
+    return f"{chosen(best).removesuffix(')')} {_text(mean, beside, best.metric.percent)})"
+
+
 def _scores(best: BestSetting) -> str:
     """Return the anomaly scores that the trials have chosen: `, score knn1_z`, or `, scores knn1_z (7), kde_z (3)`."""
     if len(best.scores) < 2:
@@ -100,11 +115,15 @@ def _scores(best: BestSetting) -> str:
     return f", scores {', '.join(f'{name} ({count})' for name, count in best.scores.items())}"
 
 
-def _ties(best: BestSetting) -> str:
-    """Return how many others are not worse within error; of `CHOSEN` also that none is, where errors are known."""
-    alike, others = len(not_worse(best)), len(best.others)
+def _ties(best: BestSetting, value_text: ValueText) -> str:
+    """Return how many others are not worse within error, and the first of them; of `CHOSEN` also that none is, where
+    errors are known."""
+    alike, others = not_worse(best), len(best.others)
     if alike:
-        return f"; {alike} of {others} others not worse within error"
+        names = [_at(other.at, value_text) for other in alike if other.at][:MOST_NOT_WORSE]
+        rest = [f"{len(alike) - len(names)} more"] if names and len(alike) > len(names) else []
+        named = f": {' and '.join(filter(None, [', '.join(names), *rest]))}" if names else ""
+        return f"; {len(alike)} of {others} others not worse within error{named}"
     known = len(best.sample.values) > 1 or math.isfinite(best.sample.margin)
     if not others or best.metric.name != CHOSEN or not known:
         return ""
@@ -180,24 +199,33 @@ def over(best: BestSetting) -> str:
     return " x ".join(parts.values()) + each
 
 
-def _value(best: BestSetting, spread: Spread) -> str:
-    scale = 100.0 if best.metric.percent else 1.0
-    values = scale * np.array([*best.sample.values.values()])
-    n, mean = len(values), scale * best.mean
-    std = float(np.std(values, ddof=1)) if n > 1 else math.nan
-    beside = float(half_widths(np.array(std), np.array(n))) if spread == "interval" else std
-    digits = _decimals(mean)
-
-    def text(value: float) -> str:
-        return f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
-
-    if n == 1 and math.isfinite(margin := scale * best.sample.margin):
-        return f"{text(mean)} ± {text(margin)} (one trial, ± 95 % interval over test images)"
+def estimate(sample: Sample, spread: Spread = "interval") -> tuple[float, float]:
+    """Return the mean over replicates and what stands beside it: half its 95 % interval, or the standard deviation; NaN
+    if that is not known. Of a single value that is its margin over test images."""
+    values = np.array([*sample.values.values()])
+    n = len(values)
     if n < 2:
-        return f"{text(mean)}{' (one trial)' if best.number is None else ''}"  # the number of a study's trial is said
-    if math.isnan(beside):
-        return f"{text(mean)} (mean over {over(best)})"
-    return f"{text(mean)} ± {text(beside)} (mean ± {SPREADS[spread]} over {over(best)})"
+        return float(values.mean()) if n else math.nan, sample.margin
+    std = float(np.std(values, ddof=1))
+    return float(values.mean()), float(half_widths(np.array(std), np.array(n))) if spread == "interval" else std
+
+
+def _text(mean: float, beside: float, percent: bool) -> str:
+    """Return e.g. `0.982 ± 0.012`, or the mean alone."""
+    scale = 100.0 if percent else 1.0
+    digits = _decimals(scale * mean)
+    texts = [f"{scale * each:.3g}" if digits is None else f"{scale * each:.{digits}f}" for each in (mean, beside)]
+    return texts[0] if math.isnan(beside) else " ± ".join(texts)
+
+
+def _value(best: BestSetting, spread: Spread) -> str:
+    mean, beside = estimate(best.sample, spread)
+    text, n = _text(mean, beside, best.metric.percent), len(best.sample.values)
+    if n > 1:
+        return f"{text} (mean{'' if math.isnan(beside) else f' ± {SPREADS[spread]}'} over {over(best)})"
+    if not math.isnan(beside):
+        return f"{text} (one trial, ± 95 % interval over test images)"
+    return f"{text}{' (one trial)' if best.number is None else ''}"  # the number of a study's trial is said
 
 
 def _decimals(value: float) -> int | None:

@@ -51,6 +51,11 @@ class PresetFigures:
     naming: tuple[str, ...] = ()
     """Hyperparameters that name a setting to a reader."""
 
+    @property
+    def ranks(self) -> bool:
+        """Whether there is one metric to be best by. A search with several objectives has a front."""
+        return len(self.objectives) < 2 or (bool(self.grids) and any(figure.ranking for figure in self.figures))
+
     def of_kind(self, kind: type[Kind]) -> tuple[Kind, ...]:
         """Return the figures of a kind."""
         return tuple(figure for figure in self.figures if isinstance(figure, kind))

@@ -8,9 +8,9 @@ import pandas as pd
 
 from sweeper.plan.best_settings import BestSetting
 from sweeper.report import anomalies, densities, heatmaps, sheets
-from sweeper.report.best import chosen, sentences, short_text
+from sweeper.report.best import chosen
 from sweeper.report.figures import Shown, figures_of, made
-from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
+from sweeper.report.formatting import CLASS, text_with_class_names
 from sweeper.report.kinds import KINDS
 from sweeper.report.selections import labelled
 from sweeper.report.summaries import in_percent, spread_of
@@ -19,9 +19,6 @@ from sweeper.spec.metric import Spread
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_folder
 from sweeper.storage.load import load_history
-
-MAX_BEST = 20
-"""Most data sets or studies whose best setting the text names."""
 
 
 def write(
@@ -44,7 +41,7 @@ def write(
     of other kinds in `KIND/FOLDER/`, and, of trials that have sheets, `sheets/FOLDER/*.png`: of methods, of densities
     by the rows of the first table, and of the test images of the best trial on one class, where the threshold of
     `alarm_rate` flags some. The text has the cells of the first heatmap where there are no tables, the tables, the
-    breakdown of the best setting, the correlations, and a sentence about each best setting. Tables without a trial are
+    breakdown of the best setting and the correlations. Tables without a trial are
     left out. A figure or table that cannot be made of its data is a line that is logged.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
@@ -75,7 +72,6 @@ def write(
         ),
         ("breakdown", partial(_breakdown, files, folder, shown, sweep)),
         ("correlations", partial(_correlations, files, folder, shown, sweep)),
-        ("best settings", partial(_sentences, shown, sweep)),
         ("sheets of methods", partial(sheets.write_sheets, files, name, folder, rows)),
         (
             "sheets of densities",
@@ -126,22 +122,16 @@ def _correlations(files: Files, folder: str, shown: Shown, sweep: Sweep) -> str 
     return f"correlation over the cells of {first.rows} x {first.columns}\n{heatmaps.text(known)}"
 
 
-def _best_settings(shown: Shown, sweep: Sweep) -> list[BestSetting]:
+def _best_settings(shown: Shown) -> list[BestSetting]:
     """The best settings by the metric that the preset decides by; none of a front."""
     preset = shown.preset
-    return shown.best(shown.rows, preset.headline, preset.naming) if sweep.ranks(preset.preset) else []
-
-
-def _sentences(shown: Shown, sweep: Sweep) -> str:
-    """A sentence about each best setting."""
-    found, names = _best_settings(shown, sweep), with_names(shown.value_text)
-    return "\n".join(sentences(found, MAX_BEST, so_far=shown.so_far, value_text=names, spread=shown.spread))
+    return shown.best(shown.rows, preset.headline, preset.naming) if preset.ranks else []
 
 
 def _anomalies(files: Files, name: str, folder: str, shown: Shown, sweep: Sweep, alarm_rate: float | None) -> None:
     """Write the sheet of the best trial of each best setting, if it has one."""
     rows = shown.rows[shown.rows["trial_id"].isin(files.list(sheets_folder(name)))].set_index("trial_id", drop=False)
-    for trial in (next(iter(best.values)) for best in (_best_settings(shown, sweep) if len(rows) else ())):
+    for trial in (next(iter(best.values)) for best in (_best_settings(shown) if len(rows) else ())):
         if trial not in rows.index:
             continue
         row = rows.loc[trial]
@@ -153,11 +143,6 @@ def _anomalies(files: Files, name: str, folder: str, shown: Shown, sweep: Sweep,
 def _shown_keys(sweep: Sweep) -> list[str]:
     """Return the hyperparameters that figures show, and those that repeat an experiment."""
     return [key for axes in sweep.axes_by_metric.values() for key in axes] + list(sweep.replicates)
-
-
-def with_names(value_text: ValueText) -> ValueText:
-    """Return how a sentence writes values: short numbers, and the names of classes."""
-    return lambda name, value: value_text(name, value) if name == CLASS else short_text(name, value)
 
 
 def _needed(sweep: Sweep) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from sweeper.errors import SpecError
+from sweeper.names import LAW, is_name
 from sweeper.spec.sweep import Sweep
 from sweeper.spec.user_code import search_folder
 from trainables.validation import unknown
@@ -31,6 +32,16 @@ def names() -> list[str]:
 def find(reference: str) -> Sweep:
     """Return a sweep, with its name in the store. `reference` and errors: see `definition`."""
     return definition(reference)[0]
+
+
+def name_in_store(reference: str) -> str:
+    """Return the name that a sweep has in a store: what was typed, or that of the sweep which a file or a module
+    defines. Raises SpecError for what is no name, and as `definition`."""
+    if reference.endswith(".py") or os.sep in reference or ":" in reference:
+        return find(reference).name
+    if not is_name(reference):
+        raise SpecError(f"the name of a sweep {LAW}, but got {reference!r}")
+    return reference
 
 
 def definition(reference: str) -> tuple[Sweep, ModuleType]:

@@ -34,7 +34,7 @@ def load(
     for sweep in [name] if isinstance(name, str) else name:
         rows = StoreReader(files).rows(sweep)
         if rows is None:
-            raise _absent(files, TRIALS, sweep)
+            raise absent(files, TRIALS, sweep)
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
     try:
         rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
@@ -81,7 +81,7 @@ def load_runs(name: str, store: str | os.PathLike[str] | Files = "results") -> p
             rows = merged_rows([table for _, table in tables.values()])
             runs.append(rows.append_column("replaced", pa.array([time] * len(rows), pa.string())))
     if not runs:
-        raise _absent(files, TRIALS, name)
+        raise absent(files, TRIALS, name)
     frame = pa.concat_tables(runs, promote_options="permissive").to_pandas()
     return frame.sort_values(["trial_id", "ended"], kind="stable", ignore_index=True)
 
@@ -90,7 +90,7 @@ def load_replaced(files: Files, name: str, time: str) -> pd.DataFrame:
     """Return the rows of a sweep that `--fresh` replaced at one time: the name of a folder below `_replaced/`."""
     tables = read_tables(files, archive_path(time, trials_folder(name)))
     if not tables:
-        raise _absent(files, TRIALS, name)
+        raise absent(files, TRIALS, name)
     return merged_rows([table for _, table in tables.values()]).to_pandas()
 
 
@@ -107,7 +107,7 @@ def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -
     files = store if isinstance(store, Files) else Files(store)
     tables = read_tables(files, history_folder(name))
     if not tables:
-        raise _absent(files, HISTORIES, name)
+        raise absent(files, HISTORIES, name)
     return one_per_record(pa.concat_tables(table for _, table in tables.values())).to_pandas()
 
 
@@ -134,7 +134,7 @@ def _select(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.Dat
     return rows[rows[column] == value].reset_index(drop=True)
 
 
-def _absent(files: Files, kind: str, sweep: str) -> StoreError:
+def absent(files: Files, kind: str, sweep: str) -> StoreError:
     """The error for a sweep without files of a kind, `trials` or `history`. It lists those that have some."""
     others = ", ".join(name for name in sweeps_in(files.list(kind)) if name != sweep) or "none"
     return StoreError(f"store {files.display_uri}: no {kind} of sweep {sweep!r}; there are: {others}")

@@ -69,6 +69,28 @@ class RequestRows:
         return pd.concat(chosen).reset_index(drop=True) if chosen else rows.iloc[:0]
 
 
+@dataclass(frozen=True)
+class StoredRequest:
+    """A request that has rows."""
+
+    label: str
+    """The name of the request, or of rows that belong to no listed one."""
+    preset: str
+    rows: pd.DataFrame
+    total: int | None
+    """Number of its trials; None if that is not known, as of a search."""
+
+    @property
+    def changes(self) -> str:
+        """What it changes in its preset, such as `epochs=5`; empty if nothing."""
+        return self.label.removeprefix(self.preset).removeprefix(", ")
+
+    @property
+    def so_far(self) -> bool:
+        """Whether trials are still to come."""
+        return self.total is not None and int((self.rows["status"] != "failed").sum()) < self.total
+
+
 def request_name(preset: str, changes: str) -> str:
     """Return the name of a request: `digits`, or with changes `digits, epochs=5`."""
     return ", ".join(filter(None, [preset, changes]))
@@ -107,6 +129,34 @@ def list_requests(files: Files, sweep: str) -> tuple[list[RequestRows], Mapping[
         else:
             found += [listed] if listed else []
     return found, damaged
+
+
+def stored_requests(files: Files, sweep: str, rows: pd.DataFrame) -> tuple[list[StoredRequest], Mapping[str, str]]:
+    """Return the requests of a sweep that have some of its `rows`, which are sorted by the time they ended: that with
+    the latest row first. And path -> what is wrong with it for lists that are damaged.
+
+    Rows that belong to no listed request are of an earlier version of this program, which listed none, or of an
+    earlier definition of their preset. They come last, grouped by preset and changes.
+    """
+    lists, damaged = list_requests(files, sweep)
+    found = [
+        StoredRequest(each.request, each.preset, own, None if each.studies else len(each.trials))
+        for each in lists
+        if len(own := rows[rows.filter(list(each.columns)).isin(each.columns).any(axis=1)])
+    ]
+    names = {each.request for each in lists}
+    known = {index for request in found for index in request.rows.index}
+    rest, others = rows.drop(index=list(known)), list[StoredRequest]()
+    groups = [rest["preset"].fillna(""), rest["changes"].fillna("")]
+    for (preset, changes), own in rest.groupby(groups, sort=False):
+        label = request_name(str(preset), str(changes))
+        label = f"{label}, earlier definition" if label in names else label or "no preset"
+        others.append(StoredRequest(label, str(preset), own, None))
+
+    def latest_first(request: StoredRequest) -> tuple[int, int]:
+        return -request.rows.index.max(), len(request.rows)
+
+    return [*sorted(found, key=latest_first), *sorted(others, key=latest_first)], damaged
 
 
 def selecting_line(files: Files, sweep: str, listed: RequestRows) -> str:

@@ -240,7 +240,7 @@ def test_another_thread_is_refused(tmp_path: Path) -> None:
 
 def test_other_names_are_refused_with_those_there_are() -> None:
     with pytest.raises(
-        AttributeError, match="module 'sweeper' has no attribute 'runs'; it has: compare, config_of, load, "
+        AttributeError, match="module 'sweeper' has no attribute 'runs'; it has: best, compare, config_of, load, "
     ):
         sweeper.runs  # noqa: B018
     assert {"run", "plan", "load_model"} <= set(dir(sweeper))

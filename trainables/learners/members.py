@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 
 from trainables.contract import Batch, Losses, Method
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.learners.phases import part_of_step
 from trainables.reports import CheckpointError
 
 Tensors = dict[str, dict[str, Tensor]]
@@ -268,7 +269,8 @@ class FittedMembers(StackedMembers):
         schedule: float,
     ) -> Losses:
         self.method.train()
-        return self._each("fit", self._gather(batches), self._gather(noise), shared=self._shared)
+        with part_of_step("forward"):
+            return self._each("fit", self._gather(batches), self._gather(noise), shared=self._shared)
 
     def _each(self, verb: str, *inputs: Any, shared: bool = True) -> Any:
         outputs = []

@@ -19,6 +19,7 @@ from trainables.learners.compiled import CompiledStep, FindLibrary, Part, StepSh
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.learners.members import StackedMembers, Tensors
 from trainables.learners.optimisers import StackedOptimiser
+from trainables.learners.phases import part_of_step
 
 MakeOptimiser = Callable[[Sequence[Tensor], Sequence[float], Sequence[float]], StackedOptimiser]
 """Makes the optimiser of stacked parameters from each member's learning rate and weight decay."""
@@ -92,17 +93,18 @@ class Stack(StackedMembers):
 
     def gradients(self, batch: Batch, noise: Mapping[str, Tensor]) -> tuple[Losses, list[Tensor]]:
         """Return the losses of a batch, `[K]` each, and their gradients. Buffers change as the method changes them."""
-        with self._precision():
+        with part_of_step("forward"), self._precision():
             losses: Losses = self._each("losses", batch, noise, shared=self._shared)
         parameters = list(self.parameters.values())  # in some phase the loss may leave some out: their gradient is 0
-        gradients = torch.autograd.grad(losses.total.sum(), parameters, materialize_grads=True)
+        with part_of_step("backward"):
+            gradients = torch.autograd.grad(losses.total.sum(), parameters, materialize_grads=True)
         parts = {name: part.detach() for name, part in losses.parts.items()}
         return Losses(losses.total.detach(), parts), list(gradients)
 
     def update(self, gradients: Sequence[Tensor], after_noise: Mapping[str, Tensor], schedule: float | Tensor) -> None:
         """Step the optimiser at `schedule` times each learning rate, then let the method follow."""
-        self.optimiser.step(gradients, schedule)
-        with torch.no_grad():
+        with part_of_step("optimiser"), torch.no_grad():
+            self.optimiser.step(gradients, schedule)
             self._each("after_step", after_noise, shared=self._shared)
 
     def with_tensors(self, tensors: Tensors) -> Self:

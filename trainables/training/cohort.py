@@ -14,6 +14,7 @@ from trainables.config import stream_key
 from trainables.contract import Noises
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, draw_noise
 from trainables.learners.members import StackedMembers
+from trainables.learners.phases import part_of_step
 from trainables.metrics.evaluator import Floats, KeptResults
 from trainables.reports import CheckpointError, Move
 from trainables.sections import SCHEDULES, TrialConfig
@@ -128,13 +129,13 @@ class Cohort:
 
     def step(self, epoch: int, step: int, orders: Sequence[torch.Tensor], rate: float) -> dict[str, torch.Tensor]:
         """Step every member at `rate` times its learning rate. Returns each loss before the step, `[K]`."""
-        batches = []
-        for stream, order in zip(self._streams, orders, strict=True):
-            batches.append(stream.batch(order[step], epoch, step))
-            stream.prefetch(order, epoch, step + 1)
-        method = self._stacks[0].method
-        noise = self._noise("noise", method.noise(self._streams[0].batch_size), epoch, step)
-        after_noise = self._noise("after_step", method.after_step_noise(), epoch, step)
+        batches, method = [], self._stacks[0].method
+        with part_of_step("data"):
+            for stream, order in zip(self._streams, orders, strict=True):
+                batches.append(stream.batch(order[step], epoch, step))
+                stream.prefetch(order, epoch, step + 1)
+            noise = self._noise("noise", method.noise(self._streams[0].batch_size), epoch, step)
+            after_noise = self._noise("after_step", method.after_step_noise(), epoch, step)
         losses = [stack.step(batches, noise, after_noise, rate) for stack in self._stacks]
         total = {"loss": torch.cat([loss.total for loss in losses])}
         return total | {

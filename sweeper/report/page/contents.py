@@ -35,7 +35,7 @@ from sweeper.spec.space import Value
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import figures_folder, summary_path, trial_names_path
 from sweeper.storage.load import Snapshot, take_snapshot
-from sweeper.storage.requests import list_requests, request_name
+from sweeper.storage.requests import StoredRequest, stored_requests
 from sweeper.storage.rows import STATUSES
 from trainables.json_input import Count, Length, Range
 
@@ -168,22 +168,12 @@ def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The rows of one request."""
-
-    label: str
-    preset: str
-    rows: pd.DataFrame
-    total: int | None
-    """Number of its trials; None if that is not known, as of a search."""
-
-
 def _requests(
     files: Files, name: str, snapshot: Snapshot, shown: Mapping[str, PresetFigures]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the requests that have rows, that with the latest row first, and sentences about what is left out."""
-    known, notes = _listed_requests(files, name, snapshot.rows)
+    known, damaged = stored_requests(files, name, snapshot.rows)
+    notes = [f"Damaged and left out: {path}: {reason}." for path, reason in damaged.items()]
     failures, found = list[str](), list[dict[str, Any]]()
     for index, request in enumerate(known):
         plain = {"label": request.label, "preset": request.preset, "total": request.total}
@@ -211,33 +201,6 @@ def _requests(
     return found, notes
 
 
-def _listed_requests(files: Files, name: str, rows: pd.DataFrame) -> tuple[list[_Request], list[str]]:
-    """Return the requests that have rows, that with the latest row first, and a sentence about each damaged list.
-
-    Rows that belong to no listed request are of an earlier version of this program, which listed none, or of an
-    earlier definition of their preset. They come last, grouped by preset and changes.
-    """
-    lists, damaged = list_requests(files, name)
-    found = [
-        _Request(each.request, each.preset, own, None if each.studies else len(each.trials))
-        for each in lists
-        if len(own := rows[rows.filter(list(each.columns)).isin(each.columns).any(axis=1)])
-    ]
-    names = {each.request for each in lists}
-    rest, others = rows.drop(index=list({index for request in found for index in request.rows.index})), list[_Request]()
-    groups = [rest["preset"].fillna(""), rest["changes"].fillna("")]
-    for (preset, changes), own in rest.groupby(groups, sort=False):
-        label = request_name(str(preset), str(changes))
-        label = f"{label}, earlier definition" if label in names else label or "no preset"
-        others.append(_Request(label, str(preset), own, None))
-
-    def latest_first(request: _Request) -> tuple[int, int]:
-        return -request.rows.index.max(), len(request.rows)
-
-    requests = [*sorted(found, key=latest_first), *sorted(others, key=latest_first)]
-    return requests, [f"Damaged and left out: {path}: {reason}." for path, reason in damaged.items()]
-
-
 def _figures_of(shown: Shown, say: Callable[[str], object]) -> dict[str, list[Any]]:
     """Return kind -> the figures of one request that a page draws. `say` gets a sentence about each that cannot be
     made."""
@@ -250,13 +213,12 @@ def _figures_of(shown: Shown, say: Callable[[str], object]) -> dict[str, list[An
 
 
 def _best(
-    shown: PresetFigures | None, request: _Request, comparable: pd.DataFrame, snapshot: Snapshot
+    shown: PresetFigures | None, request: StoredRequest, comparable: pd.DataFrame, snapshot: Snapshot
 ) -> dict[str, Any]:
     """Return what is said of the best settings of one request, as in the terminal."""
     if shown is None:
         return {}
-    so_far = request.total is not None and len(request.rows) < request.total
-    return findings.best(shown, comparable, snapshot.columns, so_far=so_far)
+    return findings.best(shown, comparable, snapshot.columns, so_far=request.so_far)
 
 
 def _first_metrics(shown: Mapping[str, PresetFigures]) -> Sequence[str]:

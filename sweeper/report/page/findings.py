@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.plan.best_settings import Settings, columns_of
-from sweeper.report.best import not_worse, sentences
+from sweeper.report.best import MAX_BEST, not_worse, sentences
 from sweeper.report.figures import PresetFigures, made
 from sweeper.report.formatting import json_values
 from sweeper.spec import Heatmap, Metric
@@ -19,8 +19,6 @@ from sweeper.storage.layout import figure_path, figures_folder
 from sweeper.storage.rows import Columns
 from trainables.metrics.meanings import family_of
 
-MAX_BEST = 20
-"""Most data sets or studies whose best setting a page names."""
 MAX_STUDIES = 50
 """Most studies whose importances a page shows."""
 JOURNAL = "journal.log"
@@ -66,7 +64,7 @@ def _defined_axes(shown: PresetFigures) -> list[str]:
 def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:
     """Return metric -> the sentences about its best settings, and their trials as positions in all rows of the page,
     for every metric of the rows that has a direction. A front of several objectives has no best setting."""
-    if len(shown.objectives) > 1:
+    if not shown.ranks:
         return {}
     metrics, constant = _ranking_metrics(shown, columns), _constant(rows, columns.hyperparameters)
     own = [name for name in columns.hyperparameters if name in shown.naming or name not in constant]

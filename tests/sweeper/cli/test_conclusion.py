@@ -9,10 +9,11 @@ import pytest
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.plan.plan import Plan
+from sweeper.report.answers import find_answer
 from sweeper.request import Request
 from sweeper.spec import Metric, Selection, Table
 from sweeper.storage.layout import checkpoint_path
-from sweeper.storage.requests import selecting_line
+from sweeper.storage.requests import selecting_line, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_cohorts import make
@@ -33,6 +34,7 @@ def store_of(folder: Path, plan: Plan, statuses: Mapping[str, str]) -> Store:
         if trial.id in statuses
     ]
     store.write("grid", "c0", rows, COLUMNS)
+    write_request(store.files, "grid", plan.request_rows)
     return store
 
 
@@ -47,9 +49,9 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
     store = store_of(tmp_path, plan, {"t0": "finished", "t1": "finished", "t2": "finished", "t3": last})
     store.files.write(checkpoint_path("grid", "c0"), b"weights")
     assert finish(plan, store, COLUMNS, REQUEST) == status
-    out = capsys.readouterr().out
+    out, answer = capsys.readouterr().out, find_answer(store.files, "grid")
     table, ending = out.split(f"\n\n{counts}")
-    assert table.startswith("auroc; * is the best setting, chosen on test images\n\n") and "\n\nbest auroc" in table
+    assert table.startswith("auroc; * is the best setting, chosen on test images\n\n")
     assert f"{counts}{ending}".splitlines() == [
         f"{counts} of 4 trials",
         *(["first to diverge: trial t3 (beta=1, nu=3), loss was not finite in epoch 3"] if last == "diverged" else []),
@@ -57,7 +59,10 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
         f"request 'paper': {selecting_line(store.files, 'grid', plan.request_rows)}",
         f"heatmaps: {tmp_path}/heatmaps/grid/paper",
         f"page: {tmp_path}/reports/grid.html",
+        *(line for choice in answer.choices for line in choice.lines),
+        answer.text,
     ]
+    assert answer.text.startswith("best auroc")
     assert (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
     assert store.files.list("checkpoints/sweep=grid") == ([] if status == EXIT_OK else ["c0.pt"])
 

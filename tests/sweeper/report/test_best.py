@@ -104,8 +104,8 @@ def test_the_sentence_names_the_scores_that_were_chosen() -> None:
     assert several.scores == {"kde_z": 2, "knn1_z": 1}
     assert sentence(several) == (
         "best auroc_chosen: 0.910 ± 0.025 (mean ± 95 % interval over 3 seeds) at method=a, scores kde_z (2), "
-        "knn1_z (1); chosen on validation images (val_auroc_chosen); 1 of 2 others not worse within error; better than "
-        "method=b with a probability of 0.56 [0.06, 1.00]"
+        "knn1_z (1); chosen on validation images (val_auroc_chosen 0.900); 1 of 2 others not worse within error: "
+        "method=b; better than method=b with a probability of 0.56 [0.06, 1.00]"
     )
     worse = chosen_of({name: values[name] for name in "ac"}, 3, 0.05)
     assert sentence(worse).endswith(
@@ -142,7 +142,7 @@ def test_of_single_trials_the_error_is_that_over_test_images() -> None:
     assert names(best) == {"b"}, "0.06 < sqrt(2) 0.05 < 0.08"
     assert sentence(best) == (
         "best auroc_chosen: 0.900 ± 0.050 (one trial, ± 95 % interval over test images) at method=a, score knn1_z; "
-        "chosen on validation images (val_auroc_chosen); 1 of 2 others not worse within error"
+        "chosen on validation images (val_auroc_chosen 0.900); 1 of 2 others not worse within error: method=b"
     )
     assert sentence(chosen_of(values, 1, 0.01)).endswith("; all 2 others are worse beyond error")
 

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from optuna.distributions import FloatDistribution
 
 from sweeper.report import publish as findings
 from sweeper.report import trajectories
 from sweeper.report.densities import Density
-from sweeper.spec import Grid, Metric, Search, Sweep
+from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.figures import Heatmap, Table, Trajectory
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store
@@ -60,11 +59,11 @@ def test_views_of_presets_and_of_changed_requests_stand_side_by_side(tmp_path: P
         assert files.list(f"{kind}/grid") == ["digits", "paper", "paper, epochs=5"]
 
 
-def test_the_text_has_the_cells_the_best_setting_by_class_the_correlation_and_the_sentence(
+def test_the_text_has_the_cells_the_best_setting_by_class_and_the_correlation(
     tmp_path: Path, rows: pd.DataFrame
 ) -> None:
     between = rows[rows["beta"] == 0.0].assign(beta=0.5, trial_id=[f"u{index}" for index in range(6)])
-    cells, table, classes, correlation, sentence = findings.write(
+    cells, table, classes, correlation = findings.write(
         Files(tmp_path), "grid", SWEEP, "paper", pd.concat([rows, between], ignore_index=True)
     ).split("\n\n")
     assert cells == "auroc: mean ± 95 % interval over 3 classes; * is the best setting, chosen on test images"
@@ -74,9 +73,6 @@ def test_the_text_has_the_cells_the_best_setting_by_class_the_correlation_and_th
         ["1", "3", str(c), f"0.8{5 + c}0"] for c in range(3)
     ]
     assert correlation.startswith("correlation over the cells of beta x nu") and "\N{MINUS SIGN}1.000" in correlation
-    assert sentence == (
-        "best auroc: 0.860 ± 0.025 (mean ± 95 % interval over 3 classes) at beta=1 nu=3; chosen on test images"
-    )
     table = pd.read_parquet(tmp_path / "heatmaps/grid/paper/breakdown.parquet")
     assert table["normal_class"].tolist() == [0, 1, 2] and set(table["beta"]) == {1.0}
 
@@ -87,28 +83,17 @@ def test_a_correlation_over_few_cells_is_not_printed(tmp_path: Path, rows: pd.Da
 
 def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows: pd.DataFrame) -> None:
     chosen = rows.assign(val_auroc=1 - rows["auroc"])
-    _, _, classes, sentence = findings.write(Files(tmp_path), "grid", SWEEP, "paper", chosen).split("\n\n")
+    _, _, classes = findings.write(Files(tmp_path), "grid", SWEEP, "paper", chosen).split("\n\n")
     assert classes.startswith("auroc by normal_class at the best setting, chosen on validation images (val_auroc)\n")
     assert [line.split()[:4] for line in classes.splitlines()[3:]] == [
         ["0", "0.5", str(c), f"0.5{25 + 10 * c}"] for c in range(3)
     ]
-    assert " at beta=0 nu=0.5; chosen on validation images (val_auroc)" in sentence
-    search = Search({"beta": FloatDistribution(0, 1)}, {}, 2, Metric("val_auroc", "maximize"), wave=1)
-    sweep = Sweep(about="", presets={"digits": search})
-    studied = chosen.drop(columns="normal_class").assign(study="all", number=range(12))
-    text = findings.write(Files(tmp_path), "search", sweep, "digits", studied)
-    assert text == "best auroc: 0.525 at beta=0 (trial 0); chosen on validation images (val_auroc)"
-    share = replace(search, metric=Metric("val_auroc", "maximize", percent=True))
-    sweep = Sweep(about="", presets={"digits": share})
-    text = findings.write(Files(tmp_path), "search", sweep, "digits", studied)
-    assert text == "best auroc (%): 52.5 at beta=0 (trial 0); chosen on validation images (val_auroc)"
 
 
-def test_without_tables_the_text_has_the_cells_and_the_sentence(tmp_path: Path, rows: pd.DataFrame) -> None:
+def test_without_tables_the_text_has_the_cells(tmp_path: Path, rows: pd.DataFrame) -> None:
     plain = replace(SWEEP, breakdown=None, correlations=())
-    heading, _, sentence = findings.write(Files(tmp_path), "grid", plain, "paper", rows).split("\n\n")
+    heading, _ = findings.write(Files(tmp_path), "grid", plain, "paper", rows).split("\n\n")
     assert heading.startswith("auroc: mean ± 95 % interval over 3 classes")
-    assert sentence.startswith("best auroc: 0.860 ± 0.025 ")
     assert not list(tmp_path.rglob("breakdown.parquet")) and not list(tmp_path.rglob("correlations.parquet"))
 
 
@@ -184,8 +169,7 @@ def test_a_sweep_may_have_tables_and_trajectories_alone(tmp_path: Path) -> None:
     text = findings.write(store.files, "grid", TABLES, "paper", METHODS)
     probe, posterior = text.split("\n\nposterior: ")
     assert probe.startswith("probe\n") and "91.00 (paper 90.00, +1.00)" in probe
-    first, sentence = posterior.split("\n\n")
-    assert first == "no trial has a value yet" and sentence.startswith("best knn (%): 91.0 (one trial) at method=vje")
+    assert posterior == "no trial has a value yet"
     files = {
         str(path.relative_to(tmp_path))
         for kind in ("tables", "trajectories")

@@ -1,0 +1,308 @@
+"""Which setting of a request is best: the answer of `sweeper best`, of `sweeper.best` and of the end of every run.
+
+It needs no definition of the sweep: what a preset decides by is in the store, beside the rows.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pandas as pd
+
+from sweeper.errors import SpecError
+from sweeper.plan.best_settings import NUMBER, BestSetting
+from sweeper.plan.changes import SELECTING_KEYS, format_value
+from sweeper.report.best import MAX_BEST, estimate, not_worse, over, sentences, short_text
+from sweeper.report.figures import PresetFigures, Shown
+from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
+from sweeper.report.kinds import read_figures
+from sweeper.spec.metric import VALIDATION, Metric, Spread
+from sweeper.spec.space import Value, unknown
+from sweeper.storage.files import Files
+from sweeper.storage.layout import TRIALS, model_path
+from sweeper.storage.load import absent
+from sweeper.storage.models import trials_with_models
+from sweeper.storage.requests import StoredRequest, stored_requests
+from sweeper.storage.rows import columns_of, plain_value
+from sweeper.storage.store import StoreReader
+from trainables.metrics.meanings import family_of
+
+DEFAULT_STORE = "results"
+"""The store that commands use where none is named."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best setting of one question: of the request, or of one of its data sets or studies."""
+
+    sentence: str
+    question: Mapping[str, object]
+    """Data set or study, where there are several."""
+    at: Mapping[str, object]
+    """The hyperparameters that tell the setting apart from the others."""
+    metric: str
+    mean: float
+    """Mean of `metric` over the replicates, on test images where the trials have that."""
+    half_width: float
+    """Half of the 95 % interval of the mean; NaN if it is not known."""
+    n: int
+    """Number of replicates."""
+    over: str
+    """What the mean is over, such as `10 classes, each the mean of 3 seeds`."""
+    chosen_by: str
+    """The metric by which it was chosen."""
+    chosen_on: str
+    """The data of that metric, such as `validation images`."""
+    chosen_mean: float
+    """Mean of `chosen_by`, by which no other setting is better."""
+    chosen_half_width: float
+    compared: int
+    """Number of settings that were compared."""
+    not_worse: int
+    """How many of the others are not worse within error."""
+    alike: tuple[Mapping[str, object], ...]
+    """The first of these."""
+    trials: tuple[str, ...]
+    """Its trials, the best by `chosen_by` first."""
+    model: str | None
+    """Address of the kept model of the first trial; None if none was kept."""
+    keep: str
+    """The command that writes the model of the first trial to a file. Where none was kept it is trained again."""
+    retrain: str | None
+    """The command that trains its trials again; None where no narrowing of the preset selects them alone."""
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """How it is trained again, and where its model is."""
+        trial = f"trial {self.trials[0]}{f', the best of its {len(self.trials)}' if len(self.trials) > 1 else ''}"
+        if self.retrain:
+            yield f"train again: {self.retrain}"
+        if self.model:
+            yield f"model: {self.model} ({trial})"
+        else:
+            yield f"model: none is kept; to train {trial}, again and keep it: {self.keep}"
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """The best settings of a request. It prints as the sentences about them."""
+
+    sweep: str
+    request: str
+    done: int
+    """Number of trials that have a result."""
+    total: int | None
+    """Number of its trials; None if that is not known, as of a search."""
+    choices: tuple[Choice, ...]
+    """One for each data set and study; none if nothing is best."""
+    text: str
+    """The sentences, or why there are none."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    @property
+    def head(self) -> str:
+        """Return e.g. `anomaly_grid (digits): 12 of 560 trials`."""
+        of_all = "" if self.total is None else f" of {self.total:,}"
+        return f"{self.sweep} ({self.request}): {self.done:,}{of_all} trials have a result"
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The only choice. Raises SpecError if there are several, or none."""
+        if len(self.choices) != 1:
+            raise SpecError(f"one setting must be best, but there are {len(self.choices)}: {self.text}")
+        return self.choices[0]
+
+
+def find_answer(
+    files: Files,
+    name: str,
+    *,
+    preset: str | None = None,
+    changes: str | None = None,
+    metric: str | None = None,
+    reference: str | None = None,
+    spread: Spread = "interval",
+) -> Answer:
+    """Return the best settings of a request of a sweep in a store: by default of that with the latest row.
+
+    `metric` is by default the preset's. `reference` is the sweep as a command names it. Raises StoreError if there are
+    no rows, and SpecError if there is no such request or metric.
+    """
+    table = StoreReader(files).rows(name)
+    if table is None:
+        raise absent(files, TRIALS, name)
+    rows = table.to_pandas().sort_values(["ended", "trial_id"], kind="stable").reset_index(drop=True)
+    request = _chosen_request(stored_requests(files, name, rows)[0], preset, changes)
+    figures = read_figures(files, name)[0].get(request.preset)
+    columns = columns_of(table.schema)
+    measured = [known for known in columns.metrics if request.rows[known].notna().any()]
+    ranked = _ranked(figures, metric, measured, request.label)
+    return answer_of(
+        files,
+        name,
+        request,
+        figures or PresetFigures(request.preset, "", "trials", ranked, (), (), (), ()),
+        list(columns.hyperparameters),
+        metric=ranked if metric else None,
+        reference=reference,
+        spread=spread,
+    )
+
+
+def answer_of(
+    files: Files,
+    name: str,
+    request: StoredRequest,
+    figures: PresetFigures,
+    hyperparameters: Sequence[str],
+    *,
+    metric: Metric | None = None,
+    reference: str | None = None,
+    spread: Spread = "interval",
+) -> Answer:
+    """Return the best settings of a request by a metric, by default that of its preset.
+
+    `hyperparameters` are columns of its rows; those that figures show may be left out.
+    """
+    rows = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
+    known = (*hyperparameters, *(key for figure in figures.figures for key in figure.hyperparameters))
+    keys = [key for key in dict.fromkeys((*known, *figures.replicates)) if key in rows]
+    value_text = with_names(text_with_class_names(files, name, rows))
+    shown = Shown(figures, rows, pd.DataFrame, value_text, keys, so_far=request.so_far)
+    found = shown.best(rows, metric or figures.headline, figures.naming) if metric or figures.ranks else []
+    texts = sentences(found, MAX_BEST, so_far=request.so_far, value_text=value_text, spread=spread)
+    if found:
+        text = "\n".join(texts)
+    elif not metric and not figures.ranks:
+        names = ", ".join(f"{each.name} ({each.better})" for each in figures.objectives)
+        text = f"no single setting is best by {names}: the search has a front; --metric ranks by one"
+    else:
+        text = f"no trial has finished with a value of {(metric or figures.headline).name} yet"
+    kept = set(trials_with_models(files, name)) if found else set()
+    choices = [
+        _choice(files, name, request, figures, best, said, kept, reference or name)
+        for best, said in zip(found[:MAX_BEST], texts, strict=False)
+    ]
+    done = int((request.rows["status"] != "failed").sum())
+    return Answer(name, request.label, done, request.total, tuple(choices), text)
+
+
+def with_names(value_text: ValueText) -> ValueText:
+    """Return how a sentence writes values: short numbers, and the names of classes."""
+    return lambda name, value: value_text(name, value) if name == CLASS else short_text(name, value)
+
+
+def _chosen_request(requests: Sequence[StoredRequest], preset: str | None, changes: str | None) -> StoredRequest:
+    """The latest request with this preset and these changes. Raises SpecError if there is none."""
+    presets = list(dict.fromkeys(request.preset for request in requests))
+    if preset is not None and preset not in presets:
+        raise SpecError(unknown("rows of preset", preset, presets))
+    of_preset = [request for request in requests if preset in (None, request.preset)]
+    found = [request for request in of_preset if changes is None or request.changes == changes]
+    if not found:
+        known = ", ".join(repr(request.changes) for request in of_preset)
+        raise SpecError(f"no request changes its preset by {changes!r}; there are: {known}")
+    return found[0]
+
+
+def _ranked(figures: PresetFigures | None, name: str | None, measured: Sequence[str], request: str) -> Metric:
+    """The metric of this name, by default the preset's. Raises SpecError for one without values or a direction."""
+    families = {known: family_of(known.removeprefix(VALIDATION)) for known in measured}
+    declared = figures.metric(name) if figures and name else None
+    ranking = [known for known, family in families.items() if family and family.direction]
+    if name is None:
+        if figures:
+            return figures.headline
+        raise SpecError(f"the store does not say what '{request}' is best by, so --metric must: {', '.join(ranking)}")
+    if name not in measured or not (declared or name in ranking):
+        raise SpecError(unknown("metric with a direction", name, ranking))
+    family = families[name]
+    return replace(declared, name=name) if declared else Metric(name, family.direction if family else None)
+
+
+def _choice(
+    files: Files,
+    name: str,
+    request: StoredRequest,
+    figures: PresetFigures,
+    best: BestSetting,
+    sentence: str,
+    kept: set[str],
+    reference: str,
+) -> Choice:
+    mean, half_width = estimate(best.sample)
+    chosen_mean, chosen_half_width = estimate(best.choice or best.sample)
+    alike, trials = not_worse(best), tuple(best.values)
+    store = [] if files.display_uri == DEFAULT_STORE else ["--store", files.display_uri]
+    export = ["sweeper", "export", reference, "--trial", trials[0], *store]
+    retrain = _narrowing(request, figures, best)
+    return Choice(
+        sentence=sentence,
+        question=best.question,
+        at={key: plain_value(value) for key, value in best.at.items()},
+        metric=best.metric.name,
+        mean=mean,
+        half_width=half_width,
+        n=len(best.sample.values),
+        over=over(best),
+        chosen_by=best.criterion,
+        chosen_on=Metric(best.criterion).measured_on,
+        chosen_mean=chosen_mean,
+        chosen_half_width=chosen_half_width,
+        compared=best.compared,
+        not_worse=len(alike),
+        alike=tuple(other.at for other in alike if other.at),
+        trials=trials,
+        model=files.display_uri_of(model_path(name, trials[0])) if trials[0] in kept else None,
+        keep=shlex.join(export),
+        retrain=None
+        if retrain is None
+        else shlex.join(["sweeper", "run", reference, "--preset", request.preset, *retrain, *store, "--fresh"]),
+    )
+
+
+def _narrowing(request: StoredRequest, figures: PresetFigures, best: BestSetting) -> list[str] | None:
+    """The options by which a run of the preset trains the trials of a setting alone; None if there are none: for a
+    proposal of a search, and where grids of the preset differ in what tells the setting apart."""
+    own = request.rows[request.rows["trial_id"].isin(list(best.values))]
+    values = {key: [plain_value(value) for value in own[key].drop_duplicates()] for key in own}
+    if best.number is not None or (NUMBER in own and own[NUMBER].notna().any()):
+        return None
+    at: dict[str, object] = {**{key: values[key][0] for key in SELECTING_KEYS if key in values}, **best.at}
+    selecting = [key for key in SELECTING_KEYS if key in at]
+    grids = [grid for grid in figures.grids if all(at[key] in (grid.values(key) or (at[key],)) for key in selecting)]
+    changed = {part.partition("=")[0] for part in request.changes.split()}
+    options = list[str]()
+    for key, value in at.items():
+        tried = {grid.values(key) for grid in grids}
+        if all(len(own) < 2 for own in tried) and len(tried) < 2:
+            continue  # all grids have this value alone, or the method's default
+        if value is None or not all(key in grid.axes for grid in grids):
+            return None
+        options += ["--axis", f"{key}={_typed(value)}"]
+    if not grids:
+        return None
+    if "decided" in changed:
+        changed = {*changed, "seed"} - {"decided"}
+    for key in sorted(changed.difference(at)):
+        if key not in values:
+            return None  # an option of a search
+        texts = [_typed(value) for value in values[key]]
+        options += ["--set", f"{key}={texts[0]}"] if len(texts) == 1 else ["--axis", f"{key}={','.join(texts)}"]
+    return options
+
+
+def _typed(value: object) -> str:
+    plain: Value = plain_value(value)
+    return format_value(plain)

@@ -11,7 +11,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -219,8 +219,8 @@ class StackedAdam(StackedOptimiser):
         if isinstance(lr, float) and isinstance(self._decay, float):
             torch._foreach_mul_(self.parameters, 1 - lr * self._decay)
             return
-        rates = [lr] * len(self.parameters) if isinstance(lr, float) else lr
-        decays = [self._decay] * len(self.parameters) if isinstance(self._decay, float) else self._decay
+        rates: list[Any] = [lr] * len(self.parameters) if isinstance(lr, float) else lr
+        decays: list[Any] = [self._decay] * len(self.parameters) if isinstance(self._decay, float) else self._decay
         torch._foreach_mul_(self.parameters, [1 - rate * decay for rate, decay in zip(rates, decays, strict=True)])
 
     def _made(self) -> float | Tensor:

@@ -243,7 +243,7 @@ def _of_torch(make: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.L
     optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     scheduler, rates = make(optimiser), list[float]()
     for _ in range(steps):
-        rates.append(scheduler.get_last_lr()[0])
+        rates.append(float(scheduler.get_last_lr()[0]))
         optimiser.step()
         scheduler.step()
     return rates

@@ -381,7 +381,8 @@ def _parquet_to_table(data: bytes, names: list[str] | None = None) -> Any:
 def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None]:
     """Context in which a world runs: its cohorts train nothing, and what its drivers print is kept.
 
-    No picture is drawn, which takes seconds. Without `reports` no tables and pages are written either.
+    No picture is drawn, which takes seconds. Without `reports` no tables and pages are written either, nor is said which
+    setting is best.
     """
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -401,6 +402,7 @@ def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None
             patched.setattr(conclusion, "COMPACT_ABOVE", 2)
         if not reports:
             patched.setattr(publish, "write", lambda *_, **__: "")
+            patched.setattr(conclusion, "_answer", lambda *_: ())
             patched.setattr(page, "write", lambda files, sweep: report_path(sweep))
             patched.setattr(journal, "write", lambda *_: "")
         yield

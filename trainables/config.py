@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, task_of
+from trainables.own_code import import_named
 from trainables.sections import GradientTraining, Training, TrialConfig, Value
 from trainables.validation import bounds, unknown
 
@@ -44,9 +45,11 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
 
 
 def resolve_sent(values: Mapping[str, Value]) -> TrialConfig:
-    """As `resolve`, for values that the process of this user sent that started this one. A method of the user is
-    imported here, too, because that process has its name from the user. Never call it with values from a store."""
+    """As `resolve`, for values that the process of this user sent that started this one. A method of the user and other
+    code of the user's own is imported here, too, because that process has its name from the user. Never call it with
+    values from a store."""
     import_method(str(values["method"]))
+    import_named(values)
     return resolve(values)
 
 

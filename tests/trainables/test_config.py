@@ -103,7 +103,8 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
         (
             "dataset",
             "digit",
-            "no dataset 'digit' (did you mean 'digits'?); --describe datasets lists all",
+            "no dataset 'digit' (did you mean 'digits'?); --describe datasets lists all; or your own, as "
+            "my_data:MyDataset",
         ),
         ("dataset", 3, "dataset must be text, but got dataset=3"),
         ("normal_class", -1, "`normal_class >= 0` must hold, but got normal_class=-1"),

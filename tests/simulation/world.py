@@ -381,8 +381,8 @@ def _parquet_to_table(data: bytes, names: list[str] | None = None) -> Any:
 def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None]:
     """Context in which a world runs: its cohorts train nothing, and what its drivers print is kept.
 
-    No picture is drawn, which takes seconds. Without `reports` no tables and pages are written either, nor is said which
-    setting is best.
+    No picture is drawn, which takes seconds. Without `reports` no tables and pages are written either, nor is the best
+    setting named.
     """
     with (
         pytest.MonkeyPatch.context() as patched,

@@ -26,12 +26,14 @@ COMMANDS: Mapping[str, Command] = {
     "rm": Command("sweeper.stores", "remove a sweep, or a request of one, from a store"),
     "describe": Command("sweeper.run", "describe a method and its keys, a data set, a metric or a sweep"),
     "restore": Command("sweeper.run", "bring back the rows that a run with --fresh set aside"),
+    "trial": Command("sweeper.trial", "train one trial in this process: debug it, profile it, overfit a few examples"),
     "best": Command("sweeper.best", "say which setting is best, how to train it again, and where its model is"),
     "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
     "claims": Command("sweeper.claims", "judge the claims of the papers by the rows of a store"),
     "export": Command("sweeper.export", "write a trained model to a file"),
     "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
-    "submit": Command("cluster.submit", "run a sweep on a Ray cluster, as a job"),
+    "submit": Command("cluster.submit", "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job"),
+    "completion": Command("sweeper.completion", "print a script that completes commands in bash or zsh"),
 }
 COMMAND = "SWEEPER_COMMAND"
 """Environment variable, which `sweeper.cli.parser` reads: the command that the user typed, such as `sweeper run`."""

@@ -33,7 +33,8 @@ from sweeper.storage.local_disk import replace
 from sweeper.storage.rows import Columns, columns_of
 from sweeper.storage.store import StoreReader
 from trainables.metrics.meanings import family_of
-from trainables.validation import nearest
+from trainables.own_code import KINDS
+from trainables.validation import is_own, nearest
 
 ABOUT = "Write the model of a sweep's best trial, or of any, to a safetensors file, which `sweeper.load_model` reads."
 EXITS = "Exit status: 0 the file is written; 2 the request was wrong, or the trial has no model; 130 interrupted."
@@ -59,12 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
     add("--data", type=data, default="data", metavar="DIR", help="folder of the data sets, to train a trial again")
-    method_help = "a method of your own that may be imported (again for another); those of a sweep's file may be, too"
+    method_help = "code of your own that may be imported (again for more); that of a sweep's file may be, too"
     add("--method", action="append", default=[], metavar="MODULE:CLASS", help=method_help)
     add("--device", type=_device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
     try:
         options = parser.parse_args(arguments)
-        name, own_methods = _named(options.name)
+        name, own_code = _named(options.name)
         files, rows = Files(options.store), load(name, options.store, changes=None)
         about, scored = "", ""
         wanted = {"seed": options.seed, "normal_class": options.normal_class}
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             trial, place = _replicate(rows, best, wanted)
             about = f"{sentence(best)}\ntrial {place} of its {len(best.values)}, best first\n"
         out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
-        methods = [*options.method, *own_methods.intersection([trial["method"]])]
+        methods = [*options.method, *own_code.intersection(str(trial.get(key)) for key in ("method", *KINDS))]
         where = {"data": options.data, "device": options.device}
         _, content = find_model(files, trial["trial_id"], sweep=name, methods=methods, **where)
         if options.alarm_rate is not None:
@@ -97,14 +98,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _named(reference: str) -> tuple[str, frozenset[str]]:
-    """The name of a sweep in the store, and the methods that its definition names: what was typed and none, or those of
-    the sweep that a file or a module defines."""
+    """The name of a sweep in the store, and the code of the user's own that its definition names: what was typed and
+    none, or that of the sweep that a file or a module defines."""
     name = registry.name_in_store(reference)
     if name == reference:
         return name, frozenset()
     sweep = registry.find(reference)
     parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
-    return name, frozenset(str(method) for part in parts for method in part.values("method"))
+    values = (value for part in parts for key in ("method", *KINDS) for value in part.values(key))
+    return name, frozenset(filter(is_own, map(str, values)))
 
 
 def _checked(out: Path) -> Path:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
 
+    from trainables.own_code import NotImportedError
     from trainables.sections import TrialConfig, Value
 
 KINDS = ("models", "trials")
@@ -51,8 +52,9 @@ def load_model(
     `sweep` is the sweep of the trial. It matters where several sweeps of the store have trained the same trial: their
     models can differ by rounding, or by the version of the code.
 
-    `methods` names the methods of your own that may be imported: `methods=["my_method:MyMethod"]`. A store and a file
-    are data, so no other module that they name is. Those that ship, those of installed packages, and those of sweeps
+    `methods` names the methods of your own that may be imported, `methods=["my_method:MyMethod"]`, and likewise your
+    encoders, and your data sets and views, which only a trial that is trained again needs. A store and a file are data,
+    so no other module that they name is imported. Those that ship, those of installed packages, and those of sweeps
     that this process has run need no name.
 
     `alarm_rate` is the false-alarm rate of `model.threshold`, for a model with anomaly scores: of new normal images at
@@ -64,10 +66,10 @@ def load_model(
     weights because it failed, diverged, was pruned, or is of a population; SpecError for a device that is not there,
     for a method that is none or must be named, and for a rate that the held-out normal images are too few for.
     """
-    from trainables.catalog import NotImportedError
+    from trainables.own_code import NotImportedError
     from trainables.training.model_file import unpack_model
 
-    _import_methods(methods)
+    _import_own_code(methods)
     if trial_id is None:
         file, content = str(store), _exported(str(store))
     else:
@@ -76,7 +78,7 @@ def load_model(
     try:
         model = unpack_model(content).build().to(device)
     except NotImportedError as error:
-        raise SpecError(_not_imported(f"the model '{file}'", error.name)) from error
+        raise SpecError(_not_imported(f"the model '{file}'", error)) from error
     except ModelError as error:
         remedy = "" if trial_id is None else "; without this file the trial is trained again"
         raise StoreError(f"the model '{file}' cannot be used: {error}{remedy}") from error
@@ -132,7 +134,7 @@ def find_model(
     log: Callable[[str], None] | None = None,
 ) -> tuple[str, bytes]:
     """Return where a trial's model is, and its safetensors file. See `load_model`."""
-    _import_methods(methods)
+    _import_own_code(methods)
     if str(device) != "cpu":
         from trainables.training.train import check_device
 
@@ -161,10 +163,10 @@ def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()
     """Rebuild the configuration of a trial from its row, a dict or a pandas Series: a key that is null in the row has
     its default. `flat()` of the result gives all keys and values. `methods`: as for `load_model`. Raises SpecError for
     a row that is none of a trial of this version of the code, and for a method that must be named."""
-    from trainables.catalog import NotImportedError
     from trainables.config import keys, resolve
+    from trainables.own_code import NotImportedError
 
-    _import_methods(methods)
+    _import_own_code(methods)
     values: dict[str, Value] = {}
     try:
         for key, kind in keys(str(row["method"])).items():
@@ -174,7 +176,7 @@ def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()
                 values[key] = kind(value) if value == kind(value) else value  # pandas makes floats of ints with nulls
         return resolve(values)
     except NotImportedError as error:
-        raise SpecError(_not_imported(f"trial {row.get('trial_id', 'of this row')}", error.name)) from error
+        raise SpecError(_not_imported(f"trial {row.get('trial_id', 'of this row')}", error)) from error
     except KeyError as error:
         raise SpecError(f"a row must name a method of this version of the code, but got {error}") from error
     except (ValueError, OverflowError) as error:
@@ -194,9 +196,12 @@ def row_of(files: Files, trial_id: str, sweep: str | None = None) -> dict[str, A
     return next((row for row in rows if row["status"] == "finished"), rows[0])
 
 
-def _import_methods(names: Sequence[str]) -> None:
-    """Import methods that the user names, as in a sweep also from the working directory. Raises SpecError."""
+def _import_own_code(names: Sequence[str]) -> None:
+    """Import methods, data sets, encoders and views that the user names, as in a sweep also from the working directory.
+    Raises SpecError."""
     from trainables.catalog import import_method
+    from trainables.contract import Method
+    from trainables.own_code import import_own
 
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise SpecError(f"methods must be a list of names, as in ['my_method:MyMethod'], but got {names!r}")
@@ -204,17 +209,19 @@ def _import_methods(names: Sequence[str]) -> None:
         search_folder(Path.cwd())
     try:
         for name in names:
-            import_method(name)
+            own = import_own("method", name) if ":" in name else None
+            if own is None or (isinstance(own, type) and issubclass(own, Method)):
+                import_method(name)
     except ValueError as error:
-        raise SpecError(str(error)) from error
+        raise SpecError(str(error)) from None
 
 
-def _not_imported(what: str, method: str) -> str:
-    """A line about a model or a trial whose method would have to be imported because data name it."""
-    name = f"{method:.80}"
+def _not_imported(what: str, error: NotImportedError) -> str:
+    """A line about a model or a trial whose code would have to be imported because data name it."""
+    name = f"{error.name:.80}"
     return (
-        f"{what} names the method {name!r}, which neither ships nor is installed; it is imported only if you name it, "
-        f"because that runs its code: methods=[{name!r}] in Python, --method for sweeper export"
+        f"{what} names the {error.kind} {name!r}, which neither ships nor is installed; it is imported only if you "
+        f"name it, because that runs its code: methods=[{name!r}] in Python, --method for sweeper export"
     )
 
 
@@ -228,6 +235,7 @@ def _trained_again(
 ) -> bytes:
     """The safetensors file of a trial whose weights were not kept."""
     from trainables.data.errors import DataError
+    from trainables.own_code import NotImportedError
     from trainables.training.model_file import pack_model
     from trainables.training.train import retrain
 
@@ -242,6 +250,8 @@ def _trained_again(
     log(f"trial {trial_id} has no model in the store; training it again alone, {config.training.epochs} epochs")
     try:
         return pack_model(retrain(config, Path(data), device), {"trial_id": trial_id, "kept": "all"})
+    except NotImportedError as error:
+        raise SpecError(_not_imported(f"trial {trial_id}", error)) from error
     except (DataError, ModelError, ValueError) as error:
         raise StoreError(f"trial {trial_id} cannot be trained again: {error}") from error
 

@@ -25,7 +25,7 @@ RUN_FOLDER = "SWEEPER_TESTS_FOLDER"
 """Environment: the folder of this run, which pytest-xdist's workers inherit."""
 FOREIGN_PREFIXES = (
     *("RAY_", "TUNE_", "SWEEPER_", "AWS_", "BOTO_", "GOOGLE_", "CLOUDSDK_", "KUBE", "SLURM_"),
-    *("XDG_", "MPL", "GIT_", "TORCH_", "PYTHONPATH", "POISONED_"),
+    *("XDG_", "MPL", "GIT_", "TORCH_", "PYTHONPATH"),
 )
 FOREIGN_NAMES = {
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),

@@ -30,6 +30,7 @@ TABLE: Mapping[str, Rule] = {
     "trainables.json_input": Rule(never=("torch", *LAUNCHERS)),
     "trainables.validation": Rule(never=("torch", *LAUNCHERS)),
     "trainables.cache": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.own_code": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
     "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
     "trainables.sections": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
@@ -39,13 +40,15 @@ TABLE: Mapping[str, Rule] = {
         never=("torch.distributed", *LAUNCHERS),
         alone=True,
     ),
-    "trainables.networks": Rule(may=("torch", "torchvision", "safetensors", "trainables.validation"), never=LAUNCHERS),
+    "trainables.networks": Rule(
+        may=("torch", "torchvision", "safetensors", "trainables.validation", "trainables.own_code"), never=LAUNCHERS
+    ),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
     "trainables.data": Rule(may=("torch", "numpy", "PIL", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.datasets": Rule(
         may=(
             *("torch", "torchvision", "numpy", "sklearn", "PIL", "filelock", "trainables.validation"),
-            *("trainables.data.errors", "trainables.data.image_files"),
+            *("trainables.data.errors", "trainables.data.image_files", "trainables.own_code"),
         ),
         never=LAUNCHERS,
     ),
@@ -104,11 +107,17 @@ TABLE: Mapping[str, Rule] = {
         never=LAUNCHERS,
     ),
     "trainables.catalog": Rule(
-        may=("trainables.contract", "trainables.validation", "trainables.methods", "trainables.tasks"),
+        may=(
+            "trainables.own_code",
+            "trainables.contract",
+            "trainables.validation",
+            "trainables.methods",
+            "trainables.tasks",
+        ),
         never=LAUNCHERS,
     ),
     "trainables.config": Rule(
-        may=("trainables.validation", "trainables.sections", "trainables.catalog"),
+        may=("trainables.own_code", "trainables.validation", "trainables.sections", "trainables.catalog"),
         never=LAUNCHERS,
     ),
     "trainables.training.model_metadata": Rule(
@@ -117,6 +126,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "trainables.training.model_file": Rule(
         may=(
+            "trainables.own_code",
             *("torch", "safetensors", "trainables.contract", "trainables.reports", "trainables.catalog"),
             *("trainables.sections", "trainables.config", "trainables.training.model_metadata"),
         ),
@@ -125,6 +135,7 @@ TABLE: Mapping[str, Rule] = {
     "trainables.training.measurement": Rule(may=("trainables.json_input",), never=("torch", *LAUNCHERS)),
     "trainables.training": Rule(
         may=(
+            "trainables.own_code",
             *(*LOOP, "trainables.cache", "trainables.json_input", "trainables.validation"),
             *("trainables.training.model_file", "trainables.training.measurement", "psutil"),
         ),
@@ -224,6 +235,7 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.search.studies", "trainables.catalog", "trainables.config", "trainables.sections"),
             *("trainables.data", "trainables.validation", "trainables.metrics.roc", "trainables.training"),
+            "trainables.own_code",
         ),
         never=("ray", "pandas"),
     ),
@@ -263,6 +275,8 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.models": Rule(
         may=(
+            "trainables.contract",
+            "trainables.own_code",
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
             *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
             "trainables.training",
@@ -276,6 +290,7 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
             *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
             *("trainables.config", "trainables.training", "trainables.worker", "sweeper.models"),
+            *("torch", "trainables.learners"),
         ),
         never=("ray",),
     ),
@@ -286,6 +301,13 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.plan", "sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.trial": Rule(
+        may=(
+            *("torch", "sweeper.errors", "sweeper.request", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
+            *("sweeper.cli", "sweeper.run", "trainables.config", "trainables.data", "trainables.validation"),
+        ),
+        never=("ray",),
     ),
     "sweeper.view": Rule(
         may=(
@@ -324,6 +346,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.export": Rule(
         may=(
+            "trainables.own_code",
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
             *(
@@ -345,6 +368,13 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.console": Rule(may=("sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)),
+    "sweeper.completion": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.cli", "sweeper.console", "trainables.config"),
+            *("trainables.catalog", "trainables.validation"),
+        ),
+        never=("ray",),
+    ),
     "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(

@@ -1,6 +1,7 @@
 """What the READMEs and CONTRIBUTING.md say of models, Python runs, sweeps and methods from outside runs as it stands;
 their links lead somewhere; tables that are written from the code are up to date; the first README is short."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import sweeper
 import sweeper.run as run
-from sweeper import export
+from sweeper import export, trial
 from tests import documentation
 from tests.fake_executor import without_ray
 from tests.user_files import user_folder
@@ -26,9 +27,9 @@ NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_clas
 """Few trials of the preset, unchanged."""
 
 
-def blocks(section: str) -> list[tuple[str, str]]:
+def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
     """Language and text of each block of code in a section."""
-    text = RUNNING.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    text = page.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
@@ -46,6 +47,29 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert export.main(command) == 0
     assert len(names["model"].score(names["images"])) == 1797
     assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
+
+
+def test_ways_to_train_are_planned_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _, text in blocks("Ways to train", ROOT / "trainables" / "README.md"):
+        for line in text.splitlines():
+            assert run.main([*shlex.split(line.removeprefix("sweeper run ")), "--plan"]) == 0, line
+
+
+@pytest.mark.slow
+def test_one_trial_is_looked_at_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ((_, text),) = blocks("Look at one trial")
+    for line in text.splitlines():
+        assert trial.main(shlex.split(line, comments=True)[2:]) == 0, line
+    out = capsys.readouterr().out
+    assert "the loss falls" in out and "forward and loss" in out
+    (trace,) = tmp_path.glob("trial-*.json")
+    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+    assert {"data", "forward", "backward", "optimiser"} <= names
+    assert len(pd.read_parquet(tmp_path / "results/trials/sweep=anomaly_grid")) == 1
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.spec import user_code
-from trainables import catalog, config
+from trainables import catalog, config, own_code
 from trainables.catalog import installed_methods
 from trainables.training import checks, metric_names
 
@@ -47,6 +47,31 @@ class Denoise(ImageMethod):
         return Losses(error.square().mean(), {})
 '''
 """A method that keeps the contract and can be stacked."""
+CELLS = '''
+import numpy as np
+from torch.utils.data import Dataset
+
+
+class Cells(Dataset):
+    """Images of 12 x 12 pixels and four channels, of three classes and ten plates."""
+
+    classes = ("round", "long", "split")
+
+    def __init__(self, train):
+        rng = np.random.default_rng(0 if train else 1)
+        count = 60 if train else 30
+        self.targets = np.arange(count) % 3
+        self.groups = np.arange(count) // 6
+        noise = 60 * rng.random((count, 12, 12, 4))
+        self.images = (noise + 60 * self.targets[:, None, None, None]).astype(np.uint8)
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.images[index], self.targets[index]
+'''
+"""A data set."""
 TWICE = """
 
 class Twice(Denoise):
@@ -60,6 +85,7 @@ class Twice(Denoise):
 def forget_modules(folder: Path) -> None:
     """Forget what was imported from a folder, and all methods of the user, as a new process has."""
     catalog._own_methods.clear()
+    own_code._imported.clear()
     for cache in CACHES:
         cache.cache_clear()
     for name, module in list(sys.modules.items()):
@@ -77,5 +103,6 @@ def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(user_code, "_folders", [])
     monkeypatch.setattr(catalog, "_own_methods", {})
+    monkeypatch.setattr(own_code, "_imported", {})
     yield folder
     forget_modules(tmp_path)

@@ -1,20 +1,16 @@
 """METHODS and TASKS, the only lists of them. A new method is one file in `trainables/methods/` and one entry here.
 
 Methods of the user are not listed: `import_method` imports them by `package.module:Class`, and those of installed
-packages are found by their entry points. They are refused if their class breaks the contract; what they compute is
-checked by `trainables.training.checks`.
+packages are found by their entry points (see `own_code`). They are refused if their class breaks the contract; what
+they compute is checked by `trainables.training.checks`.
 """
 
 import dataclasses
 import functools
-import importlib
-import importlib.util
 import inspect
-import traceback
 import typing
 from collections.abc import Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -52,6 +48,7 @@ from trainables.methods.variational.cr_vae import CRVAE
 from trainables.methods.variational.simvae import SimVAE
 from trainables.methods.variational.vae import VAE
 from trainables.methods.variational.vje import VJE
+from trainables.own_code import NotImportedError, import_own
 from trainables.tasks.images.task import Images
 from trainables.tasks.pairs import SyntheticPairs
 from trainables.tasks.task import Task
@@ -102,17 +99,6 @@ TASKS: Mapping[str, Task] = MappingProxyType({"images": Images(), "pairs": Synth
 _own_methods: dict[str, type[Method]] = {}
 
 
-class NotImportedError(ValueError):
-    """A name `package.module:Class` that was not given to `import_method`."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"the method {name!r:.80} neither ships nor is installed; trainables.catalog.import_method imports it, "
-            "which runs its code"
-        )
-        self.name = name
-
-
 def method_of(name: str) -> type[Method]:
     """The method with this name: in METHODS, of an entry point, or one that `import_method` has imported.
 
@@ -123,7 +109,7 @@ def method_of(name: str) -> type[Method]:
     if name in METHODS:
         return METHODS[name]
     if name not in _own_methods and name not in installed_methods() and ":" in name:
-        raise NotImportedError(name)
+        raise NotImportedError("method", name)
     return import_method(name)
 
 
@@ -193,13 +179,7 @@ def load_method(name: str) -> type[Method]:
     """The class that `package.module:Class` or an entry point names. Raises ValueError, with one line, if it cannot be
     imported or is not a method."""
     point = installed_methods().get(name)
-    module, _, attribute = (point.value if point else name).partition(":")
-    try:
-        cls: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            cls = getattr(cls, part)
-    except Exception as error:
-        raise ValueError(f"the method {name} cannot be imported: {reason(error, module)}") from error
+    cls: Any = import_own("method", point.value if point else name)
     check_class(name, cls)
     method: type[Method] = cls
     return method
@@ -248,16 +228,3 @@ def _check_config(name: str, config: object) -> None:
             raise ContractError(name, law, f"{field.name} of type {field.type}")
         if field.default is dataclasses.MISSING:
             raise ContractError(name, "every field of Config must have a default", f"{field.name} without one")
-
-
-def reason(error: BaseException, module: str) -> str:
-    """One line: where in the files of the package of `module` an exception was raised, its type, and its text."""
-    package = importlib.util.find_spec(module.partition(".")[0]) if module.partition(".")[0].isidentifier() else None
-    origins = [*(package.submodule_search_locations or ()), package.origin] if package else []
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if any(origin and Path(origin) in (Path(frame.filename), *Path(frame.filename).parents) for origin in origins)
-    ]
-    where = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: " if frames else ""
-    return f"{where}{type(error).__name__}: {' '.join(str(error).split())}"[:400]

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, task_of
+from trainables.own_code import import_named
 from trainables.sections import GradientTraining, Training, TrialConfig, Value
 from trainables.validation import bounds, unknown
 
-GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay"})
+GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay", "clip_grad_norm", "lr_gamma"})
 """Keys that are fusible for every method that is trained by gradients."""
+OF_THE_LOOP = frozenset({"seed", "lr_gamma"})
+"""Fusible keys that a stack does not hold, so that a population cannot adapt them."""
 
 
 def resolve(values: Mapping[str, Value]) -> TrialConfig:
@@ -44,9 +47,11 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
 
 
 def resolve_sent(values: Mapping[str, Value]) -> TrialConfig:
-    """As `resolve`, for values that the process of this user sent that started this one. A method of the user is
-    imported here, too, because that process has its name from the user. Never call it with values from a store."""
+    """As `resolve`, for values that the process of this user sent that started this one. A method of the user and other
+    code of the user's own is imported here, too, because that process has its name from the user. Never call it with
+    values from a store."""
     import_method(str(values["method"]))
+    import_named(values)
     return resolve(values)
 
 
@@ -66,6 +71,15 @@ def _check(config: TrialConfig) -> None:
         raise ValueError(
             f"{name} compares the examples of a batch, so workers must be 1, but got workers={training.processes}; "
             f"a batch can be split for: {', '.join(per_example)}"
+        )
+    if (
+        isinstance(training, GradientTraining)
+        and training.warmup_epochs
+        and config.optimiser.lr_schedule == "one_cycle"
+    ):
+        raise ValueError(
+            f"one_cycle has a warm-up of its own, so warmup_epochs must be 0, but got "
+            f"warmup_epochs={training.warmup_epochs}"
         )
     task_of(name).check(config, known_methods())
 
@@ -104,7 +118,7 @@ def fusible_keys(method: str) -> frozenset[str]:
 
 def adaptable_keys(method: str) -> frozenset[str]:
     """The fusible keys that a population can adapt: all but those that choose the data that a member reads."""
-    return fusible_keys(method) - task_of(method).fusible - {"seed"}
+    return fusible_keys(method) - task_of(method).fusible - OF_THE_LOOP
 
 
 def stream_key(config: TrialConfig) -> tuple[object, ...]:

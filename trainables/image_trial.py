@@ -6,17 +6,19 @@ from typing import Annotated
 from torch import nn
 
 from trainables.data.datasets.catalog import DATASETS
-from trainables.data.datasets.class_folders import FOLDER, listed
-from trainables.data.datasets.dataset import Declaration
+from trainables.data.datasets.class_folders import FOLDER
+from trainables.data.datasets.dataset import Declaration, listed
+from trainables.data.datasets.own_data import SOURCES
 from trainables.data.outliers import OUTLIERS
 from trainables.data.views import PixelViews, Views
 from trainables.metrics.meanings import FITTED_SCORES
 from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.networks.heads import hidden_widths
+from trainables.networks.own_encoder import build_own_encoder
 from trainables.networks.pretrained import TORCHVISION, PretrainedEncoder, read_weights
 from trainables.sections import TrialConfig
-from trainables.validation import above, added, at_least, below, between, checked, choices, one_of
+from trainables.validation import above, added, at_least, below, between, checked, choices, is_own, one_of
 
 PUBLISHED_SIZES = ("resnet18", "resnet50", "wide_resnet10_4", *TORCHVISION)
 """Encoders whose widths and sizes are fixed."""
@@ -26,8 +28,9 @@ PUBLISHED_SIZES = ("resnet18", "resnet50", "wide_resnet10_4", *TORCHVISION)
 class Encoder:
     """The encoder and its size."""
 
-    encoder: Annotated[str, one_of(*ENCODERS, *TORCHVISION)] = "mlp"
-    """Name of the encoder; `torchvision:NAME` for one with `weights` of your own."""
+    encoder: Annotated[str, one_of(*ENCODERS, *TORCHVISION, own="my_nets:TinyViT")] = "mlp"
+    """Name of the encoder; `torchvision:NAME` for one with `weights` of your own, or `my_nets:TinyViT` for your own
+    module."""
     width: Annotated[int, at_least(1)] = 128
     """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
     have their published widths."""
@@ -98,6 +101,9 @@ class Networks:
             if self.initial:
                 network.load(read_weights(pretrained.weights, pretrained.weights_digest), pretrained.weights)
             return network
+        if is_own(encoder.encoder):
+            shape, features = _image_shape(image_shape), outputs * encoder.features
+            return build_own_encoder(encoder.encoder, shape, width=encoder.width, features=features)
         return build_encoder(
             encoder.encoder,
             _image_shape(image_shape),
@@ -326,8 +332,14 @@ class Generation:
 class Data:
     """The data set, and which of its images are used."""
 
-    dataset: Annotated[str, one_of(*sorted([*DATASETS, FOLDER]), listing="--describe datasets lists all")] = "digits"
-    """Name of the data set; `folder` for images of your own."""
+    dataset: Annotated[
+        str,
+        one_of(
+            *sorted([*DATASETS, FOLDER, *SOURCES]), listing="--describe datasets lists all", own="my_data:MyDataset"
+        ),
+    ] = "digits"
+    """Name of the data set; `folder` and `arrays` for images of your own in the folder of `--data`, or
+    `my_data:MyDataset` for your own class or function."""
     normal_class: Annotated[int | None, at_least(0)] = None
     """Index of the only class that is trained on; the other classes are outliers. None trains on all classes."""
     held_out: str = ""
@@ -362,18 +374,27 @@ class Data:
 
 @checked
 class Folder:
-    """The user's own images, for `dataset=folder` alone."""
+    """The user's own images. For all data sets but `folder` these keys are filled in from the images."""
 
     image_size: Annotated[int, at_least(4)] = 32
-    """Pixels along each side of an image as models see it. Files of any size and shape are resized to it."""
-    image_channels: Annotated[int, one_of(1, 3)] = 3
-    """3 for colour, 1 for grey."""
+    """Pixels along each side of an image as models see it. With `dataset=folder` files of any size and shape are
+    resized to it; other images of your own have it."""
+    image_channels: Annotated[int, at_least(1)] = 3
+    """3 for colour, 1 for grey. Other images of your own than `dataset=folder` have 1 to 16."""
     image_digest: str = ""
-    """Hash of all image files, filled in from the folder: trials on other images have other ids."""
+    """Hash of all image files, filled in from the folder: trials on other images have other ids. For other images of
+    your own it is of the labels and of a sample of the pixels."""
+    image_width: Annotated[int, at_least(0)] = added(0)
+    """Columns of images of your own that are not square; 0 where they are."""
 
     def __post_init__(self) -> None:
         if not all(char in "0123456789abcdef" for char in self.image_digest):
             raise ValueError(f"image_digest must be hexadecimal, but got image_digest={self.image_digest}")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """`(C, H, W)` of an image as models see it."""
+        return self.image_channels, self.image_size, self.image_width or self.image_size
 
 
 @checked
@@ -418,12 +439,12 @@ class ImageTrial(TrialConfig):
 
     @property
     def declaration(self) -> Declaration:
-        """What is known of its data set without the images. The numbers of images in a folder of the user's are known
-        once `list_folder` has listed it, and 0 before."""
-        if self.data.dataset != FOLDER:
+        """What is known of its data set without the images. The numbers of the user's own images, and their attributes,
+        are known once this process has listed them; before there are 0 classes."""
+        if self.data.dataset in DATASETS:
             return DATASETS[self.data.dataset].declaration
-        size, channels, listing = self.folder.image_size, self.folder.image_channels, listed(self.folder.image_digest)
-        return listing.declaration(size, channels) if listing else Declaration((channels, size, size), 0, (), ())
+        shape, listing = self.folder.shape, listed(self.folder.image_digest)
+        return listing.declaration(shape) if listing else Declaration(shape, 0, (), ())
 
     @property
     def networks(self) -> Networks:

@@ -59,12 +59,19 @@ class Choices:
     options: tuple[object, ...]
     listing: str = ""
     """How to list them all, if there are many."""
+    own: str = ""
+    """Name, as an example, of what the user may give instead (see `is_own`); empty if nothing."""
 
     def law(self, name: str) -> str:
-        return f"one of {', '.join(map(str, self.options))}"
+        return f"one of {', '.join(map(str, self.options))}{f', or your own {self.own}' if self.own else ''}"
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError unless `value` is one of the options."""
+        """Raises ValueError unless `value` is one of the options, or the user's own where it may be."""
+        if self.own and is_own(str(value)):
+            return
+        options = [*map(str, self.options)]
+        if self.own and value not in options:
+            raise ValueError(f"{unknown(name, value, options, self.listing)}; or your own, as {self.own}")
         choices(name, value if value is None else str(value), self.options, self.listing)
 
 
@@ -93,9 +100,19 @@ def between(low: float, high: float, *, above: bool = False, below: bool = False
     return Interval(low, high, above, below)
 
 
-def one_of(*options: object, listing: str = "") -> Choices:
-    """A bound of a field: one of these values. `listing` says how to list them all, if there are many."""
-    return Choices(options, listing)
+def one_of(*options: object, listing: str = "", own: str = "") -> Choices:
+    """A bound of a field: one of these values. `listing` says how to list them all, if there are many; `own` is the
+    name, as an example, of what the user may give instead."""
+    return Choices(options, listing, own)
+
+
+SHIPPED = "torchvision:"
+"""How names with a colon begin that are not the user's own."""
+
+
+def is_own(name: str) -> bool:
+    """Whether a value names code of the user's own, as `package.module:NAME`."""
+    return ":" in name and not name.startswith(SHIPPED)
 
 
 Bound = Interval | Choices

@@ -139,9 +139,9 @@ def _typed_request(values: Mapping[str, Any]) -> Request:
     """The request of values as a parser returns them."""
     if values["name"] is None:
         raise SpecError("the name of a sweep is required; --list shows all sweeps")
-    fixed = {key: Text(text) for key, text in _pairs("--set", values.get("set", ())).items()}
+    fixed = {key: Text(text) for key, text in pairs("--set", values.get("set", ())).items()}
     axes, replicates = (
-        {key: _values(option, key, text) for key, text in _pairs(f"--{option}", values.get(option, ())).items()}
+        {key: _values(option, key, text) for key, text in pairs(f"--{option}", values.get(option, ())).items()}
         for option in ("axis", "replicates")
     )
     typed = {key: value for key, value in values.items() if key not in ("set", "axis")}
@@ -390,16 +390,17 @@ def list_sweeps() -> int:
     return EXIT_OK
 
 
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Key -> value of texts such as `lr=0.1`. Raises SpecError for another text, and for a key that is given twice."""
+    found: dict[str, str] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not key:
             raise SpecError(f"{option} takes KEY=VALUE, but got '{text}'")
-        if key in pairs:
-            raise _given_twice(option, key, pairs[key], value)
-        pairs[key] = value
-    return pairs
+        if key in found:
+            raise _given_twice(option, key, found[key], value)
+        found[key] = value
+    return found
 
 
 def _values(option: str, key: str, text: str) -> tuple[Text, ...]:

@@ -24,6 +24,7 @@ from trainables.catalog import METHODS, import_method, installed_methods, known_
 from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.class_folders import FOLDER, load_folder
+from trainables.data.datasets.own_data import SOURCES, own_function
 from trainables.data.pairs import BRANCHES, NOISE
 from trainables.metrics.families import MetricFamily
 from trainables.metrics.meanings import FAMILIES, SCORED, SCORES, VALIDATION, family_of
@@ -46,6 +47,8 @@ OURS = "ours"
 """The name by which `--describe` lists the settings of all sweeps that are no settings of a paper."""
 
 
+OWN_DATA = "my_data:MyDataset"
+"""An example of the name of a data set that is code of the user's own."""
 LISTS = {"keys": "key", "methods": "method", "datasets": "data set", "metrics": "family of metrics"}
 """What describes all of a kind, one a line -> the kind."""
 
@@ -65,6 +68,7 @@ def describe(name: str) -> str:
         _method: (*METHODS, *installed_methods()),
         _dataset: DATASETS,
         _folder: (FOLDER,),
+        _own_folder: SOURCES,
         _pairs: BRANCHES,
         _key_of_methods: ("method", *_keys()),
         _metric: (*FAMILIES, *methods_by_metric()),
@@ -102,6 +106,8 @@ def _listed(kind: str) -> str:
         "datasets": {
             **{name: source.about for name, source in DATASETS.items()},
             FOLDER: inspect.getdoc(load_folder) or "",
+            **{name: inspect.getdoc(source) or "" for name, source in SOURCES.items()},
+            OWN_DATA: inspect.getdoc(own_function) or "",
             **{name: branches.about for name, branches in BRANCHES.items()},
         },
         "metrics": {
@@ -233,6 +239,16 @@ def _folder(name: str) -> str:
         "files": "DATA/train/CLASS/ and DATA/test/CLASS/",
     }
     lines = [f"{name}:", *_wrapped((inspect.getdoc(load_folder) or "").split("\n\n")[0], "  "), ""]
+    return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
+
+
+def _own_folder(name: str) -> str:
+    lines = [f"{name}:", *_wrapped(inspect.getdoc(SOURCES[name]) or "", "  "), ""]
+    facts = {
+        "images": "1 to 16 channels of any size; image_channels, image_size and image_width are filled in from them",
+        "classes": "whole numbers from 0 on; without labels there are none",
+        "memory": "all images, up to 4 GiB a split; more are read when they are needed",
+    }
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
 
 

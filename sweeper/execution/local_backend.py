@@ -39,7 +39,9 @@ class LocalBackend(Backend):
 
     def cluster(self) -> Cluster:
         kind = DeviceKind(torch.cuda.is_available(), "", (1,))
-        return Cluster(None, (kind,), lambda requests: [probe(request, self._data, _device()) for request in requests])
+        return Cluster(
+            None, (kind,), lambda requests: [probe(request, self._data, local_device()) for request in requests]
+        )
 
     def serve(self, server: Callable[..., Any], *arguments: object) -> "LocalService":
         return LocalService(server(*arguments))
@@ -79,9 +81,7 @@ class LocalBackend(Backend):
             raise refused.error from None
         except Exception as error:
             if self._debug:
-                traceback.print_exc()
-                if sys.stdin.isatty():
-                    pdb.post_mortem(error.__traceback__)
+                show_exception(error)
             return Ended(task.cohort, failure_of(error))
         return Ended(task.cohort)
 
@@ -89,10 +89,18 @@ class LocalBackend(Backend):
         """Train the task's cohort and `send` its messages."""
         assert self._dispatch
         judge = judge_of(task, self._dispatch.judge_factory)
-        train_cohort(task, self._dispatch.settings, judge, _device(), send)
+        train_cohort(task, self._dispatch.settings, judge, local_device(), send)
 
 
-def _device() -> torch.device:
+def show_exception(error: Exception, *, debugger: bool = True) -> None:
+    """Print an exception with its traceback, and with `debugger` open `pdb` at it where there is a terminal."""
+    traceback.print_exception(error)
+    if debugger and sys.stdin.isatty():
+        pdb.post_mortem(error.__traceback__)
+
+
+def local_device() -> torch.device:
+    """The first GPU of this machine, or without one the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -27,6 +27,8 @@ SELECTING_KEYS = ("method", "dataset")
 """Keys by which a request chooses among the parts of a preset."""
 OWN_IMAGES, DIGEST = "folder", "image_digest"
 """The data set of the user's own images, and the key that identifies them. In a name they are one: `folder-1f3a9c`."""
+SIZE_KEYS = ("image_channels", "image_size", "image_width")
+"""Keys that follow from images of the user's own with any other name, as their digest does."""
 DIGEST_LENGTH = 6
 """Characters of a digest in a name."""
 
@@ -136,7 +138,10 @@ def format_value(value: Value) -> str:
 def _text(changed: Mapping[str, Sequence[Value]]) -> str:
     texts = {key: ",".join(map(format_value, values)) for key, values in changed.items()}
     if digest := texts.pop(DIGEST, ""):
-        texts["dataset"] = f"{OWN_IMAGES}-{digest[:DIGEST_LENGTH]}"
+        name = texts.get("dataset", OWN_IMAGES)
+        texts["dataset"] = f"{name}-{digest[:DIGEST_LENGTH]}"
+        if name != OWN_IMAGES:
+            texts = {key: text for key, text in texts.items() if key not in SIZE_KEYS}
     return " ".join(f"{key}={text}" for key, text in sorted(texts.items()))
 
 

@@ -26,13 +26,16 @@ from trainables import config
 from trainables.catalog import import_method, known_methods
 from trainables.config import stream_key
 from trainables.data.datasets.class_folders import FOLDER, list_folder
+from trainables.data.datasets.dataset import Listing
+from trainables.data.datasets.own_data import is_own_data, list_own_data
 from trainables.data.errors import DataError
 from trainables.metrics.roc import check_alarm_rate
+from trainables.own_code import KINDS, import_own
 from trainables.sections import TrialConfig
 from trainables.training import checks
 from trainables.training.checks import PreflightResult
 from trainables.training.metric_names import methods_by_metric
-from trainables.validation import nearest
+from trainables.validation import is_own, nearest
 
 FIRST_RUNG_DIVISOR = 9
 """First rung of a pruner requested with `--pruner`, for a search without a halving: `epochs // FIRST_RUNG_DIVISOR`."""
@@ -113,7 +116,7 @@ class _Asked:
 
 
 def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> _Asked:
-    _load_methods(preset_space, request)
+    _load_own_code(preset_space, request)
     own = with_own_images(request, preset_space)
     request, preset_space, name = own.request, own.space, sweep.name or request.name
     space = _changed(preset_space, request, own.classes)
@@ -279,15 +282,24 @@ def _legal(space: Space) -> dict[str, Mapping[str, Value]]:
     return trials
 
 
-def _load_methods(space: Space, request: Request) -> None:
-    """Import the methods of the user, whose keys the request may change. Raises SpecError for one that is none."""
-    values = [value for part in parts_of(space) for value in part.values("method")]
-    names = list(map(str, filter(None, [*values, request.fixed.get("method"), *request.axes.get("method", ())])))
-    if any(":" in name for name in names):
+def _load_own_code(space: Space, request: Request) -> None:
+    """Import the methods of the user, whose keys the request may change, and the other code of the user's own that the
+    trials name. Raises SpecError for what is none."""
+
+    def names(key: str) -> list[str]:
+        values = [value for part in parts_of(space) for value in part.values(key)]
+        asked = [request.fixed.get(key), *request.axes.get(key, ()), *request.replicates.get(key, ())]
+        return list(dict.fromkeys(map(str, filter(None, [*values, *asked]))))
+
+    methods, others = names("method"), {key: list(filter(is_own, names(key))) for key in KINDS}
+    if any(":" in name for name in methods) or any(others.values()):
         search_folder(Path.cwd())
     try:
-        for name in names:
+        for name in methods:
             import_method(name)
+        for key, own in others.items():
+            for name in own:
+                import_own(KINDS[key], name)
     except ValueError as error:
         raise SpecError(str(error)) from None
 
@@ -372,21 +384,25 @@ class OwnImages:
 
 
 def with_own_images(request: Request, space: Space) -> OwnImages:
-    """Add the digest of the images in `--data` to what selects them: the request if it sets `dataset=folder`, else the
-    parts of the preset that do. Raises SpecError, with one line, if the folder cannot be used."""
+    """Add what is known of the user's own images to what selects them: the request if it sets such a `dataset`, else
+    the parts of the preset that do. It is their digest, and of others than `dataset=folder` their size and channels.
+    Raises SpecError, with one line, if they cannot be used."""
     requested = {request.fixed.get("dataset"), *request.axes.get("dataset", ())}
-    parts = [part for part in parts_of(space) if FOLDER in part.values("dataset")]
-    if FOLDER not in requested and (not parts or requested != {None}):
+    parts = [part for part in parts_of(space) if any(map(_is_of_user, part.values("dataset")))]
+    of_request = any(map(_is_of_user, requested))
+    if not of_request and (not parts or requested != {None}):
         return OwnImages(request, space)
-    axes = [request.axes.get("dataset", ())] if FOLDER in requested else [part.values("dataset") for part in parts]
-    if any(len(values) > 1 for values in axes):
-        raise SpecError(f"dataset={FOLDER} must be set for all trials, but is one of several values of an axis")
+    axes = [request.axes.get("dataset", ())] if of_request else [part.values("dataset") for part in parts]
+    named = requested - {None} if of_request else {value for values in axes for value in values}
+    name = next(str(value) for value in named if _is_of_user(value))
+    if len(named) > 1 or any(len(values) > 1 for values in axes):
+        raise SpecError(f"dataset={name} must be set for all trials, but is one of several values of an axis")
     try:
-        listing = list_folder(Path(request.data).resolve())
-    except DataError as error:
+        listing, known = _listing(name, Path(request.data).resolve(), whole=request.data_folder is not None)
+    except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
-    names = ", ".join(f"{index} {name}" for index, name in enumerate(listing.classes))
-    note = (
+    names = ", ".join(f"{index} {each}" for index, each in enumerate(listing.classes))
+    note = listing.about or (
         f"dataset={FOLDER}: {sum(listing.train)} training and {sum(listing.test)} test images in {request.data}, "
         f"classes {names}"
     )
@@ -395,19 +411,34 @@ def with_own_images(request: Request, space: Space) -> OwnImages:
             f"; warning: {listing.repeated} of the test images are training images, too, so that metrics on "
             "test images are better than on new ones"
         )
-    digest = {DIGEST: listing.digest}
-    if FOLDER in requested:
-        request = replace(request, fixed={**digest, **request.fixed})
+    if of_request:
+        request = replace(request, fixed={**known, **request.fixed})
     else:
-        space = _with(space, digest)
+        space = _with(space, known)
     return OwnImages(request, space, listing.classes, note)
 
 
-def _with(space: Space, digest: dict[str, str]) -> Space:
-    """The space with the digest fixed in the parts on the user's images that have none of their own."""
+def _is_of_user(dataset: object) -> bool:
+    """Whether images are the user's own."""
+    return dataset == FOLDER or is_own_data(str(dataset))
+
+
+def _listing(name: str, folder: Path, whole: bool) -> tuple[Listing, Mapping[str, Value]]:
+    """What is known of the user's own images, and the keys of trials that follow from it."""
+    if name == FOLDER:
+        listing = list_folder(folder)
+        return listing, {DIGEST: listing.digest}
+    listing = list_own_data(name, folder, whole)
+    channels, height, width = listing.shape
+    known: dict[str, Value] = {DIGEST: listing.digest, "image_channels": channels, "image_size": height}
+    return listing, known if width == height else {**known, "image_width": width}
+
+
+def _with(space: Space, known: Mapping[str, Value]) -> Space:
+    """The space with what is known fixed in the parts on the user's images that have no digest of their own."""
 
     def part_with(part: Part) -> Part:
-        of_folder = FOLDER in part.values("dataset") and not part.values(DIGEST)
-        return replace(part, fixed={**part.fixed, **digest}) if of_folder else part
+        of_user = any(map(_is_of_user, part.values("dataset"))) and not part.values(DIGEST)
+        return replace(part, fixed={**part.fixed, **known}) if of_user else part
 
     return tuple(map(part_with, space)) if isinstance(space, tuple) else part_with(space)

@@ -119,7 +119,7 @@ def write_names(plan: Plan, files: Files, print_line: Callable[[str], None], *, 
 
 def _write_what_is_shown(plan: Plan, files: Files) -> None:
     """Write the views of the plan's preset, and the names of the classes of the user's own images."""
-    from trainables.data.datasets.class_folders import listed  # here: it imports torch
+    from trainables.data.datasets.dataset import listed  # here: it imports torch
 
     write_figures(files, plan.name, figures_of(plan.sweep, plan.preset))
     for digest in {str(trial.config.get("image_digest") or "") for trial in plan.trials}:

@@ -376,9 +376,11 @@ def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tup
     `cells` is the number of cells with finite means of both. `r` is null if there are fewer than `MIN_CELLS` of them,
     or if a metric is constant over them.
     """
+    metrics = dict.fromkeys(metric for pair in pairs for metric in pair)
+    means = {metric: pivot(rows, metric, axes)["mean"].to_numpy("float64") for metric in metrics}
     records = []
     for x, y in pairs:
-        x_means, y_means = (pivot(rows, metric, axes)["mean"].to_numpy("float64") for metric in (x, y))
+        x_means, y_means = means[x], means[y]
         both = np.isfinite(x_means) & np.isfinite(y_means)
         records.append({"x": x, "y": y, "r": _pearson(x_means[both], y_means[both]), "cells": int(both.sum())})
     return pd.DataFrame(records, columns=["x", "y", "r", "cells"]).astype({"r": "float64", "cells": "int64"})

@@ -74,8 +74,8 @@ def _complete(params: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 UNSEARCHABLE_KEYS = frozenset(
-    {"workers", "method", "dataset", "image_digest", "image_size", "image_channels", "normal_class", "held_out"}
-    | {"validation", "normal_images", "contamination"}
+    {"workers", "method", "dataset", "image_digest", "image_size", "image_channels", "image_width", "normal_class"}
+    | {"held_out", "validation", "normal_images", "contamination"}
 )
 """Keys that must have the same value in all trials of a study."""
 

@@ -94,7 +94,7 @@ WARM = "warm"
 """Optuna user attribute of a trial that came from a warm start."""
 NEVER_REPLICATED = frozenset(
     {"method", "workers", "validation", "normal_images", "contamination"}
-    | {"image_digest", "image_size", "image_channels"}
+    | {"image_digest", "image_size", "image_channels", "image_width"}
 )
 """Keys that all trials of a study share: a mean over their values would be of different things."""
 SECONDS = "seconds"

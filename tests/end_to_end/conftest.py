@@ -15,7 +15,7 @@ def sweeps() -> Iterator[processes.Sweeps]:
 
 
 @pytest.fixture(scope="module")
-def shared_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[in_process.SharedRay]:
+def shared_ray() -> Iterator[in_process.SharedRay]:
     """Runs sweeps on a Ray of one core that ends with the module."""
-    with in_process.shared_ray(tmp_path_factory.mktemp("shared_ray")) as ray:
+    with in_process.shared_ray() as ray:
         yield ray

@@ -1,7 +1,7 @@
-"""Image files as images of a data set that is larger than memory: a pool of threads decodes them on demand, ahead of
-their use, and all are checked before anything expensive starts.
+"""Images of a data set that is larger than memory: threads decode them on demand, ahead of their use. They are files,
+all of which are checked before anything expensive starts, or images of one size that the user's own code reads.
 
-Shapes: N images, B images of a batch, S the length of a side.
+Shapes: N images, B images of a batch, C channels, H rows, W columns, S the length of a side.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeAlias
@@ -121,17 +121,52 @@ class ImageFiles:
         return wait
 
 
-Images: TypeAlias = Tensor | ImageFiles
-"""uint8 `[N, C, H, W]`: a tensor in memory, or image files that are decoded on demand."""
+@dataclass(frozen=True, eq=False)
+class LazyImages:
+    """Images of one size, uint8 or float32, that are read when they are needed. They can be indexed like a tensor
+    `[N, C, H, W]`."""
+
+    read: Callable[[NDArray[np.int64]], Tensor]
+    """Images `[B, C, H, W]` of these indices. It is called by one thread at a time."""
+    indices: NDArray[np.int64]
+    """What `read` is called with for each of the N images."""
+    image_shape: tuple[int, int, int]
+    """`(C, H, W)`."""
+    reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="read"))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self), *self.image_shape
+
+    def __getitem__(self, indices: slice | Tensor) -> Tensor:
+        return self.decode(indices)()[0]
+
+    def decode(self, indices: slice | Tensor) -> Decoding:
+        """Start to read a single batch."""
+        chosen = self.indices[indices if isinstance(indices, slice) else indices.cpu().numpy()]
+        reading = self.reader.submit(self.read, chosen)
+        return lambda: [reading.result()]
+
+    def select(self, mask_N: Tensor) -> LazyImages:
+        """The images where `mask` (bool `[N]`) is True, in their order."""
+        return replace(self, indices=self.indices[mask_N.numpy()])
+
+
+Images: TypeAlias = Tensor | ImageFiles | LazyImages
+"""`[N, C, H, W]`, uint8, or float32 in [0, 1] of the user's own: a tensor in memory, or images that are decoded on
+demand."""
 
 
 def to_device(images: Images, device: torch.device) -> Images:
-    """Move a tensor to the device. Image files are returned unchanged."""
+    """Move a tensor to the device. Images that are decoded on demand are returned unchanged."""
     return images.to(device) if isinstance(images, Tensor) else images
 
 
 def prefetched(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
-    """Yield the images of each part. The files of the next part are decoded while the caller works on this one."""
+    """Yield the images of each part. Those of the next part are decoded while the caller works on this one."""
     if isinstance(images, Tensor):
         yield from (images[part] for part in parts)
         return

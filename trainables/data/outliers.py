@@ -12,8 +12,9 @@ from torch import Tensor
 
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.image_files import ImageFiles, Images
+from trainables.data.image_files import Images
 from trainables.data.splits import Split, select_images
+from trainables.data.views import scale_pixels
 from trainables.validation import choices
 
 BLOCK_SIZE = 512
@@ -24,7 +25,8 @@ strongest of CIFAR-10-C; a person still recognises the image."""
 BLUR_FACTOR = 4
 """Factor by which blurring reduces the side of an image before it enlarges it again."""
 MAX_OUTLIERS = 10_000
-"""Largest number of outliers from image files, evenly spaced in their order. CIFAR has as many test images."""
+"""Largest number of outliers from images that are decoded on demand, evenly spaced in their order. CIFAR has as many
+test images."""
 
 Corruption = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -80,7 +82,9 @@ def load_outliers(name: str, dataset: Dataset, split: Split, root: Path) -> Tens
     if name in CORRUPTIONS:
         inliers = split.test_images if split.outlier is None else select_images(split.test_images, ~split.outlier)
         corrupt, generator = CORRUPTIONS[name], torch.Generator().manual_seed(0)
-        return _in_blocks(_at_most(inliers), lambda block: corrupt(block / split.levels, generator), split.levels)
+        return _in_blocks(
+            _at_most(inliers), lambda block: corrupt(scale_pixels(block, split.levels), generator), split.levels
+        )
     other = load(name, root)
     images, (height, width) = _at_most(other.test_images), split.test_images.shape[2:]
     if images.shape[2:] == (height, width) and other.levels == split.levels:
@@ -111,8 +115,8 @@ def resize(images_NCHW: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def _at_most(images: Images) -> Tensor:
-    """All images of a tensor, or at most MAX_OUTLIERS images of a folder."""
-    if not isinstance(images, ImageFiles):
+    """All images of a tensor, or at most MAX_OUTLIERS of those that are decoded on demand."""
+    if isinstance(images, Tensor):
         return images
     count = min(MAX_OUTLIERS, len(images))
     return images[torch.arange(count) * len(images) // count]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
-from trainables.data.image_files import ImageFiles, Images
+from trainables.data.image_files import Images
 
 SPLIT_SEED = 0
 """Seed of the permutation that selects the images held out. It is fixed, so that all trials on a data set that hold out
@@ -139,7 +139,7 @@ def select_images(images: Images, mask_N: Tensor) -> Images:
     """The images where `mask` (bool `[N]`) is True; `images` itself if it is True everywhere."""
     if mask_N.all():
         return images
-    return images.select(mask_N) if isinstance(images, ImageFiles) else images[mask_N]
+    return images[mask_N] if isinstance(images, Tensor) else images.select(mask_N)
 
 
 def _trained_on(dataset: Dataset, mask_N: Tensor) -> Split:
@@ -149,6 +149,7 @@ def _trained_on(dataset: Dataset, mask_N: Tensor) -> Split:
         train_images=select_images(dataset.train_images, mask_N),
         train_labels=dataset.train_labels[mask_N],
         attributes=_attributes_of(dataset, mask_N),
+        groups=None if dataset.groups is None else dataset.groups[mask_N],
     )
 
 
@@ -172,16 +173,22 @@ def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Datase
     """Return the data set without its validation images, and the same with the validation images as test images.
 
     Of each class, `share` (in (0, 1)) of the labelled training images, rounded, become validation images; a larger
-    share holds out the same images and more. Unlabelled images remain training images. Mean and standard deviation of
-    the channels remain those of all training images. The latest result is cached, so that the members of a cohort share
-    the images. Raises ValueError unless each class keeps and holds out at least one image.
+    share holds out the same images and more. Unlabelled images remain training images, unless no image has a label:
+    then the share is of all. Where images have groups, whole groups are held out, as many as come nearest to the share
+    of each class, and unlabelled images of these groups are left out. Mean and standard deviation of the channels
+    remain those of all training images. The latest result is cached, so that the members of a cohort share the images.
+    Raises ValueError unless each class keeps and holds out at least one image.
     """
     held_N = _held_out(dataset, share)
+    kept_N = ~held_N
+    if dataset.groups is not None:
+        kept_N = ~torch.isin(dataset.groups, dataset.groups[held_N])
     trained = replace(
         dataset,
-        train_images=select_images(dataset.train_images, ~held_N),
-        train_labels=dataset.train_labels[~held_N],
-        attributes=_attributes_of(dataset, ~held_N),
+        train_images=select_images(dataset.train_images, kept_N),
+        train_labels=dataset.train_labels[kept_N],
+        attributes=_attributes_of(dataset, kept_N),
+        groups=None if dataset.groups is None else dataset.groups[kept_N],
     )
     validated = replace(
         trained,
@@ -198,16 +205,37 @@ def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Datase
 def _held_out(dataset: Dataset, share: float) -> Tensor:
     """bool `[N]`, True for the images that are held out."""
     labels_N = dataset.train_labels
+    if not dataset.classes:
+        labels_N = torch.zeros_like(labels_N)  # without labels all images are of one kind
     order_N = torch.randperm(len(labels_N), generator=torch.Generator().manual_seed(SPLIT_SEED))
     held_N = torch.zeros(len(labels_N), dtype=torch.bool)
     for label in labels_N[labels_N != UNLABELLED].unique().tolist():
         members = order_N[labels_N[order_N] == label]
-        count = round(share * len(members))
-        if not 1 <= count < len(members):
+        held_N[members[: round(share * len(members))]] = True
+    if dataset.groups is not None:
+        held_N = _in_whole_groups(dataset.groups[order_N], labels_N[order_N], share)[order_N.argsort()]
+    for label in labels_N[labels_N != UNLABELLED].unique().tolist():
+        count, held_count = int((labels_N == label).sum()), int(held_N[labels_N == label].sum())
+        if not 1 <= held_count < count:
+            of_class = f" of class {dataset.classes[label]}" if dataset.classes else ""
+            groups = "" if dataset.groups is None else ", because groups are held out whole"
             raise ValueError(
-                f"validation must leave and hold out at least one image of each class, but of the {len(members)} "
-                f"training images of class {dataset.classes[label]} of {dataset.name} validation={share} holds out "
-                f"{count}"
+                f"validation must leave and hold out at least one image of each class, but of the {count} training "
+                f"images{of_class} of {dataset.name} validation={share} holds out {held_count}{groups}"
             )
-        held_N[members[:count]] = True
     return held_N
+
+
+def _in_whole_groups(groups_N: Tensor, labels_N: Tensor, share: float) -> Tensor:
+    """bool `[N]`, True for the labelled images of the groups that are held out, of images in a random order: of each
+    class the first groups, so many that their images come nearest to `share` of it, but one at least."""
+    names, group_N, sizes = groups_N.unique(return_inverse=True, return_counts=True)
+    first = torch.full(sizes.shape, len(groups_N)).scatter_reduce_(0, group_N, torch.arange(len(groups_N)), "amin")
+    held = torch.zeros(len(names), dtype=torch.bool)
+    for label in labels_N[labels_N != UNLABELLED].unique().tolist():
+        count = group_N[labels_N == label].bincount(minlength=len(names))
+        order = first.argsort()
+        order = order[count[order] > 0]
+        nearest = (count[order].cumsum(0) - share * int(count.sum())).abs().argmin()
+        held[order[: max(1, min(int(nearest) + 1, len(order) - 1))]] = True
+    return held[group_N] & (labels_N != UNLABELLED)

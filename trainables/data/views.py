@@ -198,8 +198,8 @@ class Views:
 
 
 def scale_pixels(images_BCHW: Tensor, levels: int) -> Tensor:
-    """Convert uint8 pixels in 0..levels to float32 in [0, 1]."""
-    return images_BCHW.float() / levels
+    """Convert uint8 pixels in 0..levels to float32 in [0, 1], where float images are already."""
+    return images_BCHW if images_BCHW.is_floating_point() else images_BCHW.float() / levels
 
 
 def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:

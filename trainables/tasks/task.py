@@ -143,6 +143,15 @@ class Task(ABC):
         tried on it. None, the default, if the task has none."""
         return None
 
+    def own_network(self, config: Any) -> str:
+        """Name of the user's own network that a trial's method is built with; empty, the default, if there is none."""
+        return ""
+
+    def check_own_network(self, config: Any, examples: int) -> None:
+        """Try the user's own network on so many random examples. Raises ValueError, with one line, if it cannot be
+        used."""
+        return
+
     @abstractmethod
     def preflight(self, configs: Sequence[Any], data: Path | None) -> list[TrialSize]:
         """The size of each trial by its data in the folder `data`, or with None by what is declared without files.

@@ -6,6 +6,7 @@ Shapes: B examples, X inputs, D dimensions of a representation, P of a projectio
 
 import copy
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +16,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from trainables.catalog import TASKS, ContractError, method_of, reason, ships, task_of
+from trainables.catalog import TASKS, ContractError, method_of, ships, task_of
 from trainables.contract import ConditionalDensity, ImageMethod, Losses, Method
 from trainables.learners.data_parallel import draw_noise
 from trainables.learners.members import FittedMembers, StackedMembers
 from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
+from trainables.own_code import reason
 from trainables.sections import TrialConfig
 from trainables.tasks.task import TrialSize
 from trainables.training.metric_names import metric_names
@@ -78,14 +80,14 @@ def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[Pref
 
 
 def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightResult]) -> tuple[str, ...]:
-    """One line for each method that cannot be stacked."""
+    """One line for each method, or network of the user's own, that cannot be stacked."""
     reasons: dict[str, str] = {}
     for config, result in zip(configs, results, strict=True):
         if result.why_not_stacked:
-            reasons.setdefault(config.method, result.why_not_stacked)
-    return tuple(
-        f"{method} cannot be stacked, so its trials train one by one: {why}" for method, why in reasons.items()
-    )
+            network = task_of(config.method).own_network(config)
+            name = f"{config.method} with {network}" if network else config.method
+            reasons.setdefault(name, result.why_not_stacked)
+    return tuple(f"{name} cannot be stacked, so its trials train one by one: {why}" for name, why in reasons.items())
 
 
 def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
@@ -112,9 +114,9 @@ def split_into_stacks(members: Sequence[int], width: int, compiled: bool) -> lis
 
 
 def why_not_stacked(config: TrialConfig) -> str:
-    """Why members of a trial's method cannot be stacked, in one line; empty if they can. A method of the user is tried.
-    Raises ContractError (a ValueError), with one line, if it breaks the contract."""
-    if ships(config.method):
+    """Why members of a trial's method cannot be stacked, in one line; empty if they can. A method or a network of the
+    user is tried. Raises ContractError (a ValueError), with one line, if it breaks the contract."""
+    if ships(config.method) and not task_of(config.method).own_network(config):
         return ""
     return _checked(replace(config, training=replace(config.training, seed=0, epochs=min(1, config.training.epochs))))
 
@@ -131,14 +133,18 @@ def check_method(config: TrialConfig) -> str:
         return ""
     config, shapes, batch = tried
     seeds = (replace(config, training=replace(config.training, seed=seed)) for seed in (0, 1))
-    with torch.random.fork_rng(devices=[]):
+    network = task_of(config.method).own_network(config)
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):  # of vmap, on speed
+        if network:
+            task_of(config.method).check_own_network(config, EXAMPLES)
         models = _tried(config.method, "building it", lambda: build_models([*seeds], shapes))
         trial = _Trial(config.method, models, batch)
         if method.trains():
             trial.check_learning()
         inputs = torch.rand((EXAMPLES, *shapes["views"])) if "views" in shapes else batch["x"]
         trial.check_capabilities(inputs)
-        return "" if method.fitted() else trial.why_not_stacked(inputs)
+        of_user = network if network and ships(config.method) else method.__module__
+        return "" if method.fitted() else trial.why_not_stacked(inputs, of_user.partition(":")[0])
 
 
 class _Trial:
@@ -193,8 +199,8 @@ class _Trial:
             self._losses("fit", model)
         check_capabilities(model, functools.partial(self._evaluate, model), self._refuse, inputs, self._score_noise)
 
-    def why_not_stacked(self, inputs: Tensor) -> str:
-        """Why the two members cannot be stacked; empty if they can."""
+    def why_not_stacked(self, inputs: Tensor, module: str) -> str:
+        """Why the two members cannot be stacked; empty if they can. `module`: the user's, whose line is named."""
         method = self._models[0]
         try:
             if method.trains():
@@ -205,7 +211,7 @@ class _Trial:
             first = functools.partial(_of_first, stack)
             call_all(method, first, inputs, self._score_noise)
         except Exception as error:
-            return reason(error, type(method).__module__)
+            return reason(error, module)
         return ""
 
     def _losses(self, verb: str, model: Method) -> Any:

@@ -21,9 +21,10 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from trainables.catalog import NotImportedError, method_of, task_of
+from trainables.catalog import method_of, task_of
 from trainables.config import defaults, resolve
 from trainables.contract import Method, Shapes
+from trainables.own_code import NotImportedError
 from trainables.reports import ModelError
 from trainables.sections import TrialConfig, Value
 from trainables.training.model_metadata import ENTRY, FORMAT, read_metadata

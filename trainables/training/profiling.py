@@ -1,7 +1,7 @@
-"""Measure a cohort with a few real steps on its device: step time and memory at several stack widths, and how much
-processes that share the device slow each other down.
+"""Measure a cohort with a few real steps on its device: step time and memory at several stack widths, how much
+processes that share the device slow each other down, and where the time of one trial's steps goes.
 
-For the latter, each process (`python -m trainables.training.profiling`) reads requests from its standard input, one
+For the second, each process (`python -m trainables.training.profiling`) reads requests from its standard input, one
 JSON object per line, and replies to each with a number: first all build their cohort, then all step it for the same
 time. They inherit the device from the process that starts them.
 """
@@ -18,12 +18,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
 from trainables.config import resolve_sent
+from trainables.learners.phases import PARTS, observed
 from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
 from trainables.training.compiled_steps import StepCompiler
@@ -279,6 +281,84 @@ def _step_time(cohort: Cohort, device: torch.device, seconds: float, least: int 
             torch.cuda.synchronize(device)
         done += 1
     return (time.perf_counter() - begun) / done
+
+
+# Where the time of a step goes: one trial, for whoever looks at it.
+
+WARM_UP_STEPS, PROFILED_STEPS = 3, 20
+"""Steps that are made first, and steps that are measured."""
+
+
+@dataclass(frozen=True)
+class StepProfile:
+    """Where the time of one trial goes."""
+
+    seconds: Mapping[str, float]
+    """Seconds of a step by its part, one of `trainables.learners.phases.PARTS`."""
+    step: float
+    """Seconds of a step."""
+    steps: int
+    """Steps of an epoch."""
+    evaluation: float
+    """Seconds of the evaluation of a report."""
+    last_evaluation: float
+    """Seconds of that of the last report."""
+
+
+def profile_trial(config: TrialConfig, data: Path, device: torch.device | str, trace: Path) -> StepProfile:
+    """Time `PROFILED_STEPS` steps of a trial and its evaluations, then write the trace of as many steps to the file
+    `trace`, in Chrome's format. Raises OSError if it cannot be written.
+
+    Times are measured without the profiler, which slows small operations down. On a GPU each part is waited for, so
+    that what it started counts as its own.
+    """
+    device = torch.device(device)
+    cohort, seconds = Cohort([config], data, device, width=None), dict.fromkeys(PARTS, 0.0)
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    def timed(call: Callable[[], object]) -> float:
+        begun = time.perf_counter()
+        call()
+        wait()
+        return time.perf_counter() - begun
+
+    @contextlib.contextmanager
+    def measured(part: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        wait()
+        seconds[part] += time.perf_counter() - begun
+
+    @contextlib.contextmanager
+    def recorded(part: str) -> Iterator[None]:
+        with torch.profiler.record_function(part):
+            yield
+            wait()
+
+    def make_steps(count: int) -> None:
+        for step in range(count):
+            cohort.step(0, step % cohort.steps, orders, rate=1.0)
+
+    step_seconds = 0.0
+    if config.training.epochs:
+        orders = cohort.orders(0)
+        cohort.begin_epoch(0)
+        make_steps(WARM_UP_STEPS)
+        with observed(measured):
+            step_seconds = timed(lambda: make_steps(PROFILED_STEPS)) / PROFILED_STEPS
+        with torch.profiler.profile() as profiler, observed(recorded):
+            make_steps(PROFILED_STEPS)
+        profiler.export_chrome_trace(str(trace))
+    return StepProfile(
+        {part: of_part / PROFILED_STEPS for part, of_part in seconds.items()},
+        step_seconds,
+        cohort.steps,
+        timed(lambda: cohort.evaluate(last=False)),
+        timed(lambda: cohort.evaluate(last=True)),
+    )
 
 
 if __name__ == "__main__":

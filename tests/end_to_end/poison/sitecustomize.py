@@ -8,19 +8,15 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.end_to_end.poisons import BETA, DIES, EATS, HANGS, RAISES
+from tests.end_to_end.poisons import DIES, EATS, HANGS
 
 
 def _poison(options: Sequence[Any], steps: int) -> None:
     """`options` are those of the members of a cohort that has completed this number of steps."""
     nus = [getattr(member, "nu", None) for member in options]
-    limit = Path(os.environ[BETA])
-    if RAISES in nus or (limit.exists() and any(member.beta > float(limit.read_text()) for member in options)):
-        raise ArithmeticError("a poisoned trial")
     if DIES in nus:
         os._exit(7)
     if HANGS in nus and steps > 0:  # the limit of the first step is longer

@@ -15,6 +15,7 @@ from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
 from trainables.config import describe_keys
 from trainables.data.datasets.catalog import DATASETS
+from trainables.data.datasets.own_data import SOURCES
 from trainables.data.pairs import BRANCHES
 from trainables.metrics.meanings import FAMILIES, SCORES
 from trainables.training.metric_names import methods_by_metric
@@ -187,7 +188,7 @@ def test_all_of_a_kind_are_listed(kind: str) -> None:
     names = {
         "keys": {key.name for method in METHODS for key in KEYS[method]},
         "methods": set(METHODS),
-        "datasets": {*DATASETS, "folder", *BRANCHES},
+        "datasets": {*DATASETS, *SOURCES, "folder", *BRANCHES},
         "metrics": {*FAMILIES, "val_METRIC"},
     }
     assert set(re.findall(r"^  (\w+) ", describe(kind), re.M)) == names[kind]

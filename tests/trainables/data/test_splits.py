@@ -344,3 +344,37 @@ def test_normal_images_alone_cannot_be_contaminated(digits: Dataset) -> None:
         ValueError, match=r"needs training images of other classes than 3, but digits has none, and got"
     ):
         one_class_split(normal, 3, 0, 0.1)
+
+
+@given(
+    groups=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 2)), min_size=8, max_size=40),
+    share=st.floats(0.05, 0.5),
+)
+def test_a_group_is_on_one_side(groups: list[tuple[int, int]], share: float) -> None:
+    """Groups of one class each; a class that has a single group cannot be split."""
+    group_N = torch.cat([torch.full((size,), index) for index, (size, _) in enumerate(groups)])
+    label_N = torch.cat([torch.full((size,), label) for size, label in groups])
+    counts = [sum(label == each for _, each in groups) for label in label_N.unique().tolist()]
+    images = torch.arange(len(label_N)).view(-1, 1, 1, 1)
+    dataset = Dataset(
+        "cells", images, label_N, images[:0], label_N[:0], ("a", "b", "c"), 255, (0.0,), (1.0,), groups=group_N
+    )
+    if min(counts) < 2:
+        with pytest.raises(ValueError, match=r"hold out at least one image of each .* groups are held out whole"):
+            hold_out_validation(dataset, share)
+        return
+    trained, validated = hold_out_validation(dataset, share)
+    held_N = validated.test_images[:].flatten()
+    kept_N = trained.train_images[:].flatten()
+    assert sorted([*held_N.tolist(), *kept_N.tolist()]) == [*range(len(label_N))]
+    assert not set(group_N[held_N].tolist()) & set(group_N[kept_N].tolist())
+    assert trained.groups is not None and torch.equal(trained.groups, group_N[kept_N])
+    for label, size in enumerate(label_N.bincount().tolist()):
+        largest = max((size for size, each in groups if each == label), default=0)
+        assert abs(int((label_N[held_N] == label).sum()) - share * size) <= largest
+
+
+def test_images_without_labels_are_held_out(digits: Dataset) -> None:
+    unlabelled = replace(digits, classes=(), train_labels=torch.full_like(digits.train_labels, UNLABELLED))
+    trained, validated = hold_out_validation(unlabelled, 0.1)
+    assert (len(trained.train_images), len(validated.test_images)) == (1134, 126)

@@ -8,7 +8,6 @@ import hashlib
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from trainables.data.datasets.dataset import Dataset, Declaration, Source, channel_statistics
+from trainables.data.datasets.dataset import (
+    Dataset,
+    Declaration,
+    Listing,
+    Source,
+    channel_statistics,
+    remember,
+)
 from trainables.data.errors import DataError
 from trainables.data.image_files import ImageFiles, decode_file
 
@@ -60,28 +66,6 @@ def imagenet(root: Path) -> Dataset:
     )
 
 
-@dataclass(frozen=True)
-class Listing:
-    """The image files of a folder, which are not decoded."""
-
-    classes: tuple[str, ...]
-    """Names of the classes of both splits, sorted."""
-    digest: str
-    """Hash of the paths and contents of all files: equal folders have equal digests, wherever they are."""
-    train: tuple[int, ...]
-    """Number of training images of each class; 0 for a class that is only tested."""
-    test: tuple[int, ...]
-    """Number of test images of each class."""
-    repeated: int
-    """Number of test images whose files are those of training images."""
-    paths: tuple[tuple[str, ...], ...] = field(repr=False)
-    """Paths of the images of each split, class by class."""
-
-    def declaration(self, size: int, channels: int) -> Declaration:
-        """What a trial knows of the images before it loads them."""
-        return Declaration((channels, size, size), len(self.classes), self.train, self.test)
-
-
 def list_folder(root: Path) -> Listing:
     """List the folder `root`. Names that begin with a dot are ignored. Raises DataError, with one line, if it is not
     laid out as `list_images` requires. A class may be absent from one of the splits."""
@@ -96,17 +80,7 @@ def list_folder(root: Path) -> Listing:
     digest, contents = _digests(root, [*paths[0], *paths[1]])
     known = set(contents[: len(paths[0])])
     repeated = sum(content in known for content in contents[len(paths[0]) :])
-    listing = Listing(classes, digest, train, test, repeated, tuple(paths))
-    _by_digest[listing.digest] = listing
-    return listing
-
-
-_by_digest: dict[str, Listing] = {}
-
-
-def listed(digest: str) -> Listing | None:
-    """The listing with this digest; None if this process has not listed its folder."""
-    return _by_digest.get(digest)
+    return remember(Listing(classes, digest, train, test, repeated, tuple(paths)))
 
 
 def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:

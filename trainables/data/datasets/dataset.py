@@ -38,7 +38,7 @@ class Dataset:
     name: str
     """Its name in DATASETS."""
     train_images: Images
-    """uint8 `[N, C, H, W]`, pixels in 0..levels."""
+    """`[N, C, H, W]`: uint8, pixels in 0..levels, or float32, pixels in [0, 1]."""
     train_labels: Tensor
     """int64 `[N]`, indices of `classes`, or UNLABELLED."""
     test_images: Images
@@ -55,6 +55,9 @@ class Dataset:
     """Standard deviation of each channel over the training images, for pixels scaled to [0, 1]."""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     """Name -> attribute of the images. Most data sets have none."""
+    groups: Tensor | None = None
+    """int64 `[N]`, the group of each training image, such as its patient; a validation split keeps each group on one
+    side. None without groups."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,50 @@ class Declaration:
     def files(self) -> bool:
         """Whether the images are files in class folders, which are decoded during training."""
         return self.train is None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What is known of the user's own images once this process has looked at them, without the images."""
+
+    classes: tuple[str, ...]
+    """Names of the classes; empty for images without labels."""
+    digest: str
+    """Hash of their contents: equal images have equal digests, wherever they are."""
+    train: tuple[int, ...]
+    """Number of training images of each class; 0 for a class that is only tested."""
+    test: tuple[int, ...]
+    """Number of test images of each class."""
+    repeated: int
+    """Number of test images that are training images, too; 0 where that has not been counted."""
+    paths: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    """Paths of the images of each split, class by class, where they are files in class folders."""
+    shape: tuple[int, int, int] = (0, 0, 0)
+    """`(C, H, W)` of an image, where the images say it."""
+    outline: Dataset | None = field(default=None, repr=False)
+    """The data set with its labels and groups and with empty images, where images have a shape of their own."""
+    about: str = ""
+    """One line for the user on images with a shape of their own."""
+
+    def declaration(self, shape: tuple[int, int, int]) -> Declaration:
+        """What a trial on images of this shape knows of them before it loads them."""
+        attributes = self.outline.attributes if self.outline else {}
+        classes = {name: attribute.classes for name, attribute in attributes.items()}
+        return Declaration(shape, len(self.classes), self.train, self.test, attributes=classes)
+
+
+_by_digest: dict[str, Listing] = {}
+
+
+def remember(listing: Listing) -> Listing:
+    """Return a listing, which `listed` then finds."""
+    _by_digest[listing.digest] = listing
+    return listing
+
+
+def listed(digest: str) -> Listing | None:
+    """The listing with this digest; None if this process has not made one."""
+    return _by_digest.get(digest)
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,26 @@
 Every check raises ValueError with a one-line message.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import torch
 
 from trainables.contract import Capability, ImageMethod
+from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.class_folders import FOLDER
-from trainables.data.datasets.dataset import Declaration
+from trainables.data.datasets.dataset import Declaration, listed
+from trainables.data.datasets.own_data import is_own_data
+from trainables.data.datasets.parts import MOST_CHANNELS
 from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial, Networks, Pretrained
 from trainables.metrics.catalog import EVALUATORS
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS, check_encoder
+from trainables.networks.own_encoder import takes_features
 from trainables.networks.pretrained import TORCHVISION, check_side
 from trainables.tasks.task import Methods
-from trainables.validation import choices
+from trainables.validation import choices, is_own
 
 CAPABILITY_NOUNS: Mapping[Capability, str] = {
     "score": "anomaly scores",
@@ -44,28 +48,42 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     _check_outliers(config)
     _check_batches(config, method)
     _check_comparison(config)
-    _check_content(config, declared.attributes)
+    _check_content(config, declared)
+    _check_labels(config, declared)
+    _check_channels(config, declared.shape[0])
     _check_generation(config, method, declared)
     _check_density(config, method, declared)
 
 
 def _check_folder(config: ImageTrial) -> None:
-    """Raise ValueError for keys of the user's own images in a trial on a published data set."""
-    if config.data.dataset == FOLDER or config.folder == Folder():
+    """Raise ValueError for keys of the user's own images in a trial on a published data set, and for images that
+    cannot be had."""
+    name, folder = config.data.dataset, config.folder
+    if name == FOLDER:
+        choices("image_channels", str(folder.image_channels), (1, 3))
+        if folder.image_width:
+            raise ValueError(f"images of dataset={FOLDER} are squares, but got image_width={folder.image_width}")
+    elif is_own_data(name) and folder.image_channels > MOST_CHANNELS:
+        raise ValueError(
+            f"`image_channels <= {MOST_CHANNELS}` must hold, but got image_channels={folder.image_channels}"
+        )
+    if name not in DATASETS or folder == Folder():
         return
     changed = {key: value for key, value in vars(config.folder).items() if value != getattr(Folder(), key)}
     key, value = next(iter(changed.items()))
-    raise ValueError(f"{key} needs dataset={FOLDER}, but got {key}={value} with dataset={config.data.dataset}")
+    raise ValueError(f"{key} needs dataset={FOLDER}, but got {key}={value} with dataset={name}")
 
 
 def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
     """Raise ValueError if the encoder does not suit the method, or the decoder the images."""
     encoder = config.encoder.encoder
-    if method.outputs > 1 and encoder in PUBLISHED_SIZES:
+    own = is_own(encoder)
+    sized_alone = not takes_features(encoder) if own else encoder in PUBLISHED_SIZES
+    if method.outputs > 1 and sized_alone:
         sized = ", ".join(name for name in ENCODERS if name not in PUBLISHED_SIZES)
         raise ValueError(
-            f"{config.method} needs an encoder whose size can be chosen, but {encoder} has its published size; "
-            f"there are: {sized}"
+            f"{config.method} needs an encoder whose size can be chosen, but {encoder} "
+            f"{'does not take `features`' if own else 'has its published size'}; there are: {sized}"
         )
     _check_pretrained(config)
     _check_frozen(config, method, declared.shape)
@@ -187,12 +205,58 @@ def _check_comparison(config: ImageTrial) -> None:
         )
 
 
-def _check_content(config: ImageTrial, attributes: Collection[str]) -> None:
+def _check_content(config: ImageTrial, declared: Declaration) -> None:
     """Raise ValueError for an attribute that the data set lacks."""
+    if is_own_data(config.data.dataset) and not listed(config.folder.image_digest):
+        return  # what attributes there are is not known here
     for name in config.content.style_names:
-        if not attributes:
+        if not declared.attributes:
             raise ValueError(f"{config.data.dataset} has no attributes for styles, but got styles={name}")
-        choices("styles", name, attributes)
+        choices("styles", name, declared.attributes)
+
+
+def _check_labels(config: ImageTrial, declared: Declaration) -> None:
+    """Raise ValueError if what the trial asks for needs labels, and its images have none."""
+    if declared.classes or not listed(config.folder.image_digest):
+        return
+    evaluation, content, embeddings = config.evaluation, config.content, config.embeddings
+    for key, value in (
+        ("normal_class", config.data.normal_class),
+        ("held_out", config.data.held_out or None),
+        ("knn", evaluation.knn or None),
+        ("probe_epochs", evaluation.probe_epochs or None),
+        ("content_probe_epochs", content.content_probe_epochs or None),
+        ("content_knn", content.content_knn or None),
+        ("gmm_n_init", content.gmm_n_init or None),
+        ("samples_per_class", config.generation.samples_per_class or None),
+        ("few_labels", embeddings.few_labels or None),
+        ("density", config.latent_density.density if config.latent_density.evaluated else None),
+    ):
+        if value is not None:
+            raise ValueError(
+                f"{key} needs labels, but the images of {config.data.dataset} have none, and got {key}={value}"
+            )
+
+
+def _check_channels(config: ImageTrial, channels: int) -> None:
+    """Raise ValueError if images of so many channels are to be changed or shown as colours, and are none."""
+    if channels in (1, 3):
+        return
+    views, generation = config.views, config.generation
+    jittered = views.jitter and any((views.brightness, views.contrast, views.saturation, views.hue))
+    for key, value in (
+        ("jitter", views.jitter if jittered else 0),
+        ("greyscale", views.greyscale),
+        ("sheets", generation.sheets),
+        ("fid_weights", generation.fid_weights),
+        ("density_pictures", config.latent_density.density_pictures),
+        ("encoder", config.encoder.encoder if config.encoder.encoder in TORCHVISION else ""),
+    ):
+        if value:
+            raise ValueError(
+                f"{key} needs images of 1 or 3 channels, but those of {config.data.dataset} have {channels}, and got "
+                f"{key}={value}"
+            )
 
 
 def _check_generation(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:

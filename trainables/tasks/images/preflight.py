@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from trainables.data.datasets.catalog import check_dataset, load
-from trainables.data.datasets.class_folders import FOLDER, listed, load_folder
-from trainables.data.datasets.dataset import Dataset, placeholder
+from trainables.data.datasets.catalog import DATASETS, check_dataset, load
+from trainables.data.datasets.class_folders import FOLDER, load_folder
+from trainables.data.datasets.dataset import Dataset, listed, placeholder
+from trainables.data.datasets.own_data import forget_own_data, is_own_data, load_own_data
 from trainables.data.image_files import prefetched
 from trainables.data.outliers import check_outliers, load_outliers
 from trainables.data.splits import Split
@@ -39,7 +40,9 @@ def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list
     loaded = {key: load_dataset(*key, data) for key in examples}
     for dataset in loaded.values():
         check_dataset(dataset)
-    return _check_on(configs, loaded, partial(load_outliers, root=data))
+    sizes = _check_on(configs, loaded, partial(load_outliers, root=data))
+    forget_own_data()
+    return sizes
 
 
 def _check_on(
@@ -128,6 +131,8 @@ def load_dataset(name: str, folder: Folder, data: Path) -> Dataset:
     """Load the data set with this name; `folder` is about the user's own images."""
     if name == FOLDER:
         return load_folder(data, folder.image_digest, folder.image_size, folder.image_channels)
+    if is_own_data(name):
+        return load_own_data(name, data, folder.image_digest, folder.shape)
     return load(name, data)
 
 
@@ -136,7 +141,9 @@ _kept = lru_cache(maxsize=1)(load_dataset)
 
 def placeholder_for(config: ImageTrial) -> Dataset | None:
     """The data set with empty images; None if the number of its images is not known without its files."""
-    if config.data.dataset != FOLDER:
+    if config.data.dataset in DATASETS:
         return placeholder(config.data.dataset, config.declaration)
     listing = listed(config.folder.image_digest)
-    return placeholder(FOLDER, config.declaration, listing.classes) if listing else None
+    if listing is None:
+        return None
+    return listing.outline or placeholder(config.data.dataset, config.declaration, listing.classes)

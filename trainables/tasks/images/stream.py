@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.image_files import Decoding, ImageFiles
+from trainables.data.image_files import Decoding, ImageFiles, LazyImages
 from trainables.data.splits import (
     Split,
     TrialSplits,
@@ -92,14 +92,15 @@ class ImageStream(Stream):
         self._reads, self._count = method.reads, method.view_count(config.options)
         self._config, self._split, self._device, self._peers = config, split, torch.device(device), peers
         self._files = images if isinstance(images, ImageFiles) else None
-        self._images = None if isinstance(images, ImageFiles) else images.to(device)
+        self._lazy = images if isinstance(images, LazyImages) else None
+        self._images = images.to(device) if isinstance(images, Tensor) else None
         self._views = replace(config.views, crop_scale=1.0) if self._files else config.views  # files come cropped
         self._decoding: dict[tuple[int, int], Decoding] = {}  # by epoch and step
         channels_last = isinstance(config.training, GradientTraining) and config.training.channels_last
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
 
     def order(self, epoch: int) -> Tensor:
-        """Indices `[steps, B]` of the images of each step; on the device, or on the CPU if images are files."""
+        """Indices `[steps, B]` of the images of each step; on the CPU if images are read on demand."""
         size = self.batch_size
         shuffled = torch.randperm(len(self._split.train_images), generator=seeded_generator("order", self.key, epoch))
         order = shuffled[: self.steps * size].view(self.steps, size)
@@ -139,6 +140,7 @@ class ImageStream(Stream):
         if self._images is None:
             decoding = self._decoding.pop((epoch, step), None) or self._decode(indices_B, epoch, step)
             images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in decoding()]
+            images *= self._count // len(images)  # images that are read are not cropped yet, so there is one of each
         else:
             images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * self._count
         shape = (len(indices_B), *images[0].shape[1:])
@@ -162,8 +164,10 @@ class ImageStream(Stream):
         return prepared_BCHW.contiguous(memory_format=self._layout)
 
     def _decode(self, indices_B: Tensor, epoch: int, step: int) -> Decoding:
-        """Start to decode the crops of each of these images."""
-        assert self._files is not None
+        """Start to decode the crops of each of these images, or to read them."""
         part, views = self._peers.slice_of(len(indices_B)), self._config.views
+        if self._lazy is not None:
+            return self._lazy.decode(indices_B[part])
+        assert self._files is not None
         sources = [seeded_generator("crops", self.key, epoch, step, row) for row in range(len(indices_B))[part]]
         return self._files.crops(indices_B[part], sources, self._count, views.crop_scale, views.crop_ratio)

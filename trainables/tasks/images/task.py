@@ -16,6 +16,7 @@ from trainables.image_trial import ImageTrial, Networks
 from trainables.learners.data_parallel import Peers
 from trainables.metrics.catalog import CohortEvaluator, metric_names
 from trainables.metrics.evaluator import EvaluationImages
+from trainables.networks.own_encoder import check_own_encoder
 from trainables.networks.pretrained import file_digest
 from trainables.sections import Value
 from trainables.tasks.images.checks import check_sections
@@ -23,6 +24,7 @@ from trainables.tasks.images.model import ImageModel, inputs_of
 from trainables.tasks.images.preflight import check_image_trials, dataset_of
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
 from trainables.tasks.task import LoadedTask, Methods, RandomBatch, Task, TrialSize
+from trainables.validation import is_own
 
 
 class Images(Task):
@@ -82,6 +84,13 @@ class Images(Task):
             for name, count in sorted(counts.items())
         }
         return RandomBatch(config, {"views": shape}, batch)
+
+    def own_network(self, config: ImageTrial) -> str:
+        return config.encoder.encoder if is_own(config.encoder.encoder) else ""
+
+    def check_own_network(self, config: ImageTrial, examples: int) -> None:
+        shape = config.declaration.shape
+        check_own_encoder(config.networks.build(shape), config.encoder.encoder, shape, examples)
 
     def preflight(self, configs: Sequence[ImageTrial], data: Path | None) -> list[TrialSize]:
         return check_image_trials(configs, data)

@@ -13,8 +13,8 @@ from tests.cases import for_each
 from tests.image_files import CLASSES, write_own_images
 from trainables.data.datasets import class_folders
 from trainables.data.datasets.catalog import load
-from trainables.data.datasets.class_folders import list_folder, listed, load_folder
-from trainables.data.datasets.dataset import placeholder
+from trainables.data.datasets.class_folders import list_folder, load_folder
+from trainables.data.datasets.dataset import listed, placeholder
 from trainables.data.errors import DataError
 from trainables.data.image_files import ImageFiles
 
@@ -162,7 +162,7 @@ def test_the_digest_is_that_of_names_and_contents_wherever_they_are(images: Path
 def test_a_listing_is_known_by_its_digest_and_makes_a_placeholder(images: Path) -> None:
     listing = list_folder(images)
     assert listed(listing.digest) == listing and listed("0" * 12) is None
-    declared = listing.declaration(16, 1)
+    declared = listing.declaration((1, 16, 16))
     empty = placeholder("folder", declared, listing.classes)
     dataset = load_folder(images, listing.digest, 16, 1)
     assert declared.shape == (1, 16, 16) and empty and empty.classes == dataset.classes

@@ -1,0 +1,199 @@
+"""Train one trial of a sweep in this process, to look at it: `python -m sweeper.trial NAME ID|KEY=VALUE...`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+if __name__ == "__main__":
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own lines; PyTorch reads it when it is imported
+
+import torch
+
+from sweeper.cli.arguments import SWEEP, pairs
+from sweeper.cli.one_trial import overfit, print_profile, train_alone
+from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, Parser, named, whole
+from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.execution.local_backend import local_device, show_exception
+from sweeper.execution.signals import StopSignal
+from sweeper.execution.startup import end_process
+from sweeper.plan.changes import format_value
+from sweeper.plan.cohorts import Trial
+from sweeper.plan.plan import Plan
+from sweeper.plan.prepare import prepare
+from sweeper.request import Request, Text
+from sweeper.run import PlannedRequest
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
+from trainables import config as configs
+from trainables.data.errors import DataError
+from trainables.validation import nearest
+
+ABOUT = (
+    "Train one trial of a sweep in this process, without Ray: prints and breakpoints (`breakpoint()`) of your own code "
+    "work. Its metrics are printed; no row is written unless --write is given."
+)
+EXITS = (
+    "Exit status: 0 it has trained (with --overfit: its loss falls); 1 it has not; 2 the request was wrong; 130 "
+    "interrupted."
+)
+LISTED = 8
+"""Most values of a key that an error lists."""
+SHORTEST_ID = 4
+"""Characters by which an id may be abbreviated."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status."""
+    parser = Parser(prog="python -m sweeper.trial", description=ABOUT, epilog=EXITS)
+    add = parser.add_argument
+    add("name", metavar="NAME", help=f"the sweep: {SWEEP}")
+    which = "the trial: its id, or the beginning of it, or values that only one trial of the preset has"
+    add("which", metavar="ID|KEY=VALUE", nargs="*", help=which)
+    add("--preset", help="one of the sweep's presets; by default the paper's")
+    a_store, a_folder = (partial(named, option, "a folder") for option in ("--store", "--data"))
+    add("--store", type=a_store, default=Request.store, metavar="URI", help="folder or URI (s3, gs) of the results")
+    add("--data", type=a_folder, default=Request.data, metavar="DIR", help="folder of the data sets")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter, as in a run")
+    add("--debug", action="store_true", help="open pdb where the trial raises an exception")
+    mode = parser.add_mutually_exclusive_group()
+    profile_help = "print where the time of a step goes, and write a trace of steps for chrome://tracing"
+    mode.add_argument("--profile", action="store_true", help=profile_help)
+    overfit_help = "let it learn N training examples, and print whether its loss falls"
+    mode.add_argument("--overfit", type=partial(whole, "--overfit", 2), metavar="N", help=overfit_help)
+    mode.add_argument("--write", action="store_true", help="write its row to the store, as a run with --debug does")
+    add("--out", metavar="FILE", help="with --profile: the trace to write (default: trial-ID.json)")
+    try:
+        options = parser.parse_intermixed_args(arguments)
+        if options.out and not options.profile:
+            raise SpecError("--out requires --profile, because nothing else writes a file")
+        fixed = {key: Text(text) for key, text in pairs("--set", options.set).items()}
+        folder = str(Path(options.data).absolute())
+        request = Request(options.name, preset=options.preset, store=options.store, data=folder, fixed=fixed)
+        store = Store(request.store)
+        plan, columns = prepare(request, store)
+        trial = _chosen(plan, options.which)
+        config = configs.resolve(trial.config)
+        if config.training.processes > 1:
+            raise SpecError("a trial is looked at in one process, so workers=1 must hold; add --set workers=1")
+        if options.write:
+            _check_writable(plan, trial)
+        print(f"trial {trial.id} of {plan.name} ({plan.request}): {_named(trial, _varying(plan.trials))}", flush=True)
+        if options.write:
+            return _write(replace(request, debug=True), plan, columns, store, trial)
+        where = (config, Path(folder), local_device())
+        torch.set_num_threads(1)  # as a process of a sweep with one core
+        try:
+            if options.overfit:
+                return overfit(*where, options.overfit, _say)
+            if options.profile:
+                return print_profile(*where, Path(options.out or f"trial-{trial.id}.json"), _say)
+            return train_alone(*where, _shown(plan), _say)
+        except (SpecError, DataError, OSError):
+            raise
+        except Exception as error:
+            show_exception(error, debugger=options.debug)
+            return EXIT_FAILED
+    except OSError as error:
+        print(error_line(SpecError(f"the file cannot be written or read: {error}")), file=sys.stderr)
+        return EXIT_WRONG
+    except (SpecError, StoreError, DataError) as error:
+        print(error_line(error), file=sys.stderr)
+        return EXIT_WRONG
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _shown(plan: Plan) -> list[str]:
+    """Metrics that each line of a training shows."""
+    return [plan.headline.name, f"val_{plan.headline.name}"]
+
+
+def _chosen(plan: Plan, words: Sequence[str]) -> Trial:
+    """The trial of the plan that the words select: ids, beginnings of ids, and KEY=VALUE. Raises SpecError unless it is
+    one."""
+    trials, of = list(plan.trials), f"{plan.name} ({plan.request})"
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            found = [trial for trial in trials if len(word) >= SHORTEST_ID and trial.id.startswith(word)]
+            if not found:
+                near = nearest(word, [trial.id for trial in trials])
+                raise SpecError(f"no trial of {of} has the id {word!r}{near}; it has {len(plan.trials)} trials")
+        else:
+            found = _with_value(trials, key, text, of)
+        trials = found
+    if not trials:
+        raise SpecError(f"no trial of {of} is known before its search has begun; run it, then give an id")
+    if len(trials) > 1:
+        varying = _varying(trials)
+        choices = "; ".join(f"{key}={_listed(values)}" for key, values in varying.items())
+        raise SpecError(
+            f"one trial must be chosen, but {len(trials)} of {of} are; add KEY=VALUE of what they differ in: {choices}"
+        )
+    return trials[0]
+
+
+def _with_value(trials: Sequence[Trial], key: str, text: str, of: str) -> list[Trial]:
+    """Those of the trials with this value. Raises SpecError if there are none."""
+    try:
+        value = configs.parse(key, text)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    known = {trial.id: {**configs.defaults(str(trial.config["method"])), **trial.config} for trial in trials}
+    having = [trial for trial in trials if key in known[trial.id]]
+    found = [trial for trial in having if known[trial.id][key] == value]
+    if not found:
+        values = dict.fromkeys(known[trial.id][key] for trial in having)
+        there = f"those that fit the rest have {key}={_listed(list(values))}" if values else f"no trial has a {key}"
+        raise SpecError(f"no trial of {of} has {key}={format_value(value)}; {there}")
+    return found
+
+
+def _varying(trials: Sequence[Trial]) -> dict[str, list[object]]:
+    """Key -> its values, of the keys in which the trials differ; all keys of a single one are none."""
+    values: dict[str, dict[object, None]] = {}
+    for trial in trials:
+        for key, value in trial.config.items():
+            values.setdefault(key, {})[value] = None
+    return {key: list(of_key) for key, of_key in values.items() if len(of_key) > 1}
+
+
+def _listed(values: Sequence[object]) -> str:
+    shown = [format_value(value) for value in values]  # type: ignore[arg-type]
+    return ",".join(shown[:LISTED]) + (",..." if len(shown) > LISTED else "")
+
+
+def _named(trial: Trial, varying: Sequence[str] | dict[str, list[object]]) -> str:
+    """The trial by what it differs in from the others."""
+    keys = [key for key in ("method", "dataset", *varying) if key in trial.config]
+    return " ".join(f"{key}={format_value(trial.config[key])}" for key in dict.fromkeys(keys))
+
+
+def _check_writable(plan: Plan, trial: Trial) -> None:
+    """Raise SpecError for a trial whose row cannot be written."""
+    if trial.id not in {known.id for known in plan.grid_trials}:
+        raise SpecError("a trial of a search depends on the others, so --write is for trials of grids")
+    if plan.grid_statuses.get(trial.id, "failed") != "failed":
+        raise SpecError(f"trial {trial.id} has a row in the store already; leave --write out to look at it")
+
+
+def _write(request: Request, plan: Plan, columns: Columns, store: Store, trial: Trial) -> int:
+    """Train the trial as a run of its sweep does, and write its row. Returns the exit status."""
+    of_groups = zip(plan.groups, plan.steps, strict=True)
+    (steps,) = [steps for group, steps in of_groups if any(trial in stream for stream in group)]
+    own = replace(plan, grid_trials=(trial,), groups=[[[trial]]], steps=[steps], study_runs=(), whole=plan.request_rows)
+    stopping = StopSignal()
+    with stopping.on_signals():
+        return PlannedRequest(request, own, columns, store, {}).begin(stopping).execute()
+
+
+if __name__ == "__main__":
+    end_process(main())

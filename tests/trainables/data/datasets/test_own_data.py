@@ -1,0 +1,270 @@
+"""Data sets of the user's own are read as they are, identified by their content, and refused by one line."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, TensorDataset
+
+from tests.cases import for_each
+from trainables import own_code
+from trainables.data.datasets import own_data, parts
+from trainables.data.datasets.dataset import UNLABELLED, listed
+from trainables.data.datasets.own_data import forget_own_data, list_own_data, load_own_data
+from trainables.data.errors import DataError
+from trainables.data.image_files import LazyImages
+
+NAME = "my_data:Cells"
+HERE = Path()
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (30, 20, 24, 4), dtype=np.uint8)
+LABELS = np.arange(30) % 3
+
+
+class Cells(Dataset[tuple[Any, int]]):
+    """Twenty training and ten test images."""
+
+    def __init__(self, train: bool) -> None:
+        part = slice(0, 20) if train else slice(20, 30)
+        self.images, self.labels = IMAGES[part], LABELS[part]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.images[index], int(self.labels[index])
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(own_code, "_imported", {})
+    forget_own_data()
+    yield
+    forget_own_data()
+
+
+def _own(made: object) -> str:
+    """The name of a data set."""
+    own_code._imported[NAME] = made
+    forget_own_data()
+    return NAME
+
+
+def _refusal(made: object, whole: bool = True) -> str:
+    with pytest.raises(DataError) as refused:
+        list_own_data(_own(made), HERE, whole)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_class_is_read_as_it_is() -> None:
+    listing = list_own_data(_own(Cells), HERE, whole=True)
+    assert listed(listing.digest) is listing and listing.shape == (4, 20, 24) and listing.repeated == 0
+    assert listing.classes == ("0", "1", "2") and (listing.train, listing.test) == ((7, 7, 6), (3, 3, 4))
+    dataset = load_own_data(NAME, HERE, listing.digest, (4, 20, 24))
+    assert isinstance(dataset.train_images, Tensor) and dataset.levels == 255
+    assert torch.equal(dataset.train_images, torch.from_numpy(IMAGES[:20]).permute(0, 3, 1, 2))
+    pixels = IMAGES[:20].reshape(-1, 4) / 255
+    np.testing.assert_allclose(dataset.mean, pixels.mean(0))
+    np.testing.assert_allclose(dataset.std, pixels.std(0))
+    assert torch.equal(dataset.test_labels, torch.from_numpy(LABELS[20:]))
+
+
+def _pairs() -> object:
+    return (IMAGES[:20], LABELS[:20]), (IMAGES[20:], LABELS[20:])
+
+
+def _tensors() -> object:
+    images = torch.from_numpy(IMAGES).permute(0, 3, 1, 2)
+    return (images[:20], torch.from_numpy(LABELS[:20])), TensorDataset(images[20:], torch.from_numpy(LABELS[20:]))
+
+
+@pytest.mark.parametrize("function", [_pairs, _tensors])
+def test_what_a_function_returns_is_the_same_data_set(function: Callable[[], object]) -> None:
+    digest = list_own_data(_own(Cells), HERE, whole=False).digest
+    assert list_own_data(_own(function), HERE, whole=True).digest == digest
+
+
+def test_files_of_numpy_are_the_same_data_set(tmp_path: Path) -> None:
+    for part, chosen in (("train", slice(0, 20)), ("test", slice(20, 30))):
+        np.save(tmp_path / f"{part}_images.npy", IMAGES[chosen])
+        np.save(tmp_path / f"{part}_labels.npy", LABELS[chosen])
+    digest = list_own_data(_own(Cells), HERE, whole=False).digest
+    assert list_own_data("arrays", tmp_path, whole=True).digest == digest
+    np.save(tmp_path / "train_groups.npy", np.arange(20) // 2)
+    table = np.zeros(20, dtype=[("stain", "i4"), ("plate", "i4")])
+    np.save(tmp_path / "train_attributes.npy", table)
+    np.save(tmp_path / "test_attributes.npy", table[:10])
+    forget_own_data()
+    dataset = load_own_data("arrays", tmp_path, "", (4, 20, 24))
+    assert dataset.groups is not None and len(dataset.groups.unique()) == 10
+    assert [*dataset.attributes] == ["stain", "plate"] and dataset.attributes["plate"].classes == 1
+    (tmp_path / "test_images.npy").unlink()
+    forget_own_data()
+    with pytest.raises(DataError, match=r"dataset=arrays needs test_images.npy in .*; put some images, which nothing"):
+        list_own_data("arrays", tmp_path, whole=False)
+
+
+@pytest.mark.parametrize("change", ["pixel", "label", "group", "count", "dtype", "shape"])
+def test_other_data_have_another_digest(change: str) -> None:
+    def data(changed: bool) -> Callable[[], object]:
+        images: Any = IMAGES[:20].copy()
+        labels, groups = LABELS[:20].copy(), np.arange(20)
+        if changed:
+            images[7, 3, 3, 1] ^= change == "pixel"
+            labels[7] = (labels[7] + (change == "label")) % 3
+            groups[3] += change == "group"
+            keep = 19 if change == "count" else 20
+            images, labels, groups = images[:keep], labels[:keep], groups[:keep]
+            images = images[:, :-1] if change == "shape" else images
+        tested: Any = IMAGES[20:, :-1] if changed and change == "shape" else IMAGES[20:]
+        if changed and change == "dtype":
+            images, tested = (array.astype(np.float32) / 255 for array in (images, tested))
+        return lambda: ({"images": images, "labels": labels, "groups": groups}, (tested, LABELS[20:]))
+
+    digests = {list_own_data(_own(data(changed)), HERE, whole=False).digest for changed in (False, True)}
+    assert len(digests) == 2
+    with pytest.raises(DataError, match=r"image_digest=|must be those of the images"):
+        load_own_data(NAME, HERE, "0" * 12, (4, 20, 24))
+
+
+def test_images_beyond_memory_are_read_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = load_own_data(_own(Cells), HERE, "", (4, 20, 24))
+    monkeypatch.setattr(parts, "MAX_BYTES", 0)
+    dataset = load_own_data(_own(Cells), HERE, "", (4, 20, 24))
+    images = dataset.train_images
+    assert isinstance(images, LazyImages) and isinstance(whole.train_images, Tensor)
+    assert torch.equal(images[torch.tensor([3, 11, 0])], whole.train_images[[3, 11, 0]])
+    mask = torch.arange(20) % 2 == 0
+    assert torch.equal(images.select(mask)[:], whole.train_images[mask]) and images.shape == whole.train_images.shape
+    assert dataset.mean == whole.mean and torch.equal(dataset.train_labels, whole.train_labels)
+
+
+def test_labels_are_known_without_images_where_the_data_set_has_them() -> None:
+    """A plan decodes the sampled images alone."""
+    read: list[int] = []
+
+    class Counted(Cells):
+        def __init__(self, train: bool) -> None:
+            super().__init__(train)
+            self.images, self.labels = np.repeat(self.images, 100, 0), np.repeat(self.labels, 100)
+
+        def __getitem__(self, index: int) -> tuple[Any, int]:
+            read.append(index)
+            return super().__getitem__(index)
+
+    listing = list_own_data(_own(Counted), HERE, whole=False)
+    assert len(read) < 3 * own_data.SAMPLED and sum(listing.train) == 2000
+
+
+def test_floats_and_images_without_labels() -> None:
+    values = (IMAGES / 255).astype(np.float64)
+    dataset = load_own_data(_own(lambda: (values[:20], values[20:])), HERE, "", (4, 20, 24))
+    assert dataset.classes == () and set(dataset.train_labels.tolist()) == {UNLABELLED}
+    assert isinstance(dataset.train_images, Tensor) and dataset.train_images.dtype == torch.float32
+    np.testing.assert_allclose(dataset.std, values[:20].reshape(-1, 4).std(0), rtol=1e-5)
+
+
+@for_each(
+    ("shape", "read"),
+    [
+        ((6, 3, 8, 9), (3, 8, 9)),
+        ((6, 8, 9, 3), (3, 8, 9)),
+        ((6, 8, 9), (1, 8, 9)),
+        ((6, 16, 16, 4), (4, 16, 16)),  # channels could be first, too, but then images are no squares
+        ((6, 16, 8, 8), (16, 8, 8)),
+        ((6, 40, 9, 16), (16, 40, 9)),
+    ],
+)
+def test_channels_are_first_or_last(shape: tuple[int, ...], read: tuple[int, int, int]) -> None:
+    images = RNG.integers(0, 256, shape, dtype=np.uint8)
+    dataset = load_own_data(_own(lambda: (images, images)), HERE, "", read)
+    flat = images.reshape(len(images), -1)
+    assert np.array_equal(np.sort(dataset.train_images[:].flatten(1).numpy()), np.sort(flat))
+    pixel = images[1, 2, 4] if images.ndim == 3 else images[1, :, 2, 4] if read[0] == shape[1] else images[1, 2, 4]
+    assert np.array_equal(dataset.train_images[:][1, :, 2, 4].numpy(), np.atleast_1d(pixel))
+
+
+def test_repeated_images_are_counted() -> None:
+    assert list_own_data(_own(lambda: (IMAGES[:20], IMAGES[15:30])), HERE, whole=True).repeated == 5
+
+
+def _floats(value: float) -> object:
+    images = np.full((20, 8, 9, 3), 0.5)
+    images[13, 2, 2, 1] = value
+    return images, images[:5]
+
+
+class Random(Cells):
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return RNG.integers(0, 256, (20, 24, 4), dtype=np.uint8), 0
+
+
+class Ragged(Cells):
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return IMAGES[index][:, : 22 if index == 5 else 24], 0
+
+
+class Broken(Cells):
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        raise OSError("no such cell")
+
+
+class Untrained:
+    def __init__(self, part: str) -> None: ...
+
+
+def _labelled(labels: object) -> object:
+    return (IMAGES[:20], labels), (IMAGES[20:], LABELS[20:])
+
+
+REFUSALS: dict[str, tuple[object, str]] = {
+    "class": (Untrained, "must have a parameter `train`, True or False, but its parameters are: part"),
+    "value": (3, "must be a class or a function, but is of type int"),
+    "one part": (lambda: IMAGES, "must return two parts, (training images, test images), each images or a pair"),
+    "text": (lambda: ("a", "b"), "must be a map-style data set (with __len__ and __getitem__), a tensor, or a pair"),
+    "empty": (lambda: (IMAGES[:0], IMAGES), "the training images of my_data:Cells must be at least one, but there are"),
+    "axes": (lambda: (IMAGES[0, 0], IMAGES), "1 to 16 channels and sides of at least 4 pixels, or [N, height, width],"),
+    "many channels": (lambda: (np.zeros((4, 40, 40, 40), np.uint8),) * 2, "but have the shape [4, 40, 40, 40]"),
+    "both ways": (lambda: (np.zeros((4, 8, 8, 8), np.uint8),) * 2, "[4, 8, 8, 8] can have its channels first or last"),
+    "ints": (lambda: (IMAGES.astype(np.int32),) * 2, "must be uint8, or floats in [0, 1], but are int32"),
+    "NaN": (lambda: _floats(np.nan), "floats in [0, 1], but image 13 has NaN or infinity; scale the pixels first"),
+    "infinity": (lambda: _floats(np.inf), "image 13 has NaN or infinity"),
+    "range": (lambda: _floats(7.0), "image 13 has 0.5 to 7; scale the pixels first"),
+    "sizes": (lambda: (IMAGES[:20], IMAGES[20:, :-2]), "must have the same size, but have 4x20x24 and 4x18x24"),
+    "types": (lambda: (IMAGES[:20], IMAGES[20:] / 255), "must have the same type, but have torch.uint8 and torch.flo"),
+    "gap": (lambda: _labelled([0, 5] * 10), "must have each of its 6 classes, but class 3 has no image; number the"),
+    "floating labels": (lambda: _labelled([0.5] * 20), "must be whole numbers from 0 on, but are of type float64"),
+    "names": (lambda: _labelled(["cat"] * 20), "must be whole numbers from 0 on, but are of type <U3, such as"),
+    "few labels": (lambda: _labelled([0, 1]), "must be as many as the images, [20], but have the shape [2]"),
+    "negative": (lambda: _labelled([-2] * 20), "must be whole numbers from 0 on, or -1 for none, but have -2"),
+    "one side": (lambda: (IMAGES[:20], (IMAGES[20:], LABELS[20:])), "must have labels, because the test images of"),
+    "unlabelled test": (lambda: ((IMAGES[:20], LABELS[:20]), (IMAGES[20:], [-1] * 10)), "from 0 on, but 10 have -1"),
+    "random": (Random, "must be the same each time they are read, but image 0 differs; random views are made by"),
+    "ragged": (Ragged, "must have one shape and type, but image 5 is 4x20x22 of uint8 and image 0 4x20x24 of uint8"),
+    "broken": (Broken, "image 0 of the training images of my_data:Cells cannot be read: OSError: no such cell"),
+    "raises": (lambda train: 1 / 0, "the data set my_data:Cells raises ZeroDivisionError: division by zero"),
+    "key": (lambda: ({"imgs": IMAGES}, IMAGES), "must have the names images, labels, groups, attributes, classes only"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_is_no_data_set_is_refused_in_one_line(case: str) -> None:
+    made, law = REFUSALS[case]
+    assert law in _refusal(made)
+
+
+def test_a_class_is_given_the_folder_if_it_asks_for_it() -> None:
+    asked: list[tuple[object, bool]] = []
+
+    class Rooted(Cells):
+        def __init__(self, root: str, train: bool) -> None:
+            asked.append((root, train))
+            super().__init__(train)
+
+    list_own_data(_own(Rooted), Path("/data"), whole=False)
+    assert asked == [("/data", True), ("/data", False)]

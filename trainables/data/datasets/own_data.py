@@ -1,0 +1,321 @@
+"""Data sets of the user's own: a class or a function, `package.module:NAME`, folders of NumPy arrays, and data sets of
+Hugging Face that were saved to disk.
+
+Where a folder is read, it is that of `--data`. A data set is identified by its content: a hash of its shape, counts,
+labels, groups and attributes, and of the pixels of at most `SAMPLED` images of each split, evenly spaced.
+
+Shapes: N images, C channels, H rows, W columns.
+"""
+
+import hashlib
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset, Listing, channel_statistics, remember
+from trainables.data.datasets.parts import BLOCK, Part, part_of
+from trainables.data.errors import DataError
+from trainables.data.image_files import Images, LazyImages
+from trainables.own_code import KINDS, imported_own, reason
+from trainables.validation import is_own
+
+ARRAYS, HUGGINGFACE = "arrays", "huggingface"
+"""Names of data sets that are folders."""
+SAMPLED = 256
+"""Most images of a split that its digest is of, and, where not all are in memory, that are checked first."""
+MEASURED = 1024
+"""Most training images that the mean and the standard deviation are of, where not all are in memory."""
+MOST_NAMED = 20
+"""Most classes that a line for the user names."""
+SPLITS = ("train", "test")
+
+
+def own_function(root: Path, name: str) -> tuple[Any, Any]:
+    """Training and test images as a class or a function of yours gives them: a class is called with `train=True` and
+    with `train=False`, a function without this parameter once, for both. It is given the folder of `--data` if it has
+    a parameter `root`."""
+    made = imported_own(KINDS["dataset"], name)
+    if not callable(made):
+        raise DataError(f"the data set {name} must be a class or a function, but is of type {type(made).__name__}")
+    try:
+        parameters = inspect.signature(made).parameters
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the data set {name} must have a signature that Python can read") from error
+    given = {"root": str(root)} if "root" in parameters else {}
+    if inspect.isclass(made) and "train" not in parameters:
+        own = ", ".join(parameters) or "none"
+        raise DataError(f"the class {name} must have a parameter `train`, True or False, but its parameters are: {own}")
+    try:
+        if "train" in parameters:
+            return made(train=True, **given), made(train=False, **given)
+        both = made(**given)
+    except Exception as error:
+        raise DataError(f"the data set {name} raises {reason(error, name.partition(':')[0])}") from error
+    if not isinstance(both, tuple | list) or len(both) != 2:
+        raise DataError(
+            f"the function {name} must return two parts, (training images, test images), each images or a pair "
+            f"(images, labels), but returns {type(both).__name__}"
+        )
+    return both[0], both[1]
+
+
+def arrays(root: Path, name: str = ARRAYS) -> tuple[Any, Any]:
+    """NumPy files: `train_images.npy` and `test_images.npy`, with `train_labels.npy` and `test_labels.npy`, and with
+    `train_groups.npy` and `train_attributes.npy` (integers `[N, A]`, or an array with named fields) where there are
+    any. They are mapped into memory. Images are uint8 or floats in [0, 1], `[N, H, W, C]`, `[N, C, H, W]` or
+    `[N, H, W]`."""
+    absent = [f"{split}_images.npy" for split in SPLITS if not (root / f"{split}_images.npy").is_file()]
+    if absent:
+        advice = "" if len(absent) == 2 else "; put some images, which nothing is trained on, into a file of their own"
+        raise DataError(f"dataset={name} needs {' and '.join(absent)} in {root}, but there is none{advice}")
+    return _arrays_of(root, "train"), _arrays_of(root, "test")
+
+
+def _arrays_of(root: Path, split: str) -> Mapping[str, Any]:
+    found = {
+        key: _array(path)
+        for key in ("images", "labels", "groups", "attributes")
+        if (path := root / f"{split}_{key}.npy").is_file()
+    }
+    if (table := found.pop("attributes", None)) is not None:
+        columns = table.reshape(len(table), -1) if table.dtype.names is None else table
+        names = table.dtype.names or [f"attribute{index}" for index in range(columns.shape[1])]
+        found["attributes"] = {
+            key: columns[key] if table.dtype.names else columns[:, index] for index, key in enumerate(names)
+        }
+    return found
+
+
+def _array(path: Path) -> Any:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # a damaged file can raise anything
+        raise DataError(f"{path} must be an array of NumPy, but cannot be read: {error!s:.200}") from error
+
+
+SOURCES = {ARRAYS: arrays}
+"""Name of a data set that is a folder -> how its two parts are found."""
+
+
+def is_own_data(name: str) -> bool:
+    """Whether a data set is read here."""
+    return name in SOURCES or is_own(name)
+
+
+@lru_cache(maxsize=1)
+def _parts(name: str, root: Path) -> tuple[Part, Part]:
+    """The training and the test images, each as one part. Raises DataError, with one line, for what is none."""
+    found = SOURCES[name](root) if name in SOURCES else own_function(root, name)
+    nouns = ("training", "test")
+    try:
+        train, test = (part_of(f"the {noun} images of {name}", value) for noun, value in zip(nouns, found, strict=True))
+        _check_alike(name, train, test)
+        return train, test
+    except DataError:
+        raise
+    except Exception as error:  # attributes of a data set of the user's may raise anything
+        raise DataError(f"the data set {name} raises {reason(error, name.partition(':')[0])}") from error
+
+
+def forget_own_data() -> None:
+    """Forget the images that were read last."""
+    _parts.cache_clear()
+
+
+def list_own_data(name: str, root: Path, whole: bool) -> Listing:
+    """What is known of a data set of the user's own. `whole`: read all images that fit into memory and check them, and
+    count test images that are training images; else only those that the digest is of. Raises DataError, with one line,
+    for images or labels that cannot be used."""
+    train, test = _parts(name, root)
+    samples = [part.read(_spaced(part.count, SAMPLED)) for part in (train, test)]
+    _check_repeatable(name, train)
+    classes = _classes(name, train, test)
+    repeated = _repeated(train.images, test.images) if whole else 0
+    outline = _dataset(name, train, test, classes, [_empty(part) for part in (train, test)])
+    digest = _digest(outline, samples, [train.image_shape, str(train.dtype)])
+    return remember(
+        Listing(
+            classes,
+            digest,
+            train=_counts(outline.train_labels, classes),
+            test=_counts(outline.test_labels, classes),
+            repeated=repeated,
+            shape=train.image_shape,
+            outline=outline,
+            about=_about(name, train, test, outline),
+        )
+    )
+
+
+def _counts(labels_N: Tensor, classes: Sequence[str]) -> tuple[int, ...]:
+    """Number of images of each class."""
+    return tuple(torch.bincount(labels_N[labels_N != UNLABELLED], minlength=len(classes)).tolist())
+
+
+def load_own_data(name: str, root: Path, digest: str, shape: tuple[int, int, int]) -> Dataset:
+    """Load a data set of the user's own. Raises DataError, with one line, unless it has images of this `shape` and this
+    `digest` (unless that is empty)."""
+    train, test = _parts(name, root)
+    if train.image_shape != shape:
+        raise DataError(
+            f"image_channels, image_size and image_width must be those of the images of {name}, which are "
+            f"{_size(train.image_shape)}, but got {_size(shape)}; leave them out, and they are filled in"
+        )
+    listing = list_own_data(name, root, whole=False)
+    if digest and digest != listing.digest:
+        raise DataError(
+            f"the images of {name} must be those that the trials were planned with (image_digest={digest}), but have "
+            f"changed (image_digest={listing.digest}); run the command again for trials on the new ones"
+        )
+    return _dataset(name, train, test, listing.classes, [train.images, test.images])
+
+
+def _dataset(name: str, train: Part, test: Part, classes: tuple[str, ...], images: Sequence[Images]) -> Dataset:
+    """The data set with these images; without images it has mean 0 and standard deviation 1."""
+    mean, std = _statistics(images[0])
+    values = {key: int(max(part.attributes[key].max() for part in (train, test))) + 1 for key in train.attributes}
+    return Dataset(
+        name=name,
+        train_images=images[0],
+        train_labels=_labels(train),
+        test_images=images[1],
+        test_labels=_labels(test),
+        classes=classes,
+        levels=255,
+        mean=mean,
+        std=std,
+        attributes={
+            key: Attribute(labels_N, test.attributes[key], values[key]) for key, labels_N in train.attributes.items()
+        },
+        groups=train.groups,
+    )
+
+
+def _labels(part: Part) -> Tensor:
+    return torch.full((part.count,), UNLABELLED) if part.labels is None else part.labels
+
+
+def _empty(part: Part) -> Tensor:
+    return torch.empty((part.count, part.image_shape[0], 0, 0), dtype=part.dtype)
+
+
+def _statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, for pixels in [0, 1]."""
+    if isinstance(images, LazyImages):
+        images = images[torch.from_numpy(_spaced(len(images), MEASURED))]
+    assert isinstance(images, Tensor)
+    if not images.numel():
+        return (0.0,) * images.shape[1], (1.0,) * images.shape[1]
+    if images.is_floating_point():
+        count = images.numel() // images.shape[1]
+        blocks = images.split(BLOCK)
+        mean = torch.stack([block.double().sum((0, 2, 3)) for block in blocks]).sum(0) / count
+        square = [(block.double() - mean[:, None, None]).square().sum((0, 2, 3)) for block in blocks]
+        std = (torch.stack(square).sum(0) / count).sqrt()
+    else:
+        mean, std = channel_statistics(images)
+    return tuple(mean.tolist()), tuple(std.clamp(min=1 / 255).tolist())  # images of one value have none
+
+
+def _spaced(count: int, most: int) -> Any:
+    """Indices of at most so many of `count` images, evenly spaced, with the first and the last."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+def _digest(outline: Dataset, samples: Sequence[Tensor], shape: object) -> str:
+    """12 hexadecimal digits."""
+    attributes = [tensor for key in sorted(outline.attributes) for tensor in (outline.attributes[key].train_labels,)]
+    tests = [outline.attributes[key].test_labels for key in sorted(outline.attributes)]
+    tensors = [outline.train_labels, outline.test_labels, *attributes, *tests, *samples]
+    tensors += [] if outline.groups is None else [outline.groups]
+    found = hashlib.sha256(repr([shape, outline.classes, sorted(outline.attributes)]).encode())
+    for tensor in tensors:
+        found.update(repr(tuple(tensor.shape)).encode())
+        found.update(tensor.contiguous().numpy().data)
+    return found.hexdigest()[:12]
+
+
+def _repeated(train: Images, test: Images) -> int:
+    """Number of test images that are training images, too; 0 where not all are in memory."""
+    if not (isinstance(train, Tensor) and isinstance(test, Tensor)):
+        return 0
+    known, found = (
+        [hashlib.blake2b(image.contiguous().numpy().data, digest_size=16).digest() for image in images]
+        for images in (train, test)
+    )
+    return sum(map(set(known).__contains__, found))
+
+
+def _check_alike(name: str, train: Part, test: Part) -> None:
+    """Raise DataError unless the two parts can be one data set."""
+    for noun, own, other in (
+        ("size", _size(train.image_shape), _size(test.image_shape)),
+        ("type", train.dtype, test.dtype),
+        ("attributes", sorted(train.attributes), sorted(test.attributes)),
+    ):
+        if own != other:
+            raise DataError(f"training and test images of {name} must have the same {noun}, but have {own} and {other}")
+
+
+def _check_repeatable(name: str, part: Part) -> None:
+    """Raise DataError if an image is another one when it is read again."""
+    first = np.zeros(1, dtype=np.int64)
+    if not torch.equal(part.read(first), part.read(first)):
+        raise DataError(
+            f"{part.name} must be the same each time they are read, but image 0 differs; random views are made by the "
+            "keys of views, such as crop_scale and flip, or by an `augmentation` of your own"
+        )
+
+
+def _classes(name: str, train: Part, test: Part) -> tuple[str, ...]:
+    """Names of the classes. Raises DataError if labels are not those of classes that have images."""
+    if (train.labels is None) != (test.labels is None):
+        missing, other = (train, test) if train.labels is None else (test, train)
+        raise DataError(f"{missing.name} must have labels, because {other.name} have some")
+    if train.labels is None or test.labels is None:
+        return ()
+    if (test.labels == UNLABELLED).any():
+        raise DataError(f"{test.name} must have labels from 0 on, but {int((test.labels == UNLABELLED).sum())} have -1")
+    highest = int(max(train.labels.max(), test.labels.max()))
+    names = train.classes or test.classes or tuple(map(str, range(highest + 1)))
+    if highest >= len(names):
+        raise DataError(
+            f"labels of {name} must be from 0 to {len(names) - 1}, one of its {len(names)} classes, but there is "
+            f"{highest}"
+        )
+    there = torch.bincount(torch.cat([train.labels, test.labels]).clamp(min=0), minlength=len(names))
+    there[0] = int(((train.labels == 0).sum() + (test.labels == 0).sum()).item())
+    if absent := [names[index] for index in range(len(names)) if not there[index]]:
+        raise DataError(
+            f"labels of {name} must have each of its {len(names)} classes, but class {absent[0]} has no image; number "
+            "the classes from 0 on without gaps"
+        )
+    return names
+
+
+def _about(name: str, train: Part, test: Part, outline: Dataset) -> str:
+    """One line for the user."""
+    kind = "uint8" if train.dtype == torch.uint8 else "floats"
+    if not outline.classes:
+        classes = "no labels"
+    elif len(outline.classes) > MOST_NAMED or all(map(str.isdecimal, outline.classes)):
+        classes = f"{len(outline.classes)} classes"
+    else:
+        classes = "classes " + ", ".join(f"{index} {each}" for index, each in enumerate(outline.classes))
+    more = f", {len(outline.groups.unique())} groups" if outline.groups is not None else ""
+    more += f", attributes {', '.join(outline.attributes)}" if outline.attributes else ""
+    more += "" if train.fits else f", read while models train (over {SAMPLED} are not checked before)"
+    return (
+        f"dataset={name}: {train.count} training and {test.count} test images of {_size(train.image_shape)}, {kind}, "
+        f"{classes}{more}"
+    )
+
+
+def _size(shape: tuple[int, int, int]) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,89 @@
+"""Encoders of the user's own: modules that are called with the shape of an image, and by name with what else they take.
+
+Shapes: B images of C channels, H by W pixels, D features.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from trainables.own_code import KINDS, imported_own, reason
+
+R = TypeVar("R")
+
+
+def takes_features(name: str) -> bool:
+    """Whether the encoder takes the size D of the representation as `features`, so that it can be chosen. Raises
+    ValueError, with one line, for what is no encoder, and NotImportedError (see `own_code`)."""
+    return "features" in _parameters(name)
+
+
+def build_own_encoder(name: str, image_shape: tuple[int, int, int], *, width: int, features: int) -> nn.Module:
+    """Build `name(image_shape, width=width, features=features)`, without the names that it does not take, initialised
+    from torch's global generator. Raises ValueError, with one line, unless it has the size D of its output, `features`
+    if it takes them and else its attribute `features`."""
+    taken = _parameters(name)
+    given = {key: value for key, value in (("width", width), ("features", features)) if key in taken}
+    network = _tried(name, "building it", lambda: imported_own(KINDS["encoder"], name)(image_shape, **given))
+    if "features" in given:
+        network.features = features
+    size = getattr(network, "features", None)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(
+            f"the encoder {name} must take `features`, or have the size of its output as the attribute `features`, but "
+            f"has {size!r:.60}"
+        )
+    assert isinstance(network, nn.Module)
+    return network
+
+
+def check_own_encoder(network: nn.Module, name: str, image_shape: tuple[int, int, int], examples: int) -> None:
+    """Try an encoder that `build_own_encoder` built on so many random images. Raises ValueError, with one line, unless
+    it returns as many finite vectors, draws no random numbers, and all that it has to train takes part."""
+    images_BCHW = torch.rand((examples, *image_shape), generator=torch.Generator().manual_seed(0))
+    shape = [examples, getattr(network, "features", None)]
+
+    def encode(network: nn.Module) -> Any:
+        return _tried(name, f"a batch of {examples} random images", lambda: network.train()(images_BCHW))
+
+    first, second = encode(copy.deepcopy(network)), encode(copy.deepcopy(network))
+    if not isinstance(first, Tensor) or [*first.shape] != shape:
+        got = f"a tensor {[*first.shape]}" if isinstance(first, Tensor) else f"a value of type {type(first).__name__}"
+        raise ValueError(f"the encoder {name} must return features {shape} of {examples} images, but returns {got}")
+    if not first.isfinite().all():
+        raise ValueError(f"the encoder {name} must return finite features of random images, but does not")
+    if not torch.equal(first, second):
+        raise ValueError(
+            f"the encoder {name} must draw no random numbers, but two calls with the same images differ; set the "
+            "probability of its dropout to 0"
+        )
+    parameters = dict(network.named_parameters())
+    gradients: tuple[Tensor | None, ...] = (None,) * len(parameters)
+    total = encode(network).square().sum()
+    if total.requires_grad:
+        gradients = torch.autograd.grad(total, [*parameters.values()], allow_unused=True)
+    if unused := [key for key, gradient in zip(parameters, gradients, strict=True) if gradient is None]:
+        raise ValueError(
+            f"every parameter of the encoder {name} must take part in its features (others are buffers), but "
+            f"{', '.join(unused[:3])} has no gradient"
+        )
+
+
+def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    """The parameters of the encoder's class. Raises ValueError for what is none."""
+    cls = imported_own(KINDS["encoder"], name)
+    if not (inspect.isclass(cls) and issubclass(cls, nn.Module)):
+        raise ValueError(f"the encoder {name} must be a subclass of torch.nn.Module, but is {cls!r:.60}")
+    return inspect.signature(cls).parameters
+
+
+def _tried(name: str, what: str, call: Callable[[], R]) -> R:
+    """Call the user's code. Raises ValueError, with the line of the user's file, if it raises an exception."""
+    try:
+        return call()
+    except Exception as error:
+        raise ValueError(f"the encoder {name} fails at {what}: {reason(error, name.partition(':')[0])}") from error

@@ -1,0 +1,76 @@
+"""Code of the user's own: methods, data sets, encoders and views, which are named as `package.module:NAME`.
+
+A name may be data, from a row or from a model's file. So `import_own`, which executes a module, is called with names
+that the user gives and with no others; everything else finds by `imported_own` what was imported before.
+"""
+
+import importlib
+import importlib.util
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainables.validation import is_own
+
+KINDS: Mapping[str, str] = {"dataset": "data set", "encoder": "encoder", "augmentation": "views"}
+"""Keys, beside `method`, whose values may name code of the user's own -> what that code is."""
+
+_imported: dict[str, Any] = {}
+
+
+class NotImportedError(ValueError):
+    """A name `package.module:NAME` that was not given to `import_own`."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"the {kind} {name!r:.80} neither ships nor is installed; trainables.own_code.import_own imports it, which "
+            "runs its code"
+        )
+        self.kind, self.name = kind, name
+
+
+def import_own(kind: str, name: str) -> Any:
+    """Import what `package.module:NAME` names and make it known to `imported_own`. `kind` is what it is to be.
+
+    This executes a module, so the name must come from the user: from a sweep's file, an option or an argument, never
+    from data. Raises ValueError, with one line, if it cannot be imported.
+    """
+    if name not in _imported:
+        module, _, attribute = name.partition(":")
+        try:
+            value: Any = importlib.import_module(module)
+            for part in attribute.split("."):
+                value = getattr(value, part)
+        except Exception as error:
+            raise ValueError(f"the {kind} {name} cannot be imported: {reason(error, module)}") from error
+        _imported[name] = value
+    return _imported[name]
+
+
+def imported_own(kind: str, name: str) -> Any:
+    """What `import_own` imported by this name. Raises NotImportedError if it has not."""
+    if name not in _imported:
+        raise NotImportedError(kind, name)
+    return _imported[name]
+
+
+def import_named(values: Mapping[str, Any]) -> None:
+    """Import the data set, encoder and views of the user's own that a trial's keys and values name. Never call it with
+    values from a store. Raises as `import_own`."""
+    for key, kind in KINDS.items():
+        if is_own(name := str(values.get(key, ""))):
+            import_own(kind, name)
+
+
+def reason(error: BaseException, module: str) -> str:
+    """One line: where in the files of the package of `module` an exception was raised, its type, and its text."""
+    package = importlib.util.find_spec(module.partition(".")[0]) if module.partition(".")[0].isidentifier() else None
+    origins = [*(package.submodule_search_locations or ()), package.origin] if package else []
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if any(origin and Path(origin) in (Path(frame.filename), *Path(frame.filename).parents) for origin in origins)
+    ]
+    where = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: " if frames else ""
+    return f"{where}{type(error).__name__}: {' '.join(str(error).split())}"[:400]

@@ -6,6 +6,7 @@ checks everything again before anything trains.
 """
 
 import argparse
+import contextlib
 import os
 import shlex
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cluster import package
+from cluster import package, slurm
 from cluster.jobs import (
     LOCAL_DASHBOARD,
     STOP_SECONDS,
@@ -65,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         options, run_words = parse(arguments)
+        if "slurm" in options:
+            return _submit_to_slurm(options, run_words, arguments)
         address = dashboard_address(options.address, os.environ)
         check_token(os.environ, Path.home())
         if options.stop:
@@ -101,12 +104,14 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--no-wait", action="store_true", help="print the job's id and exit")
     parser.add_argument("--stop", metavar="ID", help="stop a job; its sweep saves what it has")
     parser.add_argument("--logs", metavar="ID", help="follow a job from its beginning")
+    slurm.add_options(parser)
     options, run_words = parser.parse_known_args(arguments)
     names_job = options.stop is not None or options.logs is not None
     if names_job and (run_words or options.no_wait or (options.stop is not None and options.logs is not None)):
         raise SpecError("--stop ID and --logs ID can be combined with --address only, but got more")
     if "" in (options.stop, options.logs):  # an unset shell variable
         raise SpecError("--stop and --logs must name a job, but got ''")
+    slurm.check_options(options)
     return options, run_words
 
 
@@ -152,6 +157,35 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
         return EXIT_OK
     _print_message(f"job {job} is sent to {address}")
     return _follow(jobs, job, rerun)
+
+
+def _submit_to_slurm(options: argparse.Namespace, run_words: Sequence[str], rerun: Sequence[str]) -> int:
+    """Check the request, and submit a job of SLURM that runs it in the working folder, which all nodes share. Prints
+    the id of the job, which goes on by itself. `rerun` are the arguments of this command that continue the sweep."""
+    request = run_request(run_words)
+    if request.debug or request.address:
+        raise SpecError("a job of SLURM has a Ray cluster of its own; leave out --debug and --address")
+    folder = Path(options.working_dir or ".").resolve()
+    if not folder.is_dir():
+        raise SpecError(f"--working-dir must be a folder that all nodes share, but got {folder}")
+    with contextlib.chdir(folder):
+        store = request.store if "://" in request.store else os.path.abspath(os.path.expanduser(request.store))
+        notes = check_request(replace(request, store=store, data=os.path.abspath(request.data)))
+        name = registry.find(request.name).name
+    text = slurm.script(options, run_words, name, folder)
+    for note in notes:
+        _print_message(f"note: {note}")
+    if "dry_run" in options:
+        print(text, end="")
+        return EXIT_OK
+    job = slurm.send(text)
+    _print_message(f"job {job} is sent to SLURM")
+    print(job, flush=True)
+    again = [word for word in rerun if word != "--fresh"]
+    _print_message(f"  follow    tail -F {shlex.quote(str(folder / f'{name}-{job}.log'))}")
+    _print_message(f"  stop      scancel {job}")
+    _print_message(f"  continue  python -m cluster.submit {shlex.join(map(masked, again))}")
+    return EXIT_OK
 
 
 def run_request(run_words: Sequence[str]) -> Request:

@@ -338,7 +338,7 @@ def _remove_if_abandoned(folder: Path) -> None:
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _in_use(folder / INNER):
+        if not any(users_of(folder / INNER)):
             _remove(folder)
     finally:
         os.close(lock)
@@ -356,13 +356,13 @@ def _locked(folder: Path) -> int:
     return lock
 
 
-def _in_use(folder: Path) -> bool:
-    """Whether a process of this user uses the folder. Ray's processes outlive a killed driver by some seconds."""
+def users_of(folder: Path) -> Iterator[psutil.Process]:
+    """Yield the processes of this user, other than this one, that use the folder. Ray's processes outlive a killed
+    driver by some seconds."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.uids().real == os.getuid() and _mentions(process, f"{folder}/"):
-                return True
-    return False
+            if process.pid != os.getpid() and process.uids().real == os.getuid() and _mentions(process, f"{folder}/"):
+                yield process
 
 
 def _mentions(process: psutil.Process, below: str) -> bool:

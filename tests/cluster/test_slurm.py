@@ -1,0 +1,205 @@
+"""Jobs of SLURM: their scripts, what is refused, and what a job makes of its surroundings; `fake_slurm` runs one."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cluster import slurm_job, submit
+from cluster.jobs import TOKEN
+from cluster.slurm_job import ON_LOOPBACK, cpus, free_ports, gpus, node_names, requeue_job, settings
+from sweeper.errors import ClusterError
+from sweeper.storage.load import load
+from tests.cases import for_each
+from tests.cluster import fake_slurm
+
+SWEEP = ["anomaly_grid", "--preset", "digits", "--set", "epochs=3", "--axis", "nu=1", "--store", "my results"]
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with a fake SLURM, in a folder to work in. Returns the folder of its jobs."""
+    state, work = tmp_path / "state", tmp_path / "work"
+    state.mkdir()
+    work.mkdir()
+    monkeypatch.setenv(fake_slurm.STATE, str(state))
+    monkeypatch.setenv("PATH", f"{fake_slurm.install(tmp_path)}:{os.environ['PATH']}")
+    monkeypatch.chdir(work)
+    return state
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert submit.main([*SWEEP, "--slurm", "--dry-run", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def sbatch_options(script: str) -> dict[str, str]:
+    lines = (line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH"))
+    return {name: "".join(shlex.split(value)) for name, _, value in (line.partition("=") for line in lines)}
+
+
+def test_a_script_has_what_is_asked_for_and_runs_the_sweep_as_typed(
+    jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = printed(
+        capsys,
+        *("--nodes", "3", "--gpus-per-node", "4", "--cpus-per-node", "16", "--partition", "a b", "--account", "me"),
+        *("--time", "1-12:00:00", "--sbatch", "mem=64G", "--sbatch=--constraint=a100", "--before", "module load cuda"),
+    )
+    folder = Path.cwd()
+    assert sbatch_options(script) == {
+        "job-name": "anomaly_grid", "chdir": str(folder), "output": f"{folder}/anomaly_grid-%j.log",
+        "open-mode": "append", "nodes": "3", "ntasks-per-node": "1", "cpus-per-task": "16", "gpus-per-node": "4",
+        "partition": "a b", "account": "me", "time": "1-12:00:00", "requeue": "", "signal": "B:USR1@120",
+        "mem": "64G", "constraint": "a100",
+    }  # fmt: skip
+    *_, before, path, code, _, last = script.splitlines()
+    assert before == "module load cuda" and path.startswith(f"export PATH={Path(sys.executable).parent}:")
+    assert code.startswith(f"export PYTHONPATH={Path(submit.__file__).parents[1]}$")
+    assert shlex.split(last) == ["exec", sys.executable, "-m", "cluster.slurm_job", "--requeue", "--", *SWEEP]
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    assert not [*jobs.iterdir()]
+
+
+def test_without_cpus_whole_nodes_are_taken_and_a_job_need_not_requeue(
+    jobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    script = printed(capsys, "--no-requeue", "--venv", str(tmp_path / "venv"))
+    options = sbatch_options(script)
+    assert options["exclusive"] == "" and options["mem"] == "0" and options["nodes"] == "1"
+    assert "no-requeue" in options and "requeue" not in options
+    assert f"exec {python} -m cluster.slurm_job -- anomaly_grid" in script and "PYTHONPATH" not in script
+
+
+@for_each(
+    ("arguments", "line"),
+    [
+        (["--nodes", "2"], "--nodes is an option of a job of SLURM; add --slurm"),
+        (["--dry-run"], "--dry-run is an option of a job of SLURM; add --slurm"),
+        (["--slurm", "--nodes", "0"], "--nodes must be a whole number of at least 1, but got 0"),
+        (["--slurm", "--time", "soon"], "--time must be minutes, H:MM:SS or D-H:MM:SS, but got soon"),
+        (["--slurm", "--partition", " "], "--partition must be one line that is not empty, but got ' '"),
+        (["--slurm", "--sbatch", "mem=1\n#"], "--sbatch must be one line that is not empty, but got 'mem=1\\n#'"),
+        (["--slurm", "--venv", "nowhere"], "--venv must be a virtual environment, with bin/python in it"),
+        (["--slurm", "--no-wait"], "--slurm cannot be combined with --no-wait; squeue and scancel"),
+        (["--slurm", "--address", "http://head:8265"], "--slurm cannot be combined with --address"),
+        (["--slurm", "--debug"], "a job of SLURM has a Ray cluster of its own; leave out --debug and --address"),
+        (["--slurm", "--working-dir", "nowhere"], "--working-dir must be a folder that all nodes share"),
+        (["--slurm", "--set", "nu=-1"], "`nu > 0` must hold"),
+        (["--slurm", "--partition", "REFUSED"], "SLURM refuses the job: sbatch: error: invalid partition"),
+    ],
+)
+def test_a_wrong_job_is_one_line_before_it_is_submitted(
+    jobs: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], line: str
+) -> None:
+    sweep = [word for word in SWEEP if word not in ("--axis", "nu=1")]
+    assert submit.main([*sweep, *arguments]) == 2
+    (error,) = (each for each in capsys.readouterr().err.splitlines() if not each.startswith("note: "))
+    assert error.startswith("error: ") and line in error
+    assert not [*jobs.iterdir()]
+
+
+def test_without_slurm_one_line_says_so(
+    jobs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(jobs))
+    assert submit.main([*SWEEP, "--slurm"]) == 2
+    assert "error: --slurm needs the command sbatch" in capsys.readouterr().err
+    with pytest.raises(
+        ClusterError, match="must have SLURM_JOB_NODELIST; submit the sweep with sweeper submit --slurm"
+    ):
+        node_names()
+
+
+def test_a_job_of_one_node_is_on_the_loopback_and_each_has_a_token_of_its_own() -> None:
+    one, several = settings(1), settings(2)
+    assert one[ON_LOOPBACK] == "0" and ON_LOOPBACK not in several
+    assert len(one[TOKEN]) == 64 and one[TOKEN] != several[TOKEN]
+    assert len({*free_ports("127.0.0.1", 20)}) == 20
+
+
+def test_a_node_has_what_slurm_gives_to_the_job_there() -> None:
+    assert cpus({"SLURM_CPUS_ON_NODE": "12"}) == 12 and cpus({}) == len(os.sched_getaffinity(0))
+    assert gpus({"SLURM_GPUS_ON_NODE": "2"}) == 2 and gpus({"CUDA_VISIBLE_DEVICES": "0,3,"}) == 2 and gpus({}) == 0
+
+
+def test_a_job_that_was_cancelled_is_not_requeued(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (jobs / "7").mkdir()
+    state = jobs / "7/state"
+    state.write_text("CANCELLED")
+    requeue_job("7")
+    assert state.read_text() == "CANCELLED" and "not requeued: JobState=CANCELLED" in capsys.readouterr().err
+    state.write_text("RUNNING")
+    requeue_job("7")
+    assert state.read_text() == "REQUEUED"
+
+
+def until(holds: Callable[[], object], seconds: float = 300.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, [path.read_text() for path in Path().glob("*.log")]
+        time.sleep(0.2)
+
+
+def users(job: str) -> list[psutil.Process]:
+    """Processes with the environment of a job, and Ray's of this user that it could have left."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SLURM_JOB_ID") == job and fake_slurm.STATE in process.environ():
+                found.append(process)
+        except psutil.Error:
+            pass
+    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.slow
+def test_a_job_that_is_told_its_time_is_over_requeues_itself_and_ends_the_sweep(
+    jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two nodes, each with a core; nothing of the job is left at its end."""
+    sweep = ["anomaly_grid", "--preset", "digits", "--set", "epochs=30", "--axis", "nu=1", "--axis", "beta=1"]
+    words = [*sweep, "--cohort", "1", "--save-every", "1", "--fresh"]
+    assert submit.main([*words, "--slurm", "--nodes", "2", "--cpus-per-node", "1"]) == 0
+    job = capsys.readouterr().out.strip()
+    log, state = Path(f"anomaly_grid-{job}.log"), jobs / job / "state"
+    until(lambda: [*Path("results/trials").glob("*/*.parquet")])
+    os.kill(int((jobs / job / "pid").read_text()), signal.SIGUSR1)
+    until(lambda: state.read_text().startswith("ENDED"))
+    text = log.read_text()
+    assert state.read_text() == "ENDED 0" and (jobs / job / "restarts").read_text() == "1", text
+    assert "the job requeues itself" in text and "2 at a time" in text, text
+    rows = load("anomaly_grid", "results")
+    assert len(rows) == 10 and set(rows["status"]) == {"finished"} and text.count("10 of 10 trials to run") == 1
+    until(lambda: not users(job), 30)
+
+
+@pytest.mark.slow
+def test_a_job_without_a_node_fails_and_leaves_nothing(
+    jobs: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Where `srun` fails, no node joins: the job does not wait for one for ever."""
+    (tmp_path / "bin/srun").write_text("#!/bin/sh\necho srun: error: no nodes >&2\nexit 1\n")
+    assert submit.main([*SWEEP, "--slurm", "--cpus-per-node", "1"]) == 0
+    job = capsys.readouterr().out.strip()
+    until(lambda: (jobs / job / "state").exists() and (jobs / job / "state").read_text() != "RUNNING")
+    assert (jobs / job / "state").read_text() == "ENDED 1"
+    log = Path(f"anomaly_grid-{job}.log").read_text()
+    assert "srun: error: no nodes" in log and "error: Ray must run as long as the sweep, but its nodes ended" in log
+    until(lambda: not users(job), 30)
+
+
+def test_nodes_are_started_by_one_step_that_outlives_the_loss_of_one() -> None:
+    command = slurm_job.node_command(3, "10.0.0.1:6000")
+    assert command[0] == "srun" and "--ntasks=3" in command and "--wait=0" in command
+    assert command[-2:] == ["--join", "10.0.0.1:6000"]

@@ -72,7 +72,7 @@ class Choices:
             return
         options = [*map(str, self.options)]
         if self.own and value not in options and options == [""]:
-            raise ValueError(f"{name} must be your own, as {self.own}, but got {name}={value}")
+            raise ValueError(f"no {name} {value!r}; it must be your own, as {self.own}")
         if self.own and value not in options:
             raise ValueError(f"{unknown(name, value, options, self.listing)}; or your own, as {self.own}")
         choices(name, value if value is None else str(value), self.options, self.listing)

@@ -130,5 +130,5 @@ def test_what_are_no_views_are_refused_in_one_line(made: object) -> None:
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="augmentation must be your own, as my_views:MyViews, but got augm"):
+    with pytest.raises(ValueError, match="no augmentation 'flip'; it must be your own, as my_views:MyViews"):
         resolve({"method": "simclr", "augmentation": "flip"})

@@ -31,7 +31,8 @@ COMMANDS: Mapping[str, Command] = {
     "claims": Command("sweeper.claims", "judge the claims of the papers by the rows of a store"),
     "export": Command("sweeper.export", "write a trained model to a file"),
     "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
-    "submit": Command("cluster.submit", "run a sweep on a Ray cluster, as a job"),
+    "submit": Command("cluster.submit", "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job"),
+    "completion": Command("sweeper.completion", "print a script that completes commands in bash or zsh"),
 }
 COMMAND = "SWEEPER_COMMAND"
 """Environment variable, which `sweeper.cli.parser` reads: the command that the user typed, such as `sweeper run`."""

@@ -363,6 +363,13 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.console": Rule(may=("sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)),
+    "sweeper.completion": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.cli", "sweeper.console", "trainables.config"),
+            *("trainables.catalog", "trainables.validation"),
+        ),
+        never=("ray",),
+    ),
     "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(

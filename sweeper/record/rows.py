@@ -83,8 +83,8 @@ class History(CohortListener):
 
     def split(self, cohort: Cohort, parts: Sequence[Cohort], failure: Failure) -> None:
         self._forget(cohort)
-        if len(parts) > 1:  # the halves report the same epochs again, equal up to rounding
-            self._store.delete_history(self._sweep, cohort.id)
+        if all(part.id != cohort.id for part in parts):  # they report the same epochs again, equal up to rounding
+            self._store.delete_history(self._sweep, cohort.id, [trial.id for trial in cohort.trials])
 
     def failed(self, cohort: Cohort, failure: Failure) -> None:
         self._forget(cohort)

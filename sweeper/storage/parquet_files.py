@@ -100,6 +100,9 @@ MERGED_PREFIXES = ("segment-", "compact-")
 """Prefixes of the names of files that hold rows moved from other files."""
 _ATTEMPTS = 20
 """Number of times that `contents_of` lists a folder before it gives up."""
+LONGEST_WAIT = 4.0
+"""Seconds between two looks at a listing that shows files which are gone. All waits together take a minute, as long as
+a network file system may show an old listing."""
 Tables = dict[str, tuple[pa.Schema, pa.Table]]
 """Maps a file's name to its schema and its rows."""
 
@@ -119,10 +122,14 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
     Raises StoreError if a file has vanished at the last look, too.
     """
     versions, contents = dict[str, Hashable](), dict[str, bytes]()
+    listed, wait = dict[str, Hashable](), 0.1
     for _ in range(_ATTEMPTS):
-        listed = files.list_versions(folder, SUFFIX)
+        before, listed = listed, files.list_versions(folder, SUFFIX)
         if listed == versions:
             return contents
+        if listed == before:  # a cached listing shows files that are gone
+            files.surroundings.sleep(wait)
+            wait = min(2.0 * wait, LONGEST_WAIT)
         changed = [name for name, version in listed.items() if versions.get(name) != version]
         contents = {name: data for name, data in contents.items() if name in listed} | read_all(files, folder, changed)
         versions = {name: version for name, version in listed.items() if name in contents}

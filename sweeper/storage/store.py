@@ -268,9 +268,15 @@ class Store(StoreReader):
         for name, picture in pictures.items():
             self.files.write(sheet_path(sweep, trial, name), picture)
 
-    def delete_history(self, sweep: str, cohort: str) -> None:
-        """Delete the history of a cohort whose trials are reported anew by other cohorts."""
-        self.files.delete(f"{history_folder(sweep)}/{check_name(cohort)}{SUFFIX}")
+    def delete_history(self, sweep: str, cohort: str, trials: Sequence[str]) -> None:
+        """Delete from a cohort's file the history of trials that are reported anew by other cohorts. Others of the
+        cohort may have a result already."""
+        folder, name = history_folder(sweep), check_name(cohort) + SUFFIX
+        for table in self._rows(folder, name):
+            if len(kept := tables.rows_except(table, trials)):
+                self.files.write(f"{folder}/{name}", table_to_parquet(kept))
+            else:
+                self.files.delete(f"{folder}/{name}")
 
     def compact(self, sweep: str) -> str | None:
         """Merge all rows of the sweep into one file. Returns its name, or None if there are no rows.

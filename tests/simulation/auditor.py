@@ -7,11 +7,12 @@ The rows of a run that nothing disturbed are what is expected.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweeper.execution.backend import Ended, Event, Told
+from sweeper.request import Request
 from sweeper.storage.rows import PROVENANCE
 from tests.simulation.backend import Machines, poison_of
-from tests.simulation.files import Client, Memory, contents
+from tests.simulation.files import ROOT, Client, Memory, contents
 from trainables.worker.messages import CohortReport, CohortTask
 
 TRIALS, HISTORY = "trials/sweep=simulated/", "history/sweep=simulated/"
@@ -31,7 +33,10 @@ LOSSES = 50
 """As the guide says: times that a cohort may lose its machine without reaching a further epoch."""
 CUT = ("cohort", "cohort_size")
 """Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved."""
+FIRST_REPORT = 1
+"""Epoch of the first report of a cohort that begins anew."""
 Row = Mapping[str, Any]
+Key = tuple[Any, ...]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -48,12 +53,16 @@ def comparable(row: Row) -> Row:
 
 def best_rows(files: Mapping[str, bytes]) -> dict[str, Row]:
     """Trial -> its row, of all files of rows: one that did not fail, if there is one."""
+    paths = (path for path in files if path.startswith(TRIALS) and path.endswith(".parquet"))
+    return merged(rows_in(files[path]) for path in paths)
+
+
+def merged(of_files: Iterable[Sequence[Row]]) -> dict[str, Row]:
+    """As `best_rows`, of rows."""
     found: dict[str, Row] = {}
-    for path, data in files.items():
-        if path.startswith(TRIALS) and path.endswith(".parquet"):
-            for row in rows_in(data):
-                if found.get(row["trial_id"], {}).get("status", "failed") == "failed":
-                    found[row["trial_id"]] = row
+    for row in itertools.chain.from_iterable(of_files):
+        if found.get(row["trial_id"], {}).get("status", "failed") == "failed":
+            found[row["trial_id"]] = row
     return found
 
 
@@ -90,117 +99,212 @@ class Expected:
         return cls(rows, history_in(files), frozenset(shown))
 
 
+def _key(config: Mapping[str, Any]) -> Key:
+    """What tells a trial from others, in its config and in its row."""
+    return tuple(config.get(name) for name in ("lr", "seed", "epochs", "width", "examples", "weight_decay"))
+
+
 @dataclass
 class Auditor:
     """Watches a world, and notes what does not hold."""
 
     memory: Memory
-    machines: Machines
     retries: int
     expected: Expected | None = None
     """None while the expectation itself is made."""
+    brief: bool = True
+    """Whether retries bridge all faults of the store, so that no driver ends because of them."""
+    sure: bool = True
+    """Whether the store answers and drivers are awake, so that drivers know of each other and of all rows."""
+    excused: bool = False
+    """Whether all that happens to workers is the loss of their machines, which fails no trial."""
+    cut_anew: bool = False
+    """Whether drivers cut cohorts differently, so that a checkpoint may be of none of the last one's."""
     problems: list[str] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)
     """Trial -> status of the row that was seen last."""
     failed: set[str] = field(default_factory=set)
     """Trials that had a row that says that they failed."""
 
-    died_elsewhere: bool = False
-    """Whether a driver died on another machine. Its lease counts for a minute from the first look at it."""
-
     def __post_init__(self) -> None:
-        self._training: dict[tuple[Client, str], str] = {}
+        self._files: dict[str, tuple[Row, ...]] = {}
+        """Path of each file of rows -> its rows."""
+        self._results: dict[Key, str] = {}
+        """Key of each trial that has a result -> its id."""
+        self._moments: list[frozenset[tuple[str, str]]] = [frozenset()]
+        """Trials and statuses of the rows that there were, one after the other."""
+        self._aside: frozenset[str] = frozenset()
+        self._training: dict[tuple[Client, str], set[Key]] = {}
+        self._cohorts: dict[str, set[Key]] = {}
+        self._given: dict[Client, set[Key]] = defaultdict(set)
+        """Driver -> the trials that it has begun."""
         self._reached: dict[tuple[Client, str], int] = {}
         self._losses: Counter[tuple[Client, str]] = Counter()
         self._failures: Counter[tuple[Client, str]] = Counter()
+        self._cut_off = False
+        """Whether a driver has died, or ended before its time."""
+        self._hopeless: set[str] = set()
+        """Cohorts that did not fit into memory or made no step, which are tried less often."""
+        self._ended: set[tuple[Client, str]] = set()
 
     def note(self, problem: str) -> None:
         if problem not in self.problems:
             self.memory.time.say(f"PROBLEM: {problem}")
             self.problems.append(problem)
 
+    @property
+    def moment(self) -> int:
+        """The number of times that the rows have changed."""
+        return len(self._moments) - 1
+
     # Between any two operations
 
-    def watch(self, verb: str, path: str) -> None:
+    def watch(self, client: Client, verb: str, path: str) -> None:
         """Called after each operation that has changed a file."""
+        if path.startswith("checkpoints/") and verb == "delete" and path.endswith(".pt") and not client.fresh:
+            left = self._cohorts.get(path.rpartition("/")[2].removesuffix(".pt"), set()) - self._results.keys()
+            if left:
+                self.note(f"{path} is deleted before {len(left)} of its trials have a result")
         if not path.startswith(TRIALS) or not path.endswith(".parquet"):
             return
+        data = self.memory.get(f"{ROOT}/{path}")
         try:
-            rows = best_rows(contents(self.memory))
+            new = rows_in(data) if data is not None else ()
         except (pa.ArrowException, OSError) as error:
             self.note(f"a file of rows is not whole after {verb} {path}: {error}")
             return
-        aside: frozenset[str] = frozenset()
+        self._files[path] = new
+        rows = merged(self._files.values())
+        self._judge_new(path, [row for row in new if self.seen.get(row["trial_id"]) != row["status"]])
         for trial, status in self.seen.items():
             found = rows.get(trial)
-            if found is None and trial not in (aside := aside or trials_set_aside(contents(self.memory))):
+            if found is None and not self._set_aside(trial):
                 self.note(f"the row of {trial} is lost after {verb} {path}")
-            elif (
-                found
-                and found["status"] == "failed" != status
-                and trial not in (aside := aside or trials_set_aside(contents(self.memory)))
-            ):
+            elif found and found["status"] == "failed" != status and not self._set_aside(trial):
                 self.note(f"the result of {trial} is replaced by a failure after {verb} {path}")
         self.seen = {trial: row["status"] for trial, row in rows.items()}
+        self._results = {_key(row): trial for trial, row in rows.items() if row["status"] != "failed"}
+        self._moments.append(frozenset(self.seen.items()))
         self.failed |= {trial for trial, status in self.seen.items() if status == "failed"}
 
-    def loaded(self, rows: Sequence[Row], seen_before: Mapping[str, str]) -> None:
-        """What a reader has loaded, that began when these rows were seen."""
+    def _set_aside(self, trial: str) -> bool:
+        """Whether `--fresh` has set a row of the trial aside."""
+        if trial not in self._aside:
+            self._aside = trials_set_aside(contents(self.memory))
+        return trial in self._aside
+
+    def _judge_new(self, path: str, rows: Sequence[Row]) -> None:
+        """Judge rows that have just been written."""
+        for row in rows:
+            trial, cohort = row["trial_id"], row["cohort"]
+            if row["status"] == "finished" and not self.memory.paths(f"{ROOT}/sheets/simulated/{trial}"):
+                self.note(f"{trial} has a row before its sheets")
+            if row["status"] == "failed" and self.excused:
+                self.note(f"{trial} has failed, though only machines were lost")
+            if row["status"] != "failed" or cohort in self._hopeless:
+                continue
+            failures = max((count for (_, own), count in self._failures.items() if own == cohort), default=None)
+            if failures is not None and failures <= self.retries and path.endswith(f"/{cohort}.parquet"):
+                self.note(f"{trial} was given up after {failures} failures, not {self.retries + 1}")
+
+    def loaded(self, rows: Sequence[Row], since: int) -> None:
+        """What a reader has loaded, that began at that moment."""
         counts = Counter(row["trial_id"] for row in rows)
         for trial, count in counts.items():
             if count > 1:
                 self.note(f"a reader has {trial} {count} times")
-        for trial in seen_before.keys() - counts.keys():
-            if trial not in trials_set_aside(contents(self.memory)):
+        for trial, _ in self._moments[since]:
+            if trial not in counts and not self._set_aside(trial):
                 self.note(f"a reader misses {trial}")
+        if not self._aside and frozenset((row["trial_id"], row["status"]) for row in rows) not in self._moments[since:]:
+            self.note("a reader has rows of several moments")
 
     # Events
 
-    def started(self, client: Client, task: CohortTask, outstanding: float) -> None:
-        devices = sum(kind.count for kind in self.machines.kinds)
-        if self.machines.address is None and outstanding > devices + 1e-6:
-            self.note(f"cohorts that take {outstanding:g} devices are begun on {devices}")
-        for key, trials in self._training.items():
-            if key[0] is client and (both := set(trials.split()) & self._trials(task)):
-                self.note(f"{client.name} trains {', '.join(both)} in two cohorts at once")
-        self._training[client, task.cohort] = " ".join(self._trials(task))
+    def started(self, client: Client, machines: Machines, task: CohortTask, outstanding: Mapping[str, float]) -> None:
+        for kind, taken in outstanding.items():
+            devices = sum(each.count for each in machines.kinds if kind in ("", each.accelerator))
+            if machines.address is None and taken > devices + 1e-6:
+                self.note(f"cohorts that take {taken:g} devices {kind} are begun on {devices}")
+        trials = {_key(config.flat()) for config in task.spec.configs()}
+        for (other, _), training in self._training.items():
+            if trials & training and (other is client or (self.sure and not other.dead)):
+                self.note(f"{client.name} trains what {other.name} trains")
+        if self.sure and (again := trials & self._results.keys()):
+            self.note(f"{client.name} trains again what has a result: {[self._results[key] for key in again]}")
+        for earlier in task.earlier:
+            whole = earlier.checkpoint.rpartition("/")[2].removesuffix(".pt")
+            path = f"{HISTORY}{whole}.parquet"
+            if (
+                self.sure
+                and whole != task.cohort
+                and (client, whole) in self._ended
+                and self.memory.get(f"{ROOT}/{path}")
+            ):
+                self.note(f"{path} stays, though its cohort was halved")
+        self._training[client, task.cohort], self._cohorts[task.cohort] = trials, trials
+        self._given[client] |= trials
 
     def told(self, client: Client, task: CohortTask, event: Event) -> None:
         key = client, task.cohort
         match event:
             case Told(_, CohortReport(report)):
+                first = key not in self._reached and key not in self._ended and not task.earlier
+                if client.fresh and first and report.epoch > FIRST_REPORT and not report.done:
+                    self.note(f"cohort {task.cohort} begins anew with epoch {report.epoch}")
                 if report.epoch > self._reached.get(key, -1):
                     self._reached[key] = report.epoch
                     self._losses[key] = self._failures[key] = 0
             case Ended(_, failure):
                 self._training.pop(key, None)
-                if failure:
-                    counts = self._losses if failure.cause == "machine" else self._failures
-                    counts[key] += 1
-                    if self._losses[key] > LOSSES + 1 or self._failures[key] > self.retries + LOSSES + 2:
-                        self.note(f"cohort {task.cohort} is tried again and again")
-
-    @staticmethod
-    def _trials(task: CohortTask) -> set[str]:
-        return {json.dumps(config.flat(), sort_keys=True).replace(" ", "") for config in task.spec.configs()}
+                self._ended.add(key)
+                cause = failure.cause if failure else "error"
+                if why := self.memory.get(f"{ROOT}/{task.spec.checkpoint}.why"):
+                    cause = json.loads(why)["cause"]
+                counts = self._losses if cause == "machine" else self._failures
+                counts[key] += 1
+                if cause in ("hung", "memory") or why:
+                    self._hopeless.add(task.cohort)
+                if self._losses[key] > LOSSES + 1 or self._failures[key] > self.retries + LOSSES + 2:
+                    self.note(f"cohort {task.cohort} is tried again and again")
 
     # At the end
 
-    def ended(self, status: int | None, output: str) -> None:
+    def ended(self, request: Request, client: Client, status: int | None) -> None:
         """Judge a driver that has ended: its last lines say what is true."""
+        self._cut_off = self._cut_off or status not in (0, 1)
+        for key in [key for key in self._training if key[0] is client]:
+            del self._training[key]
+        output = client.output.getvalue()
         said = re.search(r"^((?:\d+ \w+(?:, )?)+) of (\d+) trials$", output, re.MULTILINE)
         stopped = re.search(r"^stopped: (\d+ of \d+ trials are in|what is in) .*", output, re.MULTILINE)
-        rows = best_rows(contents(self.memory))
         if status in (0, 1) and not said and "error: " not in output:
             self.note(f"a driver that ended with status {status} does not say how many trials it has: {output[-300:]}")
-        if status == 130 and not stopped and "interrupted" not in output:
+        if status == 130 and not stopped and not request.hours and "interrupted" not in output:
             self.note(f"a driver that was interrupted does not say so: {output[-300:]}")
-        if status == 0 and said and said[1].split()[1::2] and self.expected:
+        if (
+            self.brief
+            and client.begun_at is not None
+            and (error := re.search(r"^error: .*simulated.*", output, re.MULTILINE))
+        ):
+            self.note(f"faults of the store that retries bridge have ended a driver: {error[0]}")
+        if status in (0, 1) and said and self.expected:
             counts = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", said[1])}
-            if sum(counts.values()) != int(said[2]) or counts.get("failed"):
-                self.note(f"status 0 with {said[0]!r}")
-            if counts != dict(Counter(row["status"] for row in rows.values())) and not self.failed:
+            if sum(counts.values()) != int(said[2]) or (counts.get("failed") and status == 0):
+                self.note(f"status {status} with {said[0]!r}")
+            if status == 0 and not request.fixed and counts != dict(Counter(self.seen.values())) and not self.failed:
                 self.note(f"the last line says {said[0]!r}, but the rows are otherwise")
+            shown = re.findall(r"^simulated \(.*?\): (\d+) of \d+ trials,", output, re.MULTILINE)
+            if (
+                shown
+                and self.sure
+                and not request.fixed
+                and int(shown[-1]) != sum(counts.values()) - counts.get("failed", 0)
+            ):
+                self.note(f"the last line of progress says {shown[-1]} trials, the last line {said[0]!r}")
+            left = {key for key in self._results if not request.fixed or key[1] == 0} - self._given[client]
+            if client.fresh and left:
+                self.note(f"--fresh has left {len(left)} trials as they were")
 
     def judge(self, status: int | None, poisons: frozenset[str]) -> None:
         """Judge the store at the end of all. `poisons` are those of the trials that cannot be trained."""
@@ -219,10 +323,32 @@ class Auditor:
         if status != (1 if poisoned else 0):
             self.note(f"the last driver has ended with status {status}")
         self._judge_history(history_in(files), poisoned)
+        self._judge_models(files, poisoned)
+        unwanted = {trial for trial in rows if f"models/sweep=simulated/{trial}.safetensors" not in files}
+        leases = [json.loads(data) for path, data in files.items() if path.startswith(".drivers/")]
+        living = any(lease["host"] != "host" and not lease["ended"] for lease in leases)
         for path in files:
-            lease = path.startswith(".drivers/") and self.died_elsewhere
-            if path.startswith(LEFT_BEHIND) and not (poisoned and path.startswith("checkpoints/")) and not lease:
+            lease = path.startswith(".drivers/") and living  # for a minute from the first look at it
+            unknown = path.startswith("checkpoints/") and (poisoned or self.cut_anew)
+            unknown = unknown or (path.startswith(".probe-") and self._cut_off)  # it goes an hour later
+            unknown = unknown or (
+                path.startswith("models/unwritten/") and not unwanted.isdisjoint(json.loads(files[path]))
+            )
+            if path.startswith(LEFT_BEHIND) and not unknown and not lease:
                 self.note(f"{path} is left behind")
+
+    def _judge_models(self, files: Mapping[str, bytes], poisoned: set[str]) -> None:
+        assert self.expected
+        models, wanted = (
+            {path for path in paths if path.startswith("models/sweep=")} for paths in (files, self.expected.figures)
+        )
+        if not self.failed and not poisoned and (lacking := wanted - models):
+            self.note(f"models that are wanted are missing: {sorted(lacking)}")
+        for path, data in files.items():
+            if path.startswith("models/best/"):
+                lacking = {f"models/sweep=simulated/{trial}.safetensors" for trial in json.loads(data)} - models
+                if lacking:
+                    self.note(f"models that {path} lists are missing: {sorted(lacking)}")
 
     def _judge_history(self, history: Mapping[tuple[str, int, str], float | None], poisoned: set[str]) -> None:
         assert self.expected
@@ -238,6 +364,8 @@ class Auditor:
     def _compare(self, trial: str, row: Row | None, poisoned: set[str]) -> None:
         assert self.expected
         expected = self.expected.rows.get(trial)
+        if row and row["status"] == "failed" and trial not in poisoned and not poisoned:
+            self.note(f"{trial} has failed, and is not trained again")
         if self.failed and (expected is None or row is None or "study" in expected or "study" in row):
             return  # what a search proposes, and whom it prunes, depends on whether a trial failed for a while
         if expected is None:

@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -28,6 +29,10 @@ DIED = Failure("error", "its worker process has died")
 NODE_DIED = Failure("machine", "its node has died")
 PREEMPTED = Failure("machine", "its node was preempted")
 GIB = 2**30
+MISHAPS = ("dies", "raises", "node_dies", "preempted", "noticed", "hangs", "memory", "quits")
+"""What happens to workers, by the names of the probabilities of `Mishaps`."""
+OF_MACHINES = ("node_dies", "preempted", "noticed")
+"""Those that are not a trial's fault."""
 
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # calls of dead workers are left alone
 
@@ -39,14 +44,14 @@ class Machines:
     kinds: tuple[DeviceKind, ...]
     address: str | None = None
     """None for a local one, to which no node comes."""
-    epoch_seconds: float = 10.0
-    """Mean time of an epoch."""
 
 
 @dataclass
 class Mishaps:
     """How often workers and nodes fail. Each is a probability for a step of a worker."""
 
+    epoch_seconds: float = 10.0
+    """Mean time of an epoch; no probability."""
     dies: float = 0.0
     """The worker's process."""
     raises: float = 0.0
@@ -58,12 +63,16 @@ class Mishaps:
     hangs: float = 0.0
     memory: float = 0.0
     """The worker needs more memory than there is."""
+    quits: float = 0.0
+    """The worker ends without a word."""
     delay: float = 0.0
     """Mean time that a message takes."""
     twice: float = 0.0
     """A message comes twice."""
     poisoned: frozenset[str] = frozenset()
     """Trials, by `poison_of` their configs, that can never be trained."""
+    poisoned_in: int = 0
+    """Epoch in which that shows."""
 
 
 def poison_of(config: Any) -> str:
@@ -96,8 +105,8 @@ class Worker:
 class Observed:
     """What an auditor learns of a dispatch."""
 
-    started: Callable[[CohortTask, float], None]
-    """Called with a task, and the devices that all begun cohorts take."""
+    started: Callable[[CohortTask, Mapping[str, float]], None]
+    """Called with a task, and the devices that all begun cohorts take, by kind."""
     told: Callable[[CohortTask, Event], None]
 
 
@@ -181,9 +190,13 @@ class SimulatedBackend(Backend):
     def start(self, task: CohortTask, slot: SlotResources) -> None:
         self._waiting.append((task, slot))
         self._tasks[task.cohort] = task
-        waiting = sum(_amount(slot) for _, slot in self._waiting)
-        training = sum(worker.amount for node in self._nodes for worker in node.workers)
-        self._observed.started(task, waiting + training)
+        outstanding: defaultdict[str, float] = defaultdict(float)
+        for _, waiting in self._waiting:
+            outstanding[_accelerator(waiting) or ""] += _amount(waiting)
+        for node in self._nodes:
+            for worker in node.workers:
+                outstanding[node.kind.accelerator if _accelerator(slot) else ""] += worker.amount
+        self._observed.started(task, outstanding)
 
     def advance(self, tell: Tell) -> None:
         self._assign()
@@ -194,17 +207,15 @@ class SimulatedBackend(Backend):
         while events:
             event = events.pop(0)
             task = self._tasks[event.cohort]
-            tell(event)
             self._observed.told(task, event)
+            tell(event)
 
     def _assign(self) -> None:
         """Start what waits on nodes that have room."""
         for node in self._nodes:
             for task, slot in [*self._waiting]:
                 amount = _amount(slot)
-                accelerator = next(
-                    (name.removeprefix(PREFIX) for name in slot.resources if name.startswith(PREFIX)), None
-                )
+                accelerator = _accelerator(slot)
                 fits = accelerator in (None, node.kind.accelerator) and node.used + amount <= node.devices + 1e-9
                 if node.alive and fits:
                     self._waiting.remove((task, slot))
@@ -257,7 +268,7 @@ class SimulatedBackend(Backend):
         failure: Failure | None = None
         try:
             judge = judge_of(task, self._dispatch.judge_factory)
-            self._time.current.on_step = lambda: self._step(task, worker)
+            self._time.current.on_step = lambda epoch: self._step(task, worker, epoch)
             train_cohort(replace(task, memory=None), settings, judge, CPU, send)
         except Stopped as stopped:
             write_failure(
@@ -280,20 +291,20 @@ class SimulatedBackend(Backend):
                 self._time.say(f"{worker.cohort} ends: {failure.reason}")
             self._mail(Ended(worker.cohort, failure))
 
-    def _step(self, task: CohortTask, worker: Worker) -> None:
+    def _step(self, task: CohortTask, worker: Worker, epoch: int) -> None:
         """A step of a worker: time passes, and mishaps happen."""
         process, mishaps, random = self._time.current, self._mishaps, self._random
-        process.sleep(random.expovariate(1.0) * self._machines.epoch_seconds / 2)
-        if mishaps.poisoned:
+        process.sleep(random.expovariate(1.0) * mishaps.epoch_seconds / 2)
+        if mishaps.poisoned and epoch >= mishaps.poisoned_in:
             for config in task.spec.configs():
                 if poison_of(config) in mishaps.poisoned:
                     raise RuntimeError("simulated: a trial is poisoned")
         drawn = random.random()
-        for name in ("dies", "raises", "node_dies", "preempted", "noticed", "hangs", "memory"):
+        for name in MISHAPS:
             drawn -= getattr(mishaps, name)
             if drawn < 0:
                 self._time.say(f"{task.cohort}: {name}")
-                self._mishap(name, worker)
+                return self._mishap(name, worker)
 
     def _mishap(self, name: str, worker: Worker) -> None:
         if name == "raises":
@@ -303,8 +314,8 @@ class SimulatedBackend(Backend):
         if name == "hangs":
             self._time.current.sleep(self._patience)
             raise _Hung
-        if name == "dies":
-            self._leave(worker, DIED)
+        if name in ("dies", "quits"):
+            self._leave(worker, DIED if name == "dies" else None)
             raise Killed
         if name == "noticed":
             for other in worker.node.workers:
@@ -327,6 +338,11 @@ class SimulatedBackend(Backend):
         local = self._machines.address is None
         if local or not any(other.alive for other in self._nodes) or self._random.random() < 0.7:
             self._nodes.append(self._node(node.kind, node.devices))
+
+
+def _accelerator(slot: SlotResources) -> str | None:
+    """The kind of device that a slot is on, where that matters."""
+    return next((name.removeprefix(PREFIX) for name in slot.resources if name.startswith(PREFIX)), None)
 
 
 def _amount(slot: SlotResources) -> float:

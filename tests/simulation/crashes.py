@@ -16,6 +16,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -117,7 +118,8 @@ def run(crash: Crash) -> tuple[Crash, int, list[str], list[str]]:
             before = _trained(world.memory)
             disturbed.active = True
             client, request = Client("host driver", faulty=False), small.kind.request(**small.again)
-            process = world.drive(client, request, Mishaps(), lambda client, status: None)
+            client.fresh, auditor.brief = request.fresh, False
+            process = world.drive(client, request, Mishaps(), partial(auditor.ended, request))
             world.time.run(lambda: process.ended, world.time.now + LIMIT)
             disturbed.active = False
             status = world.last(small.kind.request())  # where nothing is left, it tidies up

@@ -12,7 +12,7 @@ import errno
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import timedelta
 from random import Random
 from typing import Any, TypeVar
 
@@ -22,12 +22,14 @@ from sweeper.execution.signals import StopSignal
 from sweeper.storage.files import Files
 from sweeper.storage.retry import NoAnswerError
 from sweeper.surroundings import Surroundings
-from tests.simulation.processes import Killed, Time
+from tests.simulation.processes import BEGINNING, Killed, Time
 
 ROOT = "store"
 READS = ("read", "list", "look")
 SILENCE = 60.0
 """Seconds after which an operation that is not answered is given up. It may have taken effect until then."""
+SLOWEST = 20.0
+"""Seconds that a slow operation takes. A lease that is renewed at intervals of 15 s does not end by it."""
 Result = TypeVar("Result")
 
 
@@ -57,7 +59,7 @@ class Faults:
     silent: float = 0.0
     """It does not answer; it may take effect later."""
     slow: float = 0.0
-    """It takes up to a minute."""
+    """It takes up to `SLOWEST` seconds."""
     outage: tuple[float, float] = (0.0, 0.0)
     """From when until when every operation fails."""
 
@@ -84,6 +86,16 @@ class Client:
     on_death: Callable[[], None] = lambda: None
     faulty: bool = True
     """Whether faults hit it."""
+    slowness: float = 1.0
+    """How much longer its operations take than others'."""
+    fresh: bool = False
+    """Whether it is a driver that trains everything anew."""
+    asleep: tuple[float, float] = (0.0, 0.0)
+    """From when until when its machine sleeps."""
+    asked_at: float | None = None
+    """When it got a signal."""
+    begun_at: float | None = None
+    """When it had planned, if it is a driver. Until then somebody waits, so that nothing is tried again."""
     stopping: StopSignal | None = None
     """Takes the signals that it gets."""
     output: io.StringIO = field(default_factory=io.StringIO)
@@ -103,7 +115,7 @@ class Memory:
     kind: Kind = OBJECTS
     faults: Faults = field(default_factory=Faults)
     blobs: dict[str, Blob] = field(default_factory=dict)
-    watch: Callable[[str, str], None] = lambda verb, path: None
+    watch: Callable[[Client, str, str], None] = lambda client, verb, path: None
     """Called after each operation that has changed something."""
 
     def operate(self, client: Client, verb: str, path: str, effect: Callable[[], Result]) -> Result:
@@ -118,10 +130,12 @@ class Memory:
                 if client.die_at[1]:
                     self._take_effect(client, verb, path, effect)
                 self._die(client, f"{'after' if client.die_at[1] else 'before'} {verb} {path}")
-        process.sleep(self.random.expovariate(1.0) * self.kind.seconds)
+        process.sleep(self.random.expovariate(1.0) * self.kind.seconds * client.slowness)
+        while client.asleep[0] <= self.time.now < client.asleep[1]:
+            process.sleep(client.asleep[1] - self.time.now)
         fault = self._fault(client) if client.faulty else ""
         if fault == "slow":
-            process.sleep(self.random.uniform(1.0, 60.0))
+            process.sleep(self.random.uniform(1.0, SLOWEST))
         if fault:
             self.time.say(f"{client.name}: {verb} {path}: {fault}")
         if fault == "silent":
@@ -147,7 +161,7 @@ class Memory:
         result = effect()
         if verb not in READS:
             self.time.say(f"{client.name}: {verb} {path}")
-            self.watch(verb, path)
+            self.watch(client, verb, path)
         return result
 
     def _fault(self, client: Client) -> str:
@@ -231,7 +245,7 @@ class MemoryFilesystem:
             if rest and not recursive:
                 infos.setdefault(name, fs.FileInfo(f"{folder}/{name}", fs.FileType.Directory))
             else:
-                written = datetime.fromtimestamp(blob.written, UTC)
+                written = BEGINNING + timedelta(seconds=blob.written)
                 infos[path] = fs.FileInfo(path, fs.FileType.File, size=len(blob.data), mtime=written)
         return list(infos.values())
 

@@ -37,7 +37,7 @@ class Process:
         self.killed = self.ended = False
         self.interrupt: Callable[[], BaseException] | None = None
         """Makes what it raises when it goes on, once."""
-        self.on_step: Callable[[], None] = lambda: None
+        self.on_step: Callable[[int], None] = lambda epoch: None
         """Called in each step of a training."""
         self.asked = False
         """Whether it has received SIGTERM."""

@@ -57,11 +57,16 @@ class Kind:
     """Options of the request, and their values."""
 
     def request(self, **options: Any) -> Request:
-        return Request(SWEEP.name, SWEEP, self.preset, keep="none", **{**dict(self.options), **options})
+        return Request(SWEEP.name, SWEEP, self.preset, **{"keep": "none", **dict(self.options), **options})
 
 
 PRUNED = ("halving", "hyperband", "replicates_halving")
 """Presets whose trials are pruned."""
+KEEPING = (
+    *(("grid", "all", ()), ("grid", "best", (("cohort", 2),)), ("grids", "all", (("cohort", 3),))),
+    *(("grids", "best", ()), ("search", "all", ()), ("halving", "best", ())),
+)
+"""Preset, which models it keeps, and how it is cut."""
 KINDS = (
     *(Kind(preset) for preset in SWEEP.presets),
     *(
@@ -69,4 +74,5 @@ KINDS = (
         for preset in ("grid", "grids", "halving", "search", "mixed")
         for size in (1, 2, 3)
     ),
+    *(Kind(preset, (("keep", keep), *size)) for preset, keep, size in 2 * KEEPING),
 )

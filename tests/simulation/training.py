@@ -63,8 +63,8 @@ class Watchdog(StepWatchdog):
 class CannedCohort:
     """What the training loop calls of a `trainables.training.cohort.Cohort`."""
 
-    during_step: Callable[[], None] = staticmethod(lambda: None)
-    """Called in each step: simulated time passes there, and things happen."""
+    during_step: Callable[[int], None] = staticmethod(lambda epoch: None)
+    """Called in each step of an epoch: simulated time passes there, and things happen."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class CannedCohort:
         if first > self.steps:
             raise CheckpointError(f"an epoch has {self.steps} steps, but it has made {first}")
         for step in range(first, self.steps):
-            self.during_step()
+            self.during_step(number)
             for index in self.members:
                 self._weights[index] = digest(self._weights[index], self._flat[index], number, step)
             of_step = torch.tensor([self._value("loss", index, number) for index in self.members], dtype=torch.float64)
@@ -112,6 +112,8 @@ class CannedCohort:
 
     def evaluate(self, last: bool) -> dict[str, Any]:
         self._raise_if_stopped()
+        if last:
+            self.pictures = [{"picture.png": b"a picture"} for _ in self.members]
         names = (name for name in self._metrics[last] if name != "loss")
         return {name: np.array([self._value(name, index, -1) for index in self.members]) for name in names}
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from sweeper import version
+from sweeper.cli import conclusion
 from sweeper.errors import ClusterError, SpecError, StoreError, error_line
 from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import DeviceKind
@@ -32,13 +33,17 @@ from sweeper.storage.parquet_files import parquet_to_table
 from sweeper.surroundings import Machine, Surroundings
 from tests.simulation import files, sweeps
 from tests.simulation.auditor import Auditor, Expected, trials_set_aside
-from tests.simulation.backend import Machines, Mishaps, Observed, SimulatedBackend, poison_of
+from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend, poison_of
 from tests.simulation.files import Client, Faults, Memory, SimulatedFiles, contents
 from tests.simulation.processes import Killed, Lock, Process, Stuck, Time
 from tests.simulation.training import CannedCohort, Watchdog
 from trainables.training import train
 from trainables.worker import worker
 
+PROMPT_SECONDS = 60.0
+"""Simulated seconds after a signal in which a driver ends whose store answers."""
+BRIEF_SECONDS = 10.0
+"""Seconds of an outage that all retries of drivers bridge."""
 LIMIT = 3 * 3600.0
 """Simulated seconds after which a driver that has not ended is stuck."""
 
@@ -51,7 +56,6 @@ CLUSTERS = (
     Machines((DeviceKind(True, "T4", (1,), 4.0, on_demand=True),), "simulated:6379"),
 )
 """Clusters that worlds draw."""
-MISHAPS = ("dies", "raises", "node_dies", "preempted", "noticed", "hangs", "memory")
 TELLS_APART = ("grid", "grids")
 """Presets of grids, whose trials do not depend on each other."""
 
@@ -65,7 +69,18 @@ class Session:
     """For each: number of the operation at which it dies, and whether that takes effect."""
     signal_at: float | None = None
     """Seconds after which the first gets a signal."""
+    unheard: bool = False
+    """Whether what the signal raises is lost in foreign code."""
+    sleeps: tuple[float, float] = (0.0, 0.0)
+    """From when until when the machine of the first sleeps, in seconds."""
     fresh: bool = False
+    narrow: bool = False
+    """Whether the request is for one seed alone."""
+    cohort: int | None = None
+    """Another size of cohorts than the request's."""
+    hours: float | None = None
+    machines: Machines | None = None
+    """Another cluster than the scenario's."""
     elsewhere: bool = False
     """Whether it is on another machine than the session before."""
 
@@ -83,6 +98,8 @@ class Scenario:
     """What happens before the last driver, which nothing disturbs."""
     jumps: bool = False
     """Whether the wall clock jumps."""
+    merging: bool = False
+    """Whether two files are many, so that they are merged."""
     save_every: float = 0.0
     reports: bool = False
     """Whether tables and pages are written, which takes a second."""
@@ -91,38 +108,59 @@ class Scenario:
 
 
 def drawn(random: Random) -> Scenario:
-    """The scenario of a world."""
-    scenario = Scenario(random.choice(sweeps.KINDS), random.choice((files.OBJECTS, files.SHARE)))
-    scenario.machines = random.choice(CLUSTERS)
-    mishaps, faults, grid = scenario.mishaps, scenario.faults, scenario.kind.preset in TELLS_APART
-    if random.random() < 0.6:
-        for name in random.sample(MISHAPS, 3):
-            setattr(mishaps, name, random.choice((0.005, 0.02)))
-    mishaps.delay, mishaps.twice = random.choice((0.0, 0.1, 3.0)), random.choice((0.0, 0.0, 0.1))
-    if grid and random.random() < 0.2:
-        rows = [row for row in expected(scenario).rows.values()]
-        mishaps.poisoned = frozenset({poison_of(random.choice(rows))})
-    if random.random() < 0.5:
-        for name in random.sample(("fail", "lie", "silent", "slow"), 2):
-            setattr(faults, name, random.choice((0.002, 0.01)))
-        if random.random() < 0.3:
+    """The scenario of a world. Each has few kinds of what can happen, and much of these: then they meet."""
+
+    def some(share: float) -> bool:
+        return random.random() < share
+
+    scenario = Scenario(random.choice(sweeps.KINDS), random.choice((files.OBJECTS, files.OBJECTS, files.SHARE)))
+    scenario.machines, grid = random.choice(CLUSTERS), scenario.kind.preset in TELLS_APART
+    scenario.retries, scenario.save_every = random.choice((0, 1, 1, 3)), random.choice((0.0, 0.0, 1e9))
+    mishaps, faults = scenario.mishaps, scenario.faults
+    if some(0.7):
+        for name in random.sample(OF_MACHINES if some(0.2) else MISHAPS, random.choice((1, 2, 3))):
+            setattr(mishaps, name, random.choice((0.01, 0.05)))
+    mishaps.epoch_seconds = random.choice((3.0, 10.0, 30.0))
+    mishaps.delay, mishaps.twice = random.choice((0.0, 0.1, 3.0)), random.choice((0.0, 0.0, 0.2))
+    if grid and some(0.3):
+        trained = [row for row in expected(scenario).rows.values() if row["status"] == "finished"]
+        mishaps.poisoned, mishaps.poisoned_in = frozenset({poison_of(random.choice(trained))}), random.choice((0, 1))
+    if some(0.5):
+        for name in random.sample(("fail", "fail", "lie", "lie", "silent", "slow"), 2):
+            setattr(faults, name, random.choice((0.02, 0.06) if name in ("fail", "lie") else (0.003, 0.01)))
+        if some(0.3):
             begin = random.uniform(0.0, 200.0)
-            faults.outage = begin, begin + random.choice((1.0, 20.0, 300.0))
-    for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
-        session = Session(2 if random.random() < 0.3 else 1)
-        at = (int(random.expovariate(1 / 40)) + 1, random.random() < 0.5)
-        session.die_at = at if random.random() < 0.7 else None, None
-        session.signal_at = random.expovariate(1 / 60) if random.random() < 0.25 else None
-        session.elsewhere = random.random() < 0.3
+            faults.outage = begin, begin + random.choice((3.0, 20.0, 300.0))
+    several, cuts, limited = some(0.6 if grid else 0.15), some(0.3), some(0.2)
+    elsewhere, fresh, signals, moves, sleeps = some(0.4), some(0.25), some(0.25), some(0.2), several and some(0.25)
+    narrow = grid and some(0.6 if fresh else 0.2)
+    if sleeps and some(0.7):  # what fails while its driver sleeps
+        scenario.retries, mishaps.raises = 0, 0.05
+    mean = random.choice((15, 40, 80))
+    for number in range(random.choice((1, 1, 2, 2, 3))):
+        session = Session(2 if several and some(0.8) else 1, elsewhere=elsewhere and some(0.5))
+        session.die_at = tuple(
+            (int(random.expovariate(1 / mean)) + 1, some(0.5)) if some(share) else None for share in (0.6, 0.1)
+        )
+        if signals and some(0.7):
+            session.signal_at, session.unheard = random.expovariate(1 / 40), some(0.5)
+        if grid and cuts and some(0.7):
+            session.cohort = random.choice((1, 2, 4))
+        session.narrow = narrow and some(0.6)
+        session.machines = random.choice(CLUSTERS[:4]) if grid and moves and scenario.machines in CLUSTERS[:4] else None
+        session.hours = random.choice((0.01, 0.02)) if limited and some(0.7) else None
+        session.fresh = fresh and number > 0 and some(0.8)
+        if session.fresh:
+            session.drivers = 1
+        elif session.drivers == 2 and sleeps:
+            begin = random.uniform(2.0, 60.0)
+            session.sleeps = begin, begin + random.uniform(100.0, 400.0)
         scenario.sessions.append(session)
-    if random.random() < 0.15:
-        scenario.sessions[:0] = [Session()]
-        scenario.sessions[1:] = [replace(session, fresh=True, drivers=1) for session in scenario.sessions[1:3]]
-    scenario.jumps = random.random() < 0.2
-    scenario.save_every = random.choice((0.0, 0.0, 1e9))
-    scenario.retries = random.choice((0, 1, 3)) if grid else 3
+    if fresh:
+        scenario.sessions.insert(0, Session(narrow=narrow and some(0.3)))
+    scenario.merging, scenario.jumps = some(0.4), some(0.15)
     scenario.patience = random.choice((60.0, 600.0))
-    scenario.reports = random.random() < 0.02
+    scenario.reports = some(0.01)
     return scenario
 
 
@@ -133,8 +171,17 @@ class World:
         self.scenario, self.random = scenario, Random(f"world {seed}")
         self.time = Time(self.random)
         self.memory = Memory(self.time, self.random, scenario.store, scenario.faults)
-        self.auditor = Auditor(self.memory, scenario.machines, scenario.retries, expected)
-        self.memory.watch = self.auditor.watch
+        faults, sessions = scenario.faults, scenario.sessions
+        asleep = any(session.sleeps[1] for session in sessions)
+        brief = not scenario.jumps and not faults.silent and faults.outage[1] - faults.outage[0] < BRIEF_SECONDS
+        sure = not (faults.silent or faults.outage[1] or asleep or scenario.store.staleness)
+        self.auditor = Auditor(self.memory, scenario.retries, expected, brief, sure)
+        blamed = [name for name in MISHAPS if name not in OF_MACHINES and getattr(scenario.mishaps, name)]
+        self.auditor.excused = not (blamed or scenario.mishaps.poisoned) and faults == Faults()
+        self.auditor.cut_anew = any(session.cohort or session.narrow for session in sessions)
+        self.memory.watch = self.watch
+        self.readers = 0
+        """How many readers read now."""
         self.elsewhere = False
         """Whether the last session was on another machine."""
 
@@ -174,36 +221,39 @@ class World:
         mishaps: Mishaps,
         end: Callable[[Client, int | None], None],
         after: float = 0.0,
+        machines: Machines | None = None,
     ) -> Process:
         """Begin a driver. `end` is called with its exit status, or with None when it has died."""
         statuses: list[int] = []
 
         def act() -> None:
             try:
-                self._driver(client, request, mishaps, statuses.append)
+                self._driver(client, request, mishaps, statuses.append, machines or self.scenario.machines)
             finally:
                 status = statuses[0] if statuses else None
                 self.time.say(f"{client.name} has {'died' if status is None else f'ended with status {status}'}")
                 client.dead = True  # its threads end with it
-                if status is None and client.machine != "host":
-                    self.auditor.died_elsewhere = True
                 end(client, status)
 
         process = self.time.begin(client.name, act, client, after)
         client.on_death = process.kill
         return process
 
-    def _driver(self, client: Client, request: Request, mishaps: Mishaps, end: Callable[[int], None]) -> None:
+    def _driver(
+        self, client: Client, request: Request, mishaps: Mishaps, end: Callable[[int], None], machines: Machines
+    ) -> None:
         """What the process of a driver does."""
         own = SimulatedFiles(self.memory, client, self.surroundings(client))
-        observed = Observed(partial(self.auditor.started, client), partial(self.auditor.told, client))
+        observed = Observed(partial(self.auditor.started, client, machines), partial(self.auditor.told, client))
         cluster = SimulatedBackend(
-            *(self.time, self.random, self.scenario.machines, mishaps, own, client, observed, request.patience)
+            *(self.time, self.random, machines, mishaps, own, client, observed, request.patience)
         )
         client.stopping = stopping = StopSignal(lambda: self.time.now)
         try:
             planned = plan_request(request, own, lambda *_: contextlib.nullcontext(cluster))
-            end(planned.begin(stopping).execute("the command"))
+            run = planned.begin(stopping)
+            client.begun_at = self.time.now
+            end(run.execute("the command"))
         except (SpecError, ClusterError, StoreError) as error:
             print(error_line(error))
             end(2)
@@ -222,19 +272,23 @@ class World:
         processes = []
         for index in range(session.drivers):
             name = f"{machine}{index or ''} driver {number}"
-            client = Client(name, die_at=session.die_at[index])
-            own = replace(request, fresh=session.fresh)
+            client = Client(name, die_at=session.die_at[index], fresh=session.fresh)
+            own = replace(request, fresh=session.fresh, cohort=session.cohort or request.cohort, hours=session.hours)
+            own = replace(own, fixed={"seed": 0}) if session.narrow else own
             # To go to another machine takes somebody longer than a listing is stale.
             after = 5.0 if session.elsewhere or self.elsewhere else 0.0
             after += 5.0 * index if self.scenario.store.staleness else 0.0
-            processes.append(self.drive(client, own, self.scenario.mishaps, self._judge, after))
+            if session.sleeps[1] and not index:
+                client.asleep = self.time.now + session.sleeps[0], self.time.now + session.sleeps[1]
+            judge, mishaps = partial(self._judge, own), self.scenario.mishaps
+            processes.append(self.drive(client, own, mishaps, judge, after, session.machines))
             if session.signal_at is not None and not index:
-                signal = partial(self._signal, client, processes[0])
+                signal = partial(self._signal, client, processes[0], session.unheard)
                 self.time.begin("signal", signal, after=session.signal_at)
         self.elsewhere = session.elsewhere or session.drivers > 1
         self.time.run(lambda: all(process.ended for process in processes), self.time.now + LIMIT)
 
-    def _signal(self, client: Client, process: Process) -> None:
+    def _signal(self, client: Client, process: Process, unheard: bool) -> None:
         """Send SIGINT to a driver."""
 
         def interrupted() -> BaseException:
@@ -244,39 +298,55 @@ class World:
 
         if client.stopping and not process.ended:
             self.time.say(f"{client.name} gets a signal")
-            process.interrupt = interrupted
-            process.wake()
+            client.asked_at = self.time.now
+            if unheard:
+                client.stopping.asked = True
+            else:
+                process.interrupt = interrupted
+                process.wake()
 
-    def _judge(self, client: Client, status: int | None) -> None:
-        self.auditor.ended(status, client.output.getvalue())
+    def _judge(self, request: Request, client: Client, status: int | None) -> None:
+        self.auditor.ended(request, client, status)
+        if self.scenario.faults != Faults() or client.asleep[1] or status is None:
+            return
+        if request.hours and client.begun_at and self.time.now > client.begun_at + request.hours * 3600:
+            self.auditor.note(f"{client.name} ends after the time that it was given")
+        if client.asked_at is not None and self.time.now > client.asked_at + PROMPT_SECONDS:
+            self.auditor.note(f"{client.name} goes on for {self.time.now - client.asked_at:.0f} s after a signal")
 
-    def last(self, request: Request, poisoned: frozenset[str] = frozenset()) -> int | None:
+    def last(self, request: Request, mishaps: Mishaps | None = None) -> int | None:
         """Run a driver that nothing disturbs. Returns its exit status."""
         ended: list[int | None] = []
 
         def end(client: Client, status: int | None) -> None:
             ended.append(status)
-            self._judge(client, status)
+            self._judge(request, client, status)
 
         client = Client("host last", faulty=False)
-        process = self.drive(client, request, Mishaps(poisoned=poisoned), end)
+        process = self.drive(client, request, mishaps or Mishaps(), end)
         self.time.run(lambda: process.ended, self.time.now + LIMIT)
         return ended[0]
 
+    def watch(self, client: Client, verb: str, path: str) -> None:
+        """What happens when an operation has changed a file: it is judged, and a reader may begin to read."""
+        self.auditor.watch(client, verb, path)
+        share = 0.3 if path.startswith("trials/") else 0.02
+        if not self.readers and self.auditor.seen and self.random.random() < share:
+            self.readers += 1
+            self.time.begin("reader", self.read)
+
     def read(self) -> None:
-        """What a reader does: it loads the rows again and again."""
-        client = Client("reader", faulty=False)
+        """What a reader does: it loads the rows."""
+        client = Client("reader", faulty=False, slowness=self.random.choice((0.3, 1.0, 4.0)))
         own = SimulatedFiles(self.memory, client, self.surroundings(client))
-        while True:
-            self.time.current.sleep(self.random.expovariate(1 / 60))
-            seen = dict(self.auditor.seen)
-            if seen:
-                try:
-                    self.auditor.loaded(load("simulated", own).to_dict("records"), seen)
-                except StoreError as error:
-                    if trials_set_aside(contents(self.memory)):
-                        continue
-                    self.auditor.note(f"a reader cannot load the rows: {error}")
+        since = self.auditor.moment
+        try:
+            self.auditor.loaded(load("simulated", own).to_dict("records"), since)
+        except StoreError as error:
+            if not trials_set_aside(contents(self.memory)):
+                self.auditor.note(f"a reader cannot load the rows: {error}")
+        finally:
+            self.readers -= 1
 
     def jump(self) -> None:
         """What the wall clock does in a world where it jumps."""
@@ -308,10 +378,11 @@ def _parquet_to_table(data: bytes, names: list[str] | None = None) -> Any:
 
 
 @contextlib.contextmanager
-def simulated(time: Time, reports: bool) -> Iterator[None]:
+def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None]:
     """Context in which a world runs: its cohorts train nothing, and what its drivers print is kept.
 
-    No picture is drawn, which takes seconds. Without `reports` no tables and pages are written either.
+    No picture is drawn, which takes seconds. Without `reports` no tables and pages are written either, nor is the best
+    setting named.
     """
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -321,13 +392,17 @@ def simulated(time: Time, reports: bool) -> Iterator[None]:
         patched.setattr(train, "Cohort", CannedCohort)
         patched.setattr(worker, "StepWatchdog", Watchdog)
         patched.setattr(Watchdog, "process", staticmethod(lambda: time.current), raising=False)
-        patched.setattr(CannedCohort, "during_step", staticmethod(lambda: time.current.on_step()))
+        patched.setattr(CannedCohort, "during_step", staticmethod(lambda epoch: time.current.on_step(epoch)))
         patched.setattr(version, "_git", lambda *_: None)  # a process
         patched.setattr(page, "_writing", Lock(time))
         patched.setattr(parquet_files, "parquet_to_table", _parquet_to_table)
         patched.setattr(charts, "png", lambda *_, **__: b"")
+        if merging:
+            patched.setattr(parquet_files, "MANY", 2)
+            patched.setattr(conclusion, "COMPACT_ABOVE", 2)
         if not reports:
             patched.setattr(publish, "write", lambda *_, **__: "")
+            patched.setattr(conclusion, "_answer", lambda *_: ())
             patched.setattr(page, "write", lambda files, sweep: report_path(sweep))
             patched.setattr(journal, "write", lambda *_: "")
         yield
@@ -369,18 +444,17 @@ def run(seed: int) -> Outcome:
 def run_scenario(scenario: Scenario, seed: int) -> Outcome:
     """Run a world to its end."""
     world = World(scenario, seed, expected(scenario))
-    auditor, poisoned = world.auditor, scenario.mishaps.poisoned
+    auditor, poisoned, poisoned_in = world.auditor, scenario.mishaps.poisoned, scenario.mishaps.poisoned_in
     request = scenario.kind.request(
         retries=scenario.retries, save_every=scenario.save_every, patience=scenario.patience
     )
-    with simulated(world.time, scenario.reports):
+    with simulated(world.time, scenario.reports, scenario.merging):
         try:
-            world.time.begin("reader", world.read)
             if scenario.jumps:
                 world.time.begin("clock", world.jump)
             for number, session in enumerate(scenario.sessions):
                 world.session(session, number, request)
-            auditor.judge(world.last(request, poisoned), poisoned)
+            auditor.judge(world.last(request, Mishaps(poisoned=poisoned, poisoned_in=poisoned_in)), poisoned)
         except Stuck as stuck:
             auditor.note(f"no progress: {stuck}")
         except Exception as error:

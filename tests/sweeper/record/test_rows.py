@@ -147,6 +147,16 @@ def test_halves_report_in_place_of_their_whole(harness: Harness) -> None:
     assert harness.history() == [("a0", 1, "auroc", 0.55)]
 
 
+def test_a_cohort_that_is_halved_leaves_the_history_of_those_with_a_result(harness: Harness) -> None:
+    """They are in its file if a fresh run of the others was killed; then one half may be all that is left."""
+    harness.store.write_history("grid", "c0", [("a2", 1, "auroc", 0.7)])
+    assert harness.source.next() is not None
+    harness.report("c0", message(1, [0.5, 0.6]))
+    part, _ = harness.source.halve(COHORTS[0])
+    harness.tell("split", "c0", [part], error("out of memory"))
+    assert harness.history() == [("a2", 1, "auroc", 0.7)]
+
+
 def test_the_epoch_and_the_last_metric_of_running_cohorts_are_shown(harness: Harness) -> None:
     view = harness.progress.running_cohorts
     harness.report("c0", message(1, [0.5, 0.6]))

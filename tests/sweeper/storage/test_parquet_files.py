@@ -1,5 +1,6 @@
 """Parquet files: their digests, reading and replacing them, and damage."""
 
+import dataclasses
 import io
 import random
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.search.study_run import warm_start_from_rows
 from sweeper.storage import parquet_files
 from sweeper.storage.files import Files
+from sweeper.storage.layout import SUFFIX
 from sweeper.storage.load import load, load_history
 from sweeper.storage.parquet_files import (
     LARGE,
@@ -165,10 +167,19 @@ def test_rows_that_a_writer_moves_meanwhile_are_not_missed(files: Files, monkeyp
     assert list(contents_of(files, FOLDER)) == ["segment-0.parquet"]
 
 
-def test_files_that_keep_vanishing_are_an_error(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_that_shows_files_which_are_gone_is_waited_for(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept, versions = list[float](), files.list_versions(FOLDER, SUFFIX)
+    files.surroundings = dataclasses.replace(files.surroundings, sleep=slept.append)
+    list_versions = Files.list_versions
+    cached = lambda files, *where: list_versions(files, *where) if sum(slept) > 30 else versions  # noqa: E731
+    monkeypatch.setattr(Files, "list_versions", cached)
+    files.delete(f"{FOLDER}/a.parquet")
+    assert list(contents_of(files, FOLDER)) == ["b.parquet"]
+    assert 30 < sum(slept) < 40
     monkeypatch.setattr(Files, "read", lambda *_: None)
     with pytest.raises(StoreError, match=f"files in '{FOLDER}' keep vanishing"):
         contents_of(files, FOLDER)
+    assert 80 < sum(slept) < 100
 
 
 def test_a_file_that_was_written_since_is_not_replaced(files: Files) -> None:

@@ -58,7 +58,7 @@ def test_help_lists_the_commands(
     shown = capsys.readouterr().out
     for name, command in COMMANDS.items():
         assert f"  {name:<10}  {command.about}\n" in shown and importlib.util.find_spec(command.module)
-    assert "  run       run a sweep, or continue it\n" in shown
+    assert "  run         run a sweep, or continue it\n" in shown
 
 
 @pytest.mark.filterwarnings("ignore:.* found in sys.modules:RuntimeWarning")

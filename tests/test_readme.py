@@ -181,7 +181,12 @@ def test_own_data_encoders_and_views_are_planned_as_written(tmp_path: Path, caps
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_files")
 def test_own_data_encoder_and_views_train_together(tmp_path: Path) -> None:
-    keys = {"dataset": "my_data:Cells", "encoder": "my_nets:TinyViT", "augmentation": "my_views:Stain", "width": 16}
+    keys: dict[str, Any] = {
+        "dataset": "my_data:Cells",
+        "encoder": "my_nets:TinyViT",
+        "augmentation": "my_views:Stain",
+        "width": 16,
+    }
     axis: dict[str, Any] = {"method": ["simclr"], "seed": [0, 1]}
     with without_ray(tmp_path):
         rows = sweeper.run("ssl_benchmark", preset="digits", set={**keys, "epochs": 1}, axis=axis, cohort=2)

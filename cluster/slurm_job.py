@@ -2,6 +2,7 @@
 
 1. The batch script becomes this process, on the first node. It starts a Ray head, which trains nothing.
 2. `srun` starts one Ray node on each node of the job, with the CPUs and GPUs that SLURM has given to the job there.
+   The head of a job of one node trains itself.
 3. When all of them have joined, the sweep starts, on the first node. The job ends with its status.
 
 At SIGUSR1, which SLURM sends before the time is over, and at SIGTERM the sweep stops in order. If the job still runs
@@ -87,10 +88,13 @@ def lead(words: Sequence[str], requeue: bool, stop: Stop) -> int:
     host = own_address(names[-1]) if len(names) > 1 else "127.0.0.1"
     os.environ.update(settings(len(names)))
     with scratch_folder() as scratch, contextlib.ExitStack() as running:
-        head, port = start_head(host, scratch, running, stop)
+        head, port = start_head(host, scratch, running, stop, trains=len(names) == 1)
         os.environ["RAY_ADDRESS"] = address = f"{host}:{port}"
-        nodes = running.enter_context(_ended(subprocess.Popen(node_command(len(names), address), text=True)))
-        status = EXIT_INTERRUPTED if stop.asked else _sweep(words, len(names), {"head": head, "nodes": nodes}, stop)
+        cluster = {"head": head}
+        if len(names) > 1:
+            step = subprocess.Popen(node_command(len(names), address), text=True)
+            cluster["nodes"] = running.enter_context(_ended(step))
+        status = EXIT_INTERRUPTED if stop.asked else _sweep(words, len(names), cluster, stop)
     if stop.asked and requeue:
         requeue_job(os.environ.get("SLURM_JOB_ID", ""))
     return status
@@ -129,14 +133,17 @@ def settings(nodes: int) -> dict[str, str]:
 
 
 def start_head(
-    host: str, scratch: Path, running: contextlib.ExitStack, stop: Stop
+    host: str, scratch: Path, running: contextlib.ExitStack, stop: Stop, trains: bool = False
 ) -> tuple[subprocess.Popen[str], int]:
-    """Start the head, and return its process and port. Raises ClusterError if it does not answer."""
+    """Start the head, which has no resources unless it `trains`, and return its process and port. Raises ClusterError
+    if it does not answer."""
+    resources = resources_here(os.environ) if trains else ["--num-cpus=0", "--num-gpus=0"]
     for attempt in range(HEAD_TRIES):
-        port, client_port = free_ports(host, 2)
+        port, client_port, agent_port = free_ports(host, 3)
         own = ["--head", f"--port={port}", f"--ray-client-server-port={client_port}", "--include-dashboard=false"]
+        own.append(f"--dashboard-agent-listen-port={agent_port}")
         log = scratch / f"head{attempt}.log"
-        head = running.enter_context(ray_node([*own, "--num-cpus=0", "--num-gpus=0"], host, scratch, log))
+        head = running.enter_context(ray_node([*own, *resources], host, scratch, log))
         deadline = time.monotonic() + HEAD_SECONDS
         while head.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
@@ -144,8 +151,7 @@ def start_head(
             if stop.asked:
                 return head, port
             time.sleep(POLL_SECONDS)
-    said = log.read_text(errors="replace").split("\n")
-    raise ClusterError(f"a Ray head must start on {host}, but it did not: {next(filter(None, reversed(said)), '')}")
+    raise ClusterError(f"a Ray head must start on {host}, but it did not: {_last_line(log)}")
 
 
 def free_ports(host: str, count: int) -> list[int]:
@@ -168,13 +174,19 @@ def join(address: str, stop: Stop) -> int:
     """Be a node of the cluster whose head is at `address`, until that ends or the job does."""
     head, _, port = address.partition(":")
     host = own_address(head)
-    resources = [f"--num-cpus={cpus(os.environ)}", f"--num-gpus={gpus(os.environ)}"]
     (agent_port,) = free_ports(host, 1)
-    own = [f"--address={head}:{port}", f"--dashboard-agent-listen-port={agent_port}", *resources]
-    with scratch_folder() as scratch, ray_node(own, host, scratch, scratch / "node.log") as node:
+    own = [f"--address={head}:{port}", f"--dashboard-agent-listen-port={agent_port}", *resources_here(os.environ)]
+    with scratch_folder() as scratch, ray_node(own, host, scratch, log := scratch / "node.log") as node:
         while node.poll() is None and not stop.asked:
             time.sleep(POLL_SECONDS)
-    return EXIT_OK if stop.asked else EXIT_FAILED
+        if not stop.asked:
+            raise ClusterError(f"a Ray node must run on {socket.gethostname()}, but it ended: {_last_line(log)}")
+    return EXIT_OK
+
+
+def resources_here(environment: Mapping[str, str]) -> list[str]:
+    """Options of a Ray node that trains on what SLURM has given to the job on this node."""
+    return [f"--num-cpus={cpus(environment)}", f"--num-gpus={gpus(environment)}"]
 
 
 def cpus(environment: Mapping[str, str]) -> int:
@@ -282,6 +294,11 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _last_line(log: Path) -> str:
+    """The last line of a log that is not blank."""
+    return next(filter(str.strip, reversed(log.read_text(errors="replace").split("\n"))), "it does not say why")
 
 
 def _print(line: str) -> None:

@@ -330,6 +330,13 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray"),
     ),
+    "sweeper.stores": Rule(
+        may=(
+            *("tabulate", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.execution.signals", "sweeper.execution.startup"),
+        ),
+        never=("torch", "ray"),
+    ),
     "sweeper.claims": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
@@ -361,6 +368,13 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.console": Rule(may=("sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)),
+    "sweeper.completion": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.cli", "sweeper.console", "trainables.config"),
+            *("trainables.catalog", "trainables.validation"),
+        ),
+        never=("ray",),
+    ),
     "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(

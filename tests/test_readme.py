@@ -27,9 +27,9 @@ NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_clas
 """Few trials of the preset, unchanged."""
 
 
-def blocks(section: str) -> list[tuple[str, str]]:
+def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
     """Language and text of each block of code in a section."""
-    text = RUNNING.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    text = page.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
@@ -47,6 +47,13 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert export.main(command) == 0
     assert len(names["model"].score(names["images"])) == 1797
     assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
+
+
+def test_ways_to_train_are_planned_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _, text in blocks("Ways to train", ROOT / "trainables" / "README.md"):
+        for line in text.splitlines():
+            assert run.main([*shlex.split(line.removeprefix("sweeper run ")), "--plan"]) == 0, line
 
 
 @pytest.mark.slow

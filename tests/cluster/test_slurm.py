@@ -164,13 +164,14 @@ def users(job: str) -> list[psutil.Process]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("nodes", ["1", "2"])
 def test_a_job_that_is_told_its_time_is_over_requeues_itself_and_ends_the_sweep(
-    jobs: Path, capsys: pytest.CaptureFixture[str]
+    jobs: Path, capsys: pytest.CaptureFixture[str], nodes: str
 ) -> None:
-    """Two nodes, each with a core; nothing of the job is left at its end."""
+    """Nodes of one core; nothing of the job is left at its end."""
     sweep = ["anomaly_grid", "--preset", "digits", "--set", "epochs=30", "--axis", "nu=1", "--axis", "beta=1"]
     words = [*sweep, "--cohort", "1", "--save-every", "1", "--fresh"]
-    assert submit.main([*words, "--slurm", "--nodes", "2", "--cpus-per-node", "1"]) == 0
+    assert submit.main([*words, "--slurm", "--nodes", nodes, "--cpus-per-node", "1"]) == 0
     job = capsys.readouterr().out.strip()
     log, state = Path(f"anomaly_grid-{job}.log"), jobs / job / "state"
     until(lambda: [*Path("results/trials").glob("*/*.parquet")])
@@ -178,7 +179,7 @@ def test_a_job_that_is_told_its_time_is_over_requeues_itself_and_ends_the_sweep(
     until(lambda: state.read_text().startswith("ENDED"))
     text = log.read_text()
     assert state.read_text() == "ENDED 0" and (jobs / job / "restarts").read_text() == "1", text
-    assert "the job requeues itself" in text and "2 at a time" in text, text
+    assert "the job requeues itself" in text and f"{nodes} at a time" in text, text
     rows = load("anomaly_grid", "results")
     assert len(rows) == 10 and set(rows["status"]) == {"finished"} and text.count("10 of 10 trials to run") == 1
     until(lambda: not users(job), 30)
@@ -190,7 +191,7 @@ def test_a_job_without_a_node_fails_and_leaves_nothing(
 ) -> None:
     """Where `srun` fails, no node joins: the job does not wait for one for ever."""
     (tmp_path / "bin/srun").write_text("#!/bin/sh\necho srun: error: no nodes >&2\nexit 1\n")
-    assert submit.main([*SWEEP, "--slurm", "--cpus-per-node", "1"]) == 0
+    assert submit.main([*SWEEP, "--slurm", "--cpus-per-node", "1", "--nodes", "2"]) == 0
     job = capsys.readouterr().out.strip()
     until(lambda: (jobs / job / "state").exists() and (jobs / job / "state").read_text() != "RUNNING")
     assert (jobs / job / "state").read_text() == "ENDED 1"

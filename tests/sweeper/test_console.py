@@ -57,8 +57,8 @@ def test_help_lists_the_commands(
     console.main()
     shown = capsys.readouterr().out
     for name, command in COMMANDS.items():
-        assert f"  {name:<8}  {command.about}\n" in shown and importlib.util.find_spec(command.module)
-    assert "  run       run a sweep, or continue it\n" in shown
+        assert f"  {name:<10}  {command.about}\n" in shown and importlib.util.find_spec(command.module)
+    assert "  run         run a sweep, or continue it\n" in shown
 
 
 @pytest.mark.filterwarnings("ignore:.* found in sys.modules:RuntimeWarning")

@@ -25,15 +25,15 @@ def test_the_mean_over_classes_decides_whatever_the_order_of_the_rows() -> None:
         assert list(best.values) == ["a", "b"] and best.mean == 0.8500000000000001
         assert sentence(best, spread="deviation") == (
             "best auroc_joint: 0.850 ± 0.071 (mean ± standard deviation over 2 classes) at beta=0.5; "
-            "chosen on test images; 1 of 1 others not worse within error"
+            "chosen on test images; 1 of 1 others not worse within error: beta=1"
         )
 
 
 def test_validation_chooses_and_test_images_are_shown() -> None:
     rows = [row("a", 0.5, 0, 0.9, val_auroc_joint=0.1), row("b", 1.0, 0, 0.2, val_auroc_joint=0.3)]
     (best,) = best_settings(rows, AUROC, KEYS)
-    assert (
-        sentence(best) == "best auroc_joint: 0.200 (one trial) at beta=1; chosen on validation images (val_auroc_joint)"
+    assert sentence(best) == (
+        "best auroc_joint: 0.200 (one trial) at beta=1; chosen on validation images (val_auroc_joint 0.300)"
     )
     assert best_settings(rows, Metric("val_auroc_joint", "maximize"), KEYS) == [best]
 
@@ -77,7 +77,7 @@ def test_a_method_without_a_seed_is_compared_with_the_means_of_others() -> None:
     (best,) = best_settings([*others, *pixels], AUROC, keys)
     assert sentence(best) == (
         "best auroc_joint: 0.800 ± 1.271 (mean ± 95 % interval over 2 classes) at method=pixels; "
-        "chosen on test images; 1 of 1 others not worse within error"
+        "chosen on test images; 1 of 1 others not worse within error: method=vae"
     )
     (best,) = best_settings([*others, pixels[0]], AUROC, keys)
     assert best.at == {"method": "vae"} and best.compared == 1, "a class is still to come"

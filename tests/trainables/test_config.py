@@ -137,6 +137,15 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
         ("precision", "float16", "no precision 'float16' (did you mean 'bfloat16'?); there are: float32, bfloat16"),
         ("channels_last", None, "channels_last must be true or false, but got channels_last=None"),
         ("report_every", 0, "`report_every >= 1` must hold, but got report_every=0"),
+        ("clip_grad_norm", 0, "`clip_grad_norm > 0` must hold, but got clip_grad_norm=0.0"),
+        ("lr_gamma", 2, "`lr_gamma <= 1` must hold, but got lr_gamma=2.0"),
+        ("lr_drop_every", 0, "`lr_drop_every >= 1` must hold, but got lr_drop_every=0"),
+        (
+            "accumulate",
+            3,
+            "batch_size must be a multiple of workers * accumulate, at least 2 for each, but got batch_size=64, "
+            "workers=1, accumulate=3",
+        ),
         ("crop_scale", 0, "`0 < crop_scale <= 1` must hold, but got crop_scale=0.0"),
         ("hue", 0.6, "`0 <= hue <= 0.5` must hold, but got hue=0.6"),
         ("flip", True, "flip must be a number, but got flip=True"),

@@ -115,7 +115,8 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
         (
             "encoder",
             "resnet",
-            f"no encoder 'resnet' (did you mean 'resnet50'?); there are: {', '.join([*ENCODERS, *TORCHVISION])}",
+            f"no encoder 'resnet' (did you mean 'resnet50'?); there are: {', '.join([*ENCODERS, *TORCHVISION])}; or "
+            "your own, as my_nets:TinyViT",
         ),
         ("width", 0, "`width >= 1` must hold, but got width=0"),
         ("features", "9", "features must be a whole number, but got features='9'"),

@@ -1,4 +1,5 @@
-"""What a store holds, and what is removed from it: `sweeper list [STORE]` and `sweeper rm NAME[:REQUEST]`."""
+"""What a store holds, what is removed from it and added to it: `sweeper list [STORE]`, `sweeper rm NAME[:REQUEST]` and
+`sweeper merge A B`."""
 
 import contextlib
 import os
@@ -22,10 +23,11 @@ from sweeper.execution.startup import end_process
 from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import RequestInventory, SweepInventory, take_inventory
-from sweeper.storage.lease import Lease
+from sweeper.storage.lease import Drivers, Lease
+from sweeper.storage.merging import Merged, check_columns, merge, plan_merge
 from sweeper.storage.removal import Removal, plan_removal, remove
 from sweeper.storage.rows import STATUSES
-from sweeper.storage.store import check_writable
+from sweeper.storage.store import check_no_folder_of_a_store, check_writable
 
 NOT_REMOVED = "nothing is removed; --yes removes it"
 
@@ -34,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
     typed = os.environ.get(COMMAND, "").partition(" ")[2] or "list"
     try:
-        return (_rm if typed == "rm" else _list)(sys.argv[1:] if arguments is None else arguments)
+        command = {"rm": _rm, "merge": _merge}.get(typed, _list)
+        return command(sys.argv[1:] if arguments is None else arguments)
     except (SpecError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
@@ -131,6 +134,53 @@ def _text(removal: Removal, files: Files) -> str:
 def _confirmed() -> bool:
     """Ask at a terminal."""
     return sys.stdin.isatty() and input("remove it for good? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _merge(arguments: Sequence[str]) -> int:
+    about = (
+        "Add the rows of store A to store B, with their history, models, sheets and requests. A stays as it is. Of a "
+        "trial that both have, B's run stays."
+    )
+    parser = Parser(prog="python -m sweeper.stores", description=about)
+    parser.add_argument("source", metavar="A", help="folder or URI (s3, gs) of a store")
+    parser.add_argument("target", metavar="B", help="folder or URI of the store that gets its rows")
+    options = parser.parse_args(arguments)
+    source, target = Files(options.source), Files(options.target)
+    if source.uri.rstrip("/") == target.uri.rstrip("/"):
+        raise SpecError(f"A and B must be two stores, but both are {source.display_uri}")
+    check_no_folder_of_a_store(target)
+    names = [sweep.name for sweep in take_inventory(source)]
+    for name in names:  # before anything is written
+        check_columns(source, target, name)
+    check_writable(target)
+    target.pin_folder()
+    for name in names:
+        lease = Lease(target, name, f"sweeper merge {shlex.quote(source.display_uri)}")
+        lease.open()
+        with contextlib.closing(lease):
+            law = "a sweep that is merged must not run"
+            refuse_others(lease, law, "try again when it has ended")
+            refuse_others(Drivers(source, name), law, "try again when it has ended")
+            merged = plan_merge(source, target, name)
+            merge(source, target, merged)
+        print(merged_line(merged), flush=True)
+        _write_pages(target, name)
+    print(f"merged into {target.display_uri}; the next run of each request draws its pictures")
+    return EXIT_OK
+
+
+def merged_line(merged: Merged) -> str:
+    """Return e.g. `grid: 12 rows added, 4 equal, 1 with another result in the other store, which stays (t3)`."""
+    parts = [f"{len(merged.added):,} rows added", f"{merged.equal:,} equal"]
+    if merged.replaced:
+        parts[0] += f" ({len(merged.replaced):,} in place of failed ones)"
+    if merged.differing:
+        names = ", ".join(merged.differing[:3]) + (", ..." if len(merged.differing) > 3 else "")
+        parts.append(f"{len(merged.differing):,} with another result in B, which stays ({names})")
+    parts.append(f"{len(merged.models):,} models added")
+    if merged.kept_lists:
+        parts.append(f"B's trials of request {', '.join(map(repr, merged.kept_lists))} stay, which differ")
+    return f"{merged.sweep}: {', '.join(parts)}"
 
 
 def _write_pages(files: Files, sweep: str) -> None:

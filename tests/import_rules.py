@@ -292,7 +292,7 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
             *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
             *("trainables.config", "trainables.training", "trainables.worker", "sweeper.models"),
-            *("torch", "trainables.learners"),
+            *("torch", "trainables.learners", "trainables.own_code"),
         ),
         never=("ray",),
     ),

@@ -62,3 +62,23 @@ def test_a_request_is_removed_only_when_it_is_confirmed_and_no_driver_runs(
     assert store.statuses("grid") == {} and store.files.list("requests") == [] and not store.files.sizes(".drivers")
     assert run(monkeypatch, "rm", ["grid", "--store", store.files.uri]) == 2
     assert f"store {store.files.uri}: nothing of sweep 'grid' is there" in capsys.readouterr().err
+
+
+def test_a_store_is_merged_into_another_but_not_into_itself_or_beside_a_driver(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Store(tmp_path / "other")
+    other.prepare("grid", COLUMNS)
+    other.write("grid", "c0", [row("a"), row("c", auroc=0.1)], COLUMNS)
+    wanted = [store.files.uri, other.files.uri]
+    assert run(monkeypatch, "merge", [wanted[0], wanted[0]]) == 2
+    assert "A and B must be two stores, but both are" in capsys.readouterr().err
+    lease = Lease(store.files, "grid", "digits")
+    lease.open()
+    with contextlib.closing(lease):
+        assert run(monkeypatch, "merge", wanted) == 2 and set(other.statuses("grid")) == {"a", "c"}
+    assert "a sweep that is merged must not run, but another driver runs it" in capsys.readouterr().err
+    assert run(monkeypatch, "merge", wanted) == 0 and set(other.statuses("grid")) == {"a", "b", "c"}
+    line = "grid: 1 rows added, 1 equal, 1 with another result in B, which stays (c), 0 models added"
+    assert capsys.readouterr().out.splitlines()[0] == line
+    assert other.files.list("requests/grid") == ["digits, epochs=5.parquet", "digits.parquet"]

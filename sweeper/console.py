@@ -22,7 +22,9 @@ class Command:
 COMMANDS: Mapping[str, Command] = {
     "run": Command("sweeper.run", "run a sweep, or continue it"),
     "plan": Command("sweeper.run", "print what a run would do, how long it would take and what it would cost"),
-    "list": Command("sweeper.run", "list the sweeps and their presets"),
+    "list": Command("sweeper.stores", "list the sweeps and their presets, or what a store holds"),
+    "merge": Command("sweeper.stores", "add the rows of one store to another"),
+    "rm": Command("sweeper.stores", "remove a sweep, or a request of one, from a store"),
     "describe": Command("sweeper.run", "describe a method and its keys, a data set, a metric or a sweep"),
     "restore": Command("sweeper.run", "bring back the rows that a run with --fresh set aside"),
     "trial": Command("sweeper.trial", "train one trial in this process: debug it, profile it, overfit a few examples"),

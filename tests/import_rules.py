@@ -44,11 +44,13 @@ TABLE: Mapping[str, Rule] = {
         may=("torch", "torchvision", "safetensors", "trainables.validation", "trainables.own_code"), never=LAUNCHERS
     ),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.data": Rule(may=("torch", "numpy", "PIL", "trainables.validation"), never=LAUNCHERS),
+    "trainables.data": Rule(
+        may=("torch", "numpy", "PIL", "trainables.validation", "trainables.own_code"), never=LAUNCHERS
+    ),
     "trainables.data.datasets": Rule(
         may=(
             *("torch", "torchvision", "numpy", "sklearn", "PIL", "filelock", "trainables.validation"),
-            *("trainables.data.errors", "trainables.data.image_files", "trainables.own_code"),
+            *("trainables.data.errors", "trainables.data.image_files", "trainables.own_code", "datasets"),
         ),
         never=LAUNCHERS,
     ),
@@ -290,7 +292,7 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
             *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
             *("trainables.config", "trainables.training", "trainables.worker", "sweeper.models"),
-            *("torch", "trainables.learners"),
+            *("torch", "trainables.learners", "trainables.own_code"),
         ),
         never=("ray",),
     ),
@@ -326,6 +328,13 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.best": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.execution.signals", "sweeper.execution.startup"),
+        ),
+        never=("torch", "ray"),
+    ),
+    "sweeper.stores": Rule(
+        may=(
+            *("tabulate", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
             *("sweeper.execution.signals", "sweeper.execution.startup"),
         ),
         never=("torch", "ray"),

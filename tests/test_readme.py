@@ -27,9 +27,9 @@ NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_clas
 """Few trials of the preset, unchanged."""
 
 
-def blocks(section: str) -> list[tuple[str, str]]:
+def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
     """Language and text of each block of code in a section."""
-    text = RUNNING.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    text = page.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
@@ -47,6 +47,13 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert export.main(command) == 0
     assert len(names["model"].score(names["images"])) == 1797
     assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
+
+
+def test_ways_to_train_are_planned_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _, text in blocks("Ways to train", ROOT / "trainables" / "README.md"):
+        for line in text.splitlines():
+            assert run.main([*shlex.split(line.removeprefix("sweeper run ")), "--plan"]) == 0, line
 
 
 @pytest.mark.slow
@@ -154,3 +161,40 @@ def test_its_commands_run(example: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert len(rows) == 9 and set(rows["status"]) == {"finished"} and set(rows["method"]) == {"my_method:Denoise"}
     assert rows["loss_error"].notna().all() and rows["knn_z"].min() > 0.5
     assert (store / "heatmaps/my_sweep").is_dir() and submitted[0] == "my_sweep.py"
+
+
+OWN = (ROOT / "trainables/README.md").read_text().split("## Your own data, encoder and views")[1].split("\n## ")[0]
+
+
+@pytest.fixture
+def own_files(user_folder: Path) -> Path:
+    """The working directory with the files of a data set, an encoder and views."""
+    texts = re.findall(r"```python\n(.*?)```", OWN, re.DOTALL)
+    for name, text in zip(("my_data", "my_nets", "my_views"), texts, strict=True):
+        (user_folder / f"{name}.py").write_text(text)
+    return user_folder
+
+
+@pytest.mark.usefixtures("own_files")
+def test_own_data_encoders_and_views_are_planned_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = re.findall(r"^sweeper plan (.*)$", OWN, re.MULTILINE)
+    for command in commands:
+        assert run.main([*command.split(), "--plan", "--store", str(tmp_path / "store")]) == 0
+        out, err = capsys.readouterr()
+        assert "trials     1: 0 finished" in out and "400 training and 100 test images of 4x64x64, floats" in err
+    assert "the views my_views:pipeline declare no noise" in err and len(commands) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_files")
+def test_own_data_encoder_and_views_train_together(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {
+        "dataset": "my_data:Cells",
+        "encoder": "my_nets:TinyViT",
+        "augmentation": "my_views:Stain",
+        "width": 16,
+    }
+    axis: dict[str, Any] = {"method": ["simclr"], "seed": [0, 1]}
+    with without_ray(tmp_path):
+        rows = sweeper.run("ssl_benchmark", preset="digits", set={**keys, "epochs": 1}, axis=axis, cohort=2)
+    assert len(rows) == 2 and set(rows["status"]) == {"finished"} and set(rows["augmentation"]) == {"my_views:Stain"}

@@ -19,8 +19,10 @@ from trainables.own_code import import_named
 from trainables.sections import GradientTraining, Training, TrialConfig, Value
 from trainables.validation import bounds, unknown
 
-GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay"})
+GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay", "clip_grad_norm", "lr_gamma"})
 """Keys that are fusible for every method that is trained by gradients."""
+OF_THE_LOOP = frozenset({"seed", "lr_gamma"})
+"""Fusible keys that a stack does not hold, so that a population cannot adapt them."""
 
 
 def resolve(values: Mapping[str, Value]) -> TrialConfig:
@@ -70,6 +72,15 @@ def _check(config: TrialConfig) -> None:
             f"{name} compares the examples of a batch, so workers must be 1, but got workers={training.processes}; "
             f"a batch can be split for: {', '.join(per_example)}"
         )
+    if (
+        isinstance(training, GradientTraining)
+        and training.warmup_epochs
+        and config.optimiser.lr_schedule == "one_cycle"
+    ):
+        raise ValueError(
+            f"one_cycle has a warm-up of its own, so warmup_epochs must be 0, but got "
+            f"warmup_epochs={training.warmup_epochs}"
+        )
     task_of(name).check(config, known_methods())
 
 
@@ -107,7 +118,7 @@ def fusible_keys(method: str) -> frozenset[str]:
 
 def adaptable_keys(method: str) -> frozenset[str]:
     """The fusible keys that a population can adapt: all but those that choose the data that a member reads."""
-    return fusible_keys(method) - task_of(method).fusible - {"seed"}
+    return fusible_keys(method) - task_of(method).fusible - OF_THE_LOOP
 
 
 def stream_key(config: TrialConfig) -> tuple[object, ...]:

@@ -338,7 +338,7 @@ class Data:
             *sorted([*DATASETS, FOLDER, *SOURCES]), listing="--describe datasets lists all", own="my_data:MyDataset"
         ),
     ] = "digits"
-    """Name of the data set; `folder` and `arrays` for images of your own in the folder of `--data`, or
+    """Name of the data set; `folder`, `arrays` and `huggingface` for images of your own in the folder of `--data`, or
     `my_data:MyDataset` for your own class or function."""
     normal_class: Annotated[int | None, at_least(0)] = None
     """Index of the only class that is trained on; the other classes are outliers. None trains on all classes."""

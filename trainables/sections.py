@@ -6,11 +6,11 @@ import dataclasses
 import functools
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from trainables.validation import above, added_keys, at_least, below, checked, one_of
+from trainables.validation import above, added, added_keys, at_least, at_most, below, checked, one_of
 
 
 @checked
@@ -53,6 +53,11 @@ class GradientTraining(Training):
     """Store images with channels last, which is faster for CUDA's convolutions in bfloat16."""
     workers: Annotated[int, at_least(1)] = 1
     """Processes that share each batch, with a device each. BatchNorm sees the part of its own process only."""
+    clip_grad_norm: Annotated[float, above(0, infinite=True)] = added(math.inf)
+    """Largest norm of a step's gradient over all parameters; a longer one is scaled down to it. `inf` clips nothing."""
+    accumulate: Annotated[int, at_least(1)] = added(1)
+    """Parts of a batch that are learned one after the other, with the memory of one, before the step that takes the
+    mean of their gradients. BatchNorm, and a method that compares the examples of a batch, see one part at a time."""
 
     def __post_init__(self) -> None:
         if self.warmup_epochs and self.warmup_epochs >= self.epochs:
@@ -64,26 +69,65 @@ class GradientTraining(Training):
                 f"batch_size must be a multiple of workers, at least 2 for each, but got batch_size={self.batch_size}, "
                 f"workers={self.workers}"
             )
+        parts = self.workers * self.accumulate
+        if self.accumulate > 1 and (self.batch_size % parts or self.batch_size < 2 * parts):
+            raise ValueError(
+                f"batch_size must be a multiple of workers * accumulate, at least 2 for each, but got "
+                f"batch_size={self.batch_size}, workers={self.workers}, accumulate={self.accumulate}"
+            )
 
     @property
     def processes(self) -> int:
         return self.workers
 
 
-def cosine(step: int, steps: int, warmup: int = 0) -> float:
-    """The learning rate at `step` of `steps`, as a share of its peak: linear from 0 over `warmup` steps, then
-    half a cosine down to 0."""
+# The learning rate at `step` of `steps`, as a share of its peak: linear from 0 over `warmup` steps, then as each
+# function says. `gamma`, `per_epoch` (steps of an epoch) and `drop` (steps between two drops) are read by some of them.
+
+
+def cosine(step: int, steps: int, warmup: int = 0, **_: float) -> float:
+    """Half a cosine down to 0."""
     if step < warmup:
         return step / warmup
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
 
 
-def constant(step: int, steps: int, warmup: int = 0) -> float:
-    """As `cosine`, but at its peak after the warm-up."""
+def constant(step: int, steps: int, warmup: int = 0, **_: float) -> float:
+    """The peak."""
     return step / warmup if step < warmup else 1.0
 
 
-SCHEDULES = {"cosine": cosine, "constant": constant}
+def drops(step: int, steps: int, warmup: int = 0, *, gamma: float = 0.1, drop: int = 1, **_: float) -> float:
+    """`gamma` times as much after every `drop` steps."""
+    return step / warmup if step < warmup else gamma ** ((step - warmup) // drop)
+
+
+def exponential(step: int, steps: int, warmup: int = 0, *, gamma: float = 0.1, per_epoch: int = 1, **_: float) -> float:
+    """`gamma` times as much after every epoch."""
+    return drops(step, steps, warmup, gamma=gamma, drop=per_epoch)
+
+
+CYCLE_RISES, CYCLE_BEGINS, CYCLE_ENDS = 0.3, 1 / 25, 1 / 25 / 1e4
+"""Share of the steps on which `one_cycle` rises, and its first and last value as shares of the peak: PyTorch's."""
+
+
+def one_cycle(step: int, steps: int, warmup: int = 0, **_: float) -> float:
+    """Half a cosine up from `CYCLE_BEGINS`, then one down to `CYCLE_ENDS`. It has no other warm-up."""
+    top, last = max(CYCLE_RISES * steps - 1, 0.0), steps - 1
+    if step <= top:
+        start, end, share = CYCLE_BEGINS, 1.0, step / top if top else 1.0
+    else:
+        start, end, share = 1.0, CYCLE_ENDS, (step - top) / (last - top)
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
+
+
+SCHEDULES: Mapping[str, Callable[..., float]] = {
+    "cosine": cosine,
+    "constant": constant,
+    "step": drops,
+    "exponential": exponential,
+    "one_cycle": one_cycle,
+}
 """Name of a schedule -> the share of the peak learning rate at a step."""
 
 
@@ -91,12 +135,20 @@ SCHEDULES = {"cosine": cosine, "constant": constant}
 class Optimiser:
     """The optimiser and its schedule of learning rates."""
 
-    optimiser: Annotated[str, one_of("sgd", "adam")] = "sgd"
-    """`sgd`, or `adam` with decay rates 0.9 and 0.999, which does not read `momentum`."""
+    optimiser: Annotated[str, one_of("sgd", "adam", "adamw", "lars")] = "sgd"
+    """`sgd`; `adam` with decay rates 0.9 and 0.999, or `adamw`, whose weight decay is not part of the gradient, neither
+    of which reads `momentum`; or `lars`, SGD whose step of each weight is 0.001 times the weight's norm at rate 1, and
+    which neither scales nor decays biases and norms."""
     lr_schedule: Annotated[str, one_of(*SCHEDULES)] = "cosine"
-    """The learning rate after the warm-up: `cosine` or `constant`."""
+    """The learning rate after the warm-up: `cosine` or `constant`; `step`, which is `lr_gamma` times as much every
+    `lr_drop_every` epochs; `exponential`, `lr_gamma` times as much every epoch; or `one_cycle` (PyTorch's, up for 0.3
+    of the steps, then down), which needs `warmup_epochs=0`."""
     adam_epsilon: Annotated[float, above(0)] = 1e-8
     """Added by Adam to the root of the mean squared gradient, above 0."""
+    lr_gamma: Annotated[float, above(0), at_most(1)] = added(0.1)
+    """What `step` and `exponential` multiply the learning rate by."""
+    lr_drop_every: Annotated[int, at_least(1)] = added(30)
+    """Epochs between two drops of the schedule `step`."""
 
 
 Value = bool | int | float | str | None

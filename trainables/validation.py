@@ -63,13 +63,16 @@ class Choices:
     """Name, as an example, of what the user may give instead (see `is_own`); empty if nothing."""
 
     def law(self, name: str) -> str:
-        return f"one of {', '.join(map(str, self.options))}{f', or your own {self.own}' if self.own else ''}"
+        listed = ", ".join(map(str, filter(None, self.options)))
+        return f"one of {listed}{f', or your own {self.own}' if self.own else ''}" if listed else f"your own {self.own}"
 
     def check(self, name: str, value: Any) -> None:
         """Raises ValueError unless `value` is one of the options, or the user's own where it may be."""
         if self.own and is_own(str(value)):
             return
         options = [*map(str, self.options)]
+        if self.own and value not in options and options == [""]:
+            raise ValueError(f"no {name} {value!r}; it must be your own, as {self.own}")
         if self.own and value not in options:
             raise ValueError(f"{unknown(name, value, options, self.listing)}; or your own, as {self.own}")
         choices(name, value if value is None else str(value), self.options, self.listing)

@@ -28,6 +28,7 @@ from trainables.data.datasets.own_data import SOURCES, own_function
 from trainables.data.pairs import BRANCHES, NOISE
 from trainables.metrics.families import MetricFamily
 from trainables.metrics.meanings import FAMILIES, SCORED, SCORES, VALIDATION, family_of
+from trainables.own_code import import_own
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
@@ -95,7 +96,24 @@ def _own(name: str) -> str:
     except ValueError as error:
         with contextlib.suppress(SpecError):
             return describe_sweep(name)
+        with contextlib.suppress(ValueError):
+            if text := _own_part(name):
+                return text
         raise SpecError(str(error)) from None
+
+
+def _own_part(name: str) -> str:
+    """Describe a data set or an encoder of the user's own by its docstring; empty for anything else."""
+    own = import_own("object", name)
+    parameters = inspect.signature(own).parameters if callable(own) else {}
+    if "train" in parameters:
+        key, kind = "dataset", "a data set"
+    elif "image_shape" in parameters:
+        key, kind = "encoder", "an encoder"
+    else:
+        return ""
+    lines = [f"{name}: {kind} of your own", "", *_wrapped(inspect.getdoc(own) or "", "  ")]
+    return "\n".join([*lines, "", f"  --set {key}={name}"])
 
 
 def _listed(kind: str) -> str:

@@ -220,6 +220,20 @@ class Files:
         entries = [info for info in self._entries(folder) if info.base_name.endswith(suffix)]
         return [info.base_name for info in entries if info.type != fs.FileType.File]
 
+    def sizes(self, path: str = "") -> dict[str, int]:
+        """Map the path of each file below a folder, or of the file at `path`, to its size in bytes, hidden ones too."""
+        filesystem, target = self._resolve(path)
+        root = filesystem.normalize_path(self._open()[1]).rstrip("/")
+
+        def operation() -> builtins.list[fs.FileInfo]:
+            found: builtins.list[fs.FileInfo] = filesystem.get_file_info([target])
+            if found[0].type == fs.FileType.File:
+                return found
+            return list(filesystem.get_file_info(fs.FileSelector(target, allow_not_found=True, recursive=True)))
+
+        files = (info for info in self.retry("list", path, operation) if info.type == fs.FileType.File)
+        return {info.path.removeprefix(f"{root}/"): info.size for info in files}
+
     def _entries(self, folder: str, prefix: str = "") -> builtins.list[fs.FileInfo]:
         """The entries of `folder` that are not hidden, or those whose names begin with `prefix`, sorted by name."""
         filesystem, target = self._resolve(folder)

@@ -5,7 +5,7 @@ A `request_folder` is `SWEEP/REQUEST`, where `REQUEST` is the `file_name` of the
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from sweeper.errors import DAMAGED
@@ -23,12 +23,14 @@ TRIALS, HISTORIES, REPORTS, CLAIMS = "trials", "history", "reports", "claims"
 """Folders of the rows, the history, the pages and the verdicts of all sweeps."""
 FIGURES = ("heatmaps", "rankings", "tables", "trajectories", "studies", "sheets")
 """Folders of the kinds of figures, in which each request has a folder."""
+REMOVALS = ".removals"
+"""Folder of the store with what is being removed."""
 FOLDERS = frozenset(
     (
         *(TRIALS, HISTORIES, REPORTS, CLAIMS, *FIGURES, "models", "checkpoints", "requests", "tensorboard"),
         *("probes", "cuts", "looks"),
     )
-) | {ARCHIVES, LEASES, DAMAGED}
+) | {ARCHIVES, LEASES, DAMAGED, REMOVALS}
 """The folders of a store."""
 _SWEEP = "sweep="
 """Prefix of a sweep's folder of rows, by which readers of Parquet know the column `sweep`."""
@@ -215,6 +217,33 @@ def whole_folders(sweep: str) -> tuple[str, ...]:
     """
     figures = (figures_folder(kind, sweep) for kind in FIGURES)
     return checkpoints_folder(sweep), models_folder(sweep), cuts_folder(sweep), *figures, halved_folder(sweep)
+
+
+def sweep_folders(sweep: str) -> Mapping[str, tuple[str, ...]]:
+    """Kind -> the folders and files that belong to the sweep alone, in the order in which they are deleted: rows first,
+    because a row means that the rest is there, and what names its requests last. What was set aside is none of it."""
+    figures = (figures_folder(kind, sweep) for kind in FIGURES)
+    pages = (report_path(sweep), summary_path(sweep), trial_names_path(sweep), f"{REPORTS}/{sweep}.classes")
+    return {
+        "rows": (trials_folder(sweep),),
+        "history": (history_folder(sweep),),
+        "models": (models_folder(sweep), unwritten_models_folder(sweep), f"models/best/{sweep}"),
+        "checkpoints": (checkpoints_folder(sweep), cuts_folder(sweep)),
+        "figures": (*figures, tensorboard_folder(sweep)),
+        "pages": (claims_folder(sweep), f"looks/{sweep}", *pages, page_views_folder(sweep), requests_folder(sweep)),
+    }
+
+
+def request_files(sweep: str, request: str) -> tuple[str, ...]:
+    """The folders and files that belong to a request of the sweep alone, its list last."""
+    figures = (figures_folder(kind, f"{sweep}/{file_name(request)}") for kind in FIGURES)
+    best = best_models_path(f"{sweep}/{file_name(request)}")
+    return *figures, best, claims_path(sweep, request), looks_path(sweep, request), request_path(sweep, request)
+
+
+def removal_path(sweep: str, request: str) -> str:
+    """The path of the ids of the trials of a request that is being removed."""
+    return f"{REMOVALS}/{check_name(sweep)}/{file_name(request)}.json"
 
 
 def holds_history(folder: str) -> bool:

@@ -23,8 +23,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 FAULTS = Path(__file__).with_name("mutants.txt")
-"""A name a block, after `#`; then a path below `sweeper/`, after `@`; then lines of that file, in a row: `-` before one
-that goes, `+` before one that comes, and a space before one that stays."""
+"""A name a block, after `#`; then a path below `sweeper/`, after `@`, and where one is known, the seed of a world that
+finds it; then lines of that file, in a row: `-` before one that goes, `+` before one that comes, and a space before one
+that stays."""
 PRODUCT = Path(__file__).parents[2] / "sweeper"
 SILENCE_SECONDS = 60.0
 """Seconds of real time that a world may take."""
@@ -43,6 +44,8 @@ class Mutant:
     file: str
     """Path of the source below `sweeper/`."""
     lines: tuple[str, ...]
+    seed: int | None = None
+    """Seed of a world that found it once, which is tried first."""
 
     @property
     def module(self) -> str:
@@ -71,8 +74,10 @@ def mutants() -> list[Mutant]:
     blocks = FAULTS.read_text().strip().split("\n\n#")
     parsed = []
     for block in blocks:
-        name, file, *lines = block.splitlines()
-        parsed.append(Mutant(name.strip("# "), file.removeprefix("@ "), tuple(line or " " for line in lines)))
+        name, where, *lines = block.splitlines()
+        file, _, seed = where.removeprefix("@ ").partition(" ")
+        own = tuple(line or " " for line in lines)
+        parsed.append(Mutant(name.strip("# "), file, own, int(seed) if seed else None))
     return parsed
 
 
@@ -132,7 +137,8 @@ def hunt(chosen: Sequence[Mutant], seeds: Sequence[int], processes: int = 1) -> 
     left, running = list(chosen), list[_Hunt]()
     while left or running:
         while left and len(running) < processes:
-            running.append(_Hunt(left.pop(0), seeds))
+            mutant = left.pop(0)
+            running.append(_Hunt(mutant, [*([] if mutant.seed is None else [mutant.seed]), *seeds]))
         wait([each.connection for each in running], 1.0)
         for each in list(running):
             if outcome := each.outcome():

@@ -1,4 +1,4 @@
-"""The deliberate faults still fit the product, and the simulation finds some of them at once."""
+"""The deliberate faults still fit the product, and worlds find some of them."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ import pytest
 
 from tests.simulation.mutants import Mutant, mutants
 
-FOUND_AT_ONCE = ("a wave begins before", "is to be tried again")
-"""Parts of the names of mutants that the first worlds find."""
+FOUND = ("a failed row replaces", "looks at the others", "has failed for good", "forgets earlier")
+"""Parts of the names of mutants that are tried in the suite, each in the one world that is known to find it."""
 
 
 def test_there_are_forty_of_different_names() -> None:
@@ -21,7 +21,7 @@ def test_every_mutant_changes_its_source_at_one_place(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-def test_a_few_mutants_are_found_at_once() -> None:
-    command = [sys.executable, "-m", "tests.simulation.mutants", *FOUND_AT_ONCE, "--worlds", "60"]
+def test_a_few_mutants_are_found_in_the_worlds_that_are_known() -> None:
+    command = [sys.executable, "-m", "tests.simulation.mutants", *FOUND, "--worlds", "0"]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -157,7 +157,10 @@ def drawn(random: Random) -> Scenario:
             session.sleeps = begin, begin + random.uniform(100.0, 400.0)
         scenario.sessions.append(session)
     if fresh:
-        scenario.sessions.insert(0, Session(narrow=narrow and some(0.3)))
+        first = Session(narrow=narrow and some(0.5))
+        if some(0.5):
+            first.die_at = (random.randint(20, 120), False), None
+        scenario.sessions.insert(0, first)
     scenario.merging, scenario.jumps = some(0.4), some(0.15)
     scenario.patience = random.choice((60.0, 600.0))
     scenario.reports = some(0.01)
@@ -178,7 +181,7 @@ class World:
         self.auditor = Auditor(self.memory, scenario.retries, expected, brief, sure)
         blamed = [name for name in MISHAPS if name not in OF_MACHINES and getattr(scenario.mishaps, name)]
         self.auditor.excused = not (blamed or scenario.mishaps.poisoned) and faults == Faults()
-        self.auditor.cut_anew = any(session.cohort or session.narrow for session in sessions)
+        self.auditor.cut_anew = asleep or any(session.cohort or session.narrow for session in sessions)
         self.memory.watch = self.watch
         self.readers = 0
         """How many readers read now."""

@@ -18,7 +18,7 @@ from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY
 from trainables.worker.messages import CohortTask
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("unreported")
 
 
 @pytest.fixture(autouse=True)

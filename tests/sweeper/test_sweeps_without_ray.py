@@ -1,5 +1,5 @@
 """Whole sweeps in this process: from the command line to rows, with cohorts that fail, pruning, populations, optional
-sections, pairs, a user's own images, and interruptions.
+sections, a user's own images, and interruptions.
 
 Sweeps with compiled steps in this process: continued searches keep their steps, which have few shapes, and damaged
 steps take no trial with them.
@@ -34,7 +34,7 @@ from trainables.training.compiled_steps import LibraryFolder
 from trainables.worker import worker
 from trainables.worker.messages import CohortTask
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("unreported")
 
 
 def fail_with(beta: float) -> Callable[[CohortTask], None]:
@@ -233,43 +233,6 @@ def test_a_search_over_optimisers_continues_from_its_rows(tmp_path: Path, monkey
     pd.testing.assert_frame_equal(frame, rows(tmp_path / "whole", "vje_search"))
 
 
-PAIRS = (
-    "--set", "examples=300", "--set", "epochs=2", "--set", "steps=300", "--set", "batch_size=300",
-    "--set", "nodes=6", "--axis", "seed=111", "--axis", "dataset=synthetic_a",
-    "--axis", "method=gmje_gng,gmje_mdn_pairs",
-)  # fmt: skip
-
-
-def _run_pairs(folder: Path, *words: str) -> int:
-    with without_ray(folder):
-        return run.main(["synthetic_alignment", "--store", str(folder / "store"), "--cohort", "2", *PAIRS, *words])
-
-
-def test_a_sweep_of_fitted_and_gradient_members_has_one_table_and_figures_that_a_continued_one_draws_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _run_pairs(tmp_path) == 0
-    out = capsys.readouterr().out
-    rows = load("synthetic_alignment", str(tmp_path / "store"))
-    assert len(rows) == 5 and set(rows["status"]) == {"finished"}
-    assert rows["nll_excess"].notna().all() and list(rows.loc[rows["pi_error"].isna(), "method"]) == ["gmje_gng"]
-    assert all(label in out for label in ("GMJE-GNG", "GMJE-MDN, not annealed", "synthetic_a: nll_excess"))
-    assert dict(zip(rows["method"], rows["epochs"], strict=True)) == {"gmje_gng": 1, "gmje_mdn_pairs": 2}
-    pictures = {path.name: path for path in (tmp_path / "store/sheets").rglob("*.png")}
-    kinds = ("densities", "parameters")
-    assert set(pictures) == {f"synthetic_a-{kind}.png" for kind in kinds}
-    before = {name: path.read_bytes() for name, path in pictures.items()}
-    for path in pictures.values():
-        path.unlink()
-    assert _run_pairs(tmp_path) == 0
-    assert {name: path.read_bytes() for name, path in pictures.items()} == before
-
-
-def test_keys_of_images_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run_pairs(tmp_path, "--set", "knn=3") == 2
-    assert "no method of these trials has the key 'knn' to change" in capsys.readouterr().err
-
-
 FOLDER_KEYS = {"dataset": "folder", "epochs": 1, "batch_size": 4, "validation": 0, "image_size": 8, "image_channels": 1}
 DOGS = ["anomaly_grid", "--preset", "digits", "--axis", "beta=1", "--axis", "nu=1", "--normal-class", "dog"]
 OWN_IMAGES = [*DOGS, *(word for key, value in FOLDER_KEYS.items() for word in ("--set", f"{key}={value}"))]
@@ -291,7 +254,7 @@ def test_other_images_are_other_trials(tmp_path: Path, capsys: pytest.CaptureFix
     assert set(names) == set(rows["image_digest"]) and all("dog" in classes for classes in names.values())
     assert len(rows) == 2 and rows["trial_id"].nunique() == rows["image_digest"].nunique() == 2
     assert set(rows["status"]) == {"finished"} and set(rows["normal_class"]) == {1}
-    assert rows["auroc_joint"].between(0, 1).all() and len(list((store / "heatmaps/anomaly_grid").iterdir())) == 2
+    assert rows["auroc_joint"].between(0, 1).all() and len(list((store / "requests/anomaly_grid").iterdir())) == 2
 
 
 def test_a_damaged_image_is_refused_before_anything_starts(

@@ -78,7 +78,8 @@ def test_no_key_is_in_two_sections(method: str) -> None:
 
 @for_each("method", IMAGE_METHODS)
 def test_fusible_keys_are_keys(method: str) -> None:
-    of_all = {"lr", "weight_decay", "seed", "normal_class", "normal_images", "contamination"}
+    of_all = {"lr", "weight_decay", "clip_grad_norm", "lr_gamma", "seed"}
+    of_all |= {"normal_class", "normal_images", "contamination"}
     assert of_all | METHODS[method].fusible == fusible_keys(method) <= set(keys(method))
 
 
@@ -114,7 +115,8 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
         (
             "encoder",
             "resnet",
-            f"no encoder 'resnet' (did you mean 'resnet50'?); there are: {', '.join([*ENCODERS, *TORCHVISION])}",
+            f"no encoder 'resnet' (did you mean 'resnet50'?); there are: {', '.join([*ENCODERS, *TORCHVISION])}; or "
+            "your own, as my_nets:TinyViT",
         ),
         ("width", 0, "`width >= 1` must hold, but got width=0"),
         ("features", "9", "features must be a whole number, but got features='9'"),
@@ -323,8 +325,8 @@ def test_a_training_without_gradients_has_one_process() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("optimiser", "adan", "no optimiser 'adan' (did you mean 'adam'?); there are: sgd, adam"),
-        ("lr_schedule", "linear", "no lr_schedule 'linear'; there are: cosine, constant"),
+        ("optimiser", "adan", "no optimiser 'adan' (did you mean 'adam'?); there are: sgd, adam, adamw, lars"),
+        ("lr_schedule", "linear", "no lr_schedule 'linear'; there are: cosine, constant, step, exponential, one_cycle"),
         ("adam_epsilon", 0.0, "`adam_epsilon > 0` must hold, but got adam_epsilon=0.0"),
     ],
 )

@@ -46,6 +46,10 @@ class PixelViews:
     Decoders are to return these images. One class's own range, which the authors of Deep SVDD take, would be another
     for each member of a cohort."""
 
+    augmentation: Annotated[str, one_of("", own="my_views:MyViews")] = added("")
+    """Views of your own, `my_views:MyViews`, which come after the augmentations of the other keys: an object or a class
+    with declared noise, or a pipeline of `torchvision.transforms.v2`."""
+
     def __post_init__(self) -> None:
         if self.binarise and self.contrast_normalise:
             raise ValueError(

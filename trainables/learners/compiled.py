@@ -57,11 +57,13 @@ class StepShape:
     device: str
     threads: int
     """CPU threads of the process."""
+    clips: bool = False
+    """Whether gradients are clipped."""
 
     @classmethod
-    def of(cls, part: Part, size: int, shared: bool, inputs: Any, device: torch.device) -> Self:
+    def of(cls, part: Part, size: int, shared: bool, inputs: Any, device: torch.device, clips: bool = False) -> Self:
         """The shape of a step with these inputs in this process."""
-        return cls(part, size, shared, tree_map(Layout.of, inputs), device.type, torch.get_num_threads())
+        return cls(part, size, shared, tree_map(Layout.of, inputs), device.type, torch.get_num_threads(), clips)
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Self:

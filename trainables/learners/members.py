@@ -21,6 +21,8 @@ from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.learners.phases import part_of_step
 from trainables.reports import CheckpointError
 
+LATER_RATE = "clip_grad_norm"
+"""A rate that states of an earlier version lack: their members have the one that they are built with."""
 Tensors = dict[str, dict[str, Tensor]]
 """Kind (parameters, buffers, ...) -> name -> tensor."""
 
@@ -62,11 +64,11 @@ class StackedMembers(ABC):
         batches: Sequence[Batch],
         noise: Sequence[Mapping[str, Tensor]],
         after_noise: Sequence[Mapping[str, Tensor]],
-        schedule: float,
+        schedule: float | Sequence[float],
     ) -> Losses:
         """Make one step. `batches[s]` is the batch of stream s, `noise[s]` its noise, and `after_noise[s]` that of
-        `after_step`. `schedule` is the share of its peak that the learning rate has. Returns the losses before the
-        step, `[K]` each. A member whose loss is not finite affects no other member."""
+        `after_step`. `schedule` is the share of its peak that the learning rate has, or that of each member. Returns
+        the losses before the step, `[K]` each. A member whose loss is not finite affects no other member."""
 
     def copy_member(self, slot: int) -> Tensors:
         """A copy of the state of the member in this slot, without its hyperparameters: weights, buffers, momentum."""
@@ -146,7 +148,10 @@ class StackedMembers(ABC):
     def load_state(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Load what `state` returned in an equal stack. Raises CheckpointError, before any change, where a name, shape
         or type differs."""
-        _check_alike(self.state(), state)
+        own = self.state()
+        if isinstance(state, dict) and isinstance(state.get("rates"), dict) and LATER_RATE in own["rates"]:
+            state = {**state, "rates": {LATER_RATE: own["rates"][LATER_RATE], **state["rates"]}}
+        _check_alike(own, state)
         for kind, tensors in self._tensors().items():
             for name, tensor in tensors.items():
                 tensor.copy_(state[kind][name])
@@ -266,7 +271,7 @@ class FittedMembers(StackedMembers):
         batches: Sequence[Batch],
         noise: Sequence[Mapping[str, Tensor]],
         after_noise: Sequence[Mapping[str, Tensor]],
-        schedule: float,
+        schedule: float | Sequence[float],
     ) -> Losses:
         self.method.train()
         with part_of_step("forward"):

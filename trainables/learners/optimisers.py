@@ -11,13 +11,17 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 ADAM_DECAYS = (0.9, 0.999)
 """Decay rates of Adam's averages of the gradient and of its square, beta 1 and beta 2."""
+LARS_TRUST = 0.001
+"""Trust coefficient of LARS, that of SimCLR and BYOL."""
+NORM_EPSILON = 1e-6
+"""Added to the norm of a gradient that is clipped, as `torch.nn.utils.clip_grad_norm_` does."""
 
 
 class StackedOptimiser(ABC):
@@ -28,17 +32,28 @@ class StackedOptimiser(ABC):
         self._of_tensors = False
         self.set_rates(lr, weight_decay)
 
-    def set_rates(self, lr: Sequence[float], weight_decay: Sequence[float]) -> None:
-        """Set each member's learning rate and weight decay."""
+    def set_rates(
+        self, lr: Sequence[float], weight_decay: Sequence[float], clip_grad_norm: Sequence[float] = ()
+    ) -> None:
+        """Set each member's learning rate, weight decay, and the largest norm of its gradient: infinite without."""
         self.lr, self.weight_decay = tuple(lr), tuple(weight_decay)
+        self.clip_grad_norm = tuple(clip_grad_norm) or (math.inf,) * len(self.lr)
+        like = self.parameters[0]
+        self._limit_K = torch.tensor(self.clip_grad_norm, dtype=like.dtype, device=like.device)
         self._lr, self._decay = self._per_parameter(lr), self._per_parameter(weight_decay)
         self._decays = any(weight_decay)
 
     def rates(self) -> dict[str, Tensor]:
-        """Each member's learning rate and weight decay as tensors `[K]`."""
+        """What a step reads of `set_rates`, as tensors `[K]`."""
         like = self.parameters[0]
         rates = {"lr": self.lr, "weight_decay": self.weight_decay}
-        return {name: torch.tensor(values, dtype=like.dtype, device=like.device) for name, values in rates.items()}
+        tensors = {name: torch.tensor(values, dtype=like.dtype, device=like.device) for name, values in rates.items()}
+        return tensors | ({"clip_grad_norm": self._limit_K} if self.clips else {})
+
+    @property
+    def clips(self) -> bool:
+        """Whether the gradient of any member has a largest norm."""
+        return any(map(math.isfinite, self.clip_grad_norm))
 
     def with_tensors(
         self, parameters: Sequence[Tensor], moments: Mapping[str, Sequence[Tensor]], rates: Mapping[str, Tensor]
@@ -48,12 +63,19 @@ class StackedOptimiser(ABC):
         other.parameters = list(parameters)
         other._set_moments({kind: list(tensors) for kind, tensors in moments.items()})
         other._lr, other._decay = other._views(rates["lr"]), other._views(rates["weight_decay"])
+        other._limit_K = rates.get("clip_grad_norm", self._limit_K)
         other._decays = other._of_tensors = True
         return other
 
-    @abstractmethod
+    @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], schedule: float | Tensor) -> None:
-        """Make one step at `schedule` times each member's learning rate; `schedule` is in [0, 1]."""
+        """Make one step at `schedule` times each member's learning rate; `schedule` is in [0, 1], for all members or
+        `[K]`."""
+        self._step(self._clipped(gradients) if self.clips else gradients, schedule)
+
+    @abstractmethod
+    def _step(self, gradients: Sequence[Tensor], schedule: float | Tensor) -> None:
+        """`step` with gradients that are clipped."""
 
     @abstractmethod
     def moments(self) -> dict[str, list[Tensor]]:
@@ -69,6 +91,12 @@ class StackedOptimiser(ABC):
     def _set_moments(self, moments: Mapping[str, list[Tensor]]) -> None:
         """Replace the tensors that `moments` returns."""
 
+    def _clipped(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The gradients, each member's divided such that their norm over all parameters is at most its largest."""
+        norms_K = torch.stack([_norms(gradient) for gradient in gradients]).norm(dim=0)
+        shares_K = (self._limit_K / (norms_K + NORM_EPSILON)).clamp(max=1.0)
+        return list(torch._foreach_mul(list(gradients), self._views(shares_K)))
+
     def _decayed(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients with those of the L2 penalty."""
         directions = list(gradients)
@@ -80,10 +108,18 @@ class StackedOptimiser(ABC):
 
     def _move(self, directions: list[Tensor], rate: float | Tensor) -> None:
         """Subtract `rate` times each member's learning rate times the directions from the parameters."""
-        if isinstance(self._lr, float):
-            torch._foreach_add_(self.parameters, directions, alpha=-float(rate) * self._lr)
+        lr = self._lr_at(rate)
+        if isinstance(lr, float):
+            torch._foreach_add_(self.parameters, directions, alpha=-lr)
         else:
-            torch._foreach_sub_(self.parameters, torch._foreach_mul(directions, torch._foreach_mul(self._lr, rate)))
+            torch._foreach_sub_(self.parameters, torch._foreach_mul(directions, lr))
+
+    def _lr_at(self, rate: float | Tensor) -> float | list[Tensor]:
+        """`rate` times each member's learning rate, for each parameter where members differ."""
+        if isinstance(rate, Tensor) and rate.dim():
+            rates = self._views(rate.to(self.parameters[0].dtype))
+            return list(torch._foreach_mul(rates, self._lr))
+        return float(rate) * self._lr if isinstance(self._lr, float) else list(torch._foreach_mul(self._lr, rate))
 
     def _per_parameter(self, values: Sequence[float]) -> float | list[Tensor]:
         """A number where all members have the same value, else a tensor `[K, 1, ...]` for each parameter."""
@@ -107,14 +143,17 @@ class StackedSGD(StackedOptimiser):
         self.momentum = momentum
         self.velocity = [torch.zeros_like(parameter) for parameter in self.parameters]
 
-    @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor], schedule: float | Tensor) -> None:
-        directions = self._decayed(gradients)
+    def _step(self, gradients: Sequence[Tensor], schedule: float | Tensor) -> None:
+        directions = self._directions(gradients)
         if self.momentum:
             torch._foreach_mul_(self.velocity, self.momentum)
             torch._foreach_add_(self.velocity, directions)
             directions = self.velocity
         self._move(directions, schedule)
+
+    def _directions(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """What the velocity gathers."""
+        return self._decayed(gradients)
 
     def moments(self) -> dict[str, list[Tensor]]:
         return {"velocity": self.velocity}
@@ -123,22 +162,45 @@ class StackedSGD(StackedOptimiser):
         self.velocity = moments["velocity"]
 
 
+class StackedLARS(StackedSGD):
+    """LARS (You et al. 2017) as self-supervised methods use it: SGD whose step of each weight is scaled to the weight's
+    norm. Biases and the scales of norms, which have one dimension, are neither scaled nor decayed."""
+
+    def _directions(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        directions = []
+        for parameter, plain, decayed in zip(self.parameters, gradients, self._decayed(gradients), strict=True):
+            if parameter.dim() <= 2:  # of a member alone one dimension or none
+                directions.append(plain)
+                continue
+            weight_K, step_K = _norms(parameter), _norms(decayed)
+            ratio_K = torch.where((weight_K > 0) & (step_K > 0), LARS_TRUST * weight_K / step_K, 1.0)
+            directions.append(decayed * ratio_K.view(-1, *[1] * (parameter.dim() - 1)))
+        return directions
+
+
 class StackedAdam(StackedOptimiser):
-    """Adam. All members of a stack have made equally many steps."""
+    """Adam, or AdamW with `decoupled` weight decay. All members of a stack have made equally many steps."""
 
     def __init__(
-        self, parameters: Sequence[Tensor], lr: Sequence[float], weight_decay: Sequence[float], epsilon: float
+        self,
+        parameters: Sequence[Tensor],
+        lr: Sequence[float],
+        weight_decay: Sequence[float],
+        epsilon: float,
+        decoupled: bool = False,
     ) -> None:
         super().__init__(parameters, lr, weight_decay)
-        self.epsilon = epsilon
+        self.epsilon, self.decoupled = epsilon, decoupled
         self.mean = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.square = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.steps = [torch.zeros(len(parameter)) for parameter in self.parameters]
         """Number of steps made, `[K]` on the CPU for each parameter."""
 
-    @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor], schedule: float | Tensor) -> None:
-        directions, (mean_decay, square_decay) = self._decayed(gradients), ADAM_DECAYS
+    def _step(self, gradients: Sequence[Tensor], schedule: float | Tensor) -> None:
+        if self.decoupled:
+            self._shrink(schedule)
+        directions = list(gradients) if self.decoupled else self._decayed(gradients)
+        mean_decay, square_decay = ADAM_DECAYS
         torch._foreach_add_(self.steps, 1)
         made = self._made()
         torch._foreach_lerp_(self.mean, directions, 1 - mean_decay)
@@ -148,6 +210,18 @@ class StackedAdam(StackedOptimiser):
         torch._foreach_div_(roots, _root(1 - square_decay**made))
         torch._foreach_add_(roots, self.epsilon)
         self._move(list(torch._foreach_div(self.mean, roots)), schedule / (1 - mean_decay**made))
+
+    def _shrink(self, schedule: float | Tensor) -> None:
+        """Decay the weights themselves, in proportion to the learning rate."""
+        lr = self._lr_at(schedule)
+        if not self._decays:
+            return
+        if isinstance(lr, float) and isinstance(self._decay, float):
+            torch._foreach_mul_(self.parameters, 1 - lr * self._decay)
+            return
+        rates: list[Any] = [lr] * len(self.parameters) if isinstance(lr, float) else lr
+        decays: list[Any] = [self._decay] * len(self.parameters) if isinstance(self._decay, float) else self._decay
+        torch._foreach_mul_(self.parameters, [1 - rate * decay for rate, decay in zip(rates, decays, strict=True)])
 
     def _made(self) -> float | Tensor:
         """Number of steps made: a tensor where rates are tensors."""
@@ -159,6 +233,11 @@ class StackedAdam(StackedOptimiser):
 
     def _set_moments(self, moments: Mapping[str, list[Tensor]]) -> None:
         self.mean, self.square, self.steps = moments["mean"], moments["square"], moments["steps"]
+
+
+def _norms(tensor: Tensor) -> Tensor:
+    """The norm of each member's part `[K]`."""
+    return torch.linalg.vector_norm(tensor.reshape(len(tensor), -1), dim=1)
 
 
 def _root(value: float | Tensor) -> float | Tensor:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from trainables.contract import Batch, Losses, Method
 from trainables.learners.compiled import CompiledStep, FindLibrary, Part, StepShape
@@ -37,19 +37,25 @@ class Stack(StackedMembers):
         lr: Sequence[float],
         weight_decay: Sequence[float],
         make_optimiser: MakeOptimiser,
+        clip_grad_norm: Sequence[float] = (),
+        accumulate: int = 1,
         autocast: torch.dtype | None = None,
         device: torch.device | str = "cpu",
         peers: Peers = SINGLE_PROCESS,
     ) -> None:
         """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
-        stream."""
+        stream. `clip_grad_norm`: the largest norm of each member's gradient; by default none. `accumulate`: number of
+        parts of a batch, whose gradients are averaged."""
         super().__init__(models, streams, device, peers, autocast)
+        self._accumulate = accumulate
         if not self.parameters and models[0].trains():
             raise ValueError("a method that trains must have weights to train, but all of its weights are frozen")
         for parameter in self.parameters.values():
             parameter.requires_grad_()
         self._make_optimiser = make_optimiser
         self.optimiser = make_optimiser(list(self.parameters.values()), lr, weight_decay)
+        if clip_grad_norm:
+            self.optimiser.set_rates(lr, weight_decay, clip_grad_norm)
 
     @classmethod
     def from_members(cls, members: Sequence[tuple[Self, int]], streams: Sequence[int]) -> Self:
@@ -59,6 +65,8 @@ class Stack(StackedMembers):
             streams=streams,
             lr=[stack.optimiser.lr[slot] for stack, slot in members],
             weight_decay=[stack.optimiser.weight_decay[slot] for stack, slot in members],
+            clip_grad_norm=[stack.optimiser.clip_grad_norm[slot] for stack, slot in members],
+            accumulate=first._accumulate,
             make_optimiser=first._make_optimiser,
             autocast=first.autocast,
             device=first.device,
@@ -77,22 +85,60 @@ class Stack(StackedMembers):
         batches: Sequence[Batch],
         noise: Sequence[Mapping[str, Tensor]],
         after_noise: Sequence[Mapping[str, Tensor]],
-        schedule: float,
+        schedule: float | Sequence[float],
     ) -> Losses:
         self.method.train()
         return self._step(self._gather(batches), self._gather(noise), self._gather(after_noise), schedule)
 
     def _step(
-        self, batch: Batch, noise: Mapping[str, Tensor], after_noise: Mapping[str, Tensor], schedule: float
+        self,
+        batch: Batch,
+        noise: Mapping[str, Tensor],
+        after_noise: Mapping[str, Tensor],
+        schedule: float | Sequence[float],
     ) -> Losses:
         """`step` with the members' inputs gathered."""
         losses, gradients = self.gradients(batch, noise)
         self._peers.average(gradients)
-        self.update(gradients, after_noise, schedule)
+        self.update(gradients, after_noise, schedule if isinstance(schedule, float) else self._share(schedule))
         return losses
 
+    def _share(self, schedule: float | Sequence[float]) -> Tensor:
+        """The share of their learning rates that members have, or `[K]` the shares."""
+        return torch.tensor(schedule, dtype=torch.float64, device=self.device)
+
     def gradients(self, batch: Batch, noise: Mapping[str, Tensor]) -> tuple[Losses, list[Tensor]]:
-        """Return the losses of a batch, `[K]` each, and their gradients. Buffers change as the method changes them."""
+        """Return the losses of a batch, `[K]` each, and their gradients; of several parts of it the means over its
+        examples. Buffers change as the method changes them."""
+        if self._accumulate == 1:
+            return self._gradients(batch, noise)
+        batch_dim = 0 if self._shared else 1
+        count = tree_leaves(batch)[0].shape[batch_dim]
+        dims = {name: declared.batch_dim for name, declared in self.method.noise(count).items()}
+
+        def part_of(tensor: Tensor, dim: int, part: Peers) -> Tensor:
+            rows = part.slice_of(tensor.shape[dim])
+            return tensor.narrow(dim, rows.start, rows.stop - rows.start)
+
+        totals, parts, sums = list[Tensor](), dict[str, list[Tensor]](), list[Tensor]()
+        for part in (Peers(index, self._accumulate) for index in range(self._accumulate)):
+            own_batch = tree_map(lambda tensor, part=part: part_of(tensor, batch_dim, part), batch)
+            own_noise = {
+                name: tensor if (dim := dims[name]) is None else part_of(tensor, batch_dim + dim, part)
+                for name, tensor in noise.items()
+            }
+            losses, gradients = self._gradients(own_batch, own_noise)
+            rows = part.slice_of(count)
+            share = (rows.stop - rows.start) / count
+            totals.append(losses.total * share)
+            for name, value in losses.parts.items():
+                parts.setdefault(name, []).append(value * share)
+            gradients = list(torch._foreach_mul(gradients, share))
+            sums = list(torch._foreach_add(sums, gradients)) if sums else gradients
+        return Losses(sum(totals[1:], totals[0]), {name: sum(of[1:], of[0]) for name, of in parts.items()}), sums
+
+    def _gradients(self, batch: Batch, noise: Mapping[str, Tensor]) -> tuple[Losses, list[Tensor]]:
+        """`gradients` of a batch as a whole."""
         with part_of_step("forward"), self._precision():
             losses: Losses = self._each("losses", batch, noise, shared=self._shared)
         parameters = list(self.parameters.values())  # in some phase the loss may leave some out: their gradient is 0
@@ -128,7 +174,9 @@ class Stack(StackedMembers):
         return {**super()._tensors(), **moments}
 
     def _rates(self) -> dict[str, tuple[float, ...]]:
-        return {"lr": self.optimiser.lr, "weight_decay": self.optimiser.weight_decay}
+        optimiser = self.optimiser
+        rates = {"lr": optimiser.lr, "weight_decay": optimiser.weight_decay, "clip_grad_norm": optimiser.clip_grad_norm}
+        return rates
 
     def _set_rates(self, rates: Mapping[str, Sequence[float]]) -> None:
         self.optimiser.set_rates(**rates)
@@ -151,9 +199,13 @@ class CompiledStack(Stack):
         return merged
 
     def _step(
-        self, batch: Batch, noise: Mapping[str, Tensor], after_noise: Mapping[str, Tensor], schedule: float
+        self,
+        batch: Batch,
+        noise: Mapping[str, Tensor],
+        after_noise: Mapping[str, Tensor],
+        schedule: float | Sequence[float],
     ) -> Losses:
-        rate = torch.tensor(schedule, dtype=torch.float64, device=self.device)
+        rate = self._share(schedule)
         if self._peers.size == 1:
             inputs = (batch, noise, after_noise, rate)
             step = self._find("step", inputs)
@@ -169,13 +221,13 @@ class CompiledStack(Stack):
         if second:
             second(gradients, after_noise, rate)
         else:
-            self.update(gradients, after_noise, schedule)
+            self.update(gradients, after_noise, schedule if isinstance(schedule, float) else rate)
         return losses
 
     def _find(self, part: Part, inputs: Any) -> CompiledStep | None:
         """The compiled part of a step, if it can be had. A part that cannot is not asked for again."""
         if part not in self._compiled and self._find_library:
-            shape = StepShape.of(part, self.size, self._shared, inputs, self.device)
+            shape = StepShape.of(part, self.size, self._shared, inputs, self.device, self.optimiser.clips)
             library = self._find_library(shape)
             if library is None:
                 self._find_library = None

@@ -20,6 +20,7 @@ from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
 from trainables.data.image_files import Images, prefetched, to_device
 from trainables.data.outliers import load_outliers
+from trainables.data.own_views import views_of
 from trainables.data.splits import Split, TrialSplits
 from trainables.data.views import prepare, prepare_pixels, scale_pixels
 from trainables.image_trial import ImageTrial
@@ -148,7 +149,8 @@ class EvaluationImages:
     def views(self, images: Images, index: int) -> Iterator[Tensor]:
         """Yield batches of augmented views of these images as encoders take them, other ones for each index. They are
         the same for all members and at every report."""
-        augmentation, pixel_views = self.config.views, self.config.pixel_views
+        pixel_views = self.config.pixel_views
+        augmentation: Any = views_of(self.config.views, pixel_views)
         for pixels_BCHW, batch in self._scaled(images, range(len(images))):
             generator = seeded_generator("evaluated views", self.config.data.dataset, index, batch.start)
             parameters = augmentation.draw(generator, pixels_BCHW.shape, pixel_views)

@@ -147,6 +147,10 @@ class Task(ABC):
         """Name of the user's own network that a trial's method is built with; empty, the default, if there is none."""
         return ""
 
+    def note(self, config: Any) -> str:
+        """One line for the user on what is not as usual in a trial; empty, the default, if nothing is."""
+        return ""
+
     def check_own_network(self, config: Any, examples: int) -> None:
         """Try the user's own network on so many random examples. Raises ValueError, with one line, if it cannot be
         used."""

@@ -80,14 +80,19 @@ def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[Pref
 
 
 def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightResult]) -> tuple[str, ...]:
-    """One line for each method, or network of the user's own, that cannot be stacked."""
+    """One line for each method, or network of the user's own, that cannot be stacked, and for what else is not as
+    usual."""
     reasons: dict[str, str] = {}
     for config, result in zip(configs, results, strict=True):
         if result.why_not_stacked:
             network = task_of(config.method).own_network(config)
             name = f"{config.method} with {network}" if network else config.method
             reasons.setdefault(name, result.why_not_stacked)
-    return tuple(f"{name} cannot be stacked, so its trials train one by one: {why}" for name, why in reasons.items())
+    others = dict.fromkeys(filter(None, (task_of(config.method).note(config) for config in configs)))
+    return (
+        *(f"{name} cannot be stacked, so its trials train one by one: {why}" for name, why in reasons.items()),
+        *others,
+    )
 
 
 def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:

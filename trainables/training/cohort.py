@@ -23,6 +23,9 @@ from trainables.training.compiled_steps import StepCompiler
 from trainables.training.model_file import TrainedModel
 from trainables.training.stacks import build_models, build_stack
 
+READ_GAMMA = ("step", "exponential")
+"""Schedules that depend on `lr_gamma`."""
+
 
 class Cohort:
     """K members whose configs differ in fusible keys only."""
@@ -127,8 +130,11 @@ class Cohort:
         """Indices `[steps, B]` of the training examples of each step of the epoch, one tensor for each stream."""
         return [stream.order(epoch) for stream in self._streams]
 
-    def step(self, epoch: int, step: int, orders: Sequence[torch.Tensor], rate: float) -> dict[str, torch.Tensor]:
-        """Step every member at `rate` times its learning rate. Returns each loss before the step, `[K]`."""
+    def step(
+        self, epoch: int, step: int, orders: Sequence[torch.Tensor], rate: float | Sequence[float]
+    ) -> dict[str, torch.Tensor]:
+        """Step every member at `rate` times its learning rate, or each at a rate of its own. Returns each loss before
+        the step, `[K]`."""
         batches, method = [], self._stacks[0].method
         with part_of_step("data"):
             for stream, order in zip(self._streams, orders, strict=True):
@@ -136,7 +142,11 @@ class Cohort:
                 stream.prefetch(order, epoch, step + 1)
             noise = self._noise("noise", method.noise(self._streams[0].batch_size), epoch, step)
             after_noise = self._noise("after_step", method.after_step_noise(), epoch, step)
-        losses = [stack.step(batches, noise, after_noise, rate) for stack in self._stacks]
+        losses, first = [], 0
+        for stack in self._stacks:
+            own = rate if isinstance(rate, float) else rate[first : first + stack.size]
+            losses.append(stack.step(batches, noise, after_noise, own))
+            first += stack.size
         total = {"loss": torch.cat([loss.total for loss in losses])}
         return total | {
             method.metric_of_part(part): torch.cat([loss.parts[part] for loss in losses]) for part in losses[0].parts
@@ -149,14 +159,23 @@ class Cohort:
             for stream in self._streams
         ]
 
-    def _rate(self, step: int) -> float:
-        """The learning rate of a step, counted over all epochs, as a share of its peak. Each phase has its schedule."""
+    def _rate(self, step: int) -> float | list[float]:
+        """The learning rate of a step, counted over all epochs, as a share of its peak, or that of each member where
+        they differ. Each phase has its schedule."""
         if self.method.fitted():
             return 1.0
-        training, schedule = self._first.gradient, SCHEDULES[self._first.optimiser.lr_schedule]
+        training, optimiser = self._first.gradient, self._first.optimiser
+        schedule = SCHEDULES[optimiser.lr_schedule]
         bounds = [epoch * self.steps for epoch in (0, *self._phases, training.epochs)]
         start, end = max(at for at in bounds if at <= step), min(at for at in bounds if at > step)
-        return schedule(step - start, end - start, training.warmup_epochs * self.steps)
+        gammas = [self._configs[index].optimiser.lr_gamma for index in self.members]
+        spans = {"warmup": training.warmup_epochs * self.steps, "drop": optimiser.lr_drop_every * self.steps}
+        shares = {
+            gamma: schedule(step - start, end - start, gamma=gamma, per_epoch=self.steps, **spans)
+            for gamma in set(gammas)
+        }
+        differ = optimiser.lr_schedule in READ_GAMMA and len(shares) > 1  # at every step alike, for compiled steps
+        return [shares[gamma] for gamma in gammas] if differ else shares[gammas[0]]
 
     def evaluate(self, last: bool) -> dict[str, Floats]:
         """Metrics `[K]` by name, NaN where undefined; `last` adds those reported at the end of training only."""

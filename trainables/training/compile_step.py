@@ -42,7 +42,7 @@ from trainables.learners.stack import CompiledStack, step_function
 from trainables.sections import TrialConfig, Value
 from trainables.training.stacks import build_models, build_stack
 
-TRAINING = frozenset({"momentum", "precision", "optimiser", "adam_epsilon"})
+TRAINING = frozenset({"momentum", "precision", "optimiser", "adam_epsilon", "accumulate"})
 """Keys of the training and its optimiser that change the code of a step."""
 
 
@@ -65,7 +65,9 @@ class StepTask:
 
     def trial(self) -> TrialConfig:
         """A trial with such a step."""
-        return resolve_sent(self.config)
+        accumulate = int(self.config.get("accumulate") or 1)
+        least = {"batch_size": 2 * accumulate} if accumulate > 1 else {}  # its own is in the layouts of the inputs
+        return resolve_sent({**self.config, **least, **({"clip_grad_norm": 1.0} if self.step.clips else {})})
 
     @classmethod
     def of_json(cls, text: bytes) -> "StepTask":

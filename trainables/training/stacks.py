@@ -12,7 +12,7 @@ from trainables.contract import Method, Shapes
 from trainables.learners.compiled import FindLibrary
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_generator
 from trainables.learners.members import FittedMembers, StackedMembers
-from trainables.learners.optimisers import StackedAdam, StackedSGD
+from trainables.learners.optimisers import StackedAdam, StackedLARS, StackedSGD
 from trainables.learners.stack import CompiledStack, MakeOptimiser, Stack
 from trainables.sections import TrialConfig
 
@@ -65,6 +65,8 @@ def _stack(
     options = common | {
         "lr": [config.gradient.lr for config in configs],
         "weight_decay": [config.gradient.weight_decay for config in configs],
+        "clip_grad_norm": [config.gradient.clip_grad_norm for config in configs],
+        "accumulate": first.gradient.accumulate,
         "make_optimiser": _optimiser(first),
         "autocast": torch.bfloat16 if first.gradient.precision == "bfloat16" else None,
     }
@@ -73,6 +75,7 @@ def _stack(
 
 def _optimiser(config: TrialConfig) -> MakeOptimiser:
     """The optimiser that a trial asks for."""
-    if config.optimiser.optimiser == "adam":
-        return partial(StackedAdam, epsilon=config.optimiser.adam_epsilon)
-    return partial(StackedSGD, momentum=config.gradient.momentum)
+    name = config.optimiser.optimiser
+    if name in ("adam", "adamw"):
+        return partial(StackedAdam, epsilon=config.optimiser.adam_epsilon, decoupled=name == "adamw")
+    return partial(StackedLARS if name == "lars" else StackedSGD, momentum=config.gradient.momentum)

@@ -50,7 +50,7 @@ def write(files: Files, name: str) -> str:
             files.write(path, page)
             _written[address] = number
             write_summary(files, name, contents.summary)
-            files.write(INDEX, list_of_sweeps(files, files.list(REPORTS)))
+            write_index(files)
     finally:
         _writing.release()
     return path
@@ -63,6 +63,11 @@ VIRIDIS = (
     *("#1f988b", "#22a884", "#35b779", "#54c568", "#7ad151", "#a5db36", "#d2e21b", "#fde725"),
 )
 """Colours from the lowest to the highest shade, those of the heatmaps of the pages."""
+
+
+def write_index(files: Files) -> None:
+    """Write the list of all sweeps."""
+    files.write(INDEX, list_of_sweeps(files, files.list(REPORTS)))
 
 
 def write_claims(files: Files) -> str | None:

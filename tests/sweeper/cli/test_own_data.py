@@ -56,6 +56,13 @@ def test_a_plan_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
 
 
+def test_it_is_described_by_its_docstring(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--describe", "my_cells:Cells"]) == 0
+    described = capsys.readouterr().out
+    assert described.startswith("my_cells:Cells: a data set of your own\n\n  Images of 12 x 12 pixels")
+    assert described.endswith("--set dataset=my_cells:Cells\n")
+
+
 def test_other_data_are_other_trials(cells: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     digests = []
     for seed in (0, 7):

@@ -21,10 +21,23 @@ import pytest
 import sweeper.run as run
 from sweeper.record.tensorboard import TensorBoard
 from sweeper.storage.load import load_history
+from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.sweeper.record.test_trackers import FIRST, SECOND, row_of
 from tests.sweeper.small_sweeps import rows, small_grid
 from trainables.worker.messages import CohortTask
+
+pytestmark = pytest.mark.usefixtures("unreported")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep that ended without a tracker."""
+    folder = tmp_path_factory.mktemp("finished")
+    with without_ray(folder):
+        assert run.main(small_grid(folder / "store")) == 0
+    return folder / "store"
+
 
 # ---- TensorBoard
 
@@ -104,6 +117,7 @@ def test_a_sweep_that_was_interrupted_continues_its_tensorboard_runs(tmp_path: P
 START_SECONDS = 180.0
 """Longest time, in seconds, that the server may take to start."""
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+SERVER_ENVIRONMENT |= {"MLFLOW_ALLOW_FILE_STORE": "true"}  # a new database takes most of the server's start
 
 
 def free_port() -> int:
@@ -119,7 +133,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("flask", reason="MLflow's server needs Flask: pip install -e '.[test]'")
     folder, port = tmp_path_factory.mktemp("mlflow"), free_port()
     options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    stores = ["--backend-store-uri", f"sqlite:///{folder}/runs.db", "--default-artifact-root", str(folder)]
+    stores = ["--backend-store-uri", f"file://{folder}/runs", "--default-artifact-root", str(folder)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "mlflow", "server", *options, *stores],
@@ -220,32 +234,28 @@ def test_a_server_that_is_gone_is_an_error_within_seconds(server: str, monkeypat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@for_each(
     "target", ["http://me:SECRET/PW@127.0.0.1:{}", "http://127.0.0.1:{}/?x=1&api_token=SECRET", "me:SECRETPW@127.0.0.1"]
 )
-def test_no_line_shows_the_password_of_a_server(target: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_line_shows_the_password_of_a_server(target: str, finished: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install -e '.[test]'")
 
-    arguments = [*small_grid(tmp_path), "--track", f"mlflow={target.format(free_port())}"]
-    with without_ray(tmp_path):
-        assert run.main([*arguments, "--track", "mlflow=http://me:SECRETPW@host"]) == 2
-        assert run.main(arguments) == 0
+    arguments = [*small_grid(finished), "--track", f"mlflow={target.format(free_port())}"]
+    assert run.main([*arguments, "--track", "mlflow=http://me:SECRETPW@host"]) == 2
+    assert run.main(arguments) == 0
     out, err = capfd.readouterr()
     assert "tracker mlflow failed" in out and "127.0.0.1" in out
     assert "SECRET" not in out + err + repr(run.parse_command(arguments)), out + err
 
 
 @pytest.mark.slow
-def test_the_store_of_a_sweep_is_sent_to_a_server(server: str, tmp_path: Path) -> None:
+def test_the_store_of_a_sweep_is_sent_to_a_server(server: str, finished: Path) -> None:
     """A sweep that ended without the tracker is there after the same command with `--track`."""
 
-    arguments = small_grid(tmp_path / "store")
-    with without_ray(tmp_path):
-        assert run.main(arguments) == 0
     for _ in range(2):
-        assert run.main([*arguments, "--track", f"mlflow={server}"]) == 0
-    found, stored = runs(server, "anomaly_grid"), rows(tmp_path / "store", "anomaly_grid")
-    reports = load_history("anomaly_grid", tmp_path / "store")
+        assert run.main([*small_grid(finished), "--track", f"mlflow={server}"]) == 0
+    found, stored = runs(server, "anomaly_grid"), rows(finished, "anomaly_grid")
+    reports = load_history("anomaly_grid", finished)
     assert set(found) == set(stored.index) and {run.info.status for run in found.values()} == {"FINISHED"}
     for trial_id, row in stored.iterrows():
         assert found[str(trial_id)].data.metrics["auroc_joint"] == row["auroc_joint"]

@@ -20,7 +20,7 @@ from tests.fake_executor import without_ray
 from tests.sweeper.cli.refusals import command_line_of
 from tests.sweeper.small_sweeps import rows, small_grid
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("unreported")
 
 FIRST = TrackedTrial("a" * 16, "beta=0.5, nu=inf", "digits", {"beta": 0.5, "nu": float("inf"), "normal_class": None})
 SECOND = TrackedTrial("b" * 16, "beta=1.0, nu=1.0", "digits", {"beta": 1.0, "nu": 1.0, "normal_class": 3})

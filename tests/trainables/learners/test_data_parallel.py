@@ -53,6 +53,10 @@ def _config(**changes: Value) -> TrialConfig:
 CASES: dict[str, dict[str, Value]] = {
     "files with warm-up, decay, outliers": {"warmup_epochs": 1, "weight_decay": 0.01, "outliers": "inverted"},
     "resident images": {"dataset": "digits", "batch_size": 240, "blur": 0.0},
+    "clipped gradients of parts": {
+        **{"dataset": "digits", "batch_size": 240, "blur": 0.0, "accumulate": 2, "clip_grad_norm": 0.5},
+        **{"lr_schedule": "exponential", "lr_gamma": 0.5},
+    },
     "BatchNorm": {"dataset": "digits", "batch_size": 240, "blur": 0.0, "encoder": "convnet"},
 }
 

@@ -132,5 +132,7 @@ def test_a_taken_state_is_a_copy() -> None:
 
 def test_only_fusible_hyperparameters_can_change() -> None:
     stack = _halfway()[0]
-    with pytest.raises(ValueError, match=r"^a member can only change its lr, weight_decay, tau, but got width=8$"):
+    with pytest.raises(
+        ValueError, match=r"^a member can only change its lr, weight_decay, clip_grad_norm, tau, but got width=8$"
+    ):
         stack.load_member(0, stack.copy_member(1), {"width": 8})

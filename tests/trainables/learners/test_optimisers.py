@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.learners.optimisers import StackedAdam, StackedSGD
+from trainables.learners.optimisers import LARS_TRUST, StackedAdam, StackedLARS, StackedSGD
 from trainables.learners.stack import MakeOptimiser
-from trainables.sections import SCHEDULES, Optimiser, constant, cosine
+from trainables.sections import SCHEDULES, Optimiser, constant, cosine, drops, exponential, one_cycle
 
 K, STEPS = 3, 20
 SHAPES = ((4, 3), (5,), ())
@@ -30,6 +30,7 @@ KINDS = {
     "SGD": Kind(partial(StackedSGD, momentum=0.9), partial(torch.optim.SGD, momentum=0.9)),
     "Adam": Kind(partial(StackedAdam, epsilon=1e-8), torch.optim.Adam),
     "Adam with a large epsilon": Kind(partial(StackedAdam, epsilon=0.1), partial(torch.optim.Adam, eps=0.1)),
+    "AdamW": Kind(partial(StackedAdam, epsilon=1e-8, decoupled=True), torch.optim.AdamW),
 }
 
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -162,6 +163,112 @@ def test_adams_first_step_is_its_rate_whatever_the_scale_of_the_gradient() -> No
     torch.testing.assert_close(parameters[0], torch.tensor([[-0.05, 0.05], [-0.15, 0.15]]))
 
 
+class LARS(torch.optim.Optimizer):
+    """One model alone, a parameter at a time, as the authors of Barlow Twins print it."""
+
+    def __init__(self, parameters: Sequence[Tensor], lr: float) -> None:
+        super().__init__(parameters, {"lr": lr, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for weight in group["params"]:
+                step = weight.grad.double()
+                if weight.ndim > 1:
+                    step = step + group["weight_decay"] * weight.double()
+                    step = step * LARS_TRUST * weight.double().norm() / step.norm()
+                velocity = self.state[weight].get("velocity", torch.zeros_like(step)) * 0.9 + step
+                self.state[weight]["velocity"] = velocity
+                weight -= group["lr"] * velocity
+
+
+@pytest.mark.parametrize("lr", [(30.0, 30.0, 30.0), (30.0, 10.0, 0.0)])
+def test_lars_is_that_of_each_member_alone(lr: Rates) -> None:
+    """Its weights are scaled and decayed, its vectors and scalars are neither."""
+    parameters, decay = _start(), (0.2, 0.0, 0.01)
+    optimiser = StackedLARS(parameters, lr, decay, 0.9)
+    for step in range(STEPS):
+        optimiser.step(_gradients(step), _schedule(step))
+    _assert_torchs(parameters, Kind(optimiser, LARS), lambda step: (lr, decay), _schedule)  # type: ignore[arg-type]
+
+
+@every_kind
+@pytest.mark.parametrize("limits", [(0.5, 0.5, 0.5), (0.1, math.inf, 100.0)])
+def test_gradients_are_clipped_as_those_of_each_member_alone(kind: Kind, limits: Rates) -> None:
+    parameters, rates = _start(), ((0.1, 0.3, 0.2), (0.1, 0.0, 0.2))
+    optimiser = kind.stacked(parameters, *rates)
+    optimiser.set_rates(*rates, limits)
+    for step in range(STEPS):
+        optimiser.step(_gradients(step), 1.0)
+    for member, limit in enumerate(limits):
+        alone = [value[member].clone().requires_grad_() for value in _start()]
+        torchs = kind.torchs(alone, lr=rates[0][member], weight_decay=rates[1][member])
+        for step in range(STEPS):
+            for parameter, gradient in zip(alone, _gradients(step), strict=True):
+                parameter.grad = gradient[member].clone()
+            torch.nn.utils.clip_grad_norm_(alone, limit)
+            torchs.step()
+        for value, reference in zip(parameters, alone, strict=True):
+            torch.testing.assert_close(value[member], reference.detach(), rtol=1e-5, atol=1e-6)
+
+
+@every_kind
+def test_a_member_that_clips_changes_no_bit_of_another(kind: Kind) -> None:
+    plain, clipped = _start(), _start()
+    for parameters, limits in ((plain, ()), (clipped, (0.1, math.inf, math.inf))):
+        optimiser = kind.stacked(parameters, (0.1, 0.3, 0.2), (0.1, 0.0, 0.2))
+        optimiser.set_rates((0.1, 0.3, 0.2), (0.1, 0.0, 0.2), limits)
+        for step in range(STEPS):
+            optimiser.step(_gradients(step), 1.0)
+    for value, reference in zip(clipped, plain, strict=True):
+        assert torch.equal(value[1:], reference[1:])
+
+
+@every_kind
+@pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])
+def test_members_may_have_schedules_of_their_own(kind: Kind, lr: Rates) -> None:
+    shares = torch.tensor([1.0, 0.5, 0.1], dtype=torch.float64)
+    own, folded, decay = _start(), _start(), (0.1, 0.0, 0.2)
+    first = kind.stacked(own, lr, decay)
+    second = kind.stacked(folded, [share * rate for share, rate in zip(shares.tolist(), lr, strict=True)], decay)
+    for step in range(STEPS):
+        first.step(_gradients(step), shares)
+        second.step(_gradients(step), 1.0)
+    for value, reference in zip(own, folded, strict=True):
+        torch.testing.assert_close(value, reference, rtol=1e-5, atol=1e-6)
+
+
+def _of_torch(make: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler], steps: int) -> list[float]:
+    """The rates of a scheduler of torch, of which the peak is 1."""
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    scheduler, rates = make(optimiser), list[float]()
+    for _ in range(steps):
+        rates.append(float(scheduler.get_last_lr()[0]))
+        optimiser.step()
+        scheduler.step()
+    return rates
+
+
+def test_schedules_of_epochs_are_those_of_torch() -> None:
+    """Each epoch has 4 steps."""
+    stepped = _of_torch(lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 3, 0.5), 10)
+    falling = _of_torch(lambda optimiser: torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.9), 10)
+    for step in range(40):
+        assert drops(step, 40, gamma=0.5, drop=12) == pytest.approx(stepped[step // 4], abs=1e-12)
+        assert exponential(step, 40, gamma=0.9, per_epoch=4) == pytest.approx(falling[step // 4], abs=1e-12)
+
+
+@pytest.mark.parametrize("steps", [10, 50, 57])
+def test_one_cycle_is_that_of_torch(steps: int) -> None:
+    rates = _of_torch(lambda optimiser: torch.optim.lr_scheduler.OneCycleLR(optimiser, 1.0, steps), steps)
+    assert [one_cycle(step, steps) for step in range(steps)] == pytest.approx(rates, abs=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_one_cycle_of_few_steps_is_in_its_range(steps: int) -> None:
+    assert all(0 < one_cycle(step, steps) <= 1 for step in range(steps))
+
+
 def test_half_cosine_is_that_of_torch() -> None:
     optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     reference = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=50)
@@ -177,7 +284,7 @@ def test_values_without_warmup() -> None:
     assert [constant(step, 4) for step in range(5)] == [1.0] * 5
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", sorted(SCHEDULES.keys() - {"one_cycle"}))
 def test_warmup_rises_linearly_to_the_peak_then_the_schedule_takes_over(name: str) -> None:
     schedule = SCHEDULES[name]
     assert [schedule(step, 14, 10) for step in range(11)] == pytest.approx([step / 10 for step in range(11)])

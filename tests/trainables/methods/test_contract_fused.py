@@ -3,8 +3,9 @@
 Shapes: K members of a cohort.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
@@ -121,7 +122,9 @@ def _assert_equal(actual: Outcome, expected: Outcome, tolerance: float) -> None:
     for ours, theirs in ((actual.losses, expected.losses), (actual.tensors, expected.tensors)):
         assert ours.keys() == theirs.keys()
         for key, value in ours.items():
-            difference, largest = (tensor.abs().max().item() for tensor in (value - theirs[key], theirs[key]))
+            differs = (value - theirs[key]).abs().masked_fill(value == theirs[key], 0)  # infinite rates are equal
+            difference, largest = (tensor.abs().max().item() for tensor in (differs, theirs[key]))
+            assert math.isfinite(largest) or key == "rates.clip_grad_norm"
             assert difference <= tolerance * max(1.0, largest), f"{key} differs by {difference}"
 
 
@@ -155,6 +158,52 @@ VARIANTS: tuple[tuple[str, dict[str, Value]], ...] = (
 def test_variants_fused_equal_alone(name: str, keys: dict[str, Value]) -> None:
     configs = members(name, **SMOOTH[ALL[name].task], **keys)
     _assert_equal(_train(configs, None), _each_alone(configs), FLOAT32.get(name, 3e-4))
+
+
+OPTIONS: tuple[dict[str, Value], ...] = (
+    {"optimiser": "adamw", "lr_schedule": "exponential", "accumulate": 2},
+    {"optimiser": "lars", "lr": 0.3, "lr_schedule": "step", "lr_drop_every": 2},
+    {"optimiser": "sgd", "lr_schedule": "one_cycle", "accumulate": 3},
+)
+"""Ways to train, each with members of different largest gradients and decays of the learning rate."""
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options["optimiser"])
+@pytest.mark.parametrize("name", trained(BY_GRADIENTS))
+def test_every_way_to_train_fused_equals_alone(name: str, options: dict[str, Value]) -> None:
+    """Its results are finite, and those of the optimiser's state, too."""
+    plain = config_of(name, **{"adam_epsilon": 1e-2, **SMOOTH[ALL[name].task], **options})
+    configs = [
+        replace(
+            plain,
+            training=replace(plain.gradient, clip_grad_norm=limit),
+            optimiser=replace(plain.optimiser, lr_gamma=gamma),
+        )
+        for limit, gamma in ((0.05, 0.9), (math.inf, 0.1), (1.0, 0.5))
+    ]
+    fused = _train(configs, None)
+    _assert_equal(fused, _each_alone(configs), FLOAT32.get(name, 3e-4))
+    assert all(tensor.isfinite().all() for key, tensor in fused.tensors.items() if key.startswith("parameters."))
+    first, second, _ = (
+        torch.cat([tensor[slot].flatten() for key, tensor in fused.tensors.items() if key.startswith("parameters.")])
+        for slot in range(3)
+    )
+    assert not torch.allclose(first, second, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["vje", "beta_vae", "gaussian_mlp"])
+def test_accumulated_parts_equal_the_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of methods that look at one example at a time, without BatchNorm."""
+    monkeypatch.setattr(Tensor, "float", Tensor.double)
+    torch.set_default_dtype(torch.float64)
+    try:
+        whole, parts = (
+            [config_of(name, **SMOOTH[ALL[name].task], accumulate=count, seed=seed) for seed in (0, 1)]
+            for count in (1, 4)
+        )
+        _assert_equal(_train(parts, None), _train(whole, None), 1e-9)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 @every_trained

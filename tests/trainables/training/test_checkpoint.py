@@ -5,9 +5,11 @@ A checkpoint with a valid digest but odd content is ignored: training starts fro
 
 import contextlib
 import io
+import math
 import os
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,38 @@ def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) ->
     before = [report for report in reports if report.epoch <= epoch]
     assert actual[: len(before)] == before  # replayed, seconds included
     assert [state_of(checkpoint) for checkpoint in resaved] == [state_of(checkpoint) for checkpoint in saved[epoch:]]
+
+
+def _with_options() -> list[TrialConfig]:
+    """Three members that also differ in the largest norm of their gradients and in the decay of their rates."""
+    return [
+        replace(
+            config,
+            training=replace(config.gradient, clip_grad_norm=limit, accumulate=2, batch_size=32),
+            optimiser=replace(config.optimiser, optimiser="adamw", lr_schedule="exponential", lr_gamma=gamma),
+        )
+        for config, limit, gamma in zip(three(), (0.1, math.inf, 1.0), (0.9, 0.5, 0.7), strict=True)
+    ]
+
+
+@for_each("width", [None, 2])
+def test_every_option_of_training_is_resumed_exactly(width: int | None) -> None:
+    saved, resaved = list[bytes](), list[bytes]()
+    whole = list(train(_with_options(), HERE, width=width, checkpointing=Checkpointing(save=at_ends(saved), every=0.0)))
+    again = Checkpointing(saved[1], save=at_ends(resaved), every=0.0)
+    assert without_seconds(list(train(_with_options(), HERE, width=width, checkpointing=again))) == without_seconds(
+        whole
+    )
+    assert [state_of(checkpoint) for checkpoint in resaved] == [state_of(checkpoint) for checkpoint in saved[2:]]
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_largest_norm() -> None:
+    reports, saved = _run(None)
+    progress, (state,) = unpack(saved[1], three(), None) or pytest.fail()
+    earlier = {**state, "rates": {name: rate for name, rate in state["rates"].items() if name != "clip_grad_norm"}}
+    packed, notices = pack(three(), None, progress, [earlier]), list[str]()
+    resumed = train(three(), HERE, checkpointing=Checkpointing(packed), callbacks=Callbacks(notify=notices.append))
+    assert without_seconds(list(resumed)) == without_seconds(reports) and notices == []
 
 
 def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:

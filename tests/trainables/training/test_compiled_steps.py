@@ -250,9 +250,22 @@ class DecorrelatedPairs(JEPAPairs):
         return Losses(error - 0.1 * volume, {"volume": volume})
 
 
+OPTIONS: dict[str, Value] = {"optimiser": "adamw", "adam_epsilon": 0.01, "lr_schedule": "exponential", "accumulate": 2}
+
+
 @pytest.mark.slow
-def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(tmp_path: Path) -> None:
-    configs = [resolve_sent({**PAIRS, "lr": lr}) for lr in (0.01, 0.02)]
+@pytest.mark.parametrize(
+    "members",
+    [
+        [{"lr": 0.01}, {"lr": 0.02}],
+        [{"lr": 0.01, "clip_grad_norm": 0.1, "lr_gamma": 0.9, **OPTIONS}, {"lr": 0.01, "lr_gamma": 0.5, **OPTIONS}],
+    ],
+    ids=["SGD", "clipped, accumulated AdamW with decays of its own"],
+)
+def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(
+    members: list[dict[str, Value]], tmp_path: Path
+) -> None:
+    configs = [resolve_sent({**PAIRS, **member}) for member in members]
     folder, lines, saved, again = LibraryFolder(tmp_path / "steps"), list[str](), list[bytes](), list[bytes]()
 
     def trained(
@@ -353,7 +366,16 @@ DIGEST = task_of().digest([])
 
 @pytest.mark.parametrize(
     "changes",
-    [{"seed": 7}, {"lr": 0.3}, {"weight_decay": 0.1}, {"beta": 4.0}, {"epochs": 9}, {"normal_class": 5}],
+    [
+        {"seed": 7},
+        {"lr": 0.3},
+        {"weight_decay": 0.1},
+        {"beta": 4.0},
+        {"epochs": 9},
+        {"normal_class": 5},
+        {"lr_schedule": "step"},
+        {"lr_gamma": 0.5},
+    ],
     ids=str,
 )
 def test_trials_that_differ_in_values_of_tensors_or_in_their_evaluation_share_a_step(changes: dict[str, Value]) -> None:
@@ -362,7 +384,15 @@ def test_trials_that_differ_in_values_of_tensors_or_in_their_evaluation_share_a_
 
 @pytest.mark.parametrize(
     "changes",
-    [{"width": 24}, {"batch_size": 30}, {"momentum": 0.5}, {"optimiser": "adam"}, {"precision": "bfloat16"}],
+    [
+        {"width": 24},
+        {"batch_size": 30},
+        {"momentum": 0.5},
+        {"optimiser": "adam"},
+        {"precision": "bfloat16"},
+        {"optimiser": "lars"},
+        {"accumulate": 2},
+    ],
     ids=str,
 )
 def test_another_code_or_shape_is_another_step(changes: dict[str, Value]) -> None:

@@ -99,7 +99,63 @@ def _array(path: Path) -> Any:
         raise DataError(f"{path} must be an array of NumPy, but cannot be read: {error!s:.200}") from error
 
 
-SOURCES = {ARRAYS: arrays}
+def huggingface(root: Path, name: str = HUGGINGFACE) -> tuple[Any, Any]:
+    """A data set of Hugging Face with the splits `train` and `test`, as `DatasetDict.save_to_disk` writes it. Images
+    are its only column of the type `Image`, or the one named `image`; labels the only one of the type `ClassLabel`, or
+    the one named `label`. Other columns of that type are attributes. Nothing is fetched."""
+    try:
+        from datasets import load_from_disk  # here: an extra, and slow to import
+    except ImportError as error:
+        raise DataError(f"dataset={name} needs the package datasets: pip install 'sweeper[huggingface]'") from error
+    try:
+        found: Any = load_from_disk(str(root))
+    except Exception as error:  # a damaged folder can raise anything
+        why = " ".join(str(error).split())[:200]
+        raise DataError(f"{root} must be a data set that save_to_disk wrote, but cannot be read: {why}") from error
+    splits = found.keys() if isinstance(found, Mapping) else ()
+    if absent := [split for split in SPLITS if split not in splits]:
+        raise DataError(
+            f"dataset={name} needs the splits train and test in {root}, but there is no {absent[0]}; "
+            f"there are: {', '.join(splits) or 'none: save a DatasetDict, of train_test_split'}"
+        )
+    return _Rows(found["train"]), _Rows(found["test"])
+
+
+class _Rows:
+    """A split of Hugging Face as a map-style data set of pictures."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+        self._image = self._column("Image", "image")
+        label = self._column("ClassLabel", "label")
+        if self._image is None:
+            raise DataError("a data set of Hugging Face must have a column of the type Image, but has none")
+        self.targets = None if label is None else list(rows[label])
+        self.classes = () if label is None else tuple(rows.features[label].names)
+        others = [key for key in self._columns("ClassLabel") if key != label]
+        self.attributes = {key: list(rows[key]) for key in others}
+
+    def _columns(self, kind: str) -> list[str]:
+        return [key for key, feature in self._rows.features.items() if type(feature).__name__ == kind]
+
+    def _column(self, kind: str, usual: str) -> str | None:
+        """The only column of this type, or the one with its usual name."""
+        columns = self._columns(kind)
+        if len(columns) > 1 and usual not in columns:
+            raise DataError(
+                f"of several columns of the type {kind} one must be named {usual!r}, but they are: "
+                f"{', '.join(columns)}; rename_column names it so"
+            )
+        return next((key for key in columns if key == usual), columns[0] if columns else None)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._rows[index][self._image]
+
+
+SOURCES = {ARRAYS: arrays, HUGGINGFACE: huggingface}
 """Name of a data set that is a folder -> how its two parts are found."""
 
 

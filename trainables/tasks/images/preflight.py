@@ -15,6 +15,7 @@ from trainables.data.datasets.dataset import Dataset, listed, placeholder
 from trainables.data.datasets.own_data import forget_own_data, is_own_data, load_own_data
 from trainables.data.image_files import prefetched
 from trainables.data.outliers import check_outliers, load_outliers
+from trainables.data.own_views import check_own_views
 from trainables.data.splits import Split
 from trainables.data.views import contrast_range, scale_pixels
 from trainables.image_trial import Data, Folder, ImageTrial
@@ -30,6 +31,9 @@ def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list
     """The size of each trial; see `Task.preflight`. The declarations are checked first, before any file is read."""
     examples = {(config.data.dataset, config.folder): config for config in configs}
     declared = _check_on(configs, {key: placeholder_for(config) for key, config in examples.items()}, check_outliers)
+    for name, shape in {(config.pixel_views.augmentation, config.declaration.shape) for config in configs}:
+        if name:
+            check_own_views(name, shape)
     if data is None:
         return declared
     for weights in dict.fromkeys(config.generation.fid_weights for config in configs):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from trainables.contract import Batch, ImageMethod
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.image_files import Decoding, ImageFiles, LazyImages
+from trainables.data.own_views import views_of
 from trainables.data.splits import (
     Split,
     TrialSplits,
@@ -94,7 +96,8 @@ class ImageStream(Stream):
         self._files = images if isinstance(images, ImageFiles) else None
         self._lazy = images if isinstance(images, LazyImages) else None
         self._images = images.to(device) if isinstance(images, Tensor) else None
-        self._views = replace(config.views, crop_scale=1.0) if self._files else config.views  # files come cropped
+        keys = replace(config.views, crop_scale=1.0) if self._files else config.views  # files come cropped
+        self._views = views_of(keys, config.pixel_views)
         self._decoding: dict[tuple[int, int], Decoding] = {}  # by epoch and step
         channels_last = isinstance(config.training, GradientTraining) and config.training.channels_last
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -144,8 +147,9 @@ class ImageStream(Stream):
         else:
             images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * self._count
         shape = (len(indices_B), *images[0].shape[1:])
-        draws = [self._views.draw(generator, shape, self._config.pixel_views).sliced(part) for _ in range(self._count)]
-        views = (self._views.apply(image_BCHW, draw) for image_BCHW, draw in zip(images, draws, strict=True))
+        maker: Any = self._views  # draws what it applies
+        draws = [maker.draw(generator, shape, self._config.pixel_views).sliced(part) for _ in range(self._count)]
+        views = (maker.apply(image_BCHW, draw) for image_BCHW, draw in zip(images, draws, strict=True))
         return tuple(map(self._as_decoded, views))
 
     def _plain_pixels(self, indices_B: Tensor) -> Tensor:

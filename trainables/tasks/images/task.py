@@ -12,6 +12,7 @@ from torch import Tensor
 from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import OUTLIERS
+from trainables.data.own_views import about_views
 from trainables.image_trial import ImageTrial, Networks
 from trainables.learners.data_parallel import Peers
 from trainables.metrics.catalog import CohortEvaluator, metric_names
@@ -87,6 +88,9 @@ class Images(Task):
 
     def own_network(self, config: ImageTrial) -> str:
         return config.encoder.encoder if is_own(config.encoder.encoder) else ""
+
+    def note(self, config: ImageTrial) -> str:
+        return about_views(config.pixel_views.augmentation) if config.pixel_views.augmentation else ""
 
     def check_own_network(self, config: ImageTrial, examples: int) -> None:
         shape = config.declaration.shape

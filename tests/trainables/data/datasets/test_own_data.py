@@ -1,5 +1,6 @@
 """Data sets of the user's own are read as they are, identified by their content, and refused by one line."""
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
@@ -268,3 +270,43 @@ def test_a_class_is_given_the_folder_if_it_asks_for_it() -> None:
 
     list_own_data(_own(Rooted), Path("/data"), whole=False)
     assert asked == [("/data", True), ("/data", False)]
+
+
+def test_a_data_set_of_hugging_face_is_read_from_disk(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="the package datasets, an extra, is not installed")
+    features = datasets.Features(
+        {
+            "picture": datasets.Image(),
+            "label": datasets.ClassLabel(names=["a", "b", "c"]),
+            "number": datasets.Value("int32"),
+        }
+        | {"stain": datasets.ClassLabel(names=["x", "y"])}
+    )
+
+    def split(chosen: slice) -> object:
+        count = len(LABELS[chosen])
+        pictures = [Image.fromarray(image) for image in IMAGES[chosen, :, :, :3]]
+        columns = {"picture": pictures, "label": LABELS[chosen], "number": [0] * count, "stain": [0, 1] * (count // 2)}
+        return datasets.Dataset.from_dict(columns, features=features)
+
+    whole = datasets.DatasetDict({"train": split(slice(0, 20)), "test": split(slice(20, 30))})
+    whole.save_to_disk(str(tmp_path / "saved"))
+    listing = list_own_data("huggingface", tmp_path / "saved", whole=True)
+    assert listing.classes == ("a", "b", "c") and listing.shape == (3, 20, 24)
+    dataset = load_own_data("huggingface", tmp_path / "saved", listing.digest, listing.shape)
+    assert torch.equal(dataset.test_images[:], torch.from_numpy(IMAGES[20:, :, :, :3]).permute(0, 3, 1, 2))
+    assert torch.equal(dataset.train_labels, torch.from_numpy(LABELS[:20])) and [*dataset.attributes] == ["stain"]
+    whole["train"].save_to_disk(str(tmp_path / "single"))
+    for folder, law in (
+        ("single", "needs the splits train and test in"),
+        ("none", "must be a data set that save_to_dis"),
+    ):
+        forget_own_data()
+        with pytest.raises(DataError, match=law):
+            list_own_data("huggingface", tmp_path / folder, whole=False)
+
+
+@pytest.mark.skipif(bool(importlib.util.find_spec("datasets")), reason="the package datasets is installed")
+def test_the_extra_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"dataset=huggingface needs the package datasets: pip install 'sweeper\[hugg"):
+        list_own_data("huggingface", tmp_path, whole=False)

@@ -1,0 +1,181 @@
+"""What a store holds: its sweeps, their requests, the rows of these by status, and bytes. It reads no history."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pyarrow as pa
+
+from sweeper.errors import StoreError
+from sweeper.names import is_name
+from sweeper.storage.files import Files
+from sweeper.storage.layout import (
+    ARCHIVES,
+    FIGURES,
+    HISTORIES,
+    TRIALS,
+    sweep_folders,
+    sweeps_in,
+    trials_folder,
+)
+from sweeper.storage.lease import Driver, Drivers
+from sweeper.storage.requests import RequestRows, list_requests, request_name
+from sweeper.storage.store import StoreReader
+
+READ = ("trial_id", "study_id", "status", "ended", "preset", "changes")
+"""Columns of rows that are read."""
+
+
+@dataclass(frozen=True)
+class RequestInventory:
+    """The rows of a request."""
+
+    label: str
+    listed: RequestRows | None
+    """Which rows belong to it; None for rows that no listed request has, named by their preset and changes."""
+    trials: frozenset[str]
+    """Ids of its rows."""
+    counts: Mapping[str, int]
+    """Status -> number of rows."""
+    last: datetime | None
+    """When its latest trial ended; None if that is not known."""
+
+    @property
+    def total(self) -> int | None:
+        """Number of its trials; None if that is not known, as of a search."""
+        return len(self.listed.trials) if self.listed and not self.listed.studies else None
+
+
+@dataclass(frozen=True)
+class SweepInventory:
+    """What a store holds of a sweep."""
+
+    name: str
+    requests: tuple[RequestInventory, ...] = ()
+    """That with the latest row first."""
+    trials: frozenset[str] = frozenset()
+    """Ids of all its rows."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Kind, as of `layout.sweep_folders` -> path of each file -> bytes."""
+    drivers: tuple[Driver, ...] = ()
+    """Those that run it now."""
+    problem: str = ""
+    """Why its rows or the lists of its requests cannot be read; empty if they can."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(sum(files.values()) for files in self.sizes.values())
+
+    @property
+    def last(self) -> datetime | None:
+        """When its latest trial ended."""
+        return max((request.last for request in self.requests if request.last), default=None)
+
+
+def take_inventory(files: Files) -> list[SweepInventory]:
+    """Return what the store holds of each sweep. Raises StoreError if it cannot be read, or is no store."""
+    sizes = files.sizes()
+    tops = {path.partition("/")[0] for path in sizes}
+    if not tops & {TRIALS, HISTORIES, *FIGURES, "models", "requests", ARCHIVES}:
+        raise StoreError(f"{files.display_uri} must be a store, but has no rows, models or pictures of any sweep")
+    names = sweep_names(files)
+    return [_inventory(files, name, found) for name, found in _by_kind(names, sizes).items()]
+
+
+def sweep_names(files: Files) -> list[str]:
+    """Return the sorted names of the sweeps of which the store has anything."""
+    names = {name for kind in (TRIALS, HISTORIES, "models", "checkpoints") for name in sweeps_in(files.list(kind))}
+    return sorted(filter(is_name, names | {*files.list("requests")}))
+
+
+def inventory_of(files: Files, name: str) -> SweepInventory:
+    """Return what the store holds of a sweep."""
+    paths = (path for of_kind in sweep_folders(name).values() for path in of_kind)
+    sizes = {file: size for path in paths for file, size in files.sizes(path).items()}
+    return _inventory(files, name, _by_kind([name], sizes)[name])
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """Yield a path and the folders that it lies in."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _by_kind(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, dict[str, dict[str, int]]]:
+    """Sweep -> kind -> path of each file -> bytes."""
+    owners = {path: (name, kind) for name in names for kind, paths in sweep_folders(name).items() for path in paths}
+    found: dict[str, dict[str, dict[str, int]]] = {name: {kind: {} for kind in sweep_folders(name)} for name in names}
+    for file, size in sizes.items():
+        for folder in ancestors(file):
+            if folder in owners:
+                name, kind = owners[folder]
+                found[name][kind][file] = size
+                break
+    return found
+
+
+def _inventory(files: Files, name: str, by_kind: Mapping[str, Mapping[str, int]]) -> SweepInventory:
+    drivers = tuple(Drivers(files, name).living())
+    try:
+        rows = _rows(files, name)
+    except StoreError as error:
+        return SweepInventory(name, sizes=by_kind, drivers=drivers, problem=str(error))
+    lists, damaged = list_requests(files, name)
+    problem = "; ".join(damaged.values())
+    return SweepInventory(
+        name, tuple(_requests(lists, rows)), frozenset(rows), _counts(rows), by_kind, drivers, problem
+    )
+
+
+Rows = Mapping[str, Mapping[str, object]]
+"""Trial -> its values of `READ`."""
+
+
+def _rows(files: Files, name: str) -> Rows:
+    """The rows of a sweep; one that did not fail in place of one that did."""
+    reader = StoreReader(files)
+    stored = reader.read_intact(trials_folder(name), list(READ))
+    reader.stored_columns(name, stored)
+    found: dict[str, Mapping[str, object]] = {}
+    tables = [table for _, table in stored.values()]
+    table = pa.concat_tables(tables, promote_options="default") if tables else pa.table({"trial_id": []})
+    columns = [table[key].to_pylist() if key in table.schema.names else [None] * len(table) for key in READ]
+    for values in zip(*columns, strict=True):
+        row = dict(zip(READ, values, strict=True))
+        if row["status"] != "failed" or row["trial_id"] not in found:
+            found[str(row["trial_id"])] = row
+    return found
+
+
+def _counts(rows: Rows) -> Mapping[str, int]:
+    return Counter(str(row["status"]) for row in rows.values())
+
+
+def _requests(lists: list[RequestRows], rows: Rows) -> list[RequestInventory]:
+    """The requests that have rows, and rows that no listed one has by preset and changes; the latest first."""
+    found, left = list[RequestInventory](), set(rows)
+    by_study: dict[object, list[str]] = {}
+    for trial, row in rows.items():
+        by_study.setdefault(row["study_id"], []).append(trial)
+    for listed in lists:
+        own = {trial for trial in listed.trials if trial in rows}
+        own |= {trial for study in listed.studies for trial in by_study.get(study, ())}
+        left -= own
+        found.append(_request(listed.request, listed, own, rows))
+    groups: dict[str, set[str]] = {}
+    names = {listed.request for listed in lists}
+    for trial in left:
+        label = request_name(str(rows[trial]["preset"] or ""), str(rows[trial]["changes"] or ""))
+        label = f"{label}, earlier definition" if label in names else label or "no preset"
+        groups.setdefault(label, set()).add(trial)
+    found += [_request(label, None, own, rows) for label, own in groups.items()]
+    return sorted(found, key=lambda request: request.last.timestamp() if request.last else 0, reverse=True)
+
+
+def _request(label: str, listed: RequestRows | None, trials: set[str], rows: Rows) -> RequestInventory:
+    own = {trial: rows[trial] for trial in trials}
+    ends = [row["ended"] for row in own.values() if isinstance(row["ended"], datetime)]
+    return RequestInventory(label, listed, frozenset(own), _counts(own), max(ends, default=None))

@@ -1,0 +1,172 @@
+"""The rows of one store are added to another, by `sweeper merge`, with their history, models, sheets and requests.
+
+Nothing of either store is deleted or overwritten but a row that failed, which a result replaces. Of each sweep these
+are written in the order in which a run writes them: models, history, sheets, then rows, because a row means that the
+rest is there; then the lists of requests. Files of rows and history have names that follow from their content, and what
+is there is not written again: so a merge that was cut off is ended by the same call, and one that is repeated changes
+nothing.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+
+from sweeper.errors import SchemaError, StoreError
+from sweeper.storage.files import Files
+from sweeper.storage.layout import (
+    MODEL_SUFFIX,
+    SUFFIX,
+    best_models_path,
+    file_name,
+    history_folder,
+    looks_path,
+    model_path,
+    models_folder,
+    page_views_folder,
+    report_path,
+    request_path,
+    sheets_folder,
+    study_path,
+    trials_folder,
+)
+from sweeper.storage.parquet_files import read_tables, table_to_parquet
+from sweeper.storage.requests import RequestRows, list_requests
+from sweeper.storage.rows import HISTORY, PROVENANCE, Columns, conform, merged_rows, one_per_record, rows_of
+from sweeper.storage.store import Store, StoreReader
+
+HOW_IT_RAN = (*PROVENANCE, "cohort", "cohort_size", "preset", "changes")
+"""Columns in which two runs of a trial may differ though their results are equal."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge adds to a store, of one sweep."""
+
+    sweep: str
+    added: frozenset[str]
+    """Ids of the trials whose rows are added."""
+    replaced: frozenset[str]
+    """Those of them that replace a row that failed."""
+    equal: int
+    """Number of trials that both stores have with equal results."""
+    differing: tuple[str, ...]
+    """Ids of trials that both have with different results, and of proposals of a study that the other store has made
+    otherwise. Those of the other store stay."""
+    requests: tuple[str, ...]
+    """Requests whose lists are added."""
+    kept_lists: tuple[str, ...]
+    """Requests of both stores whose lists differ. That of the other store stays."""
+    models: tuple[str, ...]
+    """Trials whose models are added."""
+
+
+def plan_merge(source: Files, target: Files, sweep: str) -> Merged:
+    """Return what merging a sweep would do, without changing anything. Raises StoreError if rows cannot be read."""
+    ours, theirs = _rows(source, sweep), _rows(target, sweep)
+    results = {trial: row for trial, row in theirs.items() if row["status"] != "failed"}
+    numbers = {(row["study_id"], row["number"]) for row in theirs.values() if row.get("study_id") is not None}
+    studies = {study for study, _ in numbers}
+    added, equal, differing = set[str](), 0, list[str]()
+    for trial, row in ours.items():
+        if trial in results:
+            same = row["status"] == "failed" or _result(row) == _result(results[trial])
+            equal, differing = equal + same, differing if same else [*differing, trial]
+        elif row.get("study_id") in studies and (row["study_id"], row["number"]) in numbers and trial not in theirs:
+            differing.append(trial)
+        elif trial not in theirs or row["status"] != "failed":
+            added.add(trial)
+    of_target = {each.request: each for each in list_requests(target, sweep)[0]}
+    lists = list_requests(source, sweep)[0]
+    kept = [each.request for each in lists if each.request in of_target and not _same(each, of_target[each.request])]
+    wanted = (added | (ours.keys() & results.keys())) - set(differing)
+    models = {name.removesuffix(MODEL_SUFFIX) for name in source.list_files(models_folder(sweep), MODEL_SUFFIX)}
+    known = {name.removesuffix(MODEL_SUFFIX) for name in target.list_files(models_folder(sweep), MODEL_SUFFIX)}
+    return Merged(
+        sweep,
+        frozenset(added),
+        frozenset(added & theirs.keys()),
+        equal,
+        tuple(sorted(differing)),
+        tuple(each.request for each in lists if each.request not in of_target),
+        tuple(kept),
+        tuple(sorted((models & wanted) - known)),
+    )
+
+
+def check_columns(source: Files, target: Files, sweep: str) -> Columns:
+    """Return the columns of both stores. Raises StoreError if one has another type in the other store."""
+    stored = [*_columns(source, sweep), *_columns(target, sweep)]
+    try:
+        return reduce(Columns.union, stored, Columns({}, ()))
+    except SchemaError as error:
+        raise StoreError(
+            f"the rows of {sweep} in {source.display_uri} and {target.display_uri} differ: {error}"
+        ) from error
+
+
+def merge(source: Files, target: Files, merged: Merged) -> None:
+    """Add a sweep of `source` to `target`. No driver may run the sweep in either."""
+    sweep, trials = merged.sweep, sorted(merged.added)
+    store = Store(target)
+    columns = store.prepare(sweep, check_columns(source, target, sweep))
+    _copy(source, target, [model_path(sweep, trial) for trial in merged.models])
+    tables = [table for _, table in read_tables(source, history_folder(sweep)).values()]
+    if tables and len(history := rows_of(one_per_record(pa.concat_tables(tables)), trials)):
+        _add(target, history_folder(sweep), history.replace_schema_metadata(HISTORY.metadata))
+    sheets = set(source.list(sheets_folder(sweep)))
+    for trial in sheets.intersection(trials):
+        _copy_folder(source, target, f"{sheets_folder(sweep)}/{trial}")
+    stored = [table for _, table in read_tables(source, trials_folder(sweep)).values()]
+    if stored and len(rows := rows_of(merged_rows(stored), trials)):
+        _add(target, trials_folder(sweep), conform(rows, columns))
+    if merged.replaced:
+        store.compact(sweep)
+    for request in merged.requests:
+        folder = f"{sweep}/{file_name(request)}"
+        _copy(source, target, [best_models_path(folder), looks_path(sweep, request), request_path(sweep, request)])
+    studies = {each for listed in list_requests(source, sweep)[0] for each in listed.studies}
+    _copy(source, target, [study_path(sweep, study) for study in studies])
+    _copy_folder(source, target, page_views_folder(sweep))
+    _copy_folder(source, target, f"{report_path(sweep).removesuffix('.html')}.classes")
+
+
+def _rows(files: Files, sweep: str) -> dict[str, dict[str, object]]:
+    table = StoreReader(files).rows(sweep)
+    return {} if table is None else {row["trial_id"]: row for row in table.to_pylist()}
+
+
+def _columns(files: Files, sweep: str) -> list[Columns]:
+    reader = StoreReader(files)
+    return reader.stored_columns(sweep, read_tables(files, trials_folder(sweep), ["trial_id"]))
+
+
+def _result(row: Mapping[str, object]) -> dict[str, object]:
+    """A row without how it ran, and without nulls: the other store may lack the column."""
+    return {key: value for key, value in row.items() if key not in HOW_IT_RAN and value is not None}
+
+
+def _same(first: RequestRows, second: RequestRows) -> bool:
+    return (list(first.trials), list(first.studies)) == (list(second.trials), list(second.studies))
+
+
+def _add(files: Files, folder: str, table: pa.Table) -> None:
+    """Write a table under a name that follows from its content."""
+    data = table_to_parquet(table)
+    path = f"{folder}/segment-{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
+    if files.read(path) != data:
+        files.write(path, data)
+
+
+def _copy(source: Files, target: Files, paths: Sequence[str]) -> None:
+    """Copy files that `source` has and `target` lacks."""
+    for path in paths:
+        if target.sizes(path).get(path) is None and (data := source.read(path)) is not None:
+            target.write(path, data)
+
+
+def _copy_folder(source: Files, target: Files, folder: str) -> None:
+    known: Collection[str] = target.sizes(folder)
+    _copy(source, target, [path for path in sorted(source.sizes(folder)) if path not in known])

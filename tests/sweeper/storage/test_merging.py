@@ -1,0 +1,124 @@
+"""The rows of one store are added to another; no run that is there is lost, wherever the merge is cut off."""
+
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sweeper.errors import StoreError
+from sweeper.storage.layout import model_path, sheet_path
+from sweeper.storage.load import load, load_history
+from sweeper.storage.merging import check_columns, merge, plan_merge
+from sweeper.storage.requests import RequestRows, read_request, write_request
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
+from tests.sweeper.storage.rows import COLUMNS, row
+from tests.sweeper.storage.test_removal import Crash, crashing
+
+
+def store_of(folder: Path, rows: dict[str, dict[str, object]], columns: Columns = COLUMNS) -> Store:
+    store = Store(folder)
+    store.prepare("grid", columns)
+    for trial, more in rows.items():
+        store.write("grid", f"c{trial}", [row(trial, **more)], columns)  # type: ignore[arg-type]
+        store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", float(more.get("auroc", 0.9)))])  # type: ignore[arg-type]
+        store.files.write(model_path("grid", trial), f"{folder.name} {trial}".encode())
+        store.files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
+    return store
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Store:
+    rows: dict[str, dict[str, object]] = {
+        "new": {}, "equal": {"host": "a"}, "other": {"auroc": 0.1}, "mended": {}, "failed": {"status": "failed"},
+    }  # fmt: skip
+    columns = Columns(COLUMNS.hyperparameters, (*COLUMNS.metrics, "extra"))
+    store = store_of(tmp_path / "source", rows, columns)
+    write_request(store.files, "grid", RequestRows("digits", "digits", [*rows]))
+    return store
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Store:
+    rows: dict[str, dict[str, object]] = {
+        "old": {}, "equal": {"host": "b"}, "other": {}, "mended": {"status": "failed"}, "failed": {},
+    }  # fmt: skip
+    return store_of(tmp_path / "target", rows)
+
+
+def content(store: Store) -> dict[str, object]:
+    rows = load("grid", store.files).set_index("trial_id").sort_index()
+    return {
+        "rows": rows[["status", "auroc", "host"]].fillna("").to_dict("index"),
+        "history": load_history("grid", store.files).values.tolist(),
+        "models": {
+            name: store.files.read(f"models/sweep=grid/{name}") for name in store.files.list("models/sweep=grid")
+        },
+        "sheets": store.files.list("sheets/grid"),
+        "requests": store.files.list("requests/grid"),
+    }
+
+
+def test_rows_that_are_lacking_are_added_and_results_stay(source: Store, target: Store) -> None:
+    before = content(source)
+    merged = plan_merge(source.files, target.files, "grid")
+    assert (merged.added, merged.replaced, merged.equal) == ({"new", "mended"}, {"mended"}, 2)
+    assert merged.differing == ("other",) and merged.requests == ("digits",) and merged.models == ("new",)
+    merge(source.files, target.files, merged)
+    rows = load("grid", target.files).set_index("trial_id")
+    assert rows["auroc"].to_dict() == dict.fromkeys(["equal", "failed", "mended", "new", "old", "other"], 0.9)
+    assert set(rows["status"]) == {"finished"} and rows["host"]["equal"] == "b" and "extra" in rows
+    assert target.files.read(model_path("grid", "new")) == b"source new"
+    assert target.files.read(model_path("grid", "other")) == b"target other"
+    listed = read_request(target.files, "grid", "digits")
+    assert listed and listed.trials == ["new", "equal", "other", "mended", "failed"]
+    assert content(source) == before
+    after, again = content(target), plan_merge(source.files, target.files, "grid")
+    assert not again.added and again.equal == 4 and again.requests == again.models == again.kept_lists == ()
+    merge(source.files, target.files, again)
+    assert content(target) == after
+
+
+def test_proposals_of_a_study_that_both_have_continued_stay_apart(tmp_path: Path) -> None:
+    columns = Columns({**COLUMNS.hyperparameters, "study_id": str, "number": int}, COLUMNS.metrics)
+    ours = {
+        "a": {"study_id": "s", "number": 0},
+        "b": {"study_id": "s", "number": 1},
+        "c": {"study_id": "t", "number": 1},
+    }
+    theirs = {"a": {"study_id": "s", "number": 0}, "x": {"study_id": "s", "number": 1}}
+    source, target = store_of(tmp_path / "a", ours, columns), store_of(tmp_path / "b", theirs, columns)
+    merged = plan_merge(source.files, target.files, "grid")
+    assert (merged.added, merged.equal, merged.differing) == ({"c"}, 1, ("b",))
+
+
+def test_columns_of_two_types_are_refused(source: Store, tmp_path: Path) -> None:
+    other = Columns({**COLUMNS.hyperparameters, "k": str}, COLUMNS.metrics)
+    target = store_of(tmp_path / "t", {"x": {"k": "30"}}, other)
+    with pytest.raises(StoreError, match="column 'k' must have one type"):
+        check_columns(source.files, target.files, "grid")
+
+
+def test_a_merge_that_is_cut_off_anywhere_is_ended_by_the_same_call(
+    source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = set(load("grid", target.files)["trial_id"])
+    whole = Store(shutil.copytree(target.files.uri, f"{target.files.uri}-whole"))
+    merge(source.files, whole.files, plan_merge(source.files, whole.files, "grid"))
+    for after in itertools.count():
+        copy = Store(shutil.copytree(target.files.uri, f"{target.files.uri}-{after}"))
+        merged = plan_merge(source.files, copy.files, "grid")
+        undo = crashing(monkeypatch, after)
+        try:
+            merge(source.files, copy.files, merged)
+        except Crash:
+            pass
+        else:
+            break
+        finally:
+            undo()
+        assert before <= set(load("grid", copy.files)["trial_id"]) and not copy.damaged, after
+        merge(source.files, copy.files, plan_merge(source.files, copy.files, "grid"))
+        assert content(copy) == content(whole), after
+    assert after > 8

@@ -1,0 +1,84 @@
+"""`sweeper list STORE` and `sweeper rm NAME[:REQUEST]`."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sweeper import stores
+from sweeper.storage.lease import Lease
+from sweeper.storage.requests import RequestRows, write_request
+from sweeper.storage.store import Store
+from tests.sweeper.storage.rows import COLUMNS, row
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store")
+    store.prepare("grid", COLUMNS)
+    store.write("grid", "c0", [row("a"), row("b", "diverged"), row("c")], COLUMNS)
+    for request, own in {"digits": ["a", "b"], "digits, epochs=5": ["b", "c", "new"]}.items():
+        write_request(store.files, "grid", RequestRows(request, "digits", own))
+    return store
+
+
+def run(monkeypatch: pytest.MonkeyPatch, command: str, arguments: Sequence[str]) -> int:
+    monkeypatch.setenv("SWEEPER_COMMAND", f"sweeper {command}")
+    return stores.main(arguments)
+
+
+def test_a_store_is_listed_by_request(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "list", [store.files.uri]) == 0
+    first, _, _, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{store.files.uri}: 1 sweep, 3 rows, ")
+    table = [line.split()[:9] for line in lines]
+    assert table[0][:6] == ["grid", "3", "2", "1", "2026-01-02", "00:00"]
+    assert [*map(" ".join, table[1:])] == [
+        "digits, epochs=5 2 of 3 1 1 2026-01-02 00:00",
+        "digits 2 of 2 1 1 2026-01-02 00:00",
+    ]
+    assert run(monkeypatch, "list", [f"{store.files.uri}/nowhere"]) == 2
+    assert "must be a store, but has no rows, models or pictures" in capsys.readouterr().err
+
+
+def test_a_request_is_removed_only_when_it_is_confirmed_and_no_driver_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = ["grid:digits", "--store", store.files.uri]
+    assert run(monkeypatch, "rm", wanted) == 0 and set(store.statuses("grid")) == {"a", "b", "c"}
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"request 'digits' of grid in {store.files.uri}: 1 trials, ")
+    assert first.endswith("; 1 trials that other requests have stay") and last == stores.NOT_REMOVED
+    lease = Lease(store.files, "grid", "digits")
+    lease.open()
+    with contextlib.closing(lease):
+        assert run(monkeypatch, "rm", [*wanted, "--yes"]) == 2
+    assert "a sweep that is removed must not run, but another driver runs it" in capsys.readouterr().err
+    assert run(monkeypatch, "rm", [*wanted, "--yes"]) == 0 and set(store.statuses("grid")) == {"b", "c"}
+    assert run(monkeypatch, "rm", ["grid", "--store", store.files.uri, "--yes"]) == 0
+    assert store.statuses("grid") == {} and store.files.list("requests") == [] and not store.files.sizes(".drivers")
+    assert run(monkeypatch, "rm", ["grid", "--store", store.files.uri]) == 2
+    assert f"store {store.files.uri}: nothing of sweep 'grid' is there" in capsys.readouterr().err
+
+
+def test_a_store_is_merged_into_another_but_not_into_itself_or_beside_a_driver(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Store(tmp_path / "other")
+    other.prepare("grid", COLUMNS)
+    other.write("grid", "c0", [row("a"), row("c", auroc=0.1)], COLUMNS)
+    wanted = [store.files.uri, other.files.uri]
+    assert run(monkeypatch, "merge", [wanted[0], wanted[0]]) == 2
+    assert "A and B must be two stores, but both are" in capsys.readouterr().err
+    lease = Lease(store.files, "grid", "digits")
+    lease.open()
+    with contextlib.closing(lease):
+        assert run(monkeypatch, "merge", wanted) == 2 and set(other.statuses("grid")) == {"a", "c"}
+    assert "a sweep that is merged must not run, but another driver runs it" in capsys.readouterr().err
+    assert run(monkeypatch, "merge", wanted) == 0 and set(other.statuses("grid")) == {"a", "b", "c"}
+    line = "grid: 1 rows added, 1 equal, 1 with another result in B, which stays (c), 0 models added"
+    assert capsys.readouterr().out.splitlines()[0] == line
+    assert other.files.list("requests/grid") == ["digits, epochs=5.parquet", "digits.parquet"]

@@ -1,0 +1,136 @@
+"""Views of the user's own, which come after the augmentations that the keys of `Views` ask for.
+
+They take images [B, C, H, W] in [0, 1] and return as many. They are one of
+
+- an object, or a class without arguments, with `noise(batch, image_shape)`, which returns the name of each random
+  tensor and its `trainables.contract.Noise`, and with `__call__(images, noise)`
+- anything else that can be called, such as a pipeline of `torchvision.transforms.v2`: it is called with one image at a
+  time, with torch's generator seeded for that image
+
+Both are the same for a member that trains alone or stacked. Shapes: B images, C channels, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables.data.views import Parameters, PixelViews, Views
+from trainables.own_code import KINDS, imported_own, reason
+
+SEEDS = "seeds"
+"""Name of the random numbers of views that declare none: a seed for each image."""
+TOLERANCE = 1e-5
+"""Largest difference that rounding explains."""
+
+
+@dataclass(frozen=True)
+class OwnParameters:
+    """The random parameters of one view of a batch."""
+
+    before: Parameters
+    """Those of the augmentations that the keys ask for."""
+    noise: Mapping[str, Tensor]
+    batch_dims: Mapping[str, int | None]
+    """Dimension of the batch in each of the random tensors; None if it has none."""
+
+    def sliced(self, images: slice) -> OwnParameters:
+        """The parameters of a slice of the batch."""
+        parts = {name: _sliced(tensor, self.batch_dims[name], images) for name, tensor in self.noise.items()}
+        return replace(self, before=self.before.sliced(images), noise=parts)
+
+
+@dataclass(frozen=True)
+class OwnViews:
+    """The augmentations that the keys ask for, then the user's own."""
+
+    before: Views
+    name: str
+
+    def draw(self, generator: torch.Generator, shape: Sequence[int], pixel_views: PixelViews) -> OwnParameters:
+        """Draw the parameters for a batch of `shape` (n, C, H, W), with a CPU generator."""
+        before, views = self.before.draw(generator, shape, pixel_views), _made(self.name)
+        batch, image_shape = shape[0], tuple(shape[1:])
+        if not hasattr(views, "noise"):
+            seeds_B = torch.randint(2**62, (batch,), generator=generator)
+            return OwnParameters(before, {SEEDS: seeds_B}, {SEEDS: 0})
+        declared = dict(sorted(views.noise(batch, image_shape).items()))
+        draws = {"normal": torch.randn, "uniform": torch.rand}
+        noise = {name: draws[each.kind](each.shape, generator=generator) for name, each in declared.items()}
+        return OwnParameters(before, noise, {name: each.batch_dim for name, each in declared.items()})
+
+    def apply(self, images_BCHW: Tensor, parameters: OwnParameters) -> Tensor:
+        """The views `[B, C, H, W]` of images in [0, 1]."""
+        images_BCHW, views = self.before.apply(images_BCHW, parameters.before), _made(self.name)
+        if hasattr(views, "noise"):
+            device = images_BCHW.device
+            noise = {name: tensor.to(device, non_blocking=True) for name, tensor in parameters.noise.items()}
+            view_BCHW: Tensor = views(images_BCHW, noise)
+            return view_BCHW
+        with torch.random.fork_rng(devices=[]):
+            seen = []
+            for image_CHW, seed in zip(images_BCHW, parameters.noise[SEEDS].tolist(), strict=True):
+                torch.default_generator.manual_seed(seed)
+                seen.append(views(image_CHW))
+        return torch.stack(seen)
+
+
+def views_of(views: Views, pixel_views: PixelViews) -> Views | OwnViews:
+    """What makes the views that a trial asks for."""
+    return OwnViews(views, pixel_views.augmentation) if pixel_views.augmentation else views
+
+
+def about_views(name: str) -> str:
+    """One line on what is lost with views that declare no random numbers; empty for others."""
+    if hasattr(_made(name), "noise"):
+        return ""
+    return (
+        f"the views {name} declare no noise, so they are made image by image, which is slow, and what they draw from "
+        "other generators than torch's on the CPU is not repeated when a trial is resumed or stacked"
+    )
+
+
+def check_own_views(name: str, image_shape: tuple[int, int, int], examples: int = 8) -> None:
+    """Try views on so many random images. Raises ValueError, with one line, unless they are images in [0, 1] of the
+    same shape, the same for the same noise, and each of its own image alone."""
+    views, shape = OwnViews(Views(), name), (examples, *image_shape)
+    images_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    half = slice(0, examples // 2)
+    try:
+        drawn = views.draw(torch.Generator().manual_seed(1), shape, PixelViews())
+        first, second = (views.apply(images_BCHW.clone(), drawn) for _ in range(2))
+        part = views.apply(images_BCHW[half].clone(), drawn.sliced(half))
+    except Exception as error:
+        why = reason(error, name.partition(":")[0])
+        raise ValueError(f"the views {name} must work on {examples} random images, but fail: {why}") from error
+    if not isinstance(first, Tensor) or first.shape != images_BCHW.shape or not first.is_floating_point():
+        got = f"{[*first.shape]} of {first.dtype}" if isinstance(first, Tensor) else type(first).__name__
+        raise ValueError(f"the views {name} must be float images {[*shape]}, as they are given, but are {got}")
+    if not (first.isfinite().all() and first.min() >= -TOLERANCE and first.max() <= 1 + TOLERANCE):
+        low, high = (value.item() for value in first.aminmax())
+        raise ValueError(f"the views {name} must be in [0, 1], but are from {low:g} to {high:g}; clamp them")
+    if not torch.equal(first, second):
+        raise ValueError(
+            f"the views {name} must draw no random numbers (declare them in noise(batch, image_shape) and take them as "
+            "an argument), but two calls with the same noise differ"
+        )
+    if not torch.allclose(part, first[half], atol=TOLERANCE):
+        raise ValueError(f"the views {name} must be of each image alone, but those of half a batch differ")
+
+
+def _made(name: str) -> Any:
+    """What makes the views: an object of the class, or what is named itself. Raises ValueError for what is none."""
+    made = imported_own(KINDS["augmentation"], name)
+    made = made() if inspect.isclass(made) else made
+    if not callable(made):
+        raise ValueError(f"the views {name} must be callable, but are of type {type(made).__name__}")
+    return made
+
+
+def _sliced(tensor: Tensor, dim: int | None, part: slice) -> Tensor:
+    return tensor if dim is None else tensor.movedim(dim, 0)[part].movedim(0, dim)

@@ -262,10 +262,11 @@ def _sweep(words: Sequence[str], nodes: int, cluster: Mapping[str, subprocess.Po
 
 
 def requeue_job(job: str) -> None:
-    """Put the job back into the queue, unless it was cancelled: then it does not run any more."""
+    """Put the job back into the queue if it still runs. One that was cancelled does not, nor one that was preempted,
+    which SLURM requeues."""
     state = next((word for word in _scontrol("show", "job", "--oneliner", job).split() if "JobState=" in word), "")
     if state != "JobState=RUNNING":
-        _print(f"the job is not requeued: {state or 'SLURM does not know it'}")
+        _print(f"SLURM itself ends or requeues the job: {state or 'it is not known any more'}")
         return
     _print("the job requeues itself, and then continues the sweep")
     _scontrol("requeue", job)

@@ -138,7 +138,10 @@ def test_a_job_that_was_cancelled_is_not_requeued(jobs: Path, capsys: pytest.Cap
     state = jobs / "7/state"
     state.write_text("CANCELLED")
     requeue_job("7")
-    assert state.read_text() == "CANCELLED" and "not requeued: JobState=CANCELLED" in capsys.readouterr().err
+    assert (
+        state.read_text() == "CANCELLED"
+        and "itself ends or requeues the job: JobState=CANCELLED" in capsys.readouterr().err
+    )
     state.write_text("RUNNING")
     requeue_job("7")
     assert state.read_text() == "REQUEUED"

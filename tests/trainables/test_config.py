@@ -138,6 +138,15 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
         ("precision", "float16", "no precision 'float16' (did you mean 'bfloat16'?); there are: float32, bfloat16"),
         ("channels_last", None, "channels_last must be true or false, but got channels_last=None"),
         ("report_every", 0, "`report_every >= 1` must hold, but got report_every=0"),
+        ("clip_grad_norm", 0, "`clip_grad_norm > 0` must hold, but got clip_grad_norm=0.0"),
+        ("lr_gamma", 2, "`lr_gamma <= 1` must hold, but got lr_gamma=2.0"),
+        ("lr_drop_every", 0, "`lr_drop_every >= 1` must hold, but got lr_drop_every=0"),
+        (
+            "accumulate",
+            3,
+            "batch_size must be a multiple of workers * accumulate, at least 2 for each, but got batch_size=64, "
+            "workers=1, accumulate=3",
+        ),
         ("crop_scale", 0, "`0 < crop_scale <= 1` must hold, but got crop_scale=0.0"),
         ("hue", 0.6, "`0 <= hue <= 0.5` must hold, but got hue=0.6"),
         ("flip", True, "flip must be a number, but got flip=True"),
@@ -147,6 +156,12 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
 )
 def test_errors_state_the_law_and_the_offender(key: str, value: Value, message: str) -> None:
     assert _error(**{key: value}) == message
+
+
+def test_one_cycle_takes_no_other_warm_up() -> None:
+    assert _error(lr_schedule="one_cycle", warmup_epochs=2, epochs=10) == (
+        "one_cycle has a warm-up of its own, so warmup_epochs must be 0, but got warmup_epochs=2"
+    )
 
 
 @for_each(

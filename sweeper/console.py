@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Command] = {
     "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
     "claims": Command("sweeper.claims", "judge the claims of the papers by the rows of a store"),
     "export": Command("sweeper.export", "write a trained model to a file"),
+    "evaluate": Command("sweeper.evaluate", "evaluate the kept models of a sweep on other data, without training"),
     "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
     "submit": Command("cluster.submit", "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job"),
     "completion": Command("sweeper.completion", "print a script that completes commands in bash or zsh"),

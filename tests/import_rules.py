@@ -281,7 +281,7 @@ TABLE: Mapping[str, Rule] = {
             "trainables.own_code",
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
             *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
-            "trainables.training",
+            *("trainables.training", "trainables.validation"),
         ),
         never=("ray", "optuna"),
     ),
@@ -324,6 +324,15 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.execution.signals", "sweeper.execution.startup"),
         ),
         never=("torch", "ray"),
+    ),
+    "sweeper.evaluate": Rule(
+        may=(
+            *("tabulate", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.plan.prepare", "sweeper.models", "sweeper.execution.signals", "sweeper.execution.startup"),
+            *("trainables.own_code", "trainables.data", "trainables.reports", "trainables.training"),
+            "trainables.validation",
+        ),
+        never=("torch", "ray", "optuna"),
     ),
     "sweeper.best": Rule(
         may=(

@@ -1,11 +1,14 @@
 """What a store holds: its sweeps, their requests, the rows of these by status, and bytes. It reads no history."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sweeper.errors import StoreError
 from sweeper.names import is_name
@@ -124,58 +127,87 @@ def _inventory(files: Files, name: str, by_kind: Mapping[str, Mapping[str, int]]
     except StoreError as error:
         return SweepInventory(name, sizes=by_kind, drivers=drivers, problem=str(error))
     lists, damaged = list_requests(files, name)
-    problem = "; ".join(damaged.values())
-    return SweepInventory(
-        name, tuple(_requests(lists, rows)), frozenset(rows), _counts(rows), by_kind, drivers, problem
-    )
+    problem, trials = "; ".join(damaged.values()), frozenset(rows.statuses)
+    return SweepInventory(name, tuple(_requests(lists, rows)), trials, rows.counts(trials), by_kind, drivers, problem)
 
 
-Rows = Mapping[str, Mapping[str, object]]
-"""Trial -> its values of `READ`."""
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a sweep: of a trial with several the last one, of those that did not fail if it has any.
+
+    It has no object of a row: for 100,000 of them these take longer than all else. Nor does it make Arrow's values of
+    Python's, or times of Arrow's, for which pyarrow imports pandas.
+    """
+
+    table: pa.Table
+
+    @cached_property
+    def trials(self) -> list[str]:
+        """With repetitions."""
+        return self._column("trial_id")
+
+    @cached_property
+    def statuses(self) -> dict[str, str]:
+        return self.values("status")
+
+    @cached_property
+    def ends(self) -> dict[str, int | None]:
+        """Trial -> when it ended, in microseconds since 1970."""
+        return self.values("ended", pa.int64())
+
+    def values(self, key: str, kind: pa.DataType | None = None) -> dict[str, Any]:
+        """Trial -> its value of a column, which is null if no file has it."""
+        return dict(zip(self.trials, self._column(key, kind), strict=True))
+
+    def _column(self, key: str, kind: pa.DataType | None = None) -> list[Any]:
+        if key not in self.table.schema.names:
+            return [None] * len(self.table)
+        return (self.table[key].cast(kind) if kind else self.table[key]).to_pylist()
+
+    def counts(self, trials: Iterable[str]) -> Mapping[str, int]:
+        """Status -> number of these trials."""
+        return Counter(map(self.statuses.__getitem__, trials))
+
+    def last(self, trials: Iterable[str]) -> datetime | None:
+        """When the latest of these trials ended."""
+        latest = max(filter(None, map(self.ends.__getitem__, trials)), default=None)
+        return None if latest is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=latest)
 
 
-def _rows(files: Files, name: str) -> Rows:
-    """The rows of a sweep; one that did not fail in place of one that did."""
+def _rows(files: Files, name: str) -> _Rows:
     reader = StoreReader(files)
     stored = reader.read_intact(trials_folder(name), list(READ))
     reader.stored_columns(name, stored)
-    found: dict[str, Mapping[str, object]] = {}
-    tables = [table for _, table in stored.values()]
-    table = pa.concat_tables(tables, promote_options="default") if tables else pa.table({"trial_id": []})
-    columns = [table[key].to_pylist() if key in table.schema.names else [None] * len(table) for key in READ]
-    for values in zip(*columns, strict=True):
-        row = dict(zip(READ, values, strict=True))
-        if row["status"] != "failed" or row["trial_id"] not in found:
-            found[str(row["trial_id"])] = row
-    return found
+    if not stored:
+        return _Rows(pa.schema([]).empty_table())
+    table = pa.concat_tables([table for _, table in stored.values()], promote_options="default")
+    failed = pc.starts_with(table["status"], pattern="failed")
+    return _Rows(pa.concat_tables([table.filter(failed), table.filter(pc.invert(failed))]))
 
 
-def _counts(rows: Rows) -> Mapping[str, int]:
-    return Counter(str(row["status"]) for row in rows.values())
-
-
-def _requests(lists: list[RequestRows], rows: Rows) -> list[RequestInventory]:
+def _requests(lists: list[RequestRows], rows: _Rows) -> list[RequestInventory]:
     """The requests that have rows, and rows that no listed one has by preset and changes; the latest first."""
-    found, left = list[RequestInventory](), set(rows)
-    by_study: dict[object, list[str]] = {}
-    for trial, row in rows.items():
-        by_study.setdefault(row["study_id"], []).append(trial)
+    found, left = list[RequestInventory](), set(rows.statuses)
+    by_study: dict[str, list[str]] = {}
+    if any(listed.studies for listed in lists):
+        for trial, study in rows.values("study_id").items():
+            by_study.setdefault(study, []).append(trial)
     for listed in lists:
-        own = {trial for trial in listed.trials if trial in rows}
+        own = rows.statuses.keys() & listed.trials
         own |= {trial for study in listed.studies for trial in by_study.get(study, ())}
         left -= own
         found.append(_request(listed.request, listed, own, rows))
     groups: dict[str, set[str]] = {}
-    names = {listed.request for listed in lists}
-    for trial in left:
-        label = request_name(str(rows[trial]["preset"] or ""), str(rows[trial]["changes"] or ""))
-        label = f"{label}, earlier definition" if label in names else label or "no preset"
-        groups.setdefault(label, set()).add(trial)
+    if left:
+        names = {listed.request for listed in lists}
+        presets, changes = rows.values("preset"), rows.values("changes")
+        for trial in left:
+            label = request_name(presets[trial] or "", changes[trial] or "")
+            label = f"{label}, earlier definition" if label in names else label or "no preset"
+            groups.setdefault(label, set()).add(trial)
     found += [_request(label, None, own, rows) for label, own in groups.items()]
     return sorted(found, key=lambda request: request.last.timestamp() if request.last else 0, reverse=True)
 
 
-def _request(label: str, listed: RequestRows | None, trials: set[str], rows: Rows) -> RequestInventory:
-    own = {trial: rows[trial] for trial in trials}
-    ends = [row["ended"] for row in own.values() if isinstance(row["ended"], datetime)]
-    return RequestInventory(label, listed, frozenset(own), _counts(own), max(ends, default=None))
+def _request(label: str, listed: RequestRows | None, trials: set[str], rows: _Rows) -> RequestInventory:
+    return RequestInventory(label, listed, frozenset(trials), rows.counts(trials), rows.last(trials))

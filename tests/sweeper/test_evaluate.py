@@ -14,7 +14,7 @@ import sweeper
 from sweeper import evaluate
 from sweeper.cli import conclusion
 from sweeper.report import publish
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper.spec import Grid, Metric, Sweep, Table, Value
 from sweeper.storage.evaluations import remove_evaluations
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import inventory_of
@@ -26,7 +26,7 @@ from tests.user_files import CELLS, user_folder
 
 __all__ = ["user_folder"]
 
-KEYS = {
+KEYS: dict[str, Value] = {
     "method": "random", "dataset": "digits", "epochs": 0, "knn": 1, "encoder": "mlp", "width": 16, "features": 8,
 }  # fmt: skip
 SWEEP = Sweep(

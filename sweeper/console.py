@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, Command] = {
     "restore": Command("sweeper.run", "bring back the rows that a run with --fresh set aside"),
     "trial": Command("sweeper.trial", "train one trial in this process: debug it, profile it, overfit a few examples"),
     "best": Command("sweeper.best", "say which setting is best, how to train it again, and where its model is"),
+    "table": Command("sweeper.table", "print the tables of a request as Markdown, LaTeX or CSV"),
     "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
     "claims": Command("sweeper.claims", "judge the claims of the papers by the rows of a store"),
     "export": Command("sweeper.export", "write a trained model to a file"),

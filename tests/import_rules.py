@@ -341,6 +341,13 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray"),
     ),
+    "sweeper.table": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.execution.signals", "sweeper.execution.startup"),
+        ),
+        never=("torch", "ray"),
+    ),
     "sweeper.stores": Rule(
         may=(
             *("tabulate", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),

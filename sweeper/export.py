@@ -1,7 +1,6 @@
 """Write a trained model of a sweep to a file: `python -m sweeper.export NAME --best METRIC`."""
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
@@ -15,16 +14,24 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, alarm_rate, named
+from sweeper.cli.parser import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_WRONG,
+    DefaultsFormatter,
+    Parser,
+    alarm_rate,
+    device,
+    named,
+)
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
-from sweeper.models import find_model, with_alarm_rate
+from sweeper.models import find_model, sweep_and_code, with_alarm_rate
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
 from sweeper.report.best import sentence
 from sweeper.report.figures import PresetFigures
 from sweeper.report.kinds import read_figures
-from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX
@@ -34,7 +41,7 @@ from sweeper.storage.rows import Columns, columns_of
 from sweeper.storage.store import StoreReader
 from trainables.metrics.meanings import family_of
 from trainables.own_code import KINDS
-from trainables.validation import is_own, nearest
+from trainables.validation import nearest
 
 ABOUT = "Write the model of a sweep's best trial, or of any, to a safetensors file, which `sweeper.load_model` reads."
 EXITS = "Exit status: 0 the file is written; 2 the request was wrong, or the trial has no model; 130 interrupted."
@@ -62,10 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--data", type=data, default="data", metavar="DIR", help="folder of the data sets, to train a trial again")
     method_help = "code of your own that may be imported (again for more); that of a sweep's file may be, too"
     add("--method", action="append", default=[], metavar="MODULE:CLASS", help=method_help)
-    add("--device", type=_device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
+    add("--device", type=device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
     try:
         options = parser.parse_args(arguments)
-        name, own_code = _named(options.name)
+        name, own_code = sweep_and_code(options.name)
         files, rows = Files(options.store), load(name, options.store, changes=None)
         about, scored = "", ""
         wanted = {"seed": options.seed, "normal_class": options.normal_class}
@@ -97,18 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _named(reference: str) -> tuple[str, frozenset[str]]:
-    """The name of a sweep in the store, and the code of the user's own that its definition names: what was typed and
-    none, or that of the sweep that a file or a module defines."""
-    name = registry.name_in_store(reference)
-    if name == reference:
-        return name, frozenset()
-    sweep = registry.find(reference)
-    parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
-    values = (value for part in parts for key in ("method", *KINDS) for value in part.values(key))
-    return name, frozenset(filter(is_own, map(str, values)))
-
-
 def _checked(out: Path) -> Path:
     """The file to write. Raises SpecError if it is a folder or in none."""
     if os.path.isdir(out) or not os.path.isdir(out.parent):  # unlike those of Path, they raise no error
@@ -121,12 +116,6 @@ def _write(out: Path, content: bytes) -> None:
         replace(out, content)
     except OSError as error:
         raise StoreError(f"cannot write '{out}': {error.strerror}") from error
-
-
-def _device(text: str) -> str:
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
-        raise SpecError(f"--device must be cpu, cuda or cuda:INDEX, but got {text!r}")
-    return text
 
 
 def _trial(rows: pd.DataFrame, trial_id: str) -> "pd.Series[object]":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError, StoreError
 from sweeper.plan.cohorts import content_hash
+from sweeper.spec import registry
 from sweeper.spec.space import unknown
 from sweeper.spec.user_code import search_folder
 from sweeper.storage import local_disk
@@ -19,8 +20,10 @@ from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path, sweeps_in
 from sweeper.storage.rows import rows_of
 from sweeper.storage.store import StoreReader
+from trainables.own_code import KINDS as OWN_KINDS
 from trainables.reports import ModelError
 from trainables.training.model_metadata import read_metadata
+from trainables.validation import is_own
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +72,7 @@ def load_model(
     from trainables.own_code import NotImportedError
     from trainables.training.model_file import unpack_model
 
-    _import_own_code(methods)
+    import_own_code(methods)
     if trial_id is None:
         file, content = str(store), _exported(str(store))
     else:
@@ -78,7 +81,7 @@ def load_model(
     try:
         model = unpack_model(content).build().to(device)
     except NotImportedError as error:
-        raise SpecError(_not_imported(f"the model '{file}'", error)) from error
+        raise SpecError(not_imported(f"the model '{file}'", error)) from error
     except ModelError as error:
         remedy = "" if trial_id is None else "; without this file the trial is trained again"
         raise StoreError(f"the model '{file}' cannot be used: {error}{remedy}") from error
@@ -134,7 +137,7 @@ def find_model(
     log: Callable[[str], None] | None = None,
 ) -> tuple[str, bytes]:
     """Return where a trial's model is, and its safetensors file. See `load_model`."""
-    _import_own_code(methods)
+    import_own_code(methods)
     if str(device) != "cpu":
         from trainables.training.train import check_device
 
@@ -166,7 +169,7 @@ def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()
     from trainables.config import keys, resolve
     from trainables.own_code import NotImportedError
 
-    _import_own_code(methods)
+    import_own_code(methods)
     values: dict[str, Value] = {}
     try:
         for key, kind in keys(str(row["method"])).items():
@@ -176,7 +179,7 @@ def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()
                 values[key] = kind(value) if value == kind(value) else value  # pandas makes floats of ints with nulls
         return resolve(values)
     except NotImportedError as error:
-        raise SpecError(_not_imported(f"trial {row.get('trial_id', 'of this row')}", error)) from error
+        raise SpecError(not_imported(f"trial {row.get('trial_id', 'of this row')}", error)) from error
     except KeyError as error:
         raise SpecError(f"a row must name a method of this version of the code, but got {error}") from error
     except (ValueError, OverflowError) as error:
@@ -196,7 +199,19 @@ def row_of(files: Files, trial_id: str, sweep: str | None = None) -> dict[str, A
     return next((row for row in rows if row["status"] == "finished"), rows[0])
 
 
-def _import_own_code(names: Sequence[str]) -> None:
+def sweep_and_code(reference: str) -> tuple[str, frozenset[str]]:
+    """Return the name of a sweep in the store, and the code of the user's own that its definition names: what was typed
+    and none, or that of the sweep that a file or a module defines."""
+    name = registry.name_in_store(reference)
+    if name == reference:
+        return name, frozenset()
+    sweep = registry.find(reference)
+    parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
+    values = (value for part in parts for key in ("method", *OWN_KINDS) for value in part.values(key))
+    return name, frozenset(filter(is_own, map(str, values)))
+
+
+def import_own_code(names: Sequence[str]) -> None:
     """Import methods, data sets, encoders and views that the user names, as in a sweep also from the working directory.
     Raises SpecError."""
     from trainables.catalog import import_method
@@ -216,12 +231,12 @@ def _import_own_code(names: Sequence[str]) -> None:
         raise SpecError(str(error)) from None
 
 
-def _not_imported(what: str, error: NotImportedError) -> str:
+def not_imported(what: str, error: NotImportedError, command: str = "export") -> str:
     """A line about a model or a trial whose code would have to be imported because data name it."""
     name = f"{error.name:.80}"
     return (
         f"{what} names the {error.kind} {name!r}, which neither ships nor is installed; it is imported only if you "
-        f"name it, because that runs its code: methods=[{name!r}] in Python, --method for sweeper export"
+        f"name it, because that runs its code: methods=[{name!r}] in Python, --method for sweeper {command}"
     )
 
 
@@ -251,7 +266,7 @@ def _trained_again(
     try:
         return pack_model(retrain(config, Path(data), device), {"trial_id": trial_id, "kept": "all"})
     except NotImportedError as error:
-        raise SpecError(_not_imported(f"trial {trial_id}", error)) from error
+        raise SpecError(not_imported(f"trial {trial_id}", error)) from error
     except (DataError, ModelError, ValueError) as error:
         raise StoreError(f"trial {trial_id} cannot be trained again: {error}") from error
 

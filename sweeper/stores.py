@@ -93,9 +93,9 @@ def _size(count: float) -> str:
 
 def _rm(arguments: Sequence[str]) -> int:
     about = (
-        "Remove a sweep, or a request of it, from a store for good: rows, history, models, checkpoints, pictures and "
-        "pages. Trials that another request has stay, and so do results that --fresh has set aside. Without --yes it "
-        "says what would go, and asks at a terminal."
+        "Remove a sweep, or a request of it, from a store for good: rows, history, evaluations, models, checkpoints, "
+        "pictures and pages. Trials that another request has stay, and so do results that --fresh has set aside. "
+        "Without --yes it says what would go, and asks at a terminal."
     )
     parser = Parser(prog="python -m sweeper.stores", description=about)
     parser.add_argument(

@@ -281,7 +281,7 @@ TABLE: Mapping[str, Rule] = {
             "trainables.own_code",
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
             *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
-            "trainables.training",
+            *("trainables.training", "trainables.validation"),
         ),
         never=("ray", "optuna"),
     ),
@@ -325,7 +325,23 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray"),
     ),
+    "sweeper.evaluate": Rule(
+        may=(
+            *("tabulate", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.plan.prepare", "sweeper.models", "sweeper.execution.signals", "sweeper.execution.startup"),
+            *("trainables.own_code", "trainables.data", "trainables.reports", "trainables.training"),
+            "trainables.validation",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
     "sweeper.best": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.execution.signals", "sweeper.execution.startup"),
+        ),
+        never=("torch", "ray"),
+    ),
+    "sweeper.table": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
             *("sweeper.execution.signals", "sweeper.execution.startup"),

@@ -7,12 +7,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
 
 import sweeper
 import sweeper.run as run
-from sweeper import export, trial
+from sweeper import evaluate, export, trial
 from tests import documentation
 from tests.fake_executor import without_ray
 from tests.user_files import user_folder
@@ -47,6 +49,26 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert export.main(command) == 0
     assert len(names["model"].score(names["images"])) == 1797
     assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
+
+
+@pytest.mark.slow
+def test_models_are_evaluated_on_other_data_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with without_ray(tmp_path):
+        sweeper.run("anomaly_grid", preset="digits", **NARROW)
+    (tmp_path / "other_lab").mkdir()
+    images, labels = load_digits(return_X_y=True)
+    for split, part in {"train": slice(0, 1000), "test": slice(1000, None)}.items():
+        np.save(f"other_lab/{split}_images.npy", (images.reshape(-1, 8, 8) / 16).astype(np.float32)[part])
+        np.save(f"other_lab/{split}_labels.npy", labels[part])
+    names: dict[str, Any] = {}
+    for language, text in blocks("Other data"):
+        if language == "python":
+            exec(text, names)
+        for line in () if language else text.splitlines():
+            assert evaluate.main(shlex.split(line, comments=True)[2:]) == 0, line
+    own = names["both"][names["both"]["dataset_other"] == "digits"]
+    assert len(own) and own["auroc_joint"].tolist() == pytest.approx(own["auroc_joint_other"].tolist(), abs=1e-6)
 
 
 def test_ways_to_train_are_planned_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

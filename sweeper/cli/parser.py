@@ -127,6 +127,13 @@ def gpu_memory(value: object) -> int:
     return size
 
 
+def device(text: str) -> str:
+    """A device of PyTorch: `cpu`, `cuda` or `cuda:1`."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
+        raise SpecError(f"--device must be cpu, cuda or cuda:INDEX, but got {text!r}")
+    return text
+
+
 def amount(option: str, value: object, positive: bool = False) -> float:
     """Number from 0 to `LARGEST_AMOUNT`; 0 itself is refused if `positive`."""
     number = _number(option, value)

@@ -388,17 +388,17 @@ def with_own_images(request: Request, space: Space) -> OwnImages:
     the parts of the preset that do. It is their digest, and of others than `dataset=folder` their size and channels.
     Raises SpecError, with one line, if they cannot be used."""
     requested = {request.fixed.get("dataset"), *request.axes.get("dataset", ())}
-    parts = [part for part in parts_of(space) if any(map(_is_of_user, part.values("dataset")))]
-    of_request = any(map(_is_of_user, requested))
+    parts = [part for part in parts_of(space) if any(map(is_of_user, part.values("dataset")))]
+    of_request = any(map(is_of_user, requested))
     if not of_request and (not parts or requested != {None}):
         return OwnImages(request, space)
     axes = [request.axes.get("dataset", ())] if of_request else [part.values("dataset") for part in parts]
     named = requested - {None} if of_request else {value for values in axes for value in values}
-    name = next(str(value) for value in named if _is_of_user(value))
+    name = next(str(value) for value in named if is_of_user(value))
     if len(named) > 1 or any(len(values) > 1 for values in axes):
         raise SpecError(f"dataset={name} must be set for all trials, but is one of several values of an axis")
     try:
-        listing, known = _listing(name, Path(request.data).resolve(), whole=request.data_folder is not None)
+        listing, known = listing_of(name, Path(request.data).resolve(), whole=request.data_folder is not None)
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     names = ", ".join(f"{index} {each}" for index, each in enumerate(listing.classes))
@@ -418,13 +418,13 @@ def with_own_images(request: Request, space: Space) -> OwnImages:
     return OwnImages(request, space, listing.classes, note)
 
 
-def _is_of_user(dataset: object) -> bool:
+def is_of_user(dataset: object) -> bool:
     """Whether images are the user's own."""
     return dataset == FOLDER or is_own_data(str(dataset))
 
 
-def _listing(name: str, folder: Path, whole: bool) -> tuple[Listing, Mapping[str, Value]]:
-    """What is known of the user's own images, and the keys of trials that follow from it."""
+def listing_of(name: str, folder: Path, whole: bool) -> tuple[Listing, Mapping[str, Value]]:
+    """Return what is known of the user's own images, and the keys of trials that follow from it. Raises DataError."""
     if name == FOLDER:
         listing = list_folder(folder)
         return listing, {DIGEST: listing.digest}
@@ -438,7 +438,7 @@ def _with(space: Space, known: Mapping[str, Value]) -> Space:
     """The space with what is known fixed in the parts on the user's images that have no digest of their own."""
 
     def part_with(part: Part) -> Part:
-        of_user = any(map(_is_of_user, part.values("dataset"))) and not part.values(DIGEST)
+        of_user = any(map(is_of_user, part.values("dataset"))) and not part.values(DIGEST)
         return replace(part, fixed={**part.fixed, **known}) if of_user else part
 
     return tuple(map(part_with, space)) if isinstance(space, tuple) else part_with(space)

@@ -26,7 +26,7 @@ from sweeper.storage.layout import TRIALS, model_path
 from sweeper.storage.load import absent
 from sweeper.storage.models import trials_with_models
 from sweeper.storage.requests import StoredRequest, stored_requests
-from sweeper.storage.rows import columns_of, plain_value
+from sweeper.storage.rows import Columns, columns_of, plain_value
 from sweeper.storage.store import StoreReader
 from trainables.metrics.meanings import family_of
 
@@ -139,13 +139,8 @@ def find_answer(
     `metric` is by default the preset's. `reference` is the sweep as a command names it. Raises StoreError if there are
     no rows, and SpecError if there is no such request or metric.
     """
-    table = StoreReader(files).rows(name)
-    if table is None:
-        raise absent(files, TRIALS, name)
-    rows = table.to_pandas().sort_values(["ended", "trial_id"], kind="stable").reset_index(drop=True)
-    request = _chosen_request(stored_requests(files, name, rows)[0], preset, changes)
+    request, columns = find_request(files, name, preset, changes)
     figures = read_figures(files, name)[0].get(request.preset)
-    columns = columns_of(table.schema)
     measured = [known for known in columns.metrics if request.rows[known].notna().any()]
     ranked = _ranked(figures, metric, measured, request.label)
     return answer_of(
@@ -160,6 +155,28 @@ def find_answer(
     )
 
 
+def find_request(files: Files, name: str, preset: str | None, changes: str | None) -> tuple[StoredRequest, Columns]:
+    """Return a request of a sweep in a store, by default that with the latest row, and the columns of its rows. Raises
+    StoreError if there are no rows, and SpecError if there is no such request."""
+    table = StoreReader(files).rows(name)
+    if table is None:
+        raise absent(files, TRIALS, name)
+    rows = table.to_pandas().sort_values(["ended", "trial_id"], kind="stable").reset_index(drop=True)
+    return _chosen_request(stored_requests(files, name, rows)[0], preset, changes), columns_of(table.schema)
+
+
+def shown_of(
+    files: Files, name: str, request: StoredRequest, figures: PresetFigures, hyperparameters: Sequence[str]
+) -> Shown:
+    """Return what the figures of a preset show of a request. `hyperparameters` are columns of its rows; those that
+    figures show may be left out."""
+    rows = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
+    known = (*hyperparameters, *(key for figure in figures.figures for key in figure.hyperparameters))
+    keys = [key for key in dict.fromkeys((*known, *figures.replicates)) if key in rows]
+    value_text = text_with_class_names(files, name, rows)
+    return Shown(figures, rows, pd.DataFrame, value_text, keys, so_far=request.so_far)
+
+
 def answer_of(
     files: Files,
     name: str,
@@ -171,16 +188,10 @@ def answer_of(
     reference: str | None = None,
     spread: Spread = "interval",
 ) -> Answer:
-    """Return the best settings of a request by a metric, by default that of its preset.
-
-    `hyperparameters` are columns of its rows; those that figures show may be left out.
-    """
-    rows = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
-    known = (*hyperparameters, *(key for figure in figures.figures for key in figure.hyperparameters))
-    keys = [key for key in dict.fromkeys((*known, *figures.replicates)) if key in rows]
-    value_text = with_names(text_with_class_names(files, name, rows))
-    shown = Shown(figures, rows, pd.DataFrame, value_text, keys, so_far=request.so_far)
-    found = shown.best(rows, metric or figures.headline, figures.naming) if metric or figures.ranks else []
+    """Return the best settings of a request by a metric, by default that of its preset. See `shown_of`."""
+    shown = shown_of(files, name, request, figures, hyperparameters)
+    value_text = with_names(shown.value_text)
+    found = shown.best(shown.rows, metric or figures.headline, figures.naming) if metric or figures.ranks else []
     texts = sentences(found, MAX_BEST, so_far=request.so_far, value_text=value_text, spread=spread)
     if found:
         text = "\n".join(texts)

@@ -1,4 +1,5 @@
-"""Tables as papers print them: mean and 95 % interval by row, column and metric, as Parquet, Markdown and text."""
+"""Tables as papers print them: mean and 95 % interval by row, column and metric, as Parquet, Markdown, LaTeX, CSV and
+text."""
 
 import math
 import re
@@ -6,7 +7,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,17 @@ MAX_CELLS = 200_000
 """Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
 MAX_MARKED = 20_000
 """Most trials of a table with marks: their comparisons take longer than everything else of it."""
+Format = Literal["markdown", "latex", "csv"]
+"""Of a table that is taken elsewhere."""
+LATEX = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "∞": r"$\infty$"},
+        **{MINUS: "$-$", DASH: "--", NOT_WORSE: r"$^\circ$"},
+    }
+)
+"""What LaTeX does not take as it is -> how it is written."""
 FOLDER, TITLE = "tables", "Tables"
 CHARTS: Mapping[str, Chart] = {}
 
@@ -77,6 +89,16 @@ def on_page(shown: Shown, table: Table) -> dict[str, Any] | None:
         "metrics": [asdict(metric) for metric in table.metrics],
         "cells": {str(name): json_values(cells[name]) for name in cells},
     }
+
+
+def document(shown: Shown, table: Table, form: Format) -> str | None:
+    """Return a table as a document; None if none of its cells has a trial."""
+    cells, over = _cells_of(shown, table)
+    if not has_trials(cells):
+        return None
+    if form == "csv":
+        return csv(cells, table)
+    return (latex if form == "latex" else markdown)(cells, table, over, shown.value_text, shown.spread)
 
 
 def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str]:
@@ -198,6 +220,38 @@ def markdown(
     return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table, over, spread), "", body, ""])
 
 
+def latex(cells: pd.DataFrame, table: Table, over: str, value_text: ValueText, spread: Spread) -> str:
+    """Return the table for a document with the package `booktabs`. The best cells are bold."""
+    keys, groups = _columns(cells, table, value_text, spread)
+    columns = [(_latex(name), [*map(_latex, texts)]) for name, texts in keys.items()]
+    columns += [(_latex(name), [*map(_latex_cell, texts)]) for group in groups for name, texts in group.items()]
+    heads, texts = [name for name, _ in columns], [texts for _, texts in columns]
+    title = f"{table.name}: {caption(cells, table, over, spread, best='bold:')}"
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_latex(title)}}}",
+        rf"\begin{{tabular}}{{{'l' * len(columns)}}}",
+        r"\toprule",
+        rf"{' & '.join(heads)} \\",
+        r"\midrule",
+        *(rf"{' & '.join(row)} \\" for row in zip(*texts, strict=True)),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def csv(cells: pd.DataFrame, table: Table) -> str:
+    """Return a line for each cell and metric with mean, half of the 95 % interval and number of replicates in columns
+    of their own. Shares are in [0, 1], as in the Parquet file."""
+    marks = cells["mark"].replace({BEST: "best", NOT_WORSE: "not worse"})
+    found = cells.assign(half_width=cells["high"] - cells["mean"], n=cells["replicates"], mark=marks)
+    measured = ("mean", "half_width", "n", "std", "iqm", "count", "missing", "published", "difference", "mark")
+    return found[[*table.axes, "metric", *measured]].to_csv(index=False)
+
+
 def text(
     cells: pd.DataFrame,
     table: Table,
@@ -231,9 +285,15 @@ def text(
     return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks)])
 
 
-def caption(cells: pd.DataFrame, table: Table, over: str = "replicates", spread: Spread = "interval") -> str:
+def caption(
+    cells: pd.DataFrame,
+    table: Table,
+    over: str = "replicates",
+    spread: Spread = "interval",
+    best: str = BEST,
+) -> str:
     """Return a line that says what the cells of the table show, with the note of the table. `over`: what a cell is the
-    mean over, as a plural noun."""
+    mean over, as a plural noun. `best`: how the best cells are marked."""
     if not cells["count"].any():
         parts = ["no value yet"]
     else:
@@ -248,7 +308,7 @@ def caption(cells: pd.DataFrame, table: Table, over: str = "replicates", spread:
         parts.append("in brackets the paper's figure and the difference from it")
     if "mark" in cells and (cells["mark"] == BEST).any():
         data = sorted({Metric(name).measured_on for name in cells["criterion"] if name})
-        parts.append(f"{BEST} the best of its column, chosen on {' or '.join(data)}")
+        parts.append(f"{best} the best of its column, chosen on {' or '.join(data)}")
         parts += [LEGEND] * bool((cells["mark"] == NOT_WORSE).any())
     if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test]:
         parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
@@ -332,3 +392,12 @@ def _cell_text(cell: dict[Any, Any], metric: Metric, spread: Spread) -> str:
 
 def _escaped(cell: str) -> str:
     return re.sub(r"([\\|*`<])", r"\\\1", " ".join(cell.split()))
+
+
+def _latex_cell(cell: str) -> str:
+    measured, mark, rest = cell.partition(BEST)
+    return rf"\textbf{{{_latex(measured)}}}{_latex(rest)}" if mark else _latex(cell)
+
+
+def _latex(cell: str) -> str:
+    return " ".join(cell.split()).translate(LATEX)

@@ -21,6 +21,8 @@ LEASES = ".drivers"
 """Folder of the store in which the drivers that run a sweep now have their leases."""
 TRIALS, HISTORIES, REPORTS, CLAIMS = "trials", "history", "reports", "claims"
 """Folders of the rows, the history, the pages and the verdicts of all sweeps."""
+EVALUATIONS = "evaluations"
+"""Folder of what kept models are on other data, of all sweeps."""
 FIGURES = ("heatmaps", "rankings", "tables", "trajectories", "studies", "sheets")
 """Folders of the kinds of figures, in which each request has a folder."""
 REMOVALS = ".removals"
@@ -28,7 +30,7 @@ REMOVALS = ".removals"
 FOLDERS = frozenset(
     (
         *(TRIALS, HISTORIES, REPORTS, CLAIMS, *FIGURES, "models", "checkpoints", "requests", "tensorboard"),
-        *("probes", "cuts", "looks"),
+        *(EVALUATIONS, "probes", "cuts", "looks"),
     )
 ) | {ARCHIVES, LEASES, DAMAGED, REMOVALS}
 """The folders of a store."""
@@ -55,6 +57,17 @@ def trials_folder(sweep: str) -> str:
 def history_folder(sweep: str) -> str:
     """The folder of the sweep's history."""
     return f"{HISTORIES}/{_SWEEP}{check_name(sweep)}"
+
+
+def evaluations_folder(sweep: str) -> str:
+    """The folder of the evaluations of the sweep's kept models on other data."""
+    return f"{EVALUATIONS}/{_SWEEP}{check_name(sweep)}"
+
+
+def evaluation_path(sweep: str, dataset: str, digest: str) -> str:
+    """The path of the evaluations on a data set, of which `digest` is the hash if it is the user's own."""
+    name = file_name(f"{dataset}-{digest}" if digest else dataset)
+    return f"{evaluations_folder(sweep)}/{name.lstrip('._')}{SUFFIX}"  # no reader lists hidden files
 
 
 def checkpoints_folder(sweep: str) -> str:
@@ -227,6 +240,7 @@ def sweep_folders(sweep: str) -> Mapping[str, tuple[str, ...]]:
     return {
         "rows": (trials_folder(sweep),),
         "history": (history_folder(sweep),),
+        "evaluations": (evaluations_folder(sweep),),
         "models": (models_folder(sweep), unwritten_models_folder(sweep), f"models/best/{sweep}"),
         "checkpoints": (checkpoints_folder(sweep), cuts_folder(sweep)),
         "figures": (*figures, tensorboard_folder(sweep)),

@@ -8,6 +8,7 @@ lists the trials that are its best in `models/best/SWEEP/REQUEST.json`, so that 
 import json
 from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
+from typing import Any
 
 from sweeper.errors import DamagedError
 from sweeper.storage.files import Files, read_record
@@ -70,11 +71,17 @@ def _of_each(files: Files, act: Callable[[str], Result], names: Collection[str])
     return files.surroundings.map(act, names) if files.local_folder is None else [act(name) for name in names]
 
 
+def model_metadata(files: Files, path: str) -> dict[str, Any]:
+    """The metadata of the model at `path`, whose weights are not read. Raises ModelError if it is damaged or absent,
+    and DamagedError if it is no file."""
+    header = files.read_start(path, metadata_bytes(files.read_start(path, LENGTH_BYTES) or b"")) or b""
+    return read_metadata(header)
+
+
 def _kept(files: Files, path: str) -> str | None:
     """Under which `--keep` a model was written; None if there is no such file, or it is damaged."""
     try:
-        header = files.read_start(path, metadata_bytes(files.read_start(path, LENGTH_BYTES) or b"")) or b""
-        kept: str | None = read_metadata(header).get("kept")
+        kept: str | None = model_metadata(files, path).get("kept")
         return kept
     except (ModelError, DamagedError):
         return None

@@ -5,8 +5,8 @@ can be read and a removal that the same call ends.
    trials that no other request lists. A removal that was cut off has its ids there, whatever rows are left.
 2. Rows go first, because a row means that the rest is there. Of a file that has other rows, too, these are written to
    a new file before the old one is deleted (`parquet_files.replace`): each row that stays is in one of them, or both.
-3. History, models and sheets of the trials follow, then what belongs to the request: pictures, verdicts, and last its
-   list and the ids of step 1.
+3. History, evaluations, models and sheets of the trials follow, then what belongs to the request: pictures, verdicts,
+   and last its list and the ids of step 1.
 
 Of a whole sweep each kind is deleted in the order of `layout.sweep_folders`; what is left is found by its folders.
 """
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sweeper.errors import DamagedError, SpecError, StoreError
+from sweeper.storage.evaluations import remove_evaluations
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.inventory import SweepInventory, ancestors, inventory_of
 from sweeper.storage.layout import (
@@ -84,12 +85,14 @@ def _of_others(found: SweepInventory, request: str) -> set[str]:
 
 
 def _sizes(found: SweepInventory, request: str, trials: frozenset[str]) -> dict[str, int]:
-    """Kind -> bytes of what goes with a request. Of rows and history that is the share of its trials."""
+    """Kind -> bytes of what goes with a request. Of what several trials share a file of that is the
+    share of its trials."""
     share = len(trials & found.trials) / max(len(found.trials), 1)
     own = request_files(found.name, request)
     folders = tuple(f"{folder}/{trial}" for trial in trials for folder in _trial_folders(found.name))
     models = {model_path(found.name, trial) for trial in trials}
-    sizes = {kind: round(share * sum(found.sizes[kind].values())) for kind in ("rows", "history")}
+    by_share = ("rows", "history", "evaluations")
+    sizes = {kind: round(share * sum(found.sizes[kind].values())) for kind in by_share}
     sizes["models"] = sum(size for path, size in found.sizes["models"].items() if path in models)
     wanted = {*own, *folders}
     for kind in ("figures", "pages"):
@@ -115,6 +118,7 @@ def remove(files: Files, removal: Removal) -> None:
     files.write(mark, json.dumps(trials).encode())
     for folder in (trials_folder(sweep), history_folder(sweep)):
         _remove_rows(files, folder, trials)
+    remove_evaluations(files, sweep, trials)
     _delete_each(files, (model_path(sweep, trial) for trial in trials))
     for folder in _trial_folders(sweep):
         known = set(files.list(folder))

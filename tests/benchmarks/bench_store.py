@@ -1,5 +1,6 @@
 """How long 100,000 trials take to write in cohorts of 56, to compact, and to read back to a pivot; how many bytes each
-takes; and how often a reader who reads all the while gets an error, a trial twice, or too few.
+takes; the processor time of `sweeper list`, `sweeper best` and the page, beside a mean by pandas; and how often a
+reader who reads all the while gets an error, a trial twice, or too few.
 
 python -m tests.benchmarks.bench_store [--trials N] [--writes N] [--folder DIR]
 """
@@ -9,6 +10,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import multiprocessing
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,8 +26,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from sweeper.report.figures import figures_of
 from sweeper.report.heatmaps import pivot
+from sweeper.report.kinds import write_figures
+from sweeper.spec import Grid, Heatmap, Metric, Sweep
 from sweeper.storage.load import load
+from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
@@ -48,6 +56,8 @@ HYPER = {
 }
 METRICS = ("auroc_joint", "auroc_dir", "auroc_rad", "auroc_variance", "auroc_entropy", "knn", "linear", "loss")
 COLUMNS = Columns(HYPER, METRICS)
+PANDAS = "import pandas; rows = pandas.read_parquet({trials!r}); print(rows.groupby(['beta', 'nu']).auroc_joint.mean())"
+PAGE = "from sweeper.report.page import publish; from sweeper.storage.files import Files; {write}"
 BETAS, NUS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0), (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, float("inf"))
 
 
@@ -118,6 +128,38 @@ def measure(trials: int, folder: Path) -> None:
     begun = time.perf_counter()
     resumed.write("bench", "c0", [{**groups[0][0], "auroc_joint": 0.5}], COLUMNS)
     print(f"rewrite  one trial of the compacted file   {time.perf_counter() - begun:6.2f} s")
+
+
+def processor_seconds(*command: str) -> float:
+    """Processor time of a process of Python, the least of three."""
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return min(seconds)
+
+
+def measure_views(folder: Path) -> None:
+    """Print what it takes to look at the store that `measure` has made, from the start of Python."""
+    files, ids = Store(folder).files, list(load("bench", folder)["trial_id"])
+    axes = {"beta": BETAS, "nu": NUS, "class": tuple(range(10)), "seed": tuple(range(-(-len(ids) // 560)))}
+    heatmap = Heatmap(Metric("auroc_joint", "maximize"), "beta", "nu")
+    sweep = Sweep("", {"paper": Grid({"method": "vje", "dataset": "cifar10"}, axes)}, figures=(heatmap,))
+    write_figures(files, "bench", figures_of(sweep, "paper"))
+    write_request(files, "bench", RequestRows("paper", "paper", ids))
+    plainly = processor_seconds("-c", PANDAS.format(trials=str(folder / "trials/sweep=bench")))
+    print(f"pandas   reads the rows and takes means   {plainly:6.2f} s of a core")
+    page = PAGE.format(write=f"publish.write(Files({str(folder)!r}), 'bench')")
+    commands = {
+        "list": ("-m", "sweeper.stores", str(folder)),
+        "best": ("-m", "sweeper.best", "bench", "--store", str(folder)),
+        "page": ("-c", page),
+    }
+    for name, command in commands.items():
+        seconds = processor_seconds(*command)
+        print(f"{name:<8} {seconds:6.2f} s of a core   {seconds / plainly:.1f} times as long as pandas")
 
 
 def plain(folder: Path) -> pd.DataFrame:
@@ -197,5 +239,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         if options.trials:
             measure(options.trials, Path(name) / "store")
+            measure_views(Path(name) / "store")
         if options.writes:
             measure_readers(options.writes, Path(name) / "read")

@@ -177,6 +177,12 @@ class Task(ABC):
         `LoadedTask`, with that of `KeptResults`, which has the `arrays`. By default the method itself."""
         return method
 
+    def evaluator(self, config: Any, model: nn.Module, data: Path, device: torch.device) -> tuple[Method, Evaluator]:
+        """The method of a trained `model`, which `model()` returned, and an evaluator of it alone on the data of
+        `config` in the folder `data`. Raises DataError or ValueError, with one line, if the data cannot be loaded or do
+        not suit the model."""
+        raise ValueError(f"{config.method} learns from pairs that are drawn, so there are no other data for it")
+
     @abstractmethod
     def full_evaluations(self, method: type[Method]) -> Sequence[Mapping[str, Value]]:
         """Values of keys with which trials of a method report, together, every metric that it can."""

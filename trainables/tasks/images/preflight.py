@@ -70,23 +70,48 @@ def _check_on(
             split = splits.test
             for name in outlier_sets:
                 check_outliers(name, dataset, split)
-            by_class = split.labelled_labels.unique(return_counts=True)[1]
-            fewest = min(by_class.tolist(), default=0)
-            counts[key] = len(split.train_images), len(split.labelled_labels), fewest, _held_out(splits)
+            counts[key] = len(split.train_images), *_labelled(split), _held_out(splits)
         images, labelled, fewest, held_out = counts[key]
-        if config.embeddings.few_labels > fewest:
-            raise ValueError(
-                f"few_labels must not exceed the {fewest} labelled training images of a class of {dataset.name}, but "
-                f"got few_labels={config.embeddings.few_labels}"
-            )
-        for name, neighbours in (("knn", config.evaluation.knn), ("content_knn", config.content.content_knn)):
-            if neighbours > labelled:
-                raise ValueError(
-                    f"{name} must not exceed the {labelled} labelled training images of {dataset.name}, but got "
-                    f"{name}={neighbours}"
-                )
+        _check_labelled(config, dataset, labelled, fewest)
         sizes.append(TrialSize(steps_per_epoch(config, images), len(dataset.classes), held_out=held_out))
     return sizes
+
+
+def _labelled(split: Split) -> tuple[int, int]:
+    """Number of labelled training images, and of those of the class that has the fewest."""
+    by_class = split.labelled_labels.unique(return_counts=True)[1]
+    return len(split.labelled_labels), min(by_class.tolist(), default=0)
+
+
+def _check_labelled(config: ImageTrial, dataset: Dataset, labelled: int, fewest: int) -> None:
+    """Raise ValueError if metrics need more labelled training images than there are."""
+    if config.embeddings.few_labels > fewest:
+        raise ValueError(
+            f"few_labels must not exceed the {fewest} labelled training images of a class of {dataset.name}, but "
+            f"got few_labels={config.embeddings.few_labels}"
+        )
+    for name, neighbours in (("knn", config.evaluation.knn), ("content_knn", config.content.content_knn)):
+        if neighbours > labelled:
+            raise ValueError(
+                f"{name} must not exceed the {labelled} labelled training images of {dataset.name}, but got "
+                f"{name}={neighbours}"
+            )
+
+
+def check_classes(config: ImageTrial, classes: int, dataset: Dataset) -> None:
+    """Raise ValueError if a trial names one of the `classes` of a model that are none of this data set."""
+    for key, value in (("normal_class", config.data.normal_class), ("held_out", config.data.held_out or None)):
+        if value is not None and len(dataset.classes) != classes:
+            raise ValueError(
+                f"{key}={value} is of the {classes} classes that the model was trained on, but {dataset.name} has "
+                f"{len(dataset.classes)}"
+            )
+
+
+def check_splits(config: ImageTrial, dataset: Dataset, splits: TrialSplits) -> None:
+    """Raise ValueError if the metrics of a trial cannot be computed on these images."""
+    _check_outlier_classes(splits, dataset, config.data)
+    _check_labelled(config, dataset, *_labelled(splits.test))
 
 
 def _held_out(splits: TrialSplits) -> int | None:
@@ -118,8 +143,13 @@ def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) ->
 def dataset_of(config: ImageTrial, data: Path) -> Dataset:
     """Load a data set and keep it: one process trains many cohorts on the same data set. Where the trial normalises the
     contrast of images, the least value and the range of these are in place of the mean and the standard deviation."""
-    dataset = _kept(config.data.dataset, config.folder, data)
+    dataset = load_kept(config, data)
     return _in_contrast(dataset) if config.pixel_views.contrast_normalise else dataset
+
+
+def load_kept(config: ImageTrial, data: Path) -> Dataset:
+    """Load a data set and keep it, with the mean and the standard deviation of its pixels in any case."""
+    return _kept(config.data.dataset, config.folder, data)
 
 
 @lru_cache(maxsize=1)

@@ -7,14 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import OUTLIERS
 from trainables.data.own_views import about_views
 from trainables.image_trial import ImageTrial, Networks
-from trainables.learners.data_parallel import Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.metrics.catalog import CohortEvaluator, metric_names
 from trainables.metrics.evaluator import EvaluationImages
 from trainables.networks.own_encoder import check_own_encoder
@@ -22,7 +22,7 @@ from trainables.networks.pretrained import file_digest
 from trainables.sections import Value
 from trainables.tasks.images.checks import check_sections
 from trainables.tasks.images.model import ImageModel, inputs_of
-from trainables.tasks.images.preflight import check_image_trials, dataset_of
+from trainables.tasks.images.preflight import check_classes, check_image_trials, check_splits, dataset_of, load_kept
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
 from trainables.tasks.task import LoadedTask, Methods, RandomBatch, Task, TrialSize
 from trainables.validation import is_own
@@ -111,6 +111,17 @@ class Images(Task):
     ) -> ImageModel:
         assert isinstance(method, ImageMethod)
         return ImageModel(config, method, inputs, arrays)
+
+    def evaluator(
+        self, config: ImageTrial, model: nn.Module, data: Path, device: torch.device
+    ) -> tuple[Method, CohortEvaluator]:
+        assert isinstance(model, ImageModel)
+        dataset = replace(load_kept(config, data), mean=model.mean, std=model.std)
+        check_classes(config, len(model.classes), dataset)
+        splits = make_splits(dataset, config.data, config.training.seed)
+        check_splits(config, dataset, splits)
+        images = EvaluationImages([config], [splits], dataset, data, device, SINGLE_PROCESS, lambda: None)
+        return model.method, CohortEvaluator(images, type(model.method))
 
     def full_evaluations(self, method: type[Method]) -> Sequence[Mapping[str, Value]]:
         scored = "score" in method.capabilities

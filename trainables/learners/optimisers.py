@@ -38,7 +38,7 @@ class StackedOptimiser(ABC):
         """Set each member's learning rate, weight decay, and the largest norm of its gradient: infinite without."""
         self.lr, self.weight_decay = tuple(lr), tuple(weight_decay)
         self.clip_grad_norm = tuple(clip_grad_norm) or (math.inf,) * len(self.lr)
-        like = self.parameters[0]
+        like = next(iter(self.parameters), torch.empty(0))  # a frozen network has none
         self._limit_K = torch.tensor(self.clip_grad_norm, dtype=like.dtype, device=like.device)
         self._lr, self._decay = self._per_parameter(lr), self._per_parameter(weight_decay)
         self._decays = any(weight_decay)

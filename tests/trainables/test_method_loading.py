@@ -43,6 +43,8 @@ def test_a_method_has_its_path_as_name_and_its_keys() -> None:
     assert method_of(MINE) is method_of(MINE) and not ships(MINE) and task_of(MINE) is task_of("vje")
     assert keys(MINE)["sigma"] is float and fusible_keys(MINE) == {
         "lr",
+        "lr_gamma",
+        "clip_grad_norm",
         "weight_decay",
         "seed",
         "normal_class",

@@ -86,7 +86,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
         ),
         ("nu_ablation --set held_out=10", "each held-out class must be one of 0..9 for digits, but got 10"),
         ("nu_ablation --set workers=7", "batch_size must be a multiple of workers, at least 2 for each, but got "),
-        ("nu_ablation --set tau=0.2", "no key 'tau'; vje has: adam_epsilon, "),
+        ("nu_ablation --set tau=0.2", "no key 'tau'; vje has: accumulate, adam_epsilon, "),
         ("nu_ablation --set method=simclr", "no key 'bottleneck' (bottleneck is set by preset 'digits'); simclr has: "),
         ("nu_ablation --preset paper --set tau=0.2", "no method of these trials has the key 'tau'"),
         ("nu_ablation --preset paper --set method=simclr", "no method in this sweep 'simclr'; there are: vje"),

@@ -58,7 +58,8 @@ def test_learns_and_everything_stays_finite(name: str) -> None:
     assert history[-1] < history[0] - FALLS.get(name, 0.05) * abs(history[0])
     assert (cohort.evaluate(last=False)[metric].item() - untrained) / least > 1
     for tensors in cohort.state()[0].values():
-        assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())
+        numbers = [tensor for name, tensor in tensors.items() if name != "clip_grad_norm"]  # which may be infinite
+        assert all(tensor.isfinite().all() for tensor in numbers if tensor.is_floating_point())
 
 
 @pytest.mark.parametrize("name", trained(BY_GRADIENTS))

@@ -152,7 +152,8 @@ def test_ranges_from_json_are_accepted() -> None:
 @pytest.mark.parametrize("key", ["seed", "normal_class", "width", "tau", "momentum"])
 def test_only_fusible_quantities_can_be_adapted(key: str) -> None:
     with pytest.raises(
-        ValueError, match=rf"^a population of vje can only adapt beta, lr, nu, weight_decay, but got {key}$"
+        ValueError,
+        match=rf"^a population of vje can only adapt beta, clip_grad_norm, lr, nu, weight_decay, but got {key}$",
     ):
         replace(RULE, ranges={key: (1, 2)}).judge_of(_configs(2))
 

@@ -4,7 +4,7 @@ Shapes: K members of a cohort.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tests.cases import for_each
+from tests.trainables.methods import method_configs
 from tests.trainables.methods.method_configs import (
     ALL,
     BY_GRADIENTS,
@@ -26,6 +27,7 @@ from tests.trainables.methods.method_configs import (
     trained,
 )
 from trainables.sections import TrialConfig, Value
+from trainables.tasks import pairs
 from trainables.training.cohort import Cohort
 
 SMOOTH: Mapping[str, Mapping[str, Value]] = {"images": {"encoder": "mlp", "width": 32}, "pairs": {}}
@@ -192,35 +194,37 @@ def test_every_way_to_train_fused_equals_alone(name: str, options: dict[str, Val
     assert not torch.allclose(first, second, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["vje", "beta_vae", "gaussian_mlp"])
-def test_accumulated_parts_equal_the_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of methods that look at one example at a time, without BatchNorm."""
+@pytest.fixture
+def in_float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test that computes everything in double precision, and leaves no data of that precision to other tests."""
     monkeypatch.setattr(Tensor, "float", Tensor.double)
+    for module, cached in ((pairs, "_draw"), (method_configs, "_loaded")):
+        monkeypatch.setattr(module, cached, getattr(module, cached).__wrapped__)
     torch.set_default_dtype(torch.float64)
-    try:
-        whole, parts = (
-            [config_of(name, **SMOOTH[ALL[name].task], accumulate=count, seed=seed) for seed in (0, 1)]
-            for count in (1, 4)
-        )
-        _assert_equal(_train(parts, None), _train(whole, None), 1e-9)
-    finally:
-        torch.set_default_dtype(torch.float32)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.usefixtures("in_float64")
+@pytest.mark.parametrize("name", ["vje", "beta_vae", "gaussian_mlp"])
+def test_accumulated_parts_equal_the_batch(name: str) -> None:
+    """Of methods that look at one example at a time, without BatchNorm."""
+    whole, parts = (
+        [config_of(name, **SMOOTH[ALL[name].task], accumulate=count, seed=seed) for seed in (0, 1)] for count in (1, 4)
+    )
+    _assert_equal(_train(parts, None), _train(whole, None), 1e-9)
+
+
+@pytest.mark.usefixtures("in_float64")
 @every_trained
-def test_fused_equals_alone_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_equals_alone_in_float64(name: str) -> None:
     """Two members, 6 steps with convolutions and ReLU, which turn the rounding of float32 into other gradients where a
     unit is near zero."""
-    monkeypatch.setattr(Tensor, "float", Tensor.double)
-    torch.set_default_dtype(torch.float64)
-    try:
-        pair = members(name)[1:3]
-        fused = _train(pair, None)
-        learned = "parameters." if name in BY_GRADIENTS else "buffers."
-        assert {tensor.dtype for key, tensor in fused.tensors.items() if key.startswith(learned)} == {torch.float64}
-        _assert_equal(fused, _each_alone(pair), 1e-10)
-    finally:
-        torch.set_default_dtype(torch.float32)
+    pair = members(name)[1:3]
+    fused = _train(pair, None)
+    learned = "parameters." if name in BY_GRADIENTS else "buffers."
+    assert {tensor.dtype for key, tensor in fused.tensors.items() if key.startswith(learned)} == {torch.float64}
+    _assert_equal(fused, _each_alone(pair), 1e-10)
 
 
 @every_trained

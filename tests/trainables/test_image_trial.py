@@ -10,22 +10,18 @@ from tests.cases import for_each
 from trainables.data.outliers import OUTLIERS
 from trainables.data.views import PixelViews, Views
 from trainables.image_trial import (
-    PUBLISHED_SIZES,
     Batches,
     ContentEvaluation,
     Data,
     EmbeddingEvaluation,
-    Encoder,
     Evaluation,
     Folder,
     Generation,
     ImageTrial,
     LatentDensity,
-    Layers,
-    Networks,
-    Pretrained,
 )
 from trainables.networks.encoders import ENCODERS
+from trainables.networks.trial_networks import PUBLISHED_SIZES, Encoder, Layers, Networks, Pretrained
 from trainables.sections import TrialConfig
 
 SIZED = [name for name in ENCODERS if name not in PUBLISHED_SIZES]

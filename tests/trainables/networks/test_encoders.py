@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from tests.trainables.networks.stacking import assert_stacked_equals_alone
 from trainables.contract import Batch, ImageMethod, Losses
-from trainables.image_trial import Encoder, Layers, Networks
 from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
 from trainables.networks.encoders import (
@@ -32,6 +31,7 @@ from trainables.networks.encoders import (
     simvae_resnet,
     simvae_resnet_authors,
 )
+from trainables.networks.trial_networks import Encoder, Layers, Networks
 
 
 @pytest.fixture(autouse=True)

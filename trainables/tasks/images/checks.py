@@ -15,12 +15,13 @@ from trainables.data.datasets.class_folders import FOLDER
 from trainables.data.datasets.dataset import Declaration, listed
 from trainables.data.datasets.own_data import is_own_data
 from trainables.data.datasets.parts import MOST_CHANNELS
-from trainables.image_trial import OWN, PUBLISHED_SIZES, Folder, ImageTrial, Networks, Pretrained
+from trainables.image_trial import OWN, Folder, ImageTrial
 from trainables.metrics.catalog import EVALUATORS
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS, check_encoder
 from trainables.networks.own_encoder import takes_features
 from trainables.networks.pretrained import TORCHVISION, check_side
+from trainables.networks.trial_networks import PUBLISHED_SIZES, Networks, Pretrained
 from trainables.tasks.task import Methods
 from trainables.validation import choices, is_own
 

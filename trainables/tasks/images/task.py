@@ -13,12 +13,13 @@ from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import OUTLIERS
 from trainables.data.own_views import about_views
-from trainables.image_trial import ImageTrial, Networks
+from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.metrics.catalog import CohortEvaluator, metric_names
 from trainables.metrics.evaluator import EvaluationImages
 from trainables.networks.own_encoder import check_own_encoder
 from trainables.networks.pretrained import file_digest
+from trainables.networks.trial_networks import Networks
 from trainables.sections import Value
 from trainables.tasks.images.checks import check_sections
 from trainables.tasks.images.model import ImageModel, inputs_of

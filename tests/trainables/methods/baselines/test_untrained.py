@@ -12,9 +12,9 @@ from torch import nn
 from tests.trainables.methods.plain import Builder
 from trainables.config import resolve
 from trainables.data.datasets.catalog import load
-from trainables.image_trial import Encoder, Layers, Networks
 from trainables.methods.baselines.untrained import Pixels, RandomEncoder, UntrainedConfig
 from trainables.methods.baselines.untrained import UntrainedConfig as Config
+from trainables.networks.trial_networks import Encoder, Layers, Networks
 from trainables.sections import Value
 from trainables.training.stacks import build_models
 from trainables.training.train import train

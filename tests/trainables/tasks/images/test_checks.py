@@ -17,8 +17,9 @@ from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.errors import DataError
-from trainables.image_trial import PUBLISHED_SIZES, LatentDensity
+from trainables.image_trial import LatentDensity
 from trainables.networks.pretrained import TORCHVISION
+from trainables.networks.trial_networks import PUBLISHED_SIZES
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images import preflight
 from trainables.training.checks import check_trials

@@ -29,8 +29,9 @@ from tests.simulation.auditor import rows_in
 from tests.simulation.backend import Mishaps
 from tests.simulation.files import READS, Client, Memory, Result, contents
 from tests.simulation.processes import Stuck
+from tests.simulation.scenario import Scenario
 from tests.simulation.sweeps import Kind
-from tests.simulation.world import LIMIT, Scenario, World, expected, simulated
+from tests.simulation.world import LIMIT, World, expected, simulated
 
 SILENT = 60.0
 """Seconds after which an operation that is not answered is given up."""

@@ -99,7 +99,7 @@ def _cohort_of(config: TrialConfig, data: Path, device: torch.device, examples: 
     """The trial alone, with batches of so many examples, however its batch size counts them."""
 
     def with_batch_size(size: int) -> Cohort:
-        own = replace(config, training=replace(config.gradient, batch_size=size, workers=1))
+        own = replace(config, training=replace(config.gradient, batch_size=size, workers=1, accumulate=1))
         return Cohort([own], data, device, width=None)
 
     cohort = with_batch_size(examples)

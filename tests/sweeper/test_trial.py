@@ -108,5 +108,6 @@ def test_a_method_that_cannot_learn_is_found_by_a_few_examples(
     arguments = ["own_sweep.py", "sigma=0.1", "seed=0", "--overfit", "8", "--set", "lr=0.01"]
     assert trial.main(arguments) == 0
     assert "8 training examples, 200 steps at the rate 0.01" in capsys.readouterr().out
+    assert trial.main([*arguments, "--set", "accumulate=8"]) == 0  # all examples are one part of the batch
     assert trial.main([*arguments[:-1], "lr=0.00000001"]) == 1
     assert "the loss does not fall" in capsys.readouterr().out

@@ -286,9 +286,9 @@ def _spaced(count: int, most: int) -> Any:
 
 def _digest(outline: Dataset, samples: Sequence[Tensor], shape: object) -> str:
     """12 hexadecimal digits."""
-    attributes = [tensor for key in sorted(outline.attributes) for tensor in (outline.attributes[key].train_labels,)]
-    tests = [outline.attributes[key].test_labels for key in sorted(outline.attributes)]
-    tensors = [outline.train_labels, outline.test_labels, *attributes, *tests, *samples]
+    attributes = [outline.attributes[key] for key in sorted(outline.attributes)]
+    tensors = [outline.train_labels, outline.test_labels]
+    tensors += [each.train_labels for each in attributes] + [each.test_labels for each in attributes] + [*samples]
     tensors += [] if outline.groups is None else [outline.groups]
     found = hashlib.sha256(repr([shape, outline.classes, sorted(outline.attributes)]).encode())
     for tensor in tensors:

@@ -90,7 +90,7 @@ def test_markdown_has_either_spread_and_the_papers_figures(tmp_path: Path) -> No
     [
         (BOTH, ["--table", "acuracy"], "no table 'acuracy' (did you mean 'accuracy'?); there are: accuracy, losses"),
         (BOTH, ["--format", "csv"], "--format csv writes one table, which --table must name: accuracy, losses"),
-        (BOTH, ["--format", "word"], "no value of --format 'word'; there are: markdown, latex, csv"),
+        (BOTH, ["--format", "docx"], "no value of --format 'docx'; there are: markdown, latex, csv"),
         (BOTH, ["--preset", "paper"], "no rows of preset 'paper'; there are: digits"),
         (BOTH, ["--out", "nowhere/table.md"], "--out nowhere/table.md cannot be written: No such file or directory"),
         ((Heatmap(PROBE, "method", "seed"),), [], "must have a table, but has heatmap"),

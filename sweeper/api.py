@@ -52,10 +52,11 @@ def best(
     that are not worse within error, its `trials`, its `model` and the command to `retrain` it; `answer.choices` are all
     where several data sets or studies have one each. Raises SpecError and StoreError.
     """
-    from sweeper.best import best as found  # here: it imports SciPy
+    from sweeper.report.answers import find_answer  # here: it imports SciPy
+    from sweeper.storage.files import Files
 
     try:
-        return found(name, preset=preset, changes=changes, metric=metric, store=store)
+        return find_answer(Files(store), name, preset=preset, changes=changes, metric=metric)
     except (SpecError, StoreError) as error:
         raise error.with_traceback(None) from None
 

@@ -13,7 +13,7 @@ from sweeper.execution.signals import exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
-from sweeper.cli.parser import EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, named, one_of
+from sweeper.cli.parser import EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, add_request, one_of
 from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.report import tables
@@ -37,10 +37,8 @@ FORMATS, KINDS_OF_SPREAD = get_args(Format), tuple(SPREADS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser(prog="python -m sweeper.table", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
+    add_request(parser)
     add = parser.add_argument
-    add("name", metavar="NAME", help="the sweep: its name in the store, or its file or module")
-    add("--preset", help="of this preset (default: of the request with the latest result)")
-    add("--changes", metavar="TEXT", help="of the request that changes the preset so, e.g. epochs=5, as it is named")
     add("--table", metavar="TABLE", help="this table alone (default: all of the preset)")
     form = partial(one_of, "value of --format", FORMATS)
     form_help = "LaTeX needs the package booktabs; CSV has mean, half width and n in columns of their own"
@@ -49,8 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spread_help = "beside means: half the 95 %% interval, or the standard deviation; CSV has both"
     add("--spread", type=spread, default=KINDS_OF_SPREAD[0], metavar="|".join(KINDS_OF_SPREAD), help=spread_help)
     add("--out", type=Path, metavar="FILE", help="write them to this file (default: print them)")
-    store = partial(named, "--store", "a folder")
-    add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
     try:
         options = parser.parse_args(arguments)
         found = documents(

@@ -23,6 +23,11 @@ LOOP = (
     *("trainables.sections", "trainables.config", "trainables.learners", "trainables.tasks"),
 )
 """What a training loop imports."""
+OF_COMMANDS = (
+    *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+    *("sweeper.execution.signals", "sweeper.execution.startup"),
+)
+"""What a command imports that reads a store."""
 
 TABLE: Mapping[str, Rule] = {
     # Training: a config in, reports out
@@ -190,8 +195,8 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.report": Rule(
         may=(
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
-            *("sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.cache"),
-            *("trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
+            *("sweeper.names", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("trainables.cache", "trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
@@ -312,10 +317,7 @@ TABLE: Mapping[str, Rule] = {
         never=("ray",),
     ),
     "sweeper.view": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
-            *("sweeper.execution.signals", "sweeper.execution.startup"),
-        ),
+        may=OF_COMMANDS,
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.compare": Rule(
@@ -335,31 +337,19 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.best": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
-            *("sweeper.execution.signals", "sweeper.execution.startup"),
-        ),
+        may=OF_COMMANDS,
         never=("torch", "ray"),
     ),
     "sweeper.table": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
-            *("sweeper.execution.signals", "sweeper.execution.startup"),
-        ),
+        may=OF_COMMANDS,
         never=("torch", "ray"),
     ),
     "sweeper.stores": Rule(
-        may=(
-            *("tabulate", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
-            *("sweeper.execution.signals", "sweeper.execution.startup"),
-        ),
+        may=("tabulate", *OF_COMMANDS),
         never=("torch", "ray"),
     ),
     "sweeper.claims": Rule(
-        may=(
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
-            *("sweeper.execution.signals", "sweeper.execution.startup"),
-        ),
+        may=OF_COMMANDS,
         never=("torch", "ray"),
     ),
     "sweeper.export": Rule(

@@ -10,13 +10,14 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
 from typing import Any, Never, cast, get_args
 
 from sweeper.errors import SpecError
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
-from sweeper.request import NodePrice, Order, OrderKind, Text, TrackRequest
+from sweeper.request import NodePrice, Order, OrderKind, Request, Text, TrackRequest
 from sweeper.spec.space import Value
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
@@ -72,6 +73,16 @@ def named(option: str, noun: str, text: object) -> str:
     if not isinstance(text, str) or not text.strip():
         raise SpecError(f"{option} must name {noun}, but got {str(text).strip()!r}")
     return text
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a request in a store: NAME, `--preset`, `--changes` and `--store`."""
+    add = parser.add_argument
+    add("name", metavar="NAME", help="the sweep: its name in the store, or its file or module")
+    add("--preset", help="of this preset (default: of the request with the latest result)")
+    add("--changes", metavar="TEXT", help="of the request that changes the preset so, e.g. epochs=5, as it is named")
+    store = partial(named, "--store", "a folder")
+    add("--store", type=store, default=Request.store, metavar="URI", help="folder or URI (s3, gs) of the results")
 
 
 def alarm_rate(value: object) -> float:

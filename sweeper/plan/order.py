@@ -21,7 +21,7 @@ def in_order(cohorts: Sequence[Cohort], plan: Plan, order: Order) -> list[Cohort
         return sorted(cohorts, key=lambda cohort: content_hash([order.seed, cohort.id]))
     if order.kind == "given":
         return list(cohorts)
-    level_of = {trial.id: level for trial, level in zip(plan.grid_trials, _levels(plan), strict=False)}
+    level_of = {trial.id: level for trial, level in zip(plan.grid_trials, _levels(plan), strict=True)}
 
     def coarseness(cohort: Cohort) -> tuple[int, float]:
         levels = [level_of.get(trial.id, 0) for trial in cohort.trials]

@@ -21,6 +21,7 @@ from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
 from sweeper.record.time_left import DONE, TimeLeft
+from sweeper.report.figures import figures_of
 from sweeper.spec.metric import VALIDATION
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class Progress(CohortListener):
         """`cohorts` is the number of cohorts in this run; None if unknown. `live`: whether a terminal shows a live
         view, in which nobody could type."""
         self.total, self.label, self.cohorts = plan.total, f"{plan.name} ({plan.request})", cohorts
-        self.metric, self._headline = plan.headline.name, plan.headline
-        self._settings, self._naming = settings_of(plan), plan.sweep.naming(plan.preset)
-        self._ranks = plan.sweep.ranks(plan.preset)
+        figures, self._settings = figures_of(plan.sweep, plan.preset), settings_of(plan)
+        self._headline, self._naming, self._ranks = figures.headline, figures.naming, figures.ranks
+        self.metric = figures.headline.name
         self._best: list[str] | None = []
         """What is said of the best settings; None if rows have come since."""
         counts = plan.counts

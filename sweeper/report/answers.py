@@ -19,6 +19,8 @@ from sweeper.report.best import MAX_BEST, estimate, not_worse, over, sentences, 
 from sweeper.report.figures import PresetFigures, Shown
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.kinds import read_figures
+from sweeper.request import Request
+from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric, Spread
 from sweeper.spec.space import Value, unknown
 from sweeper.storage.files import Files
@@ -29,9 +31,6 @@ from sweeper.storage.requests import StoredRequest, stored_requests
 from sweeper.storage.rows import Columns, columns_of, plain_value
 from sweeper.storage.store import StoreReader
 from trainables.metrics.meanings import family_of
-
-DEFAULT_STORE = "results"
-"""The store that commands use where none is named."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class Answer:
 
     @property
     def head(self) -> str:
-        """Return e.g. `anomaly_grid (digits): 12 of 560 trials`."""
+        """Return e.g. `anomaly_grid (digits): 12 of 560 trials have a result`."""
         of_all = "" if self.total is None else f" of {self.total:,}"
         return f"{self.sweep} ({self.request}): {self.done:,}{of_all} trials have a result"
 
@@ -131,14 +130,14 @@ def find_answer(
     preset: str | None = None,
     changes: str | None = None,
     metric: str | None = None,
-    reference: str | None = None,
-    spread: Spread = "interval",
 ) -> Answer:
-    """Return the best settings of a request of a sweep in a store: by default of that with the latest row.
+    """Return the best settings of a request in a store, by default of that with the latest row, of a sweep that is
+    named as in a command: by its name in the store, a file or a module.
 
-    `metric` is by default the preset's. `reference` is the sweep as a command names it. Raises StoreError if there are
-    no rows, and SpecError if there is no such request or metric.
+    `metric` is by default the preset's. Raises StoreError if there are no rows, and SpecError if there is no such
+    request or metric.
     """
+    reference, name = name, registry.name_in_store(name)
     request, columns = find_request(files, name, preset, changes)
     figures = read_figures(files, name)[0].get(request.preset)
     measured = [known for known in columns.metrics if request.rows[known].notna().any()]
@@ -151,7 +150,6 @@ def find_answer(
         list(columns.hyperparameters),
         metric=ranked if metric else None,
         reference=reference,
-        spread=spread,
     )
 
 
@@ -255,7 +253,7 @@ def _choice(
     mean, half_width = estimate(best.sample)
     chosen_mean, chosen_half_width = estimate(best.choice or best.sample)
     alike, trials = not_worse(best), tuple(best.values)
-    store = [] if files.display_uri == DEFAULT_STORE else ["--store", files.display_uri]
+    store = [] if files.display_uri == Request.store else ["--store", files.display_uri]
     export = ["sweeper", "export", reference, "--trial", trials[0], *store]
     retrain = _narrowing(request, figures, best)
     return Choice(

@@ -41,8 +41,8 @@ def write(
     of other kinds in `KIND/FOLDER/`, and, of trials that have sheets, `sheets/FOLDER/*.png`: of methods, of densities
     by the rows of the first table, and of the test images of the best trial on one class, where the threshold of
     `alarm_rate` flags some. The text has the cells of the first heatmap where there are no tables, the tables, the
-    breakdown of the best setting and the correlations. Tables without a trial are
-    left out. A figure or table that cannot be made of its data is a line that is logged.
+    breakdown of the best setting and the correlations. Tables without a trial are left out. A figure or table that
+    cannot be made of its data is a line that is logged.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.request_folder`), and its

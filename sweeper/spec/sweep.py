@@ -182,10 +182,6 @@ class Sweep:
         """Hyperparameters over whose values the score of a setting is the mean."""
         return tuple(dict.fromkeys((*REPLICATES, *([self.breakdown] if self.breakdown else []))))
 
-    def ranks(self, preset: str) -> bool:
-        """Return whether the preset has one metric to be best by. A search with several objectives has a front."""
-        return self._headline_figure(preset) is not None or len(self.objectives(preset)) < 2
-
     def naming(self, preset: str) -> tuple[str, ...]:
         """Return the hyperparameters that name a setting of the preset to a reader: the axes, without labels, of the
         figure whose metric is the headline, and those that are searched."""

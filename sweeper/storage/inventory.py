@@ -23,7 +23,7 @@ from sweeper.storage.layout import (
     trials_folder,
 )
 from sweeper.storage.lease import Driver, Drivers
-from sweeper.storage.requests import RequestRows, list_requests, request_name
+from sweeper.storage.requests import RequestRows, list_requests, unlisted_name
 from sweeper.storage.store import StoreReader
 
 READ = ("trial_id", "study_id", "status", "ended", "preset", "changes")
@@ -202,8 +202,7 @@ def _requests(lists: list[RequestRows], rows: _Rows) -> list[RequestInventory]:
         names = {listed.request for listed in lists}
         presets, changes = rows.values("preset"), rows.values("changes")
         for trial in left:
-            label = request_name(presets[trial] or "", changes[trial] or "")
-            label = f"{label}, earlier definition" if label in names else label or "no preset"
+            label = unlisted_name(presets[trial] or "", changes[trial] or "", names)
             groups.setdefault(label, set()).add(trial)
     found += [_request(label, None, own, rows) for label, own in groups.items()]
     return sorted(found, key=lambda request: request.last.timestamp() if request.last else 0, reverse=True)

@@ -255,9 +255,14 @@ def request_files(sweep: str, request: str) -> tuple[str, ...]:
     return *figures, best, claims_path(sweep, request), looks_path(sweep, request), request_path(sweep, request)
 
 
+def removals_folder(sweep: str) -> str:
+    """The folder of what is being removed of the sweep."""
+    return f"{REMOVALS}/{check_name(sweep)}"
+
+
 def removal_path(sweep: str, request: str) -> str:
     """The path of the ids of the trials of a request that is being removed."""
-    return f"{REMOVALS}/{check_name(sweep)}/{file_name(request)}.json"
+    return f"{removals_folder(sweep)}/{file_name(request)}.json"
 
 
 def holds_history(folder: str) -> bool:

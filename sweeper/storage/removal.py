@@ -24,6 +24,7 @@ from sweeper.storage.layout import (
     history_folder,
     model_path,
     removal_path,
+    removals_folder,
     request_files,
     sheets_folder,
     sweep_folders,
@@ -112,7 +113,7 @@ def remove(files: Files, removal: Removal) -> None:
         for paths in sweep_folders(sweep).values():
             for path in paths:
                 _delete(files, path)
-        files.delete_folder(removal_path(sweep, "x").rpartition("/")[0])
+        files.delete_folder(removals_folder(sweep))
         return
     mark = removal_path(sweep, request)
     files.write(mark, json.dumps(trials).encode())

@@ -10,7 +10,7 @@ list of a request that has both grids and searches has both columns, of which on
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,12 @@ class StoredRequest:
         return self.total is not None and int((self.rows["status"] != "failed").sum()) < self.total
 
 
+def unlisted_name(preset: str, changes: str, listed: Collection[str]) -> str:
+    """Return how rows of a preset with changes are called that none of the `listed` requests has."""
+    name = request_name(preset, changes)
+    return f"{name}, earlier definition" if name in listed else name or "no preset"
+
+
 def request_name(preset: str, changes: str) -> str:
     """Return the name of a request: `digits`, or with changes `digits, epochs=5`."""
     return ", ".join(filter(None, [preset, changes]))
@@ -149,9 +155,7 @@ def stored_requests(files: Files, sweep: str, rows: pd.DataFrame) -> tuple[list[
     rest, others = rows.drop(index=list(known)), list[StoredRequest]()
     groups = [rest["preset"].fillna(""), rest["changes"].fillna("")]
     for (preset, changes), own in rest.groupby(groups, sort=False):
-        label = request_name(str(preset), str(changes))
-        label = f"{label}, earlier definition" if label in names else label or "no preset"
-        others.append(StoredRequest(label, str(preset), own, None))
+        others.append(StoredRequest(unlisted_name(str(preset), str(changes), names), str(preset), own, None))
 
     def latest_first(request: StoredRequest) -> tuple[int, int]:
         return -request.rows.index.max(), len(request.rows)

@@ -12,6 +12,7 @@ from optuna.distributions import FloatDistribution
 from sweeper.cli.arguments import parse
 from sweeper.plan.best_trials import rankings_of
 from sweeper.plan.prepare import prepare
+from sweeper.report.figures import figures_of
 from sweeper.run import main
 from sweeper.spec import Grid, Halving, Heatmap, Metric, Pruner, Search, Sweep, Value, registry
 from sweeper.storage.load import load
@@ -106,7 +107,7 @@ def assert_rows_of_parts_that_stand_alone(mixed: pd.DataFrame, folder: Path) -> 
 def test_its_headline_is_the_views_and_else_the_objective(tmp_path: Path) -> None:
     assert MIXED.headline("digits") == KNN and MIXED.naming("digits") == ("tau", "lr")
     other = replace(MIXED, figures=(Heatmap(Metric("loss", "minimize"), "tau", "lr"),))
-    assert other.headline("digits").name == "loss" and other.ranks("digits")
+    assert other.headline("digits").name == "loss" and figures_of(other, "digits").ranks
     assert replace(MIXED, figures=()).headline("digits") == KNN
     plan, _ = prepare(parse(command(tmp_path)), Store(tmp_path))
     settings, *others = rankings_of(plan)

@@ -30,6 +30,15 @@ CHOSEN = {0.5: [0.8, 0.81, 0.82], 1.0: [0.9, 0.91, 0.95], 2.0: [0.88, 0.92, 0.9]
 """Setting -> values on validation images. On test images all have 0.1 less."""
 
 
+FILE = """
+from sweeper.spec import Grid, Heatmap, Metric, Sweep
+
+GRID = Grid({"method": "vje"}, {"beta": (0.5, 1.0, 2.0)})
+SWEEP = Sweep("", {"paper": GRID}, figures=(Heatmap(Metric("auroc_joint", "maximize"), "beta", "method"),))
+"""
+"""The sweep of the same name in a user's folder."""
+
+
 def store_of(
     folder: Path, sweep: Sweep, rows: Sequence[Mapping[str, Any]], columns: Columns = COLUMNS, request: str = "paper"
 ) -> Store:
@@ -73,10 +82,11 @@ def test_the_answer_has_the_setting_its_figures_and_the_others_within_error(tmp_
 
 
 def test_it_says_how_the_setting_is_trained_again_and_where_its_model_is(tmp_path: Path) -> None:
-    store = store_of(tmp_path, SWEEP, grid_rows())
-    choice = find_answer(store.files, "grid", reference="my_grid.py").choice
-    again = f"sweeper run my_grid.py --preset paper --axis beta=1 --store {tmp_path} --fresh"
-    export = f"sweeper export my_grid.py --trial t1.0-2 --store {tmp_path}"
+    store, file = store_of(tmp_path, SWEEP, grid_rows()), tmp_path / "grid.py"
+    file.write_text(FILE)
+    choice = find_answer(store.files, str(file)).choice
+    again = f"sweeper run {file} --preset paper --axis beta=1 --store {tmp_path} --fresh"
+    export = f"sweeper export {file} --trial t1.0-2 --store {tmp_path}"
     assert (choice.retrain, choice.model, choice.keep) == (again, None, export)
     assert [*choice.lines] == [
         f"train again: {again}",

@@ -12,6 +12,7 @@ on, the mean over the seeds.
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -23,14 +24,13 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import Tensor
 
 from search_spaces._protocols import CLASSIFIED
 from search_spaces.ssl_cifar10 import DIGITS
 from trainables.catalog import METHODS
 from trainables.config import resolve
 from trainables.metrics import linear_probes
-from trainables.metrics.evaluator import Floats
+from trainables.metrics.evaluator import Floats, ProbeData
 from trainables.sections import TrialConfig
 from trainables.tasks.images.task import image_method
 from trainables.training.train import train
@@ -48,24 +48,21 @@ class Comparison:
         self.seconds = [0.0, 0.0]
         """Of the probes and of the regressions."""
 
-    def __call__(
-        self, bank_KND: Tensor, labels_N: Tensor, test_KMD: Tensor, labels_M: Tensor, classes: int, **options: Any
-    ) -> dict[int, Floats]:
-        features = (bank_KND, labels_N, test_KMD, labels_M, classes)
-        size = min(int(str(CLASSIFIED["probe_batch_size"])), len(labels_N))
-        papers = {"epochs": CLASSIFIED["probe_epochs"], "batch_size": size, "standardize": False}
-        papers["lr"] = float(str(CLASSIFIED["probe_lr"])) * size / 256
-        self.raw.append(self.classify(*features, **options | papers)[1])
+    def __call__(self, data: ProbeData, schedule: linear_probes.Schedule, **options: Any) -> dict[int, Floats]:
+        size = min(int(str(CLASSIFIED["probe_batch_size"])), len(data.bank_labels_N))
+        lr = float(str(CLASSIFIED["probe_lr"])) * size / 256
+        papers = replace(schedule, epochs=int(str(CLASSIFIED["probe_epochs"])), lr=lr, batch_size=size)
+        self.raw.append(self.classify(data, papers, **options | {"standardize": False})[1])
         begun = time.perf_counter()
         regression = [
             make_pipeline(StandardScaler(), LogisticRegression(C=1, max_iter=10_000))
-            .fit(bank_ND.double().numpy(), labels_N.numpy())
-            .score(test_MD.double().numpy(), labels_M.numpy())
-            for bank_ND, test_MD in zip(bank_KND, test_KMD, strict=True)
+            .fit(bank_ND.double().numpy(), data.bank_labels_N.numpy())
+            .score(test_MD.double().numpy(), data.test_labels_M.numpy())
+            for bank_ND, test_MD in zip(data.bank_KND, data.test_KMD, strict=True)
         ]
         self.regression.append(np.array(regression))
         fitted = time.perf_counter()
-        accuracies = self.classify(*features, **options)
+        accuracies = self.classify(data, schedule, **options)
         self.seconds[0] += time.perf_counter() - fitted
         self.seconds[1] += fitted - begun
         return accuracies

@@ -1,5 +1,6 @@
 """The sweeps of the VJE paper have its settings, and those on the digits differ from them on purpose."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -9,7 +10,6 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import Tensor
 
 from search_spaces._protocols import DIGITS
 from sweeper.spec import registry
@@ -18,7 +18,7 @@ from tests.search_spaces.grids import COUNTS, configs_of, each_preset, metrics_o
 from trainables.config import resolve
 from trainables.image_trial import Evaluation
 from trainables.metrics import linear_probes
-from trainables.metrics.evaluator import Floats
+from trainables.metrics.evaluator import Floats, ProbeData
 from trainables.training.train import train
 
 
@@ -104,16 +104,16 @@ def test_the_probe_agrees_with_logistic_regression(method: str, spread: int) -> 
     """The features are untrained. With `spread` each is scaled by a factor between 10^-spread and 10^spread."""
     original, recorded = linear_probes.accuracies, []
 
-    def accuracies(
-        bank_KND: Tensor, labels_N: Tensor, test_KMD: Tensor, labels_M: Tensor, *rest: Any, **how: Any
-    ) -> dict[int, Floats]:
-        scale_D = torch.logspace(-spread, spread, bank_KND.shape[2])
-        bank_KND, test_KMD = bank_KND * scale_D, test_KMD * scale_D
-        recorded.append((bank_KND[0].double(), labels_N, test_KMD[0].double(), labels_M))
-        return original(bank_KND, labels_N, test_KMD, labels_M, *rest, **how)
+    def accuracies(data: ProbeData, schedule: linear_probes.Schedule, **how: Any) -> dict[int, Floats]:
+        scale_D = torch.logspace(-spread, spread, data.bank_KND.shape[2])
+        scaled = replace(data, bank_KND=data.bank_KND * scale_D, test_KMD=data.test_KMD * scale_D)
+        recorded.append(scaled)
+        return original(scaled, schedule, **how)
 
     with patch.object(linear_probes, "accuracies", accuracies):
         (report,) = train([resolve({**DIGITS, "method": method, "epochs": 0})], Path())
-    ((bank_ND, labels_N, test_MD, labels_M),) = recorded
-    regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(bank_ND, labels_N)
-    assert report.members[0].metrics["probe_z"] == pytest.approx(regression.score(test_MD, labels_M), abs=POINT)
+    (data,) = recorded
+    regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    regression.fit(data.bank_KND[0].double(), data.bank_labels_N)
+    expected = regression.score(data.test_KMD[0].double(), data.test_labels_M)
+    assert report.members[0].metrics["probe_z"] == pytest.approx(expected, abs=POINT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,8 +20,16 @@ from torch import Tensor
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import seeded_generator
-from trainables.metrics.evaluator import EvaluationSet, Floats, RepresentationEvaluator, Representations, all_finite
-from trainables.validation import positive, whole
+from trainables.metrics.evaluator import (
+    EvaluationSet,
+    Floats,
+    ProbeData,
+    RepresentationEvaluator,
+    Representations,
+    all_finite,
+)
+from trainables.metrics.linear_probes import Schedule
+from trainables.validation import whole
 
 STARTS = 3
 """Probes of each kind that a member has, each from weights of its own. A metric is the mean over them. In
@@ -45,34 +54,24 @@ class Accuracies(NamedTuple):
 
 @torch.no_grad()
 def accuracies(
-    bank_KND: Tensor,
-    bank_labels_N: Tensor,
-    test_KMD: Tensor,
-    test_labels_M: Tensor,
-    classes: int,
+    data: ProbeData,
+    schedule: Schedule,
     *,
     hidden: Sequence[int],
-    epochs: int,
-    lr: float,
-    batch_size: int,
     initial_generators: Sequence[torch.Generator],
-    generator_of_epoch: Callable[[int], torch.Generator],
     starts: int = 1,
 ) -> Accuracies:
     """Train probes with `train` and return their accuracy on the test images.
 
     Images with a negative label (UNLABELLED) are left out. NaN for a member with a feature or logit that is not finite,
-    and for all members if no bank image or no test image has a label. Raises ValueError unless `epochs`, `batch_size`,
-    `classes`, `starts` and all widths in `hidden` are at least 1 and `lr > 0`.
+    and for all members if no bank image or no test image has a label. Raises ValueError unless the number of classes,
+    `starts` and all widths in `hidden` are at least 1.
     """
-    for name, value in (("epochs", epochs), ("batch_size", batch_size), ("classes", classes), ("starts", starts)):
+    for name, value in (("classes", data.classes), ("starts", starts), *(("hidden", width) for width in hidden)):
         whole(name, value, 1)
-    for width in hidden:
-        whole("hidden", width, 1)
-    positive("lr", lr)
-    finite_K = [all_finite(bank) and all_finite(test) for bank, test in zip(bank_KND, test_KMD, strict=True)]
-    bank_KND, bank_labels_N = _labelled(bank_KND, bank_labels_N)
-    test_KMD, test_labels_M = _labelled(test_KMD.float(), test_labels_M)
+    finite_K = [all_finite(bank) and all_finite(test) for bank, test in zip(data.bank_KND, data.test_KMD, strict=True)]
+    bank_KND, bank_labels_N = _labelled(data.bank_KND, data.bank_labels_N)
+    test_KMD, test_labels_M = _labelled(data.test_KMD.float(), data.test_labels_M)
     if not (len(bank_labels_N) and len(test_labels_M)):
         return Accuracies(*np.full((2, len(bank_KND)), math.nan))
     test_QMD = test_KMD.repeat_interleave(starts, 0)
@@ -80,12 +79,9 @@ def accuracies(
     train(
         bank_KND,
         bank_labels_N,
-        (bank_KND.shape[2], *hidden, classes),
-        epochs=epochs,
-        lr=lr,
-        batch_size=batch_size,
+        (bank_KND.shape[2], *hidden, data.classes),
+        schedule,
         initial_generators=initial_generators,
-        generator_of_epoch=generator_of_epoch,
         starts=starts,
         after_epoch=lambda layers: share_by_epoch.append(_share_correct(layers, test_QMD, test_labels_M)),
     )
@@ -101,12 +97,9 @@ def train(
     bank_KND: Tensor,
     labels_N: Tensor,
     widths: Sequence[int],
+    schedule: Schedule,
     *,
-    epochs: int,
-    lr: float,
-    batch_size: int,
     initial_generators: Sequence[torch.Generator],
-    generator_of_epoch: Callable[[int], torch.Generator],
     starts: int = 1,
     after_epoch: Callable[[Layers], None] = lambda layers: None,
 ) -> Layers:
@@ -115,21 +108,19 @@ def train(
     `widths` are `(D, C)` for linear probes and `(D, H, C)` for MLPs with H hidden units. The probes of member k start
     from weights that `initial_generators[k]` draws one probe after the other, as torch.nn.Linear draws them. They are
     trained in float32 on the bank's device, by Adam on the cross-entropy with a constant learning rate and without
-    weight decay. An epoch consists of whole batches of `batch_size` images (N, if that is smaller), in a permutation
-    drawn by `generator_of_epoch(epoch)`, counted from 0, which all share. After each epoch `after_epoch` is called with
-    the layers. Probes do not affect each other.
+    weight decay. After each epoch `after_epoch` is called with the layers. Probes do not affect each other.
     """
     images = bank_KND.shape[1]
-    size = min(batch_size, images)
+    size = min(schedule.batch_size, images)
     labels_N = labels_N.to(bank_KND.device)
     # All parameters share one tensor, so that one kernel updates them.
     drawn = [_initial_parameters(widths, generator) for generator in initial_generators for _ in range(starts)]
     parameters_QP = torch.stack(drawn).to(bank_KND.device)
     parameters_QP.grad = torch.empty_like(parameters_QP)
     layers, gradients = _layers(parameters_QP, widths), _layers(parameters_QP.grad, widths)
-    optimiser = torch.optim.Adam([parameters_QP], lr, eps=EPS, fused=True)
-    for epoch in range(epochs):
-        generator = generator_of_epoch(epoch)
+    optimiser = torch.optim.Adam([parameters_QP], schedule.lr, eps=EPS, fused=True)
+    for epoch in range(schedule.epochs):
+        generator = schedule.generator_of_epoch(epoch)
         order_N = torch.randperm(images, generator=generator, device=generator.device).to(bank_KND.device)
         for step in range(images // size):
             batch_B = order_N[step * size : (step + 1) * size]
@@ -199,37 +190,24 @@ def _labelled(x_KND: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor]:
 class AdamProbes(RepresentationEvaluator):
     """What the linear probe and the MLP probe have in common with the probes of styles: their training."""
 
-    def accuracies(
-        self,
-        vectors: Representations,
-        tested: EvaluationSet,
-        labels_N: Tensor,
-        labels_M: Tensor,
-        classes: int,
-        mlp: bool,
-    ) -> Accuracies:
-        """Accuracies `[K]` of probes that tell these labels from z, after the last epoch and in the best one."""
-        content, images = self.config.content, self.images
-        bank_KND, test_KMD = vectors.bank()["z"], vectors.test(tested)["z"]
+    def accuracies(self, data: ProbeData, seeds: Sequence[int], mlp: bool) -> Accuracies:
+        """Accuracies `[K]` of probes, which start by the members' seeds, after the last epoch and in the best one."""
+        content, dataset = self.config.content, self.config.data.dataset
 
         def generator_of_epoch(epoch: int) -> torch.Generator:
-            images.raise_if_stopped()
-            return seeded_generator("content probe", self.config.data.dataset, epoch)
+            self.images.raise_if_stopped()
+            return seeded_generator("content probe", dataset, epoch)
 
         return accuracies(
-            bank_KND,
-            labels_N,
-            test_KMD,
-            labels_M,
-            classes,
-            hidden=(content.content_probe_width or bank_KND.shape[-1],) if mlp else (),
-            epochs=content.content_probe_epochs,
-            lr=content.content_probe_lr,
-            batch_size=content.content_probe_batch_size,
-            initial_generators=[
-                seeded_generator("content probe weights", self.config.data.dataset, seed) for seed in vectors.seeds
-            ],
-            generator_of_epoch=generator_of_epoch,
+            data,
+            Schedule(
+                content.content_probe_epochs,
+                content.content_probe_lr,
+                content.content_probe_batch_size,
+                generator_of_epoch,
+            ),
+            hidden=(content.content_probe_width or data.bank_KND.shape[-1],) if mlp else (),
+            initial_generators=[seeded_generator("content probe weights", dataset, seed) for seed in seeds],
             starts=STARTS,
         )
 
@@ -245,10 +223,9 @@ class ContentProbes(AdamProbes):
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         metrics: dict[str, Floats] = {}
+        data = vectors.probed(tested)["z"]
         for name, mlp in (("probe_linear", False), ("probe_mlp", True)):
-            last, best = self.accuracies(
-                vectors, tested, self.images.bank_labels, tested.labels, self.images.classes, mlp
-            )
+            last, best = self.accuracies(data, vectors.seeds, mlp)
             metrics |= {name: last, f"{name}_best": best}
         return metrics
 
@@ -264,7 +241,11 @@ class StyleProbes(AdamProbes):
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         metrics: dict[str, Floats] = {}
         for name in self.config.content.style_names:
-            labels_N, labels_M = self.images.bank_attributes[name], tested.attributes[name]
-            classes = self.images.dataset.attributes[name].classes
-            metrics[f"style_{name}"] = self.accuracies(vectors, tested, labels_N, labels_M, classes, mlp=True).last
+            data = replace(
+                vectors.probed(tested)["z"],
+                bank_labels_N=self.images.bank_attributes[name],
+                test_labels_M=tested.attributes[name],
+                classes=self.images.dataset.attributes[name].classes,
+            )
+            metrics[f"style_{name}"] = self.accuracies(data, vectors.seeds, mlp=True).last
         return metrics if len(metrics) < 2 else {**metrics, "style_mean": np.mean([*metrics.values()], axis=0)}

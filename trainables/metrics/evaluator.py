@@ -85,6 +85,18 @@ class EvaluationSet:
         return {f"{self.prefix}{name}": values for name, values in metrics.items()}
 
 
+@dataclass(frozen=True)
+class ProbeData:
+    """Features of all members that a classifier is fitted to and those that it is tested on, with their labels."""
+
+    bank_KND: Tensor
+    bank_labels_N: Tensor
+    test_KMD: Tensor
+    test_labels_M: Tensor
+    classes: int
+    """C, at least 1. Labels are in 0..C-1, or negative where an image has none."""
+
+
 class EvaluationImages:
     """The sets of images of one cohort, and its labelled training images, the bank."""
 
@@ -265,20 +277,22 @@ class Representations:
             self._test[tested.prefix] = self._images.embedded(self.stack, tested.images, names)
         return self._test[tested.prefix]
 
-    def probed(self, tested: EvaluationSet) -> dict[str, tuple[Tensor, Tensor]]:
-        """The vectors `[K, N, D]` that probes are trained on, of the bank and of the evaluated images, by name: the
-        representations, and the `projection` if the trial asks for it."""
-        test = self.test(tested)
+    def probed(self, tested: EvaluationSet) -> dict[str, ProbeData]:
+        """What probes of the class are fitted to and tested on, by the name of the vectors: the representations, and
+        the `projection` if the trial asks for it."""
+        images, test = self._images, self.test(tested)
         vectors = {name: (bank_KND, test[name]) for name, bank_KND in self.bank().items()}
-        if not self._images.config.embeddings.compare_projection:
-            return vectors
-        if tested.prefix not in self._projections:
-            first, second = (
-                self._images.projected(self.stack, self._images.prepared(images))
-                for images in (self._images.bank_images, tested.images)
-            )
-            self._projections[tested.prefix] = first, second
-        return {**vectors, PROJECTION: self._projections[tested.prefix]}
+        if images.config.embeddings.compare_projection:
+            if tested.prefix not in self._projections:
+                first, second = (
+                    images.projected(self.stack, images.prepared(part)) for part in (images.bank_images, tested.images)
+                )
+                self._projections[tested.prefix] = first, second
+            vectors[PROJECTION] = self._projections[tested.prefix]
+        return {
+            name: ProbeData(bank_KND, images.bank_labels, test_KMD, tested.labels, images.classes)
+            for name, (bank_KND, test_KMD) in vectors.items()
+        }
 
 
 class ImageEvaluator(ABC):

@@ -19,6 +19,7 @@ from trainables.metrics.evaluator import (
     PROJECTION,
     EvaluationSet,
     Floats,
+    ProbeData,
     RepresentationEvaluator,
     Representations,
     all_finite,
@@ -43,31 +44,23 @@ def draw_labelled(labels_N: Tensor, per_class: int, generator: torch.Generator) 
 
 
 @torch.no_grad()
-def accuracies(
-    bank_KND: Tensor,
-    bank_labels_N: Tensor,
-    test_KMD: Tensor,
-    test_labels_M: Tensor,
-    classes: int,
-    draws: Sequence[Tensor],
-    raise_if_stopped: Callable[[], None] = lambda: None,
-) -> Floats:
+def accuracies(data: ProbeData, draws: Sequence[Tensor], raise_if_stopped: Callable[[], None] = lambda: None) -> Floats:
     """Accuracy `[K]` on the test images, the mean over probes that are fitted to each draw of labelled images alone.
 
     Features are standardised over the whole bank, whose labels that takes none of. NaN for a member with a feature that
     is not finite.
     """
-    standardisation, labels_M = Standardisation.of(bank_KND), test_labels_M.to(test_KMD.device)
-    drawn_SL = torch.stack([*draws]).to(bank_KND.device)
-    labels_SL = bank_labels_N.to(bank_KND.device)[drawn_SL]
+    standardisation, labels_M = Standardisation.of(data.bank_KND), data.test_labels_M.to(data.test_KMD.device)
+    drawn_SL = torch.stack([*draws]).to(data.bank_KND.device)
+    labels_SL = data.bank_labels_N.to(data.bank_KND.device)[drawn_SL]
     shares = []
-    for member, (bank_ND, test_MD) in enumerate(zip(bank_KND, test_KMD, strict=True)):
+    for member, (bank_ND, test_MD) in enumerate(zip(data.bank_KND, data.test_KMD, strict=True)):
         raise_if_stopped()
         if not (all_finite(bank_ND) and all_finite(test_MD)):
             shares.append(math.nan)
             continue
         mean_1D, std_1D = standardisation.mean_K1D[member], standardisation.std_K1D[member]
-        weight_SCD = fit(_with_constant((bank_ND[drawn_SL].float() - mean_1D) / std_1D), labels_SL, classes)
+        weight_SCD = fit(_with_constant((bank_ND[drawn_SL].float() - mean_1D) / std_1D), labels_SL, data.classes)
         logits_SMC = _with_constant((test_MD.float() - mean_1D) / std_1D) @ weight_SCD.mT
         shares.append((logits_SMC.argmax(-1) == labels_M).double().mean().item())
     return np.array(shares)
@@ -124,15 +117,7 @@ class FewLabelProbes(RepresentationEvaluator):
         ]
         suffixes = {"z": "", PROJECTION: f"_{PROJECTION}"}
         return {
-            f"probe_{embeddings.few_labels}{suffixes[name]}": accuracies(
-                bank_KND,
-                images.bank_labels,
-                test_KMD,
-                tested.labels,
-                images.classes,
-                draws,
-                images.raise_if_stopped,
-            )
-            for name, (bank_KND, test_KMD) in vectors.probed(tested).items()
+            f"probe_{embeddings.few_labels}{suffixes[name]}": accuracies(data, draws, images.raise_if_stopped)
+            for name, data in vectors.probed(tested).items()
             if name in suffixes
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -20,17 +20,30 @@ from trainables.metrics.evaluator import (
     PROJECTION,
     EvaluationSet,
     Floats,
+    ProbeData,
     RepresentationEvaluator,
     Representations,
     all_finite,
 )
-from trainables.validation import between, positive, whole
+from trainables.validation import above, at_least, between, checked, whole
 
 TOP = 5
 """Probes also report their top-5 accuracy if there are more than 5 classes."""
 MOMENTUM = 0.9
 CONSTANT = 1e-6
 """Largest standard deviation, relative to the mean, of a feature that is constant except for rounding in float32."""
+
+
+@checked
+class Schedule:
+    """Epochs, learning rate and batches of the probes of all members."""
+
+    epochs: Annotated[int, at_least(1)]
+    lr: Annotated[float, above(0)]
+    batch_size: Annotated[int, at_least(1)]
+    """An epoch consists of whole batches of so many images, or of all if that is fewer."""
+    generator_of_epoch: Callable[[int], torch.Generator]
+    """Draws the order of the images in an epoch, counted from 0, which all members share."""
 
 
 class Standardisation(NamedTuple):
@@ -52,18 +65,7 @@ class Standardisation(NamedTuple):
 
 @torch.no_grad()
 def accuracies(
-    bank_KND: Tensor,
-    bank_labels_N: Tensor,
-    test_KMD: Tensor,
-    test_labels_M: Tensor,
-    classes: int,
-    *,
-    epochs: int,
-    lr: float,
-    batch_size: int,
-    generator_of_epoch: Callable[[int], torch.Generator],
-    standardize: bool = False,
-    top: Sequence[int] = (1,),
+    data: ProbeData, schedule: Schedule, *, standardize: bool = False, top: Sequence[int] = (1,)
 ) -> dict[int, Floats]:
     """Train probes with `fit` and return their top-t accuracy on the test images, `[K]`, for each `t` of `top`.
 
@@ -72,21 +74,12 @@ def accuracies(
     Raises ValueError unless every `t` is in 1..classes.
     """
     for t in top:
-        between(1, classes).check("top", t)
-    standardisation = Standardisation.of(bank_KND) if standardize else None
-    weight_KCD, bias_KC1 = fit(
-        bank_KND,
-        bank_labels_N,
-        classes,
-        epochs=epochs,
-        lr=lr,
-        batch_size=batch_size,
-        generator_of_epoch=generator_of_epoch,
-        standardisation=standardisation,
-    )
-    labels_M = test_labels_M.to(test_KMD.device)
+        between(1, data.classes).check("top", t)
+    standardisation = Standardisation.of(data.bank_KND) if standardize else None
+    weight_KCD, bias_KC1 = fit(data.bank_KND, data.bank_labels_N, data.classes, schedule, standardisation)
+    labels_M = data.test_labels_M.to(data.test_KMD.device)
     shares = []
-    for member, (bank_ND, test_MD) in enumerate(zip(bank_KND, test_KMD, strict=True)):
+    for member, (bank_ND, test_MD) in enumerate(zip(data.bank_KND, data.test_KMD, strict=True)):
         x_MD = test_MD.float()
         if standardisation:
             x_MD = (x_MD - standardisation.mean_K1D[member]) / standardisation.std_K1D[member]
@@ -101,26 +94,18 @@ def fit(
     bank_KND: Tensor,
     bank_labels_N: Tensor,
     classes: int,
-    *,
-    epochs: int,
-    lr: float,
-    batch_size: int,
-    generator_of_epoch: Callable[[int], torch.Generator],
+    schedule: Schedule,
     standardisation: Standardisation | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Train K softmax regressions and return their weights `[K, C, D]` and biases `[K, C, 1]`.
 
     They start at zero and are trained in float32 on the bank's device, by SGD with momentum 0.9 on the cross-entropy
-    without weight decay. The learning rate falls from `lr` to 0 on half a cosine. An epoch consists of whole batches of
-    `batch_size` images (N, if that is smaller), in a permutation drawn by `generator_of_epoch(epoch)`, counted from 0,
-    which all members share. Members do not affect each other. With a `standardisation` the weights are for standardised
-    features. Raises ValueError unless `epochs`, `batch_size` and `classes` are at least 1 and `lr > 0`.
+    without weight decay. The learning rate falls from the schedule's to 0 on half a cosine. Members do not affect each
+    other. With a `standardisation` the weights are for standardised features. Raises ValueError unless `classes >= 1`.
     """
-    for name, value in (("epochs", epochs), ("batch_size", batch_size), ("classes", classes)):
-        whole(name, value, 1)
-    positive("lr", lr)
+    whole("classes", classes, 1)
     members, images, features = bank_KND.shape
-    size = min(batch_size, images)
+    epochs, size = schedule.epochs, min(schedule.batch_size, images)
     steps = images // size
     # Weights and biases share one tensor, so that one kernel updates both. Classes come before images and features:
     # with few classes this makes the products and the softmax 3 to 10 times faster on a CPU.
@@ -135,7 +120,7 @@ def fit(
     error_KCB = both.new_empty(members, classes, size)
     ones_K1B, ones_KB1 = both.new_ones(members, 1, size), both.new_ones(members, size, 1)
     for epoch in range(epochs):
-        generator = generator_of_epoch(epoch)
+        generator = schedule.generator_of_epoch(epoch)
         order_N = torch.randperm(images, generator=generator, device=generator.device)
         labels_N = bank_labels_N[order_N.to(bank_labels_N.device)].to(bank_KND.device)
         order_N = order_N.to(bank_KND.device)
@@ -149,7 +134,8 @@ def fit(
             error_KCB.scatter_add_(1, labels_N[batch].expand(members, 1, size), -ones_K1B)
             weight_velocity_KCD.baddbmm_(error_KCB, x_KBD, beta=MOMENTUM, alpha=1 / size)
             bias_velocity_KC1.baddbmm_(error_KCB, ones_KB1, beta=MOMENTUM, alpha=1 / size)
-            both.add_(velocity, alpha=-lr * 0.5 * (1 + math.cos(math.pi * (epoch * steps + step) / (epochs * steps))))
+            share = 0.5 * (1 + math.cos(math.pi * (epoch * steps + step) / (epochs * steps)))
+            both.add_(velocity, alpha=-schedule.lr * share)
     return weight_KCD, bias_KC1
 
 
@@ -176,31 +162,22 @@ class LinearProbes(RepresentationEvaluator):
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         metrics: dict[str, Floats] = {}
-        for name, (bank_KND, test_KMD) in vectors.probed(tested).items():
-            metrics |= self._accuracies(name, bank_KND, test_KMD, tested.labels)
+        for name, data in vectors.probed(tested).items():
+            metrics |= self._accuracies(name, data)
         return metrics
 
-    def _accuracies(self, name: str, bank_KND: Tensor, test_KMD: Tensor, labels_M: Tensor) -> dict[str, Floats]:
-        images, evaluation, tops = self.images, self.config.evaluation, probe_top_k(self.images.classes)
-        batch_size = min(evaluation.probe_batch_size, len(images.bank_labels))
+    def _accuracies(self, name: str, data: ProbeData) -> dict[str, Floats]:
+        evaluation, tops = self.config.evaluation, probe_top_k(data.classes)
+        batch_size = min(evaluation.probe_batch_size, len(data.bank_labels_N))
 
         def generator_of_epoch(epoch: int) -> torch.Generator:
-            images.raise_if_stopped()
+            self.images.raise_if_stopped()
             return seeded_generator("probe", self.config.data.dataset, epoch)
 
-        shares = accuracies(
-            bank_KND,
-            images.bank_labels,
-            test_KMD,
-            labels_M,
-            images.classes,
-            epochs=evaluation.probe_epochs,
-            lr=evaluation.probe_lr * batch_size / 256,
-            batch_size=batch_size,
-            generator_of_epoch=generator_of_epoch,
-            standardize=evaluation.probe_standardize,
-            top=[top for top, _ in tops],
-        )
+        lr = evaluation.probe_lr * batch_size / 256
+        schedule = Schedule(evaluation.probe_epochs, lr, batch_size, generator_of_epoch)
+        top = [top for top, _ in tops]
+        shares = accuracies(data, schedule, standardize=evaluation.probe_standardize, top=top)
         return {f"probe{suffix}_{name}": shares[top] for top, suffix in tops}
 
 

@@ -115,11 +115,12 @@ def test_probes_learn_classes_and_styles_from_the_representation(width: int, mon
     for (arguments, options, _), (train_N, test_M, classes), layers in zip(
         recorded.calls, labels, [(), hidden, hidden, hidden], strict=True
     ):
-        bank_KND, own_N, test_KMD, own_M, own_classes = arguments
-        torch.testing.assert_close(bank_KND, bank_ND[None])
-        torch.testing.assert_close(test_KMD, test_MD[None])
-        assert torch.equal(own_N, train_N) and torch.equal(own_M, test_M) and own_classes == classes
-        assert (options["hidden"], options["epochs"], options["lr"], options["batch_size"]) == (layers, 2, 0.01, 16)
+        data, schedule = arguments
+        torch.testing.assert_close(data.bank_KND, bank_ND[None])
+        torch.testing.assert_close(data.test_KMD, test_MD[None])
+        assert torch.equal(data.bank_labels_N, train_N) and torch.equal(data.test_labels_M, test_M)
+        assert (data.classes, options["hidden"]) == (classes, layers)
+        assert (schedule.epochs, schedule.lr, schedule.batch_size) == (2, 0.01, 16)
     linear, mlp, *styles = [shares for _, _, shares in recorded.calls]
     expected = {"probe_linear": linear.last, "probe_linear_best": linear.best, "probe_mlp": mlp.last}
     expected |= {"probe_mlp_best": mlp.best, "style_hue": styles[0].last, "style_ink": styles[1].last}
@@ -171,8 +172,9 @@ def test_validation_images_are_judged_like_test_images(monkeypatch: pytest.Monke
         bank_ND, test_MD = (features(config, images, TINT) for images in (part.train_images, part.test_images))
         nearest = KNeighborsClassifier(1).fit(bank_ND.numpy(), part.train_labels)
         assert metrics[f"{prefix}knn_1"].tolist() == [nearest.score(test_MD.numpy(), part.test_labels)]
-        hue, (arguments, _, shares) = part.attributes["hue"], recorded.calls[4 * index + 2]
-        assert torch.equal(arguments[1], hue.train_labels) and torch.equal(arguments[3], hue.test_labels)
+        hue, ((data, _), _, shares) = part.attributes["hue"], recorded.calls[4 * index + 2]
+        assert torch.equal(data.bank_labels_N, hue.train_labels)
+        assert torch.equal(data.test_labels_M, hue.test_labels)
         assert metrics[f"{prefix}style_hue"].tolist() == shares.last.tolist()
     assert len(recorded.calls) == 8 and len(parts[1].test_labels) == 30
 

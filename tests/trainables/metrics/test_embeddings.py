@@ -19,6 +19,7 @@ from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import seeded_generator
 from trainables.metrics import embeddings, few_label_probes
 from trainables.metrics.embeddings import POSTERIOR_METRICS, statistics
+from trainables.metrics.evaluator import ProbeData
 
 
 def _gaussian(members: int = 2, images: int = 40, size: int = 5) -> Tensor:
@@ -208,7 +209,7 @@ def test_a_few_labels_are_drawn_by_data_set_alone_and_train_probes_of_the_repres
     ]
     bank_ND, test_MD = (features(config, images, DIGITS) for images in (DIGITS.train_images, DIGITS.test_images))
     expected = few_label_probes.accuracies(
-        bank_ND[None], DIGITS.train_labels, test_MD[None], DIGITS.test_labels, 10, draws
+        ProbeData(bank_ND[None], DIGITS.train_labels, test_MD[None], DIGITS.test_labels, 10), draws
     )
     assert evaluated(config)["probe_5"] == pytest.approx(expected)
     assert list(evaluated(trial("simclr", few_labels=2))) == ["probe_2"] and not evaluated(config, last=False)

@@ -3,6 +3,7 @@ are and standardised. Their evaluators: when they run, on which images, and metr
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from tests.trainables.small import HERE
 from trainables.data.datasets.catalog import load
 from trainables.methods.variational.vje import VJE
 from trainables.metrics import linear_probes
-from trainables.metrics.linear_probes import Standardisation, accuracies, fit
+from trainables.metrics.evaluator import ProbeData
+from trainables.metrics.linear_probes import Schedule, Standardisation, accuracies, fit
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train
 
@@ -30,12 +32,12 @@ def generator_of_epoch(epoch: int) -> torch.Generator:
     return torch.Generator().manual_seed(100 + epoch)
 
 
-HOW: dict[str, Any] = {"epochs": 6, "lr": 0.3, "batch_size": B, "generator_of_epoch": generator_of_epoch}
+SCHEDULE = Schedule(6, 0.3, B, generator_of_epoch)
 
 
 def test_training_is_that_of_autograd_and_torch_sgd(sets: Sets) -> None:
     bank_KND, labels_N, _, _ = sets
-    weight_KCD, bias_KC1 = fit(bank_KND, labels_N, C, **HOW)
+    weight_KCD, bias_KC1 = fit(bank_KND, labels_N, C, SCHEDULE)
     for bank_ND, weight_CD, bias_C1 in zip(bank_KND.double(), weight_KCD, bias_KC1, strict=True):
         layer = torch.nn.Linear(D, C, dtype=torch.float64)
         torch.nn.init.zeros_(layer.weight)
@@ -56,9 +58,7 @@ def test_training_is_that_of_autograd_and_torch_sgd(sets: Sets) -> None:
 def test_one_step_moves_each_class_by_its_share_of_the_images(sets: Sets) -> None:
     """From zero every class has probability 1/C; a batch size beyond N is N, so one epoch is one step."""
     bank_KND, labels_N, _, _ = sets
-    weight_KCD, bias_KC1 = fit(
-        bank_KND, labels_N, C, epochs=1, lr=0.7, batch_size=10 * N, generator_of_epoch=generator_of_epoch
-    )
+    weight_KCD, bias_KC1 = fit(bank_KND, labels_N, C, Schedule(1, 0.7, 10 * N, generator_of_epoch))
     pull_NC = torch.nn.functional.one_hot(labels_N, C) - 1 / C
     torch.testing.assert_close(weight_KCD, 0.7 / N * pull_NC.T @ bank_KND, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(bias_KC1[..., 0], (0.7 * pull_NC.mean(0)).expand(K, C), rtol=1e-5, atol=1e-6)
@@ -69,8 +69,8 @@ def test_real_digits_as_well_as_scikit_learns_regression() -> None:
     features = (images - images.mean()) / images.std()
     bank_1ND, test_1MD = (torch.from_numpy(half[None]).float() for half in (features[:1200], features[1200:]))
     labels_N, labels_M = torch.from_numpy(labels[:1200]), torch.from_numpy(labels[1200:])
-    how: dict[str, Any] = {"epochs": 200, "lr": 0.1, "batch_size": 128, "generator_of_epoch": generator_of_epoch}
-    actual = accuracies(bank_1ND, labels_N, test_1MD, labels_M, 10, **how)[1]
+    data = ProbeData(bank_1ND, labels_N, test_1MD, labels_M, 10)
+    actual = accuracies(data, Schedule(200, 0.1, 128, generator_of_epoch))[1]
     reference = LogisticRegression(C=100, max_iter=1000).fit(features[:1200], labels[:1200])
     assert actual == pytest.approx(reference.score(features[1200:], labels[1200:]), abs=0.01)
 
@@ -87,13 +87,16 @@ def test_standardised_features_are_those_of_scikit_learns_scaler(sets: Sets) -> 
         )
         for x_KND in (bank_KND, test_KMD)
     )
-    how = HOW | {"top": (1, 2)}
-    actual = accuracies(bank_KND, bank_labels_N, test_KMD, test_labels_M, C, **how, standardize=True)
-    expected = accuracies(scaled_KND, bank_labels_N, scaled_KMD, test_labels_M, C, **how)
+    data, scaled = (
+        ProbeData(bank, bank_labels_N, test, test_labels_M, C)
+        for bank, test in ((bank_KND, test_KMD), (scaled_KND, scaled_KMD))
+    )
+    actual = accuracies(data, SCHEDULE, standardize=True, top=(1, 2))
+    expected = accuracies(scaled, SCHEDULE, top=(1, 2))
     for top in (1, 2):
         np.testing.assert_allclose(actual[top], expected[top], atol=1.01 / M)  # an image whose logits are nearly equal
-    weights = fit(bank_KND, bank_labels_N, C, **HOW, standardisation=Standardisation.of(bank_KND))
-    for ours, theirs in zip(weights, fit(scaled_KND, bank_labels_N, C, **HOW), strict=True):
+    weights = fit(bank_KND, bank_labels_N, C, SCHEDULE, standardisation=Standardisation.of(bank_KND))
+    for ours, theirs in zip(weights, fit(scaled_KND, bank_labels_N, C, SCHEDULE), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
@@ -105,28 +108,29 @@ def test_a_feature_that_is_constant_but_for_rounding_is_no_signal(sets: Sets) ->
     assert bank_KND[..., 2].unique().numel() == 2
     standardisation = Standardisation.of(bank_KND)
     assert (standardisation.std_K1D[..., [2, 4]] == 1).all() and (standardisation.std_K1D[..., [0, 1, 3]] > 0.5).all()
-    weight_KCD, _ = fit(bank_KND, labels_N, C, **HOW, standardisation=standardisation)
+    weight_KCD, _ = fit(bank_KND, labels_N, C, SCHEDULE, standardisation=standardisation)
     assert weight_KCD[..., [2, 4]].abs().max() < 1e-5 < 0.1 < weight_KCD[..., 0].abs().max()
 
 
 def test_standardising_leaves_the_features_as_they_were(sets: Sets) -> None:
     before = [tensor.clone() for tensor in sets]
-    accuracies(*sets, C, **HOW | {"batch_size": N}, standardize=True)
+    accuracies(ProbeData(*sets, C), replace(SCHEDULE, batch_size=N), standardize=True)
     assert all(torch.equal(left, right) for left, right in zip(sets, before, strict=True))
 
 
 @pytest.mark.parametrize("standardize", [False, True])
 def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
     bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
-    how = HOW | {"standardize": standardize, "top": (1, 2)}
-    fused = accuracies(*sets, C, **how)
-    weights = fit(bank_KND, bank_labels_N, C, **HOW)
+    how: dict[str, Any] = {"standardize": standardize, "top": (1, 2)}
+    fused = accuracies(ProbeData(*sets, C), SCHEDULE, **how)
+    weights = fit(bank_KND, bank_labels_N, C, SCHEDULE)
     assert len(set(fused[1])) > 1, "the members differ"
     for k in range(K):
         member = slice(k, k + 1)
-        alone = accuracies(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C, **how)
+        data = ProbeData(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C)
+        alone = accuracies(data, SCHEDULE, **how)
         assert {top: share[0] for top, share in alone.items()} == {top: share[k] for top, share in fused.items()}
-        for actual, expected in zip(fit(bank_KND[member], bank_labels_N, C, **HOW), weights, strict=True):
+        for actual, expected in zip(fit(bank_KND[member], bank_labels_N, C, SCHEDULE), weights, strict=True):
             torch.testing.assert_close(actual, expected[member], rtol=1e-5, atol=1e-6)
 
 
@@ -137,9 +141,9 @@ def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
 def test_a_feature_that_is_not_finite_affects_only_its_own_member(
     sets: Sets, where: int, bad: float, standardize: bool
 ) -> None:
-    clean = accuracies(*sets, C, **HOW, standardize=standardize)[1]
+    clean = accuracies(ProbeData(*sets, C), SCHEDULE, standardize=standardize)[1]
     sets[where][1, 5, 3] = bad
-    actual = accuracies(*sets, C, **HOW, standardize=standardize)[1]
+    actual = accuracies(ProbeData(*sets, C), SCHEDULE, standardize=standardize)[1]
     assert np.isnan(actual[1]) and actual.dtype == np.float64
     np.testing.assert_array_equal(np.delete(actual, 1), np.delete(clean, 1))
 
@@ -147,14 +151,15 @@ def test_a_feature_that_is_not_finite_affects_only_its_own_member(
 def test_renaming_the_classes_changes_no_accuracy(sets: Sets) -> None:
     bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
     renamed_C = torch.tensor([3, 0, 4, 1, 2])
-    actual = accuracies(bank_KND, renamed_C[bank_labels_N], test_KMD, renamed_C[test_labels_M], C, **HOW, top=(1, 3))
-    expected = accuracies(*sets, C, **HOW, top=(1, 3))
+    renamed = ProbeData(bank_KND, renamed_C[bank_labels_N], test_KMD, renamed_C[test_labels_M], C)
+    actual = accuracies(renamed, SCHEDULE, top=(1, 3))
+    expected = accuracies(ProbeData(*sets, C), SCHEDULE, top=(1, 3))
     for top in (1, 3):
         np.testing.assert_array_equal(actual[top], expected[top])
 
 
 def test_top_t_accuracy_rises_with_t_and_is_1_for_all_classes(sets: Sets) -> None:
-    shares = accuracies(*sets, C, **HOW, top=range(1, C + 1))
+    shares = accuracies(ProbeData(*sets, C), SCHEDULE, top=range(1, C + 1))
     assert list(shares) == list(range(1, C + 1))
     table_CK = np.stack(list(shares.values()))
     assert (np.diff(table_CK, axis=0) >= 0).all() and (table_CK[-1] == 1).all() and (table_CK[0] < 1).all()
@@ -165,25 +170,25 @@ def test_of_equal_logits_only_one_counts_as_correct() -> None:
     """For a collapsed encoder and four classes of equal size all logits are 0, so the lowest class is predicted."""
     labels_M = torch.arange(4).repeat(8)
     zero_1MD = torch.zeros(1, len(labels_M), D)
-    how = HOW | {"batch_size": len(labels_M)}
-    assert not fit(zero_1MD, labels_M, 4, **how)[1].any()
-    actual = accuracies(zero_1MD, labels_M, zero_1MD, labels_M, 4, **how, top=(1, 2))
+    schedule = replace(SCHEDULE, batch_size=len(labels_M))
+    assert not fit(zero_1MD, labels_M, 4, schedule)[1].any()
+    actual = accuracies(ProbeData(zero_1MD, labels_M, zero_1MD, labels_M, 4), schedule, top=(1, 2))
     assert {top: float(share[0]) for top, share in actual.items()} == {1: 0.25, 2: 0.5}
 
 
 def test_a_feature_that_is_not_finite_counts_even_if_its_image_was_never_drawn(sets: Sets) -> None:
     left_out = torch.randperm(N, generator=generator_of_epoch(0))[-1]
     sets[0][1, left_out, 0] = math.nan
-    how = HOW | {"epochs": 1}
-    assert fit(sets[0], sets[1], C, **how)[0].isfinite().all()
-    assert np.isnan(accuracies(*sets, C, **how)[1]).tolist() == [False, True, False]
+    schedule = replace(SCHEDULE, epochs=1)
+    assert fit(sets[0], sets[1], C, schedule)[0].isfinite().all()
+    assert np.isnan(accuracies(ProbeData(*sets, C), schedule)[1]).tolist() == [False, True, False]
 
 
 def test_features_of_other_precisions_are_read_as_float32(sets: Sets) -> None:
     bank_KND, labels_N, _, _ = sets
     for dtype in (torch.float64, torch.bfloat16):
-        actual = fit(bank_KND.to(dtype), labels_N, C, **HOW)[0]
-        assert torch.equal(actual, fit(bank_KND.to(dtype).float(), labels_N, C, **HOW)[0])
+        actual = fit(bank_KND.to(dtype), labels_N, C, SCHEDULE)[0]
+        assert torch.equal(actual, fit(bank_KND.to(dtype).float(), labels_N, C, SCHEDULE)[0])
 
 
 @pytest.mark.parametrize(
@@ -192,13 +197,17 @@ def test_features_of_other_precisions_are_read_as_float32(sets: Sets) -> None:
         ({"epochs": 0}, "`epochs >= 1` must hold"),
         ({"batch_size": 0}, "`batch_size >= 1` must hold"),
         ({"lr": 0.0}, "`lr > 0` must hold"),
-        ({"top": (1, C + 1)}, "`1 <= top <= 5` must hold, but got top=6"),
-        ({"top": (0,)}, "`1 <= top <= 5` must hold, but got top=0"),
     ],
 )
-def test_errors_state_the_law(sets: Sets, changed: dict[str, float], law: str) -> None:
+def test_a_schedule_states_its_laws(changed: dict[str, Any], law: str) -> None:
     with pytest.raises(ValueError, match=law):
-        accuracies(*sets, C, **HOW | changed)
+        replace(SCHEDULE, **changed)
+
+
+@pytest.mark.parametrize("top", [0, C + 1])
+def test_so_many_classes_as_top_there_must_be(sets: Sets, top: int) -> None:
+    with pytest.raises(ValueError, match=f"`1 <= top <= {C}` must hold, but got top={top}"):
+        accuracies(ProbeData(*sets, C), SCHEDULE, top=(1, top))
 
 
 # --- The evaluators of classifiers ---
@@ -252,7 +261,7 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
         nearest.fit(bank[name].numpy(), data.train_labels[learnt])
         expected = nearest.score(test[name].numpy(), data.test_labels[tested])
         assert metrics[f"knn_{name}"] == metrics[f"knn_weighted_{name}"] == pytest.approx(expected, abs=4e-3)
-    for _, bank_labels, _, test_labels, classes in calls:
-        assert torch.equal(bank_labels, data.train_labels[learnt]) and classes == 10
-        assert torch.equal(test_labels, data.test_labels[tested])
+    for probed, *_ in calls:
+        assert torch.equal(probed.bank_labels_N, data.train_labels[learnt]) and probed.classes == 10
+        assert torch.equal(probed.test_labels_M, data.test_labels[tested])
     assert len(calls) == 2

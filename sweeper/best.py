@@ -1,6 +1,5 @@
 """`python -m sweeper.best NAME`: which setting of a request is best."""
 
-import sys
 from collections.abc import Sequence
 
 from sweeper.execution.signals import exit_at_signals
@@ -8,8 +7,7 @@ from sweeper.execution.signals import exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
-from sweeper.cli.parser import EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, add_request
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line
 from sweeper.execution.startup import end_process
 from sweeper.report.answers import find_answer
 from sweeper.storage.files import Files
@@ -21,26 +19,23 @@ ABOUT = (
 EXITS = "Exit status: 0, or 2 for a wrong request, said in one line."
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line()
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser(prog="python -m sweeper.best", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
     add_request(parser)
     parser.add_argument("--metric", metavar="NAME", help="by this metric (default: the preset's)")
-    try:
-        options = parser.parse_args(arguments)
-        answer = find_answer(
-            Files(options.store),
-            options.name,
-            preset=options.preset,
-            changes=options.changes,
-            metric=options.metric,
-        )
-        lines = (line for choice in answer.choices for line in choice.lines)
-        print("\n".join([answer.head, answer.text, *lines]))
-        return EXIT_OK
-    except (SpecError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
+    options = parser.parse_args(arguments)
+    answer = find_answer(
+        Files(options.store),
+        options.name,
+        preset=options.preset,
+        changes=options.changes,
+        metric=options.metric,
+    )
+    lines = (line for choice in answer.choices for line in choice.lines)
+    print("\n".join([answer.head, answer.text, *lines]))
+    return EXIT_OK
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,8 +10,8 @@ from sweeper.execution.signals import exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
-from sweeper.cli.parser import EXIT_OK, EXIT_WRONG, Parser
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.cli.parser import EXIT_OK, Parser, command_line
+from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
 from sweeper.report import claims
 from sweeper.report.claims import Judged
@@ -31,26 +30,21 @@ ABOUT = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line()
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
-    try:
-        parser = Parser(prog="python -m sweeper.claims", description=ABOUT)
-        add = parser.add_argument
-        name_help = "a sweep: a name, a file or a module, as in sweeper.run (default: every sweep that ships)"
-        add("name", nargs="?", metavar="NAME", help=name_help)
-        add("--preset", help="judge by the rows of this preset (default: of every preset that has rows)")
-        changes_help = (
-            "judge by the rows of a request that changed the preset, e.g. epochs=5, as a row's `changes` says"
-        )
-        add("--changes", default="", metavar="TEXT", help=changes_help)
-        add("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
-        add("--holm", action="store_true", help="correct the verdicts for the number of claims, by Holm's procedure")
-        options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-        _judge(options)
-        return EXIT_OK
-    except (SpecError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
+    parser = Parser(prog="python -m sweeper.claims", description=ABOUT)
+    add = parser.add_argument
+    name_help = "a sweep: a name, a file or a module, as in sweeper.run (default: every sweep that ships)"
+    add("name", nargs="?", metavar="NAME", help=name_help)
+    add("--preset", help="judge by the rows of this preset (default: of every preset that has rows)")
+    changes_help = "judge by the rows of a request that changed the preset, e.g. epochs=5, as a row's `changes` says"
+    add("--changes", default="", metavar="TEXT", help=changes_help)
+    add("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
+    add("--holm", action="store_true", help="correct the verdicts for the number of claims, by Holm's procedure")
+    options = parser.parse_args(arguments)
+    _judge(options)
+    return EXIT_OK
 
 
 def _judge(options: argparse.Namespace) -> None:

@@ -1,8 +1,6 @@
 """`python -m sweeper.compare A B`: paired differences of the metrics of two sweeps, presets, stores or values."""
 
 import argparse
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +11,7 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser
-from sweeper.errors import StoreError, error_line
+from sweeper.cli.parser import EXIT_OK, Parser, command_line
 from sweeper.execution.startup import end_process
 from sweeper.report import compare as compared
 from sweeper.report.compare import MIN_RUNS, SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
@@ -33,26 +30,18 @@ SHOWN_VALUES = 4
 """Most values of a hyperparameter that the text shows."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line()
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
-    try:
-        parser = Parser(prog="python -m sweeper.compare", description=ABOUT)
-        parser.add_argument("first", metavar="A", help=SYNTAX)
-        parser.add_argument("second", metavar="B", help="the same, without what it shares with A")
-        metric_help = "compare this metric; may be given several times (default: all)"
-        parser.add_argument("--metric", action="append", default=[], help=metric_help)
-        parser.add_argument(
-            "--out", type=Path, default=Path("comparison.png"), metavar="FILE", help="the figure, a PNG"
-        )
-        options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-        _compare(*parse_sides(options.first, options.second), options)
-        return EXIT_OK
-    except (SpecError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
-    except BrokenPipeError:  # the reader of our output (`| head`) has exited
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+    parser = Parser(prog="python -m sweeper.compare", description=ABOUT)
+    parser.add_argument("first", metavar="A", help=SYNTAX)
+    parser.add_argument("second", metavar="B", help="the same, without what it shares with A")
+    metric_help = "compare this metric; may be given several times (default: all)"
+    parser.add_argument("--metric", action="append", default=[], help=metric_help)
+    parser.add_argument("--out", type=Path, default=Path("comparison.png"), metavar="FILE", help="the figure, a PNG")
+    options = parser.parse_args(arguments)
+    _compare(*parse_sides(options.first, options.second), options)
+    return EXIT_OK
 
 
 def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFrame:

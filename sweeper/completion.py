@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from sweeper.cli.arguments import run_parser
-from sweeper.cli.parser import COMMAND, EXIT_OK, EXIT_WRONG, Parser
+from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line
 from sweeper.console import COMMANDS
 from sweeper.errors import SpecError
 from sweeper.spec import registry
@@ -28,15 +28,12 @@ ABOUT = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line()
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser("python -m sweeper.completion", description=ABOUT)
     parser.add_argument("shell", metavar="|".join(SHELLS), choices=SHELLS, help="the shell")
-    try:
-        shell = parser.parse_args(sys.argv[1:] if arguments is None else arguments).shell
-    except SpecError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return EXIT_WRONG
+    shell = parser.parse_args(arguments).shell
     print(script(shell, tables()), end="")
     return EXIT_OK
 

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweeper.execution.signals import exit_at_signals
+from sweeper.execution.signals import LAST_LINE, exit_at_signals
 
 if __name__ == "__main__":
-    exit_at_signals(last_line="interrupted; the same command goes on\n")
+    exit_at_signals()
 
 from tabulate import tabulate
 
-from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, device, named
-from sweeper.errors import DamagedError, SpecError, StoreError, error_line
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, command_line, device, named
+from sweeper.errors import DamagedError, SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import import_own_code, not_imported, sweep_and_code
 from sweeper.report.kinds import read_figures
@@ -33,7 +33,7 @@ ABOUT = (
     "Evaluate the kept models of a sweep on other labelled data by the metrics of their trials, without training. The "
     "results are rows of their own, in STORE/evaluations/sweep=NAME."
 )
-EXITS = "Exit status: 0, 2 for a wrong request, said in one line, or 130 interrupted; the same command goes on."
+EXITS = "Exit status: 0, 2 for a wrong request, said in one line, or 130 interrupted; the same command continues."
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Evaluated:
     """That of its trial, with the other data."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line(LAST_LINE)
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser(
         prog="python -m sweeper.evaluate", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter
@@ -84,30 +85,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     method_help = "code of your own that may be imported (again for more); that of a sweep's file may be, too"
     add("--method", action="append", default=[], metavar="MODULE:CLASS", help=method_help)
     add("--device", type=device, default="cpu", metavar="cpu|cuda", help="where models are evaluated")
-    try:
-        options = parser.parse_args(arguments)
-        name, own_code = sweep_and_code(options.name)
-        own_data = [options.dataset] if is_own(options.dataset) else []
-        files, trained = Files(options.store), _trained(Files(options.store), name, options.name, options.trial)
-        allowed = {str(each["config"].get(key)) for each in trained.values() for key in ("method", *KINDS)}
-        import_own_code([*options.method, *own_data, *sorted(own_code & allowed)])
-        metrics = _metrics(files, name)
-        shown = _shown(files, name, metrics, options.metric)
-        found = _data(options.dataset, Path(options.data))
-        wanted = [_evaluated(trial, each, found) for trial, each in trained.items()]
-        if found.note:
-            print(found.note, file=sys.stderr)
-        rows, count = _rows(files, name, found, wanted, options.fresh, options.device)
-        print(table(metrics, rows, shown, found))
-        path = files.display_uri_of(evaluation_path(name, found.dataset, found.digest))
-        print(f"{path}: {len(rows)} trials, {count} of them evaluated now")
-        return EXIT_OK
-    except (SpecError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    options = parser.parse_args(arguments)
+    name, own_code = sweep_and_code(options.name)
+    own_data = [options.dataset] if is_own(options.dataset) else []
+    files, trained = Files(options.store), _trained(Files(options.store), name, options.name, options.trial)
+    allowed = {str(each["config"].get(key)) for each in trained.values() for key in ("method", *KINDS)}
+    import_own_code([*options.method, *own_data, *sorted(own_code & allowed)])
+    metrics = _metrics(files, name)
+    shown = _shown(files, name, metrics, options.metric)
+    found = _data(options.dataset, Path(options.data))
+    wanted = [_evaluated(trial, each, found) for trial, each in trained.items()]
+    if found.note:
+        print(found.note, file=sys.stderr)
+    rows, count = _rows(files, name, found, wanted, options.fresh, options.device)
+    print(table(metrics, rows, shown, found))
+    path = files.display_uri_of(evaluation_path(name, found.dataset, found.digest))
+    print(f"{path}: {len(rows)} trials, {count} of them evaluated now")
+    return EXIT_OK
 
 
 def _trained(files: Files, name: str, reference: str, wanted: Sequence[str]) -> dict[str, dict[str, Any]]:

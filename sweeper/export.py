@@ -1,7 +1,6 @@
 """Write a trained model of a sweep to a file: `python -m sweeper.export NAME --best METRIC`."""
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
 from functools import partial
@@ -14,17 +13,8 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.parser import (
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_WRONG,
-    DefaultsFormatter,
-    Parser,
-    alarm_rate,
-    device,
-    named,
-)
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, alarm_rate, command_line, device, named
+from sweeper.errors import SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model, sweep_and_code, with_alarm_rate
 from sweeper.plan.best_settings import BestSetting, best_settings
@@ -49,7 +39,8 @@ NAMED = ("method", "dataset", "seed")
 """Columns that are printed of the trial."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line()
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser(prog="python -m sweeper.export", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
     add = parser.add_argument
@@ -70,38 +61,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     method_help = "code of your own that may be imported (again for more); that of a sweep's file may be, too"
     add("--method", action="append", default=[], metavar="MODULE:CLASS", help=method_help)
     add("--device", type=device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
-    try:
-        options = parser.parse_args(arguments)
-        name, own_code = sweep_and_code(options.name)
-        files, rows = Files(options.store), load(name, options.store, changes=None)
-        about, scored = "", ""
-        wanted = {"seed": options.seed, "normal_class": options.normal_class}
-        wanted = {key: value for key, value in wanted.items() if value is not None}
-        if options.trial:
-            if wanted:
-                given = " and ".join(f"--{key.replace('_', '-')}" for key in wanted)
-                raise SpecError(f"{given} must come with --best, because --trial names one trial already")
-            trial = _trial(rows, options.trial)
-        else:
-            best = _best(rows, _columns(files, name), read_figures(files, name)[0], options.best, options.preset)
-            trial, place = _replicate(rows, best, wanted)
-            about = f"{sentence(best)}\ntrial {place} of its {len(best.values)}, best first\n"
-        out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
-        methods = [*options.method, *own_code.intersection(str(trial.get(key)) for key in ("method", *KINDS))]
-        where = {"data": options.data, "device": options.device}
-        _, content = find_model(files, trial["trial_id"], sweep=name, methods=methods, **where)
-        if options.alarm_rate is not None:
-            content, line = with_alarm_rate(content, options.alarm_rate)
-            scored = f"{line}\n"
-        _write(out, content)
-        print(f"{about}{_line(trial, options.best)}\n{scored}written: {out} ({len(content) / 2**20:.2f} MiB)")
-        return EXIT_OK
-    except (SpecError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    options = parser.parse_args(arguments)
+    name, own_code = sweep_and_code(options.name)
+    files, rows = Files(options.store), load(name, options.store, changes=None)
+    about, scored = "", ""
+    wanted = {"seed": options.seed, "normal_class": options.normal_class}
+    wanted = {key: value for key, value in wanted.items() if value is not None}
+    if options.trial:
+        if wanted:
+            given = " and ".join(f"--{key.replace('_', '-')}" for key in wanted)
+            raise SpecError(f"{given} must come with --best, because --trial names one trial already")
+        trial = _trial(rows, options.trial)
+    else:
+        best = _best(rows, _columns(files, name), read_figures(files, name)[0], options.best, options.preset)
+        trial, place = _replicate(rows, best, wanted)
+        about = f"{sentence(best)}\ntrial {place} of its {len(best.values)}, best first\n"
+    out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
+    methods = [*options.method, *own_code.intersection(str(trial.get(key)) for key in ("method", *KINDS))]
+    where = {"data": options.data, "device": options.device}
+    _, content = find_model(files, trial["trial_id"], sweep=name, methods=methods, **where)
+    if options.alarm_rate is not None:
+        content, line = with_alarm_rate(content, options.alarm_rate)
+        scored = f"{line}\n"
+    _write(out, content)
+    print(f"{about}{_line(trial, options.best)}\n{scored}written: {out} ({len(content) / 2**20:.2f} MiB)")
+    return EXIT_OK
 
 
 def _checked(out: Path) -> Path:

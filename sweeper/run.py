@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sweeper.execution.signals import StopSignal, exit_at_signals
+from sweeper.execution.signals import LAST_LINE, StopSignal, exit_at_signals
 
 if __name__ == "__main__":
     exit_at_signals()  # while modules are imported; `main` handles signals while it runs
@@ -22,8 +22,8 @@ from sweeper.cli.arguments import MODULE, Description, Listing, Restoration, lis
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.other_drivers import OtherDriver, share, wait_for_others
-from sweeper.cli.parser import COMMAND, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, store_retries
-from sweeper.errors import ClusterError, NodeLost, StoreError, error_line
+from sweeper.cli.parser import COMMAND, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, command_line, store_retries
+from sweeper.errors import NodeLost, StoreError, error_line
 from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.startup import begin_collection, delay_collection, end_process, imported_meanwhile
@@ -61,45 +61,36 @@ REPORT_MODULES = ("sweeper.report.publish", "sweeper.report.page.publish")
 """Imported while the first workers start."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line(LAST_LINE)
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status; see `sweeper.cli.arguments.EXITS`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a folder's name may not fit a terminal's encoding
     stopping = StopSignal()
     with stopping.on_signals():
-        return _main(sys.argv[1:] if arguments is None else arguments, stopping)
+        return _main(arguments, stopping)
 
 
 def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
-    try:
-        typed = os.environ.get(COMMAND, MODULE)  # a parser takes it from the environment
-        match parse_command(arguments):
-            case Listing():
-                return list_sweeps()
-            case Restoration() as what:
-                return restore(what)
-            case Description(name):
-                from sweeper.cli.describe import describe  # imported here because torch takes seconds to import
+    typed = os.environ.get(COMMAND, MODULE)  # a parser takes it from the environment
+    match parse_command(arguments):
+        case Listing():
+            return list_sweeps()
+        case Restoration() as what:
+            return restore(what)
+        case Description(name):
+            from sweeper.cli.describe import describe  # imported here because torch takes seconds to import
 
-                print(describe(name))
-                return EXIT_OK
-            case Request(plan=True) as request:
-                planned = plan_request(request)
-                print(planned.preview())
-                planned.print_damaged()
-                return EXIT_OK
-            case request:
-                return plan_request(request).begin(stopping).execute(masked(shlex.join([*typed.split(), *arguments])))
-    except (SpecError, ClusterError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
-    except KeyboardInterrupt:
-        print("interrupted; the same command continues", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output (`| head`) has exited; the store keeps what it has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+            print(describe(name))
+            return EXIT_OK
+        case Request(plan=True) as request:
+            planned = plan_request(request)
+            print(planned.preview())
+            planned.print_damaged()
+            return EXIT_OK
+        case request:
+            return plan_request(request).begin(stopping).execute(masked(shlex.join([*typed.split(), *arguments])))
 
 
 def plan_request(request: Request, files: Files | None = None, backends: "Backends | None" = None) -> "PlannedRequest":

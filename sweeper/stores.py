@@ -8,17 +8,17 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from sweeper.execution.signals import exit_at_signals
+from sweeper.execution.signals import LAST_LINE, exit_at_signals
 
 if __name__ == "__main__":
-    exit_at_signals(last_line="interrupted; the same command goes on\n")
+    exit_at_signals()
 
 from tabulate import tabulate
 
 from sweeper.cli.arguments import list_sweeps
 from sweeper.cli.other_drivers import refuse_others
-from sweeper.cli.parser import COMMAND, EXIT_OK, EXIT_WRONG, Parser, named
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line, named
+from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
 from sweeper.spec import registry
 from sweeper.storage.files import Files
@@ -32,15 +32,12 @@ from sweeper.storage.store import check_no_folder_of_a_store, check_writable
 NOT_REMOVED = "nothing is removed; --yes removes it"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line(LAST_LINE)
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
     typed = os.environ.get(COMMAND, "").partition(" ")[2] or "list"
-    try:
-        command = {"rm": _rm, "merge": _merge}.get(typed, _list)
-        return command(sys.argv[1:] if arguments is None else arguments)
-    except (SpecError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
+    command = {"rm": _rm, "merge": _merge}.get(typed, _list)
+    return command(arguments)
 
 
 def _list(arguments: Sequence[str]) -> int:

@@ -1,7 +1,6 @@
 """`python -m sweeper.table NAME`: the tables of a request, for a paper or for pandas."""
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,8 +12,8 @@ from sweeper.execution.signals import exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
-from sweeper.cli.parser import EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, add_request, one_of
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line, one_of
+from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
 from sweeper.report import tables
 from sweeper.report.answers import find_request, shown_of
@@ -34,7 +33,8 @@ EXITS = "Exit status: 0, or 2 for a wrong request, said in one line."
 FORMATS, KINDS_OF_SPREAD = get_args(Format), tuple(SPREADS)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line()
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser(prog="python -m sweeper.table", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
     add_request(parser)
@@ -47,25 +47,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spread_help = "beside means: half the 95 %% interval, or the standard deviation; CSV has both"
     add("--spread", type=spread, default=KINDS_OF_SPREAD[0], metavar="|".join(KINDS_OF_SPREAD), help=spread_help)
     add("--out", type=Path, metavar="FILE", help="write them to this file (default: print them)")
-    try:
-        options = parser.parse_args(arguments)
-        found = documents(
-            options.name,
-            preset=options.preset,
-            changes=options.changes,
-            table=options.table,
-            form=cast(Format, options.format),
-            spread=cast(Spread, options.spread),
-            store=options.store,
-        )
-        if options.out is None:
-            print("\n".join(found), end="")
-        else:
-            _write(options.out, "\n".join(found))
-        return EXIT_OK
-    except (SpecError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
+    options = parser.parse_args(arguments)
+    found = documents(
+        options.name,
+        preset=options.preset,
+        changes=options.changes,
+        table=options.table,
+        form=cast(Format, options.format),
+        spread=cast(Spread, options.spread),
+        store=options.store,
+    )
+    if options.out is None:
+        print("\n".join(found), end="")
+    else:
+        _write(options.out, "\n".join(found))
+    return EXIT_OK
 
 
 def documents(

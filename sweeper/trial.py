@@ -1,7 +1,6 @@
 """Train one trial of a sweep in this process, to look at it: `python -m sweeper.trial NAME ID|KEY=VALUE...`."""
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,8 +13,8 @@ import torch
 
 from sweeper.cli.arguments import SWEEP, pairs
 from sweeper.cli.one_trial import overfit, print_profile, train_alone
-from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, Parser, named, whole
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.cli.parser import EXIT_FAILED, Parser, command_line, named, whole
+from sweeper.errors import SpecError
 from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import end_process
@@ -45,7 +44,8 @@ SHORTEST_ID = 4
 """Characters by which an id may be abbreviated."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line()
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser(prog="python -m sweeper.trial", description=ABOUT, epilog=EXITS)
     add = parser.add_argument
@@ -97,14 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             show_exception(error, debugger=options.debug)
             return EXIT_FAILED
     except OSError as error:
-        print(error_line(SpecError(f"the file cannot be written or read: {error}")), file=sys.stderr)
-        return EXIT_WRONG
-    except (SpecError, StoreError, DataError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        raise SpecError(f"the file cannot be written or read: {error}") from error
+    except DataError as error:
+        raise SpecError(str(error)) from error
 
 
 def _say(line: str) -> None:

@@ -22,8 +22,8 @@ from sweeper.storage.layout import TRIALS
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until the server starts
 
-from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, whole
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, Parser, command_line, whole
+from sweeper.errors import SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.report.page import claims, publish
 from sweeper.report.page.contents import collect
@@ -46,18 +46,15 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 NO_TOKEN = b"open the link that sweeper.view has printed: it ends in ?token=...\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command_line()
+def main(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Returns the exit status: 130 after it, 2 if the request was wrong."""
     parser = Parser(prog="python -m sweeper.view", description="Show the pages of a store in a browser.")
     parser.add_argument("store", nargs="?", default="results", metavar="STORE", help="folder or URI (s3, gs)")
     parser.add_argument("--port", type=partial(whole, "--port", 0), default=PORT, help="0: any (default: %(default)s)")
-    try:
-        options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-        files = _existing(options.store)
-        server = _server(Site(files), options.port)
-    except (SpecError, StoreError) as error:
-        print(error_line(error), file=sys.stderr)
-        return EXIT_WRONG
+    options = parser.parse_args(arguments)
+    files = _existing(options.store)
+    server = _server(Site(files), options.port)
     with server, StopSignal().on_signals():
         try:
             print(f"{files.display_uri} is shown at {server.link}; Ctrl-C ends this", flush=True)

@@ -9,12 +9,13 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Sequence
-from functools import partial
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from importlib import metadata
-from typing import Any, Never, cast, get_args
+from typing import Any, Never, Protocol, cast, get_args
 
-from sweeper.errors import SpecError
+from sweeper.errors import SpecError, SweeperError, error_line
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
 from sweeper.request import NodePrice, Order, OrderKind, Request, Text, TrackRequest
@@ -34,6 +35,36 @@ LARGEST_INTEGER = 2**63 - 1
 """Largest integer that an option takes, because the store's columns have 64 bits."""
 LARGEST_AMOUNT = 1e9
 """Largest number of seconds or price that an option takes: 30 years, which the clocks of threads can still count."""
+
+
+class Main(Protocol):
+    """A command line: the arguments, by default those of this process, in, and the exit status out."""
+
+    def __call__(self, arguments: Sequence[str] | None = None, /) -> int: ...
+
+
+def command_line(last_line: str = "interrupted\n") -> Callable[[Callable[[Sequence[str]], int]], Main]:
+    """Decorator of a command's `main`: errors for the user are one line on standard error and status 2, Ctrl-C is the
+    `last_line` and 130, and a reader of the output who has gone (`| head`) is 1."""
+
+    def decorate(main: Callable[[Sequence[str]], int]) -> Main:
+        @wraps(main)
+        def run(arguments: Sequence[str] | None = None, /) -> int:
+            try:
+                return main(sys.argv[1:] if arguments is None else arguments)
+            except SweeperError as error:
+                print(error_line(error), file=sys.stderr)
+                return EXIT_WRONG
+            except KeyboardInterrupt:
+                print(last_line, end="", file=sys.stderr)
+                return EXIT_INTERRUPTED
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left has no reader
+                return EXIT_FAILED
+
+        return run
+
+    return decorate
 
 
 class DefaultsFormatter(argparse.HelpFormatter):

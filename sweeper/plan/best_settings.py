@@ -14,10 +14,11 @@ those of different studies, are not compared: each data set and each study has i
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -32,6 +33,9 @@ NUMBER = "number"
 """The column that tells the proposals of a study apart, each of which is a setting."""
 OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER)
 """Columns beside hyperparameters and metrics that the rule reads."""
+FINISHED = "finished"
+ABSENT: Mapping[str, object] = {"status": FINISHED}
+"""Column -> its value in a row that lacks it; of the others null."""
 NO_CHOICE = ("schedule",)
 """Hyperparameters that nobody sets: the copies within a population."""
 NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out classes", "dataset": "data sets"}
@@ -120,8 +124,12 @@ class Settings:
         self._replicates = tuple(name for name in dict.fromkeys(replicates) if name in names)
         own = (name for name in names if name not in (*QUESTIONS, *self._replicates))
         self._keys = (NUMBER, *own)
-        self._rows: dict[Key, dict[Key, dict[str, Mapping[str, Any]]]] = {}
-        """Question -> setting -> trial -> row."""
+        self._places: dict[str, int] = {}
+        """Trial -> its place in each column."""
+        self._columns: dict[str, list[Any]] = {name: [] for name in self.columns}
+        """Column -> the value of each trial, None for null."""
+        self._settings: dict[Key, dict[Key, list[int]]] = {}
+        """Question -> setting -> places of its trials."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -130,11 +138,29 @@ class Settings:
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows. One of a trial that was added before replaces it."""
-        for row in rows:
-            question, setting = (
-                tuple(_plain(row.get(name)) for name in names) for names in (self._questions, self._keys)
-            )
-            self._rows.setdefault(question, {}).setdefault(setting, {})[_id(row)] = row
+        known = list(rows)
+        names = dict.fromkeys(name for row in known for name in row)
+        self.add_columns({name: [row.get(name, ABSENT.get(name)) for row in known] for name in names})
+
+    def add_columns(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Add rows, of which each column has the values."""
+        count, before = max(map(len, columns.values()), default=0), len(self._places)
+        trials = map(str, columns.get("trial_id", [""] * count))
+        places = [self._places.setdefault(trial, len(self._places)) for trial in trials]
+        for name in dict.fromkeys((*self._columns, *columns)):
+            own, absent = self._columns.setdefault(name, []), ABSENT.get(name)
+            own += [absent] * (len(self._places) - len(own))
+            for place, value in zip(places, columns.get(name, [absent] * count), strict=True):
+                own[place] = _plain(value)
+        new = range(before, len(self._places))
+        keys = zip(new, self._values(self._questions, new), self._values(self._keys, new), strict=True)
+        for place, question, setting in keys:
+            self._settings.setdefault(question, {}).setdefault(setting, []).append(place)
+
+    def _values(self, names: Sequence[str], places: range) -> Iterable[Key]:
+        """Return the values of some columns at each of these places."""
+        columns = [self._columns[name][places.start : places.stop] for name in names]
+        return zip(*columns, strict=True) if columns else [()] * len(places)
 
     def best(self, metric: Metric, named: Sequence[str] = ()) -> list[BestSetting]:
         """Return the best setting of each question, in the order in which their trials came.
@@ -142,8 +168,14 @@ class Settings:
         `metric` may be one on validation images. `named` are hyperparameters that name a setting to a reader wherever
         they vary; others are added until it is told apart from all others of its question.
         """
-        found = ((question, self._best(question, metric, named)) for question in self._rows)
-        several = [index for index, values in enumerate(zip(*self._rows, strict=True)) if len(set(values)) > 1]
+        every, shown = range(len(self._places)), metric.name.removeprefix(VALIDATION)
+        trials = _Trials(
+            list(self._places),
+            [(*values, 0) for values in self._values(self._replicates, every)],
+            {name: self._scores(name) for name in (f"{VALIDATION}{shown}", shown)},
+        )
+        found = ((question, self._best(question, trials, metric, named)) for question in self._settings)
+        several = [index for index, values in enumerate(zip(*self._settings, strict=True)) if len(set(values)) > 1]
         several = several[:1] if several[:1] == [0] else several  # the name of a study says its data set
         return [
             replace(best, question={self._questions[index]: question[index] for index in several})
@@ -151,49 +183,50 @@ class Settings:
             if best is not None
         ]
 
-    def _best(self, question: Key, metric: Metric, named: Sequence[str]) -> BestSetting | None:
-        settings, shown = _by_number(self._rows[question]), metric.name.removeprefix(VALIDATION)
-        rows = [row for trials in settings.values() for row in trials.values()]
+    def _scores(self, metric: str) -> list[float | None]:
+        """Return the value of a metric at each place; None where the trial did not finish or has no finite one."""
+        values = self._columns.get(metric, [None] * len(self._places))
+        return [_score(value, status) for value, status in zip(values, self._columns["status"], strict=True)]
+
+    def _best(self, question: Key, trials: _Trials, metric: Metric, named: Sequence[str]) -> BestSetting | None:
+        settings = _by_number(self._settings[question])
+        places = [place for own in settings.values() for place in own]
         measured = [
-            name for name in (f"{VALIDATION}{shown}", shown) if any(_score(row, name) is not None for row in rows)
+            name for name, scores in trials.scores.items() if any(scores[place] is not None for place in places)
         ]
         if not measured:
             return None
-        criterion = measured[0]
-        scores = {setting: known for setting, trials in settings.items() if (known := self._scores(trials, criterion))}
-        wanted = _most_complete({key: score for key, (_, score) in known.items()} for known in scores.values())
+        criterion, name = measured[0], measured[-1]
+        by, shown, ids = trials.scores[criterion], trials.scores[name], trials.ids
+        scored = {setting: known for setting, own in settings.items() if (known := trials.scored(own, by))}
+        wanted = _most_complete(known.keys() for known in scored.values())
+        wanted_of = functools.cache(functools.partial(_without_those_lacking, wanted))
         compared = {
             setting: known
-            for setting, known in scores.items()
-            if known.keys() == self._without_those_lacking(wanted, settings[setting].values())
+            for setting, known in scored.items()
+            if known.keys() == wanted_of(self._has(settings[setting]))
         }
 
         def rank(setting: Key) -> tuple[float, str]:
-            trials, values = zip(*compared[setting].values(), strict=True)
-            return metric.cost(statistics.fmean(values)), min(trials)
+            own = [*compared[setting].values()]
+            return metric.cost(statistics.fmean(map(by.__getitem__, own))), ids[own[0]]  # type: ignore[arg-type]
 
         ranked = sorted(compared, key=rank)
         setting, known = ranked[0], compared[ranked[0]]
-        order = sorted(known, key=lambda key: (metric.cost(known[key][1]), known[key][0]))
-        name = shown if shown in measured else criterion
-        values = {
-            trial: math.nan if (value := _score(settings[setting][trial], name)) is None else value
-            for trial in (known[key][0] for key in order)
-        }
+        order = sorted(known, key=lambda key: (metric.cost(by[known[key]]), ids[known[key]]))
+        values = {ids[known[key]]: math.nan if (value := shown[known[key]]) is None else value for key in order}
         counts = {key: len({each[index] for each in order}) for index, key in enumerate(self._replicates)}
         classes = [name for name in replicate_keys(self._distinct(wanted)) if name != SEED]
         samples = [
             Sample(
-                tuple(trial for trial, _ in compared[own].values()),
-                self._runs(
-                    {key: _score(settings[own][trial], name) for key, (trial, _) in compared[own].items()}, classes
-                ),
-                _margin(settings[own], compared[own]) if name == CHOSEN else math.nan,
-                self._names(own, settings, named) if place < MOST_NAMED else {},
+                tuple(ids[place] for place in compared[own].values()),
+                self._runs(compared[own], shown, classes),
+                self._margin(compared[own]) if name == CHOSEN else math.nan,
+                self._names(own, settings, named) if position < MOST_NAMED else {},
             )
-            for place, own in enumerate(ranked)
+            for position, own in enumerate(ranked)
         ]
-        choice = Sample(samples[0].trials, self._runs({key: value for key, (_, value) in known.items()}, classes))
+        choice = Sample(samples[0].trials, self._runs(known, by, classes))
         number = setting[0] if isinstance(setting[0], int | float) else None
         return BestSetting(
             metric=replace(metric, name=name),
@@ -208,7 +241,7 @@ class Settings:
             sample=samples[0],
             others=tuple(samples[1:]),
             choice=choice if name != criterion else None,
-            scores=chosen_scores(settings[setting][trial] for trial in values) if name == CHOSEN else {},
+            scores=chosen_scores(self._rows(known[key] for key in order)) if name == CHOSEN else {},
         )
 
     def _distinct(self, keys: Iterable[Key]) -> dict[str, set[Hashable]]:
@@ -216,33 +249,32 @@ class Settings:
         columns = [*zip(*keys, strict=True)]
         return {name: {*columns[index]} - {None} for index, name in enumerate(self._replicates)}
 
-    def _runs(self, values: Mapping[Key, float | None], classes: Sequence[str]) -> dict[Key, dict[Key, float]]:
-        """Return class -> run -> value, of the runs that have one."""
-        places = [index for index, name in enumerate(self._replicates) if name in classes]
+    def _runs(
+        self, replicates: Mapping[Key, int], scores: Sequence[float | None], classes: Sequence[str]
+    ) -> dict[Key, dict[Key, float]]:
+        """Return class -> run -> score, of the runs that have one."""
+        indices = [index for index, name in enumerate(self._replicates) if name in classes]
         runs: dict[Key, dict[Key, float]] = {}
-        for key, value in values.items():
-            if value is not None:
-                runs.setdefault(tuple(key[index] for index in places), {})[key] = value
+        for key, place in replicates.items():
+            if (score := scores[place]) is not None:
+                runs.setdefault(tuple([key[index] for index in indices]), {})[key] = score
         return runs
 
-    def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:
-        """Return replicate -> trial and its score, of those trials of a setting that have one.
+    def _has(self, places: Collection[int]) -> tuple[bool, ...]:
+        """Return of each hyperparameter that repeats an experiment whether some of these trials have it."""
+        return tuple(any(self._columns[name][place] is not None for place in places) for name in self._replicates)
 
-        A replicate has its values of the hyperparameters and a number, as several trials may have the same values.
-        """
-        known: dict[Key, tuple[str, float]] = {}
-        numbers: Counter[Key] = Counter()
-        for trial, row in sorted(trials.items()):
-            if (score := _score(row, metric)) is not None:
-                values = tuple(_plain(row.get(name)) for name in self._replicates)
-                known[*values, numbers[values]] = trial, score
-                numbers[values] += 1
-        return known
+    def _margin(self, replicates: Mapping[Key, int]) -> float:
+        """Return the margin over test images of a single trial; NaN for several."""
+        if MARGIN not in self._columns or len(replicates) > 1:
+            return math.nan
+        (place,) = replicates.values()
+        margin = _score(self._columns[MARGIN][place], FINISHED)
+        return math.nan if margin is None else margin
 
-    def _without_those_lacking(self, wanted: Iterable[Key], rows: Collection[Mapping[str, Any]]) -> set[Key]:
-        """Return the replicates that a setting can have: without the hyperparameters that none of its trials has."""
-        has = [any(_plain(row.get(name)) is not None for row in rows) for name in self._replicates]
-        return {(*(value if own else None for value, own in zip(key, has, strict=False)), key[-1]) for key in wanted}
+    def _rows(self, places: Iterable[int]) -> Iterator[dict[str, Any]]:
+        """Yield the rows at these places."""
+        return ({name: values[place] for name, values in self._columns.items()} for place in places)
 
     def _names(self, setting: Key, settings: Collection[Key], named: Sequence[str]) -> dict[str, object]:
         """Return the hyperparameters that tell a setting apart: those in `named` that vary (of a study all of them,
@@ -290,35 +322,63 @@ def best_settings(
     return settings.best(metric, named)
 
 
-def _by_number(settings: Mapping[Key, dict[str, Mapping[str, Any]]]) -> dict[Key, dict[str, Mapping[str, Any]]]:
+@dataclass(frozen=True)
+class _Trials:
+    """What tells the best setting by a metric: of each trial, at its place."""
+
+    ids: Sequence[str]
+    replicates: Sequence[Key]
+    """The values of the hyperparameters that repeat an experiment, and 0."""
+    scores: Mapping[str, Sequence[float | None]]
+    """The metric on validation images, and on test images -> its finite values, None without one."""
+
+    def scored(self, places: Iterable[int], scores: Sequence[float | None]) -> dict[Key, int]:
+        """Return replicate -> place, of those trials of a setting that have a score, by their ids.
+
+        A replicate has its values of the hyperparameters and a number, as several trials may have the same values.
+        """
+        known: dict[Key, int] = {}
+        numbers: Counter[Key] = Counter()
+        for place in sorted(places, key=self.ids.__getitem__):
+            if scores[place] is not None:
+                key = self.replicates[place]
+                if key in known:
+                    numbers[key] += 1
+                    key = (*key[:-1], numbers[key])
+                known[key] = place
+        return known
+
+
+def _by_number(settings: Mapping[Key, Sequence[int]]) -> dict[Key, Sequence[int]]:
     """Return the settings, those with the number of one proposal as one, without the values in which they differ."""
     of_number: dict[Hashable, list[Key]] = {}
     for key in settings:
         of_number.setdefault(key if key[0] is None else key[0], []).append(key)
     return {
-        tuple(values[0] if len(set(values)) == 1 else None for values in zip(*keys, strict=True)): {
-            trial: row for key in keys for trial, row in settings[key].items()
-        }
+        tuple(values[0] if len(set(values)) == 1 else None for values in zip(*keys, strict=True)): [
+            place for key in keys for place in settings[key]
+        ]
         for keys in of_number.values()
     }
 
 
-def _most_complete(known: Iterable[Mapping[Key, float]]) -> frozenset[Key]:
+def _most_complete(known: Iterable[Collection[Key]]) -> frozenset[Key]:
     """Return the largest set of replicates that a setting has; of several, the one that most settings have."""
-    counts = Counter(frozenset(scores) for scores in known)
-    return min(counts, key=lambda keys: (-len(keys), -counts[keys], sorted(map(repr, keys))))
+    counts = Counter(map(frozenset, known))
+    most = max((len(keys), count) for keys, count in counts.items())
+    return min(
+        (keys for keys, count in counts.items() if (len(keys), count) == most), key=lambda keys: sorted(map(repr, keys))
+    )
 
 
-def _score(row: Mapping[str, Any], metric: str) -> float | None:
-    """Return the value of a metric of a trial that finished; None if it has no finite one."""
-    value = _plain(row.get(metric)) if row.get("status", "finished") == "finished" else None
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+def _without_those_lacking(wanted: Iterable[Key], has: tuple[bool, ...]) -> set[Key]:
+    """Return the replicates that a setting can have: without the hyperparameters that none of its trials has."""
+    return {(*(value if own else None for value, own in zip(key, has, strict=False)), key[-1]) for key in wanted}
 
 
-def _margin(trials: Mapping[str, Mapping[str, Any]], replicates: Mapping[Key, tuple[str, float]]) -> float:
-    """Return the margin over test images of a single trial; NaN for several."""
-    margins = [_score(trials[trial], MARGIN) for trial, _ in replicates.values()]
-    return margins[0] if len(margins) == 1 and margins[0] is not None else math.nan
+def _score(value: Any, status: object) -> float | None:
+    """Return the value of a metric, which is plain, of a trial that finished; None if it is no finite number."""
+    return float(value) if status == FINISHED and isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -326,16 +386,13 @@ def chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     where none was measured on these, is that of `CHOSEN`."""
     counts: Counter[str] = Counter()
     for row in rows:
-        prefix = VALIDATION if _score(row, f"{VALIDATION}{CHOSEN}") is not None else ""
-        best, names = _score(row, f"{prefix}{CHOSEN}"), [name for name in row if name.startswith(f"{prefix}{AUROC}")]
+        known = {name: _score(_plain(value), row.get("status", FINISHED)) for name, value in row.items()}
+        prefix = VALIDATION if known.get(f"{VALIDATION}{CHOSEN}") is not None else ""
+        best, names = known.get(f"{prefix}{CHOSEN}"), [name for name in row if name.startswith(f"{prefix}{AUROC}")]
         of_scores = (name for name in names if name.removeprefix(prefix) not in NO_SCORES)
-        chosen = next((name for name in of_scores if _score(row, name) == best), None)
+        chosen = next((name for name in of_scores if known[name] == best), None)
         counts.update([chosen.removeprefix(f"{prefix}{AUROC}")] if chosen else [])
     return dict(counts.most_common())
-
-
-def _id(row: Mapping[str, Any]) -> str:
-    return str(row.get("trial_id", ""))
 
 
 def _plain(value: Any) -> Any:

@@ -135,7 +135,7 @@ class Shown:
         settings = Settings((*self.keys, *named), self.preset.replicates)
         single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
         wanted = (*settings.columns, *columns_of(metric.name, list(single)))
-        settings.add(single[[name for name in dict.fromkeys(wanted) if name in single]].to_dict("records"))
+        settings.add_columns({name: single[name].tolist() for name in dict.fromkeys(wanted) if name in single})
         return settings.best(metric, named)
 
 

@@ -41,7 +41,7 @@ READ_COHORT = 4
 HYPER = {
     "method": str,
     "dataset": str,
-    "class": int,
+    "normal_class": int,
     "beta": float,
     "nu": float,
     "seed": int,
@@ -82,9 +82,9 @@ def cohorts(trials: int, size: int = COHORT) -> list[list[dict[str, object]]]:
                 "ended": began + timedelta(seconds=60),
                 "method": "vje",
                 "dataset": "cifar10",
-                "class": index % 10,
+                "normal_class": index // 56 % 10,
                 "beta": BETAS[index % 7],
-                "nu": NUS[index % 8],
+                "nu": NUS[index // 7 % 8],
                 "seed": index // 560,
                 "epochs": 800,
                 "batch_size": 64,
@@ -144,7 +144,7 @@ def processor_seconds(*command: str) -> float:
 def measure_views(folder: Path) -> None:
     """Print what it takes to look at the store that `measure` has made, from the start of Python."""
     files, ids = Store(folder).files, list(load("bench", folder)["trial_id"])
-    axes = {"beta": BETAS, "nu": NUS, "class": tuple(range(10)), "seed": tuple(range(-(-len(ids) // 560)))}
+    axes = {"beta": BETAS, "nu": NUS, "normal_class": tuple(range(10)), "seed": tuple(range(-(-len(ids) // 560)))}
     heatmap = Heatmap(Metric("auroc_joint", "maximize"), "beta", "nu")
     sweep = Sweep("", {"paper": Grid({"method": "vje", "dataset": "cifar10"}, axes)}, figures=(heatmap,))
     write_figures(files, "bench", figures_of(sweep, "paper"))

@@ -71,7 +71,7 @@ def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: 
     settings = Settings((*own, *shown.replicates), shown.replicates)
     of_metrics = (name for metric in metrics for name in columns_of(metric.name, list(rows)))
     read = dict.fromkeys((*settings.columns, *of_metrics))
-    settings.add(rows[[name for name in read if name in rows]].to_dict("records"))
+    settings.add_columns({name: rows[name].tolist() for name in read if name in rows})
     positions = dict(zip(rows["trial_id"], rows.index, strict=True))
     said = {}
     for metric in metrics:

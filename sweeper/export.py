@@ -141,8 +141,12 @@ def _best(
     shown = views.get(preset or (presets[0] if presets else ""))
     declared = shown.metric(metric) if shown else None
     ranked = changed(declared, name=metric) if declared else Metric(metric, family.direction if family else None)
+    constraints = shown.constraints if shown else ()
     options = {"replicates": shown.replicates, "named": shown.naming} if shown else {}
-    found = best_settings(rows.to_dict("records"), ranked, columns.hyperparameters, **options)
+    found = best_settings(rows.to_dict("records"), ranked, columns.hyperparameters, constraints=constraints, **options)
+    if not found and constraints:
+        bounds = ", ".join(constraint.text for constraint in constraints)
+        raise SpecError(f"no trial has finished with a value of {metric} and meets {bounds}, so none is best")
     if not found:
         raise SpecError(f"no trial has finished with a value of {metric}, so there is none to export")
     if len(found) > 1:

@@ -185,6 +185,17 @@ def test_its_commands_run(example: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert (store / "heatmaps/my_sweep").is_dir() and submitted[0] == "my_sweep.py"
 
 
+SEARCHES = RUNNING.read_text().split("## Searches")[1].split("\n## ")[0]
+
+
+def test_searches_are_planned_as_written(user_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each example is a file of a sweep."""
+    for text in re.findall(r"```python\n(.*?)```", SEARCHES, re.DOTALL):
+        (user_folder / "my_search.py").write_text(text)
+        assert run.main(["my_search.py", "--plan", "--store", str(tmp_path / "store")]) == 0
+        assert "constraint val_auroc_dir >= 0.7, seconds <= 20" in capsys.readouterr().out
+
+
 OWN = (ROOT / "trainables/README.md").read_text().split("## Your own data, encoder and views")[1].split("\n## ")[0]
 
 

@@ -415,6 +415,8 @@ def _varied(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
     for key in dict.fromkeys(key for part in parts for key in part.space):
         texts = [distribution_text(outline_distribution(part.space[key])) for part in parts if key in part.space]
         yield f"{key} (searched)", "; or ".join(dict.fromkeys(texts))
+    if bounds := dict.fromkeys(constraint.text for part in parts for constraint in part.constraints):
+        yield "constraints", ", ".join(bounds)
 
 
 def _joined(values: tuple[Value, ...]) -> str:

@@ -252,7 +252,8 @@ def outline_plan(
         }
     if studies:
         objectives = {metric.name: metric.direction for metric in plan.sweep.objectives(plan.preset)}
-        outline |= {"studies": studies, "objectives": objectives}
+        constraints = [constraint.text for constraint in plan.sweep.constraints(plan.preset)]
+        outline |= {"studies": studies, "objectives": objectives, "constraints": constraints}
     return outline | {"resources": resources}
 
 
@@ -289,6 +290,7 @@ def _grid_lines(outline: Mapping[str, Any]) -> list[str]:
 
 def _search_lines(outline: Mapping[str, Any]) -> list[str]:
     lines = [f"  objective  {', '.join(f'{direction} {name}' for name, direction in outline['objectives'].items())}"]
+    lines += [f"  constraint {', '.join(outline['constraints'])}"] if outline["constraints"] else []
     for name, study in outline["studies"].items():
         rule = dict(study["rule"] or {})
         rule_text = (

@@ -10,6 +10,8 @@ Only settings with the same replicates are compared: those that finished with th
 class is still to be trained, has failed or has diverged. A setting without a hyperparameter that repeats, such as a
 method that takes no seed, needs no values of it: it would have the same result for each. Trials on different data, and
 those of different studies, are not compared: each data set and each study has its own best setting.
+
+A proposal of a study whose means do not meet a constraint of its search is infeasible, and never the best.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ import functools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from sweeper.spec.constraint import Constraint
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import REPLICATES, SEED, replicate_keys
 from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
@@ -107,6 +110,9 @@ class BestSetting:
     """The values of the criterion, where that is another metric."""
     scores: Mapping[str, int] = field(default_factory=dict)
     """For `CHOSEN`: anomaly score -> number of trials that chose it, the most frequent first."""
+    infeasible: int = 0
+    """Number of settings that were not compared because they do not meet one of the `constraints`."""
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -114,11 +120,30 @@ class BestSetting:
         return statistics.fmean(self.sample.values.values()) if self.sample.values else math.nan
 
 
+@dataclass(frozen=True)
+class NoneFeasible:
+    """A question without a best setting, because no setting that would be compared meets the constraints."""
+
+    metric: Metric
+    question: Mapping[str, object]
+    """Data set and study, where there are several."""
+    infeasible: int
+    """Number of these settings."""
+    constraints: tuple[Constraint, ...]
+
+
 class Settings:
     """Trials by question, setting and replicate, from rows that may come in any order and again."""
 
-    def __init__(self, hyperparameters: Iterable[str], replicates: Sequence[str] = REPLICATES) -> None:
-        """`hyperparameters`: the columns of rows that are some; those that all trials share may be left out."""
+    def __init__(
+        self,
+        hyperparameters: Iterable[str],
+        replicates: Sequence[str] = REPLICATES,
+        constraints: Sequence[Constraint] = (),
+    ) -> None:
+        """`hyperparameters`: the columns of rows that are some; those that all trials share may be left out.
+        `constraints` are those of searches."""
+        self._constraints = tuple(constraints)
         names = [name for name in dict.fromkeys(hyperparameters) if name not in NO_CHOICE]
         self._questions = tuple(name for name in QUESTIONS if name not in replicates)
         self._replicates = tuple(name for name in dict.fromkeys(replicates) if name in names)
@@ -134,7 +159,8 @@ class Settings:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of rows that are read, beside those of metrics."""
-        return tuple(dict.fromkeys((*OTHER_COLUMNS, *self._questions, *self._replicates, *self._keys)))
+        constrained = (constraint.column for constraint in self._constraints)
+        return tuple(dict.fromkeys((*OTHER_COLUMNS, *self._questions, *self._replicates, *self._keys, *constrained)))
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows. One of a trial that was added before replaces it."""
@@ -168,27 +194,57 @@ class Settings:
         `metric` may be one on validation images. `named` are hyperparameters that name a setting to a reader wherever
         they vary; others are added until it is told apart from all others of its question.
         """
+        return [best for best in self._answers(metric, named) if isinstance(best, BestSetting)]
+
+    def none_feasible(self, metric: Metric) -> list[NoneFeasible]:
+        """Return the questions that have no best setting because of the constraints, in the same order."""
+        found = self._answers(metric, ()) if self._constraints else ()
+        return [answer for answer in found if isinstance(answer, NoneFeasible)]
+
+    @property
+    def infeasible(self) -> frozenset[str]:
+        """The finished trials of the proposals that are infeasible by the means of their finished trials."""
+        ids, statuses, beyond = list(self._places), self._columns["status"], self._are_infeasible()
+        settings = (item for own in self._settings.values() for item in _by_number(own).items())
+        finished = ((key, [place for place in own if statuses[place] == FINISHED]) for key, own in settings)
+        return frozenset(ids[place] for key, own in finished if own and beyond(key, own) for place in own)
+
+    def _are_infeasible(self) -> Callable[[Key, Collection[int]], bool]:
+        """Return a function that says whether a setting, by the means of its trials at some places, does not meet a
+        constraint. Only proposals of studies have constraints."""
+        columns = [(constraint, self._scores(constraint.column)) for constraint in self._constraints]
+
+        def is_beyond(constraint: Constraint, values: Sequence[float | None]) -> bool:
+            known = [value for value in values if value is not None]
+            return len(known) < len(values) or constraint.violation(statistics.fmean(known)) > 0
+
+        return lambda setting, places: (
+            setting[0] is not None
+            and any(is_beyond(constraint, [values[place] for place in places]) for constraint, values in columns)
+        )
+
+    def _answers(self, metric: Metric, named: Sequence[str]) -> Iterator[BestSetting | NoneFeasible]:
+        """Yield what there is to say of each question whose trials have values of a metric."""
         every, shown = range(len(self._places)), metric.name.removeprefix(VALIDATION)
         trials = _Trials(
             list(self._places),
             [(*values, 0) for values in self._values(self._replicates, every)],
             {name: self._scores(name) for name in (f"{VALIDATION}{shown}", shown)},
         )
-        found = ((question, self._best(question, trials, metric, named)) for question in self._settings)
         several = [index for index, values in enumerate(zip(*self._settings, strict=True)) if len(set(values)) > 1]
         several = several[:1] if several[:1] == [0] else several  # the name of a study says its data set
-        return [
-            replace(best, question={self._questions[index]: question[index] for index in several})
-            for question, best in found
-            if best is not None
-        ]
+        for question in self._settings:
+            if (answer := self._best(question, trials, metric, named)) is not None:
+                yield replace(answer, question={self._questions[index]: question[index] for index in several})
 
     def _scores(self, metric: str) -> list[float | None]:
         """Return the value of a metric at each place; None where the trial did not finish or has no finite one."""
         values = self._columns.get(metric, [None] * len(self._places))
         return [_score(value, status) for value, status in zip(values, self._columns["status"], strict=True)]
 
-    def _best(self, question: Key, trials: _Trials, metric: Metric, named: Sequence[str]) -> BestSetting | None:
+    def _best(
+        self, question: Key, trials: _Trials, metric: Metric, named: Sequence[str]
+    ) -> BestSetting | NoneFeasible | None:
         settings = _by_number(self._settings[question])
         places = [place for own in settings.values() for place in own]
         measured = [
@@ -206,6 +262,12 @@ class Settings:
             for setting, known in scored.items()
             if known.keys() == wanted_of(self._has(settings[setting]))
         }
+        beyond = self._are_infeasible()
+        infeasible = [setting for setting, known in compared.items() if beyond(setting, known.values())]
+        for setting in infeasible:
+            del compared[setting]
+        if not compared:
+            return NoneFeasible(replace(metric, name=name), {}, len(infeasible), self._constraints)
 
         def rank(setting: Key) -> tuple[float, str]:
             own = [*compared[setting].values()]
@@ -242,6 +304,8 @@ class Settings:
             others=tuple(samples[1:]),
             choice=choice if name != criterion else None,
             scores=chosen_scores(self._rows(known[key] for key in order)) if name == CHOSEN else {},
+            infeasible=len(infeasible),
+            constraints=self._constraints,
         )
 
     def _distinct(self, keys: Iterable[Key]) -> dict[str, set[Hashable]]:
@@ -315,9 +379,10 @@ def best_settings(
     *,
     replicates: Sequence[str] = REPLICATES,
     named: Sequence[str] = (),
+    constraints: Sequence[Constraint] = (),
 ) -> list[BestSetting]:
     """Return the best setting of each question among rows. `hyperparameters` are the columns that are some."""
-    settings = Settings(hyperparameters, replicates)
+    settings = Settings(hyperparameters, replicates, constraints)
     settings.add(rows)
     return settings.best(metric, named)
 

@@ -15,6 +15,7 @@ from typing import Any
 from sweeper.plan.best_settings import QUESTIONS, Settings
 from sweeper.plan.plan import Plan
 from sweeper.request import Keep
+from sweeper.spec.constraint import Constraint
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files
@@ -34,17 +35,22 @@ class Ranking:
     columns: tuple[str, ...] = ()
     of_grids: bool = False
     """Whether the trials of studies, which have rankings of their own, are left out."""
+    constraints: tuple[Constraint, ...] = ()
+    """Those of trials of studies."""
 
     def cell(self, row: Mapping[str, Any]) -> tuple[Hashable, ...]:
         return tuple(_plain(row.get(column)) for column in self.columns)
 
     def rank(self, row: Mapping[str, Any]) -> Rank | None:
-        """The rank of a trial; None if it has no value of the metric or did not finish.
+        """The rank of a trial; None if it has no value of the metric, did not finish or is infeasible.
 
         Trials are ranked by `val_METRIC` where they have it, as the best cell of a heatmap is chosen. Trials without it
         come after them. Of equal trials the one with the smallest id comes first.
         """
-        if row.get("status") != "finished" or (self.of_grids and _plain(row.get("study_id")) is not None):
+        of_study = _plain(row.get("study_id")) is not None
+        if row.get("status") != "finished" or (self.of_grids and of_study):
+            return None
+        if of_study and not all(_is_met(constraint, row) for constraint in self.constraints):
             return None
         for name in (f"{VALIDATION}{self.metric.name}", self.metric.name):
             value = _plain(row.get(name))
@@ -79,7 +85,8 @@ class BestTrials:
         """The columns of rows that the rankings read."""
         names = [ranking.metric.name for ranking in self._best]
         own = [column for ranking in self._best for column in ranking.columns]
-        own += ["study_id"] if any(ranking.of_grids for ranking in self._best) else []
+        own += ["study_id"] if any(ranking.of_grids or ranking.constraints for ranking in self._best) else []
+        own += [constraint.column for ranking in self._best for constraint in ranking.constraints]
         return tuple(dict.fromkeys((*ALWAYS, *names, *(f"{VALIDATION}{name}" for name in names), *own)))
 
 
@@ -87,22 +94,24 @@ def rankings_of(plan: Plan) -> list[Ranking]:
     """The rankings by which the best trials of a plan are chosen while it runs: any setting may still become the best,
     so each has one. Without replicates there is one for each data set."""
     of_proposals = ("study_id", "number") if _replicated(plan) else ("study_id",)
-    of_studies = [Ranking(metric, of_proposals) for metric in plan.sweep.objectives(plan.preset)]
+    bounds = _of_single_trials(plan)
+    of_studies = [Ranking(metric, of_proposals, constraints=bounds) for metric in plan.sweep.objectives(plan.preset)]
     if not plan.sweep.grids(plan.preset):
-        return [*of_studies, *_of_figures(plan.sweep)]
+        return [*of_studies, *_of_figures(plan.sweep, bounds)]
     settings = [key for key in varying_keys(plan) if key not in plan.sweep.replicates]
     repeated = any(key in plan.sweep.replicates for key in varying_keys(plan))
     columns = settings if repeated else [key for key in settings if key in QUESTIONS]
     of_settings = Ranking(plan.headline, tuple(columns), of_grids=bool(of_studies))
-    return list(dict.fromkeys([of_settings, *of_studies, *_of_figures(plan.sweep)]))
+    return list(dict.fromkeys([of_settings, *of_studies, *_of_figures(plan.sweep, bounds)]))
 
 
 def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The best trials once all have ended: of the settings, only the best one of each data set has one, and so has the
     best proposal of each study."""
     objectives, replicated = plan.sweep.objectives(plan.preset), _replicated(plan)
-    of_studies = [] if replicated else [Ranking(metric, ("study_id",)) for metric in objectives]
-    best = BestTrials([*of_studies, *_of_figures(plan.sweep)])
+    bounds = _of_single_trials(plan)
+    of_studies = [] if replicated else [Ranking(metric, ("study_id",), constraints=bounds) for metric in objectives]
+    best = BestTrials([*of_studies, *_of_figures(plan.sweep, bounds)])
     best.add(rows)
     grids = bool(plan.sweep.grids(plan.preset))
     if not grids and not replicated:
@@ -118,10 +127,16 @@ def _replicated(plan: Plan) -> bool:
     return any(study_run.study.search.replicates for study_run in plan.study_runs)
 
 
+def _of_single_trials(plan: Plan) -> tuple[Constraint, ...]:
+    """The constraints that decide whether a single trial may be best: none where its proposal has others, too."""
+    return () if _replicated(plan) else plan.sweep.constraints(plan.preset)
+
+
 def settings_of(plan: Plan) -> Settings:
     """The settings of a plan, without any rows yet. The number of a study's trial tells it apart from the others."""
     names = plan.sweep.naming(plan.preset) if plan.sweep.objectives(plan.preset) else ()
-    return Settings((*varying_keys(plan), *names, "dataset"), plan.sweep.replicates)
+    constraints = plan.sweep.constraints(plan.preset)
+    return Settings((*varying_keys(plan), *names, "dataset"), plan.sweep.replicates, constraints)
 
 
 def varying_keys(plan: Plan) -> list[str]:
@@ -140,14 +155,19 @@ def varying_keys(plan: Plan) -> list[str]:
     return list(dict.fromkeys((*differing, *varying)))
 
 
-def _of_figures(sweep: Sweep) -> list[Ranking]:
+def _of_figures(sweep: Sweep, constraints: tuple[Constraint, ...]) -> list[Ranking]:
     """A ranking for each set of hyperparameters that place trials in cells, by that of the first figure with these:
     several heatmaps over the same axes would keep a trial each of every cell."""
     by_axes: dict[tuple[str, ...], Metric] = {}
     for figure in sweep.figures:
         if figure.ranking and figure.ranking.direction:
             by_axes.setdefault(figure.hyperparameters, figure.ranking)
-    return [Ranking(metric, axes) for axes, metric in by_axes.items()]
+    return [Ranking(metric, axes, constraints=constraints) for axes, metric in by_axes.items()]
+
+
+def _is_met(constraint: Constraint, row: Mapping[str, Any]) -> bool:
+    value = _plain(row.get(constraint.column))
+    return isinstance(value, int | float) and math.isfinite(value) and constraint.violation(value) <= 0
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from sweeper.plan.plan import Plan
 from sweeper.request import Order, Request, SearchOptions, Text
 from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
+from sweeper.spec.metric import OF_EVERY_ROW
 from sweeper.spec.pruners import Halving
 from sweeper.spec.space import Part, Study, bounds, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
@@ -41,8 +42,6 @@ FIRST_RUNG_DIVISOR = 9
 """First rung of a pruner requested with `--pruner`, for a search without a halving: `epochs // FIRST_RUNG_DIVISOR`."""
 
 SEED = "seed"
-OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
-"""Numeric columns that every row has in addition to its metrics."""
 
 
 def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:

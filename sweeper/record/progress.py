@@ -178,7 +178,8 @@ class Progress(CohortListener):
             from sweeper.report.best import sentences  # here: it imports SciPy
 
             found = self._settings.best(self._headline, self._naming)
-            self._best = sentences(found, MAX_BEST, so_far=self.done < self.total)
+            infeasible = self._settings.none_feasible(self._headline)
+            self._best = sentences(found, MAX_BEST, so_far=self.done < self.total, none_feasible=infeasible)
         return self._best
 
     def _advance(self, cohort: Cohort, latest: RunningCohort) -> None:

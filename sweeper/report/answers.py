@@ -189,15 +189,23 @@ def answer_of(
     """Return the best settings of a request by a metric, by default that of its preset. See `shown_of`."""
     shown = shown_of(files, name, request, figures, hyperparameters)
     value_text = with_names(shown.value_text)
-    found = shown.best(shown.rows, metric or figures.headline, figures.naming) if metric or figures.ranks else []
-    texts = sentences(found, MAX_BEST, so_far=request.so_far, value_text=value_text, spread=spread)
-    if found:
+    ranked, has_best = metric or figures.headline, metric is not None or figures.ranks
+    settings = shown.settings(shown.rows, ranked, figures.naming)
+    found = settings.best(ranked, figures.naming) if has_best else []
+    texts = sentences(
+        *(found, MAX_BEST),
+        so_far=request.so_far,
+        value_text=value_text,
+        spread=spread,
+        none_feasible=settings.none_feasible(ranked) if has_best else (),
+    )
+    if texts:
         text = "\n".join(texts)
     elif not metric and not figures.ranks:
         names = ", ".join(f"{each.name} ({each.better})" for each in figures.objectives)
         text = f"no single setting is best by {names}: the search has a front; --metric ranks by one"
     else:
-        text = f"no trial has finished with a value of {(metric or figures.headline).name} yet"
+        text = f"no trial has finished with a value of {ranked.name} yet"
     kept = set(trials_with_models(files, name)) if found else set()
     choices = [
         _choice(files, name, request, figures, best, said, kept, reference or name)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from sweeper.plan.best_settings import NOUNS, BestSetting, Sample
+from sweeper.plan.best_settings import NOUNS, BestSetting, NoneFeasible, Sample
 from sweeper.plan.changes import format_value
 from sweeper.report.compare import improvement, probable
 from sweeper.report.verdicts import ALPHA, EQUAL, difference, half_widths, mean
@@ -43,15 +43,26 @@ def sentence(
     """Return e.g. `best auroc_joint: 0.982 ± 0.012 (mean ± 95 % interval over 10 classes) at beta=0.5 nu=1; chosen on
     validation images (val_auroc_joint 0.979 ± 0.010); 1 of 55 others not worse within error: beta=1 nu=1`. With
     `so_far` not all trials have ended."""
-    question = ", ".join(_question(key, value, value_text) for key, value in best.question.items())
-    name = f"best {best.metric.label}{f' for {question}' if question else ''}{' so far' if so_far else ''}"
+    name = f"best {best.metric.label}{_about(best, so_far, value_text)}"
     value, choice = _value(best, spread), _choice(best, spread)
     at = _at(best.at, value_text)
     number = "" if best.number is None else f" (trial {best.number})"
     place = f"{f' at {at}' if at else ''}{number}{_scores(best)}"
-    left_out = best.settings - best.compared
+    left_out = best.settings - best.compared - best.infeasible
+    beyond = f"; {best.infeasible} of {best.settings} settings are {_infeasible(best)}" if best.infeasible else ""
     lacking = f"; {left_out} of {best.settings} settings lack replicates and are not compared" if left_out else ""
-    return f"{name}: {value}{place}; {choice}{_ties(best, value_text)}{_ahead(best, value_text)}{lacking}"
+    return f"{name}: {value}{place}; {choice}{_ties(best, value_text)}{_ahead(best, value_text)}{beyond}{lacking}"
+
+
+def _about(answer: BestSetting | NoneFeasible, so_far: bool, value_text: ValueText) -> str:
+    """Return ` for QUESTION so far`, as far as there is a question, and trials are still to come."""
+    question = ", ".join(_question(key, value, value_text) for key, value in answer.question.items())
+    return f"{f' for {question}' if question else ''}{' so far' if so_far else ''}"
+
+
+def _infeasible(answer: BestSetting | NoneFeasible) -> str:
+    """Return e.g. `infeasible (seconds <= 60)`."""
+    return f"infeasible ({', '.join(constraint.text for constraint in answer.constraints)})"
 
 
 def _question(key: str, value: object, value_text: ValueText) -> str:
@@ -86,10 +97,17 @@ def sentences(
     so_far: bool = False,
     value_text: ValueText = short_text,
     spread: Spread = "interval",
+    none_feasible: Sequence[NoneFeasible] = (),
 ) -> list[str]:
-    """Return a sentence for each of the first `most` best settings, and how many more there are."""
+    """Return a sentence for each of the first `most` best settings, and how many more there are; then one for each of
+    the first questions of which none is best."""
     texts = [sentence(best, so_far=so_far, value_text=value_text, spread=spread) for best in found[:most]]
-    return [*texts, f"and {len(found) - most} more"] if len(found) > most else texts
+    without = [
+        f"no best {answer.metric.label}{_about(answer, so_far, value_text)}: all {answer.infeasible} settings with a "
+        f"value are {_infeasible(answer)}"
+        for answer in none_feasible[:most]
+    ]
+    return [*texts, *([f"and {len(found) - most} more"] if len(found) > most else []), *without]
 
 
 def chosen(best: BestSetting) -> str:

@@ -10,7 +10,7 @@ from sweeper.errors import DamagedError, StoreError
 from sweeper.plan.best_settings import BestSetting, Settings, columns_of
 from sweeper.report.formatting import ValueText, plain_text
 from sweeper.report.selections import in_order, labelled
-from sweeper.spec import Grid, Metric, Sweep
+from sweeper.spec import Constraint, Grid, Metric, Sweep
 from sweeper.spec.figures import Figure
 from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.spec.sweep import REPLICATES
@@ -50,6 +50,8 @@ class PresetFigures:
     """Hyperparameters over whose values the score of a setting is the mean."""
     naming: tuple[str, ...] = ()
     """Hyperparameters that name a setting to a reader."""
+    constraints: tuple[Constraint, ...] = ()
+    """What proposals of a search must meet; empty for grids."""
 
     @property
     def ranks(self) -> bool:
@@ -91,6 +93,7 @@ def figures_of(sweep: Sweep, preset: str) -> PresetFigures:
         tuple(parameters),
         sweep.replicates,
         sweep.naming(preset),
+        sweep.constraints(preset),
     )
 
 
@@ -132,11 +135,15 @@ class Shown:
     def best(self, rows: pd.DataFrame, metric: Metric, named: Sequence[str]) -> list[BestSetting]:
         """Return the best settings of some rows by a metric, which hyperparameters name. A row that several selections
         have counts once."""
-        settings = Settings((*self.keys, *named), self.preset.replicates)
+        return self.settings(rows, metric, named).best(metric, named)
+
+    def settings(self, rows: pd.DataFrame, metric: Metric, named: Sequence[str]) -> Settings:
+        """Return the settings of some rows, to be compared by a metric."""
+        settings = Settings((*self.keys, *named), self.preset.replicates, self.preset.constraints)
         single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
         wanted = (*settings.columns, *columns_of(metric.name, list(single)))
         settings.add_columns({name: single[name].tolist() for name in dict.fromkeys(wanted) if name in single})
-        return settings.best(metric, named)
+        return settings
 
 
 def made(say: Callable[[str], object], name: str, make: Callable[[], Made]) -> Made | None:

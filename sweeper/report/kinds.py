@@ -13,7 +13,7 @@ from urllib.parse import quote
 from sweeper.report import heatmaps, rankings, tables, trajectories
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Parameter, PresetFigures, Shown
-from sweeper.spec import Grid, Heatmap, Metric, Ranking, Table, Trajectory
+from sweeper.spec import Constraint, Grid, Heatmap, Metric, Ranking, Table, Trajectory
 from sweeper.spec.figures import Figure
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import REPLICATES
@@ -110,6 +110,7 @@ class _PresetRecord:
     parameters: Annotated[tuple[Parameter, ...], Length(MAX_FIGURES)]
     replicates: Annotated[tuple[str, ...], Length(100)] = REPLICATES  # earlier versions wrote neither of the two
     naming: Annotated[tuple[str, ...], Length(100)] = ()
+    constraints: Annotated[tuple[Constraint, ...], Length(100)] = ()
 
 
 def _figures(plain: Mapping[str, Any]) -> PresetFigures:
@@ -126,6 +127,7 @@ def _figures(plain: Mapping[str, Any]) -> PresetFigures:
         known.parameters,
         known.replicates,
         known.naming,
+        known.constraints,
     )
 
 

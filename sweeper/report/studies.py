@@ -16,6 +16,7 @@ from sweeper.report.optuna_log import quiet
 from sweeper.report.study_tables import (
     CUT,
     DIVERGED,
+    INFEASIBLE,
     MIN_TRIALS,
     STATES,
     complete_trials,
@@ -34,7 +35,7 @@ from sweeper.storage.files import Files
 
 PREFIXES = ("importance", "parallel", "history", "contour", "pareto")
 """Prefixes of the names of figures."""
-STATE_ORDER = (*STATES.values(), DIVERGED)
+STATE_ORDER = (*STATES.values(), DIVERGED, INFEASIBLE)
 """States of trials in the order in which `count` lists them."""
 MAX_FRONT_ROWS = 7
 """Maximum number of trials of a front in the text."""
@@ -361,6 +362,8 @@ def _best_lines(
     """Return the front of several objectives as a table of few trials, or a line if no trial is complete."""
     if front.empty:
         all_diverged = len(trials) > 0 and (trials["state"] == DIVERGED).all()
+        if infeasible := int((trials["state"] == INFEASIBLE).sum()):
+            return [f"none is best: all {infeasible} complete trials are infeasible"]
         return [f"all {len(trials)} trials diverged, so none is best" if all_diverged else "no trial is complete yet"]
     front = front.sort_values(objectives[0].name, key=objectives[0].cost)
     numbers = zip(front["number"], front["warm"], strict=True)

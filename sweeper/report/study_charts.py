@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from sweeper.report.charts import Chart, described, hole, quantitative
 
 STATUS_COLOURS = {
-    "finished": "#0072b2", "earlier": "#8a6fd1", "pruned": "#9a9ea8", "diverged": "#b8860b", "failed": "#d55e00",
+    "finished": "#0072b2", "earlier": "#8a6fd1", "infeasible": "#cc79a7", "pruned": "#9a9ea8", "diverged": "#b8860b",
+    "failed": "#d55e00",
 }  # fmt: skip
-"""State of a trial in the history of a search -> its colour; `earlier` is one of a warm start."""
+"""State of a trial in the history of a search -> its colour; `earlier` is one of a warm start, and `infeasible` one
+that finished but does not meet a constraint."""
 
 _STATUS = {
     "field": "status", "type": "nominal", "title": None,

@@ -20,6 +20,8 @@ STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialSta
 """Optuna's state of a finished trial -> its name in tables."""
 DIVERGED = "diverged"
 """State in tables of a trial whose row is `diverged`. In Optuna it is pruned or failed."""
+INFEASIBLE = "infeasible"
+"""State in tables of a trial that is complete, but does not meet a constraint."""
 CUT = "cut"
 """Optuna user attribute of a trial whose value `copy_for_figures` cut."""
 CUT_DISTANCE = 10.0
@@ -37,10 +39,10 @@ little to do with the truth if TPE proposed the trials.
 def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.DataFrame:
     """Return a data frame with one row per finished trial.
 
-    The columns are `number`, `trial_id`, `state` (complete, pruned, diverged or failed), `warm` (from a warm start),
-    `step` (of the last report), the parameters, the objectives, and for each objective `best_NAME`, the best value so
-    far of a complete trial. The objective of a pruned trial is its last report. Numeric parameters stay numbers;
-    choices of several types become text.
+    The columns are `number`, `trial_id`, `state` (complete, infeasible, pruned, diverged or failed), `warm` (from a
+    warm start), `step` (of the last report), the parameters, the objectives, and for each objective `best_NAME`, the
+    best value so far of a complete trial. The objective of a pruned trial is its last report. Numeric parameters stay
+    numbers; choices of several types become text.
 
     A trial that is the mean over replicates has their ids in `trial_id`, joined by commas. Then there are `replicates`,
     their number, and for each objective `half_width_NAME`, half the width of the mean's 95 % interval (Student's t).
@@ -88,7 +90,7 @@ def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Me
     """Return a copy of the study for figures, with all objectives or `only` one. Trials keep their numbers.
 
     - Metrics with `percent` are in percent.
-    - A trial that is not complete, or has a value that is not finite, is failed in the copy.
+    - A trial that is not complete, is infeasible, or has a value that is not finite, is failed in the copy.
     - With `only`, values that are much worse than the others are cut (see `CUT_DISTANCE`) and have the attribute
       `CUT`: otherwise a single bad trial would compress the scale of all others.
     """
@@ -97,7 +99,7 @@ def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Me
     trials = study.get_trials(deepcopy=False)
     trial_values = [[_values(trial, len(objectives))[index] for index in chosen] for trial in trials]
     usable = [
-        trial.state == TrialState.COMPLETE and all(map(math.isfinite, values))
+        _state(trial) == STATES[TrialState.COMPLETE] and all(map(math.isfinite, values))
         for trial, values in zip(trials, trial_values, strict=True)
     ]
     low, high = value_limits([values[0] for values, ok in zip(trial_values, usable, strict=True) if ok], only)
@@ -197,7 +199,10 @@ def _values(trial: FrozenTrial, objectives: int) -> list[float]:
 
 
 def _state(trial: FrozenTrial) -> str:
-    return DIVERGED if trial.user_attrs.get("status") == DIVERGED else STATES[trial.state]
+    if trial.user_attrs.get("status") == DIVERGED:
+        return DIVERGED
+    is_beyond = any(violation > 0 for violation in trial.constraints.values())
+    return INFEASIBLE if trial.state == TrialState.COMPLETE and is_beyond else STATES[trial.state]
 
 
 def _narrowest_column(values: Sequence[Any]) -> pd.Series:

@@ -20,6 +20,8 @@ from sweeper.search.samplers import NEEDS_VALUES, RECORDS_PROPOSALS, NumberedSam
 from sweeper.spec.space import WARM, Study, Value
 
 Status = Literal["finished", "pruned", "diverged", "failed"]
+UNKNOWN_VIOLATION = 1.0
+"""By how much a trial at least violates a constraint on a column that it has no value of: by the whole bound."""
 
 
 class ProposedTrial(NamedTuple):
@@ -40,6 +42,9 @@ class TrialResult:
     """Epoch -> objective reported at that epoch. Empty for a search with several objectives."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """User attributes shown by Optuna's figures and tables, such as the trial's id."""
+    constrained: tuple[float | None, ...] = ()
+    """Value of the column of each constraint, in the order of the search's constraints; of a pruned trial that of its
+    last report."""
 
 
 class AskTellStudy:
@@ -49,7 +54,8 @@ class AskTellStudy:
     """
 
     def __init__(self, study: Study, warm: Sequence[tuple[Mapping[str, Value], tuple[float, ...]]] = ()) -> None:
-        """`warm` holds the parameters and objectives of finished trials of another sweep, which must be legal here."""
+        """`warm` holds the parameters of finished trials of another sweep, which must be legal here, and their
+        objectives, followed by the columns of the constraints."""
         search = study.search
         self._name, self._search = study.name, search
         self._space = dict(sorted(search.space.items()))
@@ -60,6 +66,8 @@ class AskTellStudy:
         warm_trials = [self._complete(params, values) for params, values in warm]
         self._warm_count = len(warm_trials)
         self._known_values = [tuple(trial.values) for trial in warm_trials]
+        self._worst_violations = [UNKNOWN_VIOLATION for _ in search.constraints]
+        self._know_violations([list(trial.constraints.values()) for trial in warm_trials])
         with quiet():
             self._optuna = self._empty(NumberedSampler(search, warm_trials))
             self._optuna.add_trials(warm_trials)
@@ -79,7 +87,8 @@ class AskTellStudy:
     def tell(self, results: Sequence[TrialResult]) -> None:
         """Tell the results of a wave, in any order.
 
-        Raises ValueError, and tells none, if a trial is not running, appears twice, or finished without all its values.
+        Raises ValueError, and tells none, if a trial is not running, appears twice, finished without all its values, or
+        has not one value for each constraint, which those that diverged or failed need not have.
         """
         numbers = [result.number for result in results]
         for result in results:
@@ -90,9 +99,15 @@ class AskTellStudy:
                     f"a finished trial must have a value for each of {len(self._search.objectives)} objectives, but "
                     f"trial {result.number} has {result.values}"
                 )
+            if result.status in ("finished", "pruned") and len(result.constrained) != len(self._search.constraints):
+                raise ValueError(
+                    f"a trial must have a value for each of {len(self._search.constraints)} constraints, but trial "
+                    f"{result.number} has {result.constrained}"
+                )
         finished = {result.number: values for result in results if (values := _finite(result)) is not None}
         self._finished |= finished
         self._known_values += finished.values()
+        self._know_violations([self._violations(result) for result in results if result.status == "finished"])
         with quiet():
             for result in sorted(results, key=lambda result: result.number):
                 self._tell(result)
@@ -124,13 +139,18 @@ class AskTellStudy:
         """Tell one result to Optuna.
 
         A sampler that learns from complete trials alone would propose a pruned or diverged trial's region again. It is
-        told a stand-in value: the last report of a pruned trial, otherwise the worst value so far.
+        told a stand-in value: the last report of a pruned trial, otherwise the worst value so far. So is it of
+        constraints: a diverged trial violates them as much as the worst one so far.
         """
         trial = self._running.pop(result.number)
         for key, value in result.attributes.items():
             trial.set_user_attr(key, value)
         one_objective = len(self._search.objectives) == 1
         reached = {epoch: value for epoch, value in result.reached.items() if math.isfinite(value)}
+        if result.status != "failed":
+            own = self._worst_violations if result.status == "diverged" else self._violations(result)
+            for constraint, violation in zip(self._search.constraints, own, strict=True):
+                trial.set_constraint(constraint.text, violation)
         if one_objective and result.status in ("finished", "pruned"):
             for epoch, value in sorted(reached.items()):
                 trial.report(float(value), int(epoch))
@@ -151,6 +171,15 @@ class AskTellStudy:
         columns = zip(self._search.objectives, zip(*self._known_values, strict=True), strict=True)
         return [max(values, key=metric.cost) for metric, values in columns]
 
+    def _violations(self, result: TrialResult) -> list[float]:
+        """By how much a trial violates each constraint; as much as the worst one so far where it has no value."""
+        pairs = zip(self._search.constraints, result.constrained, self._worst_violations, strict=True)
+        return [worst if value is None else constraint.violation(value) for constraint, value, worst in pairs]
+
+    def _know_violations(self, trials: Sequence[Sequence[float]]) -> None:
+        """Take the violations of finished trials into the worst of each constraint."""
+        self._worst_violations = [max(own) for own in zip(self._worst_violations, *trials, strict=True)]
+
     def _empty(self, sampler: NumberedSampler | None) -> optuna.Study:
         study = optuna.create_study(
             study_name=self._name,
@@ -163,13 +192,20 @@ class AskTellStudy:
 
     def _complete(self, params: Mapping[str, Value], values: tuple[float, ...]) -> FrozenTrial:
         """Finished Optuna trial. Raises ValueError for parameters outside the space or objectives not finite."""
-        if len(values) != len(self._search.objectives) or not all(map(math.isfinite, values)):
+        objectives, constraints = len(self._search.objectives), self._search.constraints
+        if len(values) != objectives + len(constraints) or not all(map(math.isfinite, values)):
+            constrained = f" and {len(constraints)} constraints" if constraints else ""
             raise ValueError(
-                f"a finished trial must have a finite number for each of {len(self._search.objectives)} objectives, "
-                f"but got {values}"
+                f"a finished trial must have a finite number for each of {objectives} objectives{constrained}, but got "
+                f"{values}"
             )
+        pairs = zip(constraints, values[objectives:], strict=True)
         return create_trial(
-            values=values, params=self._native(params), distributions=self._space, user_attrs={WARM: True}
+            values=values[:objectives],
+            params=self._native(params),
+            distributions=self._space,
+            user_attrs={WARM: True},
+            constraints={constraint.text: constraint.violation(value) for constraint, value in pairs},
         )
 
     def _native(self, params: Mapping[str, Value]) -> dict[str, Value]:

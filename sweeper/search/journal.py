@@ -108,6 +108,8 @@ def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
         storage.set_trial_param(trial_id, key, distribution.to_internal_repr(trial.params[key]), distribution)
     for step, value in trial.intermediate_values.items():
         storage.set_trial_intermediate_value(trial_id, step, value)
+    for key, attribute in trial.system_attrs.items():  # among them its constraints
+        storage.set_trial_system_attr(trial_id, key, attribute)
     for key, attribute in trial.user_attrs.items():
         storage.set_trial_user_attr(trial_id, key, attribute)
     storage.set_trial_state_values(trial_id, trial.state, trial.values)

@@ -118,9 +118,11 @@ def check(
 
 
 def _check_study(study: Study, corners: Sequence[TrialConfig], preflight_results: Sequence[PreflightResult]) -> None:
-    """Raise SpecError if a corner does not report the study's objectives, or its trials cannot be compared."""
+    """Raise SpecError if a corner does not report the study's objectives and constraints, or its trials cannot be
+    compared."""
     search, training = study.search, corners[0].training
-    for name in (metric.name for metric in search.objectives if metric.name != SECONDS):
+    constrained = [constraint.column for constraint in search.constraints if not constraint.at_end]
+    for name in (*(metric.name for metric in search.objectives if metric.name != SECONDS), *constrained):
         for result in preflight_results:
             if name not in result.metrics:
                 raise SpecError(f"these trials do not report {name}; they report: {', '.join(result.metrics)}")
@@ -156,8 +158,8 @@ def _check_comparable_during_training(search: Search, preflight_results: Sequenc
     """Raise SpecError if trials report at different epochs, or any of them reports the objective only at the end."""
     for key in sorted({"epochs", "report_every"} & set(search.space)):
         raise SpecError(f"{key} must be fixed in a search with a pruner or a population, but it is searched")
-    name = search.objectives[0].name
-    for result in preflight_results:
+    names = (search.objectives[0].name, *(constraint.column for constraint in search.constraints))
+    for result, name in itertools.product(preflight_results, names):
         if name not in result.metrics_during_training:
             raise SpecError(
                 f"a pruner or a population needs a metric that is reported during training, but {name} is reported "

@@ -35,7 +35,7 @@ class WarmStart:
     sweep: str | None
     """Sweep that the results come from; None for a study without a warm start."""
     results: tuple[tuple[Mapping[str, Value], tuple[float, ...]], ...] = ()
-    """Values of the searched keys and the objectives, for each result."""
+    """Values of the searched keys and the objectives, followed by the columns of the constraints, for each result."""
 
     def write(self, files: Files, path: str, study: Study) -> None:
         """Write the warm start and the study's definition to `path`."""
@@ -58,15 +58,15 @@ def definition_path(sweep: str, identity: str) -> str:
 
 def read_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
     """Read what `WarmStart.write` wrote for this study; None if there is no file or it is damaged."""
-    space, objectives = study.search.space, study.search.objectives
+    space, numbers = study.search.space, len(study.search.objectives) + len(study.search.constraints)
 
     def checked(
         params: Mapping[str, Value], values: tuple[float, ...]
     ) -> tuple[Mapping[str, Value], tuple[float, ...]]:
         if set(params) != set(space) or not all(within(space[key], params[key]) for key in space):
             raise ValueError("a result must have one value inside the search space for each searched key")
-        if len(values) != len(objectives):
-            raise ValueError("a result must have one number for each objective")
+        if len(values) != numbers:
+            raise ValueError("a result must have one number for each objective and constraint")
         return params, values
 
     def warm_start(record: _WarmStartRecord) -> WarmStart:
@@ -87,7 +87,8 @@ def warm_start_from_rows(
     rows = store.rows(sweep)
     if rows is None:
         raise SpecError(f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{sweep}'")
-    names = [metric.name for metric in study.search.objectives]
+    constrained = [constraint.column for constraint in study.search.constraints]
+    names = [*(metric.name for metric in study.search.objectives), *constrained]
     matched = [key for key in MATCHED_KEYS if key not in study.search.replicates]
     replicates = [tuple(own.values()) for own in study.replicates]
     found: dict[tuple[object, ...], tuple[dict[str, Value], dict[Replicate, tuple[float, ...]]]] = {}
@@ -249,7 +250,8 @@ WORST_FIRST: tuple[Status, ...] = ("failed", "diverged", "pruned", "finished")
 
 
 def mean_result(results: Sequence[TrialResult]) -> TrialResult:
-    """Return the result of a proposal from those of its replicates: the means, of objectives that all of them have.
+    """Return the result of a proposal from those of its replicates: the means, of objectives and constrained columns
+    that all of them have.
 
     If one has failed or diverged, so has the proposal: a mean over the others would be better the more of them do.
     """
@@ -262,7 +264,8 @@ def mean_result(results: Sequence[TrialResult]) -> TrialResult:
     status = next(status for status in WORST_FIRST if status in statuses)
     trials = ",".join(str(result.attributes.get("trial_id", "")) for result in results)
     attributes = {"trial_id": trials, "status": status, MEAN_OF: values}
-    return TrialResult(first.number, status, tuple(map(mean_of_all, values)), reached, attributes)
+    constrained = tuple(map(mean_of_all, zip(*(result.constrained for result in results), strict=True)))
+    return TrialResult(first.number, status, tuple(map(mean_of_all, values)), reached, attributes, constrained)
 
 
 def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> TrialResult:
@@ -276,7 +279,8 @@ def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> T
         if len(objectives) == 1 and trial_id == row["trial_id"] and metric == objectives[0].name and epoch < end
     }
     attributes = {"trial_id": str(row["trial_id"]), "status": str(row["status"])}
-    return TrialResult(int(row["number"]), row["status"], values, reached, attributes)
+    constrained = tuple(_number(row.get(constraint.column)) for constraint in study.search.constraints)
+    return TrialResult(int(row["number"]), row["status"], values, reached, attributes, constrained)
 
 
 def _number(value: Any) -> float | None:

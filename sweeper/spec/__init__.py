@@ -2,6 +2,7 @@
 
 from sweeper.errors import SpecError
 from sweeper.spec.claim import Claim, Condition, Side
+from sweeper.spec.constraint import Constraint
 from sweeper.spec.figures import Heatmap, Published, Ranking, Selection, Table, Trajectory
 from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.pruners import Halving, Pruner
@@ -9,7 +10,7 @@ from sweeper.spec.space import Grid, Population, Search, Space, Value
 from sweeper.spec.sweep import Assumption, Sweep
 
 __all__ = [
-    "Assumption", "Claim", "Condition", "Direction", "Grid", "Halving", "Heatmap", "Metric", "Population", "Pruner",
-    "Published", "Ranking", "Search", "Selection", "Side", "Space", "SpecError", "Sweep", "Table", "Trajectory",
-    "Value",
+    "Assumption", "Claim", "Condition", "Constraint", "Direction", "Grid", "Halving", "Heatmap", "Metric",
+    "Population", "Pruner", "Published", "Ranking", "Search", "Selection", "Side", "Space", "SpecError", "Sweep",
+    "Table", "Trajectory", "Value",
 ]  # fmt: skip

@@ -15,6 +15,8 @@ Spread = Literal["interval", "deviation"]
 """What stands beside a mean: half the width of its 95 % interval, or the standard deviation of the replicates."""
 SPREADS: Mapping[Spread, str] = {"interval": "95 % interval", "deviation": "standard deviation"}
 """What follows a ± -> its name."""
+OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
+"""Numeric columns that every row has in addition to its metrics. They are known when the trial has ended."""
 
 
 @dataclass(frozen=True)

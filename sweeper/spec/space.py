@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from sweeper.errors import SpecError
+from sweeper.spec.constraint import Constraint
 from sweeper.spec.metric import Metric
 from sweeper.spec.pruners import Pruner
 from trainables.validation import unknown
@@ -45,6 +46,7 @@ class Grid:
     replicates: ClassVar[Axes] = {}
     """Only a search has them. In a grid an axis is enough: its heatmaps and tables have the mean over seeds."""
     objectives: ClassVar[tuple[Metric, ...]] = ()
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
 
     def __post_init__(self) -> None:
         for key, values in self.axes.items():
@@ -88,6 +90,8 @@ SAMPLERS: tuple[str, ...] = get_args(Sampler)
 """Tree-structured Parzen estimator, Gaussian process, CMA-ES, NSGA-II, quasi-Monte Carlo (Sobol), independent draws."""
 SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
 """Samplers that support several objectives."""
+CONSTRAINED = ("tpe", "gp", "nsga2")
+"""Samplers that avoid infeasible proposals."""
 MEAN_OF = "replicates"
 """Optuna user attribute of a trial that is a mean: the values of each objective that it is the mean of."""
 WARM = "warm"
@@ -146,6 +150,8 @@ class Search:
     """Seed of the sampler."""
     replicates: Axes = field(default_factory=dict)
     """Key -> its values, over which the objective is the mean. Every proposal is trained with each combination."""
+    constraints: tuple[Constraint, ...] = ()
+    """What a proposal must meet. One that does not is infeasible: it is never best, and the sampler avoids its like."""
     pinned: ClassVar[frozenset[str]] = frozenset()
     """Keys that `change_space` leaves unchanged."""
 
@@ -165,6 +171,7 @@ class Search:
         if self.sampler not in SAMPLERS:
             raise SpecError(unknown("sampler", self.sampler, list(SAMPLERS)))
         self._check_objectives()
+        self._check_constraints()
         self._check_sampler()
 
     def _check_replicates(self) -> None:
@@ -212,6 +219,22 @@ class Search:
             raise SpecError(f"a pruner or a population ranks by one objective, but the search has {', '.join(names)}")
         if SECONDS in names and (self.pruner or self.population):
             raise SpecError(f"a pruner or a population ranks by a reported metric, but the objective is {SECONDS}")
+
+    def _check_constraints(self) -> None:
+        if self.constraints and self.sampler not in CONSTRAINED:
+            raise SpecError(
+                f"{self.sampler} takes no constraints, but got {', '.join(each.text for each in self.constraints)}; "
+                f"samplers that take constraints: {', '.join(CONSTRAINED)}"
+            )
+        bounded = [(each.column, each.sign) for each in self.constraints]
+        for column, sign in bounded:
+            if bounded.count((column, sign)) > 1:
+                raise SpecError(f"constraints must differ in column or sign, but {column} {sign} is there twice")
+        if self.pruner and (at_end := [each.column for each in self.constraints if each.at_end]):
+            raise SpecError(
+                f"a pruner needs constraints on metrics, because {', '.join(at_end)} of a trial that it stops says "
+                "nothing; search without one (--pruner none)"
+            )
 
     def _check_sampler(self) -> None:
         for key, distribution in self.space.items():
@@ -319,6 +342,8 @@ def check_space(space: Space, preset: str) -> None:
     searches = [part for part in space if isinstance(part, Search)]
     if len({search.objectives for search in searches}) > 1:
         raise SpecError("several searches must have the same objectives, but theirs differ")
+    if len({search.constraints for search in searches}) > 1:
+        raise SpecError("several searches must have the same constraints, but theirs differ")
     methods = [search.fixed["method"] for search in searches]
     if len(set(methods)) < len(methods):
         raise SpecError(f"each of several searches must have a method of its own, but got {methods}")
@@ -416,12 +441,14 @@ class Study:
     def identity(self) -> dict[str, object]:
         """Everything that the proposals depend on, without the number of trials: a study can be made longer."""
         search = self.search
+        bounded = [(each.column, each.sign, float(each.bound)) for each in search.constraints]
         return {
             "fixed": dict(self.fixed),
             "space": {key: repr(distribution) for key, distribution in search.space.items()},
             "objectives": [(metric.name, metric.direction) for metric in search.objectives],
             "rules": [search.wave, search.sampler, search.seed, repr(search.pruner), repr(search.population)],
             **({"replicates": dict(search.replicates)} if search.replicates else {}),
+            **({"constraints": bounded} if bounded else {}),
         }
 
 

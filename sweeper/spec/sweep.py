@@ -10,9 +10,11 @@ from typing import TypeVar
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
 from sweeper.spec.claim import Claim
+from sweeper.spec.constraint import Constraint
 from sweeper.spec.figures import Figure, Heatmap
-from sweeper.spec.metric import Metric
+from sweeper.spec.metric import OF_EVERY_ROW, Metric
 from sweeper.spec.space import Grid, Part, Space, check_space, parts_of
+from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
 
 Kind = TypeVar("Kind", bound=Figure)
@@ -103,6 +105,7 @@ class Sweep:
                 _check_assumption(assumption, preset, self.parts(preset))
         for preset in self.presets:
             self._check_files(preset)
+            self._check_constraints(preset)
             self._check_claims(preset)
 
     def _check_files(self, preset: str) -> None:
@@ -114,6 +117,15 @@ class Sweep:
                     f"figures of a preset must differ in kind or name, but {preset} has two: {figure.title}"
                 )
             known.add((type(figure), figure.file))
+
+    def _check_constraints(self, preset: str) -> None:
+        """Raise SpecError for a constraint on a column that is neither a known metric, one that the sweep shows or
+        searches for, nor a number of every row."""
+        own = {*OF_EVERY_ROW, *self.axes_by_metric, *(metric.name for metric in self.objectives(preset))}
+        for column in (constraint.column for constraint in self.constraints(preset)):
+            if family_of(column) is None and column not in own:
+                name = f"metric or column of a constraint of preset {preset}"
+                raise SpecError(unknown(name, column, sorted({*FAMILIES, *own})))
 
     def _check_claims(self, preset: str) -> None:
         """Raise SpecError for two claims of one name, and for what no trial of the preset has."""
@@ -143,6 +155,10 @@ class Sweep:
     def objectives(self, preset: str) -> tuple[Metric, ...]:
         """Return the objectives of the preset's searches, which all have the same; empty without a search."""
         return next((part.objectives for part in self.parts(preset) if part.objectives), ())
+
+    def constraints(self, preset: str) -> tuple[Constraint, ...]:
+        """Return what proposals of the preset's searches must meet, which is the same for all of them."""
+        return next((part.constraints for part in self.parts(preset) if part.constraints), ())
 
     def figures_of(self, preset: str) -> tuple[Figure, ...]:
         """Return the figures that are not restricted to other presets."""

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
+import sweeper
 import sweeper.run as run
 from search_spaces import vje_search
 from search_spaces.vje_search import POPULATION
@@ -29,10 +30,13 @@ from tests.fake_executor import without_ray
 from tests.image_files import write_own_images
 from tests.sweeper.small_sweeps import rows, small_grid
 from tests.trainables.small import TracingCompiler
+from tests.user_files import user_folder
 from trainables.training.compile_step import RECORD, StepTask, file_hash
 from trainables.training.compiled_steps import LibraryFolder
 from trainables.worker import worker
 from trainables.worker.messages import CohortTask
+
+__all__ = ["user_folder"]
 
 pytestmark = pytest.mark.usefixtures("unreported")
 
@@ -129,6 +133,44 @@ def test_a_search_of_means_that_was_interrupted_continues_to_the_same_rows(tmp_p
     halves = told.loc[finished.std().index, "half_width_val_auroc_joint"].to_dict()
     assert halves == pytest.approx((4.302653 * finished.std() / 3**0.5).to_dict(), rel=1e-6)
     assert set(told["replicates"]) == {3}
+
+
+BOUNDED = """
+from dataclasses import replace
+
+from search_spaces.vje_search import DIGITS
+from sweeper.spec import Constraint, Sweep
+
+SHORT = DIGITS.changed({"epochs": 2, "width": 16, "report_every": 2}, {})
+BOUNDS = (Constraint("val_auroc_dir", ">=", 0.68),)
+SWEEP = Sweep(
+    about="trials whose direction alone has an AUROC of 0.68",
+    presets={"digits": replace(SHORT, pruner=None, trials=8, wave=4, constraints=BOUNDS)},
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_search_with_constraints_that_was_interrupted_continues_to_the_same_rows(
+    user_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The best trial of all is feasible; that of the infeasible ones keeps no model."""
+    (user_folder / "bounded.py").write_text(BOUNDED)
+    whole, continued = interrupted_and_continued(
+        lambda store: ["bounded.py", "--store", str(store)], "bounded", tmp_path
+    )
+    pd.testing.assert_frame_equal(continued, whole)
+    feasible = whole[whole["val_auroc_dir"] >= 0.68]
+    assert 0 < len(feasible) < len(whole) == 8
+    best = feasible["val_auroc_joint"].idxmax()
+    assert [path.stem for path in (tmp_path / "store/models/sweep=bounded").iterdir()] == [best]
+    infeasible = f"{8 - len(feasible)} of 8 settings are infeasible (val_auroc_dir >= 0.68)"
+    assert infeasible in capsys.readouterr().out.splitlines()[-1]
+    answer = sweeper.best("bounded.py", store=str(tmp_path / "store"))
+    assert answer.choice.trials == (best,) and infeasible in str(answer)
+    request = collect(Files(tmp_path / "store"), "bounded").report["requests"][0]
+    assert infeasible in request["best"]["val_auroc_joint"]["text"][0]
+    assert sum(count for _, count in request["infeasible"]) == 8 - len(feasible)
 
 
 @pytest.mark.slow

@@ -181,6 +181,7 @@ def _requests(
             **plain,
             "trials": findings.ranges(request.rows.index),
             "best": {},
+            "infeasible": [],
             "figures": {},
         }
         if index < MAX_REQUESTS:
@@ -190,6 +191,8 @@ def _requests(
             if views:
                 request_shown = Shown(views, comparable, lambda: snapshot.history, value_text)
                 record["figures"] = _figures_of(request_shown, failures.append)
+                infeasible = partial(findings.infeasible, views, comparable)
+                record["infeasible"] = made(failures.append, "infeasible trials", infeasible) or []
             best = made(failures.append, "best settings", partial(_best, views, request, comparable, snapshot))
             record["best"] = best or {}
         found.append(record)

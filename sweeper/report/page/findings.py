@@ -50,6 +50,7 @@ def views(shown: PresetFigures) -> dict[str, Any]:
     found |= {"axes": _defined_axes(shown), "replicates": list(shown.replicates)}
     if shown.objectives:
         found["objectives"] = [asdict(metric) for metric in shown.objectives]
+        found["constraints"] = [constraint.text for constraint in shown.constraints]
         found["parameters"] = [asdict(parameter) for parameter in shown.parameters]
     return found
 
@@ -61,6 +62,15 @@ def _defined_axes(shown: PresetFigures) -> list[str]:
     return list(dict.fromkeys((*of_cells, *shown.naming, *of_grids, *(known.name for known in shown.parameters))))
 
 
+def infeasible(shown: PresetFigures, rows: pd.DataFrame) -> list[list[int]]:
+    """Return the trials of searches that do not meet the constraints, as ranges of positions in all rows of a page."""
+    if not shown.constraints:
+        return []
+    settings = Settings((), shown.replicates, shown.constraints)
+    settings.add_columns({name: rows[name].tolist() for name in settings.columns if name in rows})
+    return ranges(rows.index[rows["trial_id"].isin(settings.infeasible)])
+
+
 def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:
     """Return metric -> the sentences about its best settings, and their trials as positions in all rows of the page,
     for every metric of the rows that has a direction. A front of several objectives has no best setting."""
@@ -68,7 +78,7 @@ def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: 
         return {}
     metrics, constant = _ranking_metrics(shown, columns), _constant(rows, columns.hyperparameters)
     own = [name for name in columns.hyperparameters if name in shown.naming or name not in constant]
-    settings = Settings((*own, *shown.replicates), shown.replicates)
+    settings = Settings((*own, *shown.replicates), shown.replicates, shown.constraints)
     of_metrics = (name for metric in metrics for name in columns_of(metric.name, list(rows)))
     read = dict.fromkeys((*settings.columns, *of_metrics))
     settings.add_columns({name: rows[name].tolist() for name in read if name in rows})
@@ -78,7 +88,7 @@ def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: 
         found = settings.best(metric, shown.naming)
         trials = [int(positions[trial]) for setting in found for trial in setting.values]
         alike = [positions[trial] for setting in found for other in not_worse(setting) for trial in other.trials]
-        text = sentences(found, MAX_BEST, so_far=so_far)
+        text = sentences(found, MAX_BEST, so_far=so_far, none_feasible=settings.none_feasible(metric))
         said[metric.name] = {"text": text, "trials": trials, "alike": ranges(sorted(alike))}
     return said
 

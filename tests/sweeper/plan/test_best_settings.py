@@ -4,9 +4,9 @@ import itertools
 import math
 from typing import Any
 
-from sweeper.plan.best_settings import best_settings
-from sweeper.report.best import over, sentence
-from sweeper.spec import Metric
+from sweeper.plan.best_settings import Settings, best_settings
+from sweeper.report.best import over, sentence, sentences
+from sweeper.spec import Constraint, Metric
 
 AUROC = Metric("auroc_joint", "maximize")
 KEYS = ("beta", "nu", "normal_class", "seed", "dataset")
@@ -95,3 +95,56 @@ def test_a_proposal_of_a_study_is_one_setting_whatever_its_trials_differ_in() ->
     (best,) = best_settings(rows, AUROC, keys, named=("lr",))
     assert best.number == 0 and list(best.values) == ["0.1.0", "0.0.5"] and (best.compared, best.settings) == (2, 2)
     assert best.mean == 0.75 and best.at == {"lr": 0.1}
+
+
+BOUNDS = Constraint("seconds", "<=", 60), Constraint("knn_z", ">=", 0.5)
+
+
+def proposal(trial: str, number: int | None, value: float, seconds: float, knn: float | None = 0.9) -> dict[str, Any]:
+    beta = 0.0 if number is None else float(number)
+    return row(
+        trial, beta, 0, value, number=number, study=None if number is None else "all", seconds=seconds, knn_z=knn
+    )
+
+
+def test_an_infeasible_proposal_is_never_best_and_the_sentence_counts_it() -> None:
+    """Nor one without a value. Trials of grids have no constraints."""
+    rows = [
+        proposal("a", 0, 0.9, 61),
+        proposal("b", 1, 0.8, 10, None),
+        proposal("c", 2, 0.7, 60),
+        proposal("d", 3, 0.6, 10),
+    ]
+    (best,) = best_settings(rows, AUROC, KEYS, named=("beta",), constraints=BOUNDS)
+    assert (best.number, best.infeasible, best.compared) == (2, 2, 2)
+    assert sentence(best) == (
+        "best auroc_joint: 0.700 at beta=2 (trial 2); chosen on test images; 2 of 4 settings are infeasible "
+        "(seconds <= 60, knn_z >= 0.5)"
+    )
+    of_grid = proposal("g", None, 0.95, 900)
+    assert [list(best.values) for best in best_settings([*rows, of_grid], AUROC, KEYS, constraints=BOUNDS)] == [
+        ["c"],
+        ["g"],
+    ]
+
+
+def test_the_mean_of_a_proposal_meets_its_constraints() -> None:
+    rows = [
+        proposal(f"{number}{seed}", number, 0.9 - number / 10, seconds) | {"seed": seed}
+        for number, both in enumerate(((50, 80), (50, 65)))
+        for seed, seconds in enumerate(both)
+    ]
+    (best,) = best_settings(rows, AUROC, KEYS, constraints=BOUNDS)
+    assert list(best.values) == ["10", "11"] and best.infeasible == 1
+    settings = Settings(KEYS, constraints=BOUNDS)
+    settings.add(rows)
+    assert settings.infeasible == {"00", "01"} and not settings.none_feasible(AUROC)
+
+
+def test_if_all_are_infeasible_none_is_best() -> None:
+    settings = Settings(KEYS, constraints=BOUNDS)
+    settings.add([proposal("a", 0, 0.9, 61), proposal("b", 1, 0.8, 90)])
+    assert settings.best(AUROC) == []
+    assert sentences([], 3, so_far=True, none_feasible=settings.none_feasible(AUROC)) == [
+        "no best auroc_joint so far: all 2 settings with a value are infeasible (seconds <= 60, knn_z >= 0.5)"
+    ]

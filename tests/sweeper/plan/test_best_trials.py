@@ -9,7 +9,7 @@ import pytest
 from sweeper.plan.best_trials import BestTrials, Ranking, rankings_of, varying_keys
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
-from sweeper.spec import Grid, Heatmap, Metric, Space, Sweep, Table
+from sweeper.spec import Constraint, Grid, Heatmap, Metric, Space, Sweep, Table
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")
 LOSS = Metric("loss", "minimize")
@@ -106,3 +106,16 @@ def test_a_key_that_some_trials_lack_or_that_differs_between_parts_varies() -> N
     first = {"method": "vje", "tau": 0.1, "width": 8}
     assert varying_keys(plan_of(parts, first)) == ["method", "tau"]
     assert varying_keys(plan_of(parts, first, {"method": "vje", "tau": 0.1})) == ["width", "method", "tau"]
+
+
+def test_infeasible_trials_of_a_study_keep_no_model() -> None:
+    best = BestTrials([Ranking(AUROC, ("study_id",), constraints=(Constraint("seconds", "<=", 60),))])
+    rows = [
+        row("a", study_id="s", auroc_joint=0.9, seconds=61.0),
+        row("b", study_id="s", auroc_joint=0.8, seconds=60.0),
+        row("c", study_id="s", auroc_joint=0.85, seconds=math.nan),
+        row("d", study_id="t", auroc_joint=0.8, seconds=90.0),
+        row("e", auroc_joint=0.7, seconds=90.0),
+    ]
+    best.add([{name: own[name] for name in best.columns if name in own} for own in rows])
+    assert best.ids == {"b", "e"}, "of study t none, and trials of grids have no constraints"

@@ -376,3 +376,17 @@ def test_trials_of_another_range_are_weighed_with_the_others() -> None:
     params = {"lr": 1e-6, "beta": 0.5, "width": 64, "act": "gelu", "nu": None}
     study.add_trial(optuna.trial.create_trial(value=9.0, params=params, distributions=other))
     assert set(importances(study)) == set(SPACE)
+
+
+def test_infeasible_trials_are_counted_by_themselves_and_never_on_the_front(tmp_path: Path) -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"])
+    for number, (knn, seconds, violation) in enumerate([(0.9, 1.0, 0.5), (0.8, 2.0, 0.0), (0.7, 1.5, -0.1)]):
+        trial = study.ask(SPACE)
+        trial.set_constraint("knn <= 0.8", violation)
+        study.tell(trial, [knn, seconds])
+        assert trial.number == number
+    trials = trials_dataframe(study, [KNN, SECONDS])
+    assert list(trials["state"]) == ["infeasible", "complete", "complete"]
+    assert trials["best_knn"].isna()[0] and list(trials["best_knn"][1:]) == [0.8, 0.8]
+    assert sorted(pareto_front(copy_for_figures(study, [KNN, SECONDS]))) == [1, 2]
+    assert "3 trials: 2 complete, 1 infeasible" in write(Files(tmp_path), "f", "title", study, [KNN, SECONDS])

@@ -39,6 +39,7 @@ def begun(*directions: Literal["minimize", "maximize"]) -> optuna.Study:
 def end_trial(study: optuna.Study, trial: Trial) -> None:
     """Complete, pruned and failed ones, in turn."""
     trial.set_user_attr("trial_id", f"t{trial.number}")
+    trial.set_constraint("seconds <= 60", trial.number - 4.0)
     if len(study.directions) > 1:
         study.tell(trial, [trial.number / 7, -1.0])
         return
@@ -63,6 +64,7 @@ def content(trial: FrozenTrial) -> tuple[Any, ...]:
         trial.distributions,
         trial.values,
         trial.user_attrs,
+        trial.constraints,
         trial.intermediate_values,
     )
 

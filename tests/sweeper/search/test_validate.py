@@ -7,7 +7,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from sweeper.errors import SpecError
 from sweeper.search.studies import check, corners
-from sweeper.spec import Halving, Population
+from sweeper.spec import Constraint, Halving, Population
 from sweeper.spec.metric import Metric
 from sweeper.spec.space import SECONDS, Search, Study
 from trainables.training.checks import PreflightResult
@@ -63,6 +63,15 @@ def test_every_corner_of_a_study_that_prunes_reports_the_objective_during_traini
     for options in ({"pruner": Halving(2)}, {"population": Population(2), "space": {"beta": SPACE["beta"]}}):
         with pytest.raises(SpecError, match=r"knn_z is reported only at the end; metrics .* training: loss$"):
             checked(study(**options), REPORTED, AT_THE_END)
+
+
+def test_every_corner_reports_what_is_constrained() -> None:
+    bounded: dict[str, Any] = {"sampler": "tpe", "metric": Metric("loss", "minimize")}
+    checked(study(**bounded, constraints=(Constraint("seconds", "<=", 9), Constraint("knn_z", ">=", 0.5))), AT_THE_END)
+    with pytest.raises(SpecError, match=r"^these trials do not report probe_z; they report: loss, knn_z$"):
+        checked(study(**bounded, constraints=(Constraint("probe_z", ">=", 0.5),)), REPORTED)
+    with pytest.raises(SpecError, match=r"knn_z is reported only at the end; metrics .* training: loss$"):
+        checked(study(**bounded, constraints=(Constraint("knn_z", ">=", 0.5),), pruner=Halving(2)), AT_THE_END)
 
 
 def test_what_makes_trials_incomparable_is_not_searched() -> None:

@@ -3,7 +3,7 @@
 
 const MOST_LINES = 400;
 const BEST_TRIALS = 10;
-const STATUSES = ["finished", "pruned", "diverged", "failed"];
+const STATUSES = ["finished", "infeasible", "pruned", "diverged", "failed"];
 const T_QUANTILES = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.306, 2.2622];
 /* Student's t for 95 % by degrees of freedom from 1; beyond these an expansion that is right to 0.001. */
 const tQuantile = (freedom) => T_QUANTILES[freedom - 1] ?? 1.96 + 2.3725 / freedom + 2.8227 / freedom ** 2 + 2.556 / freedom ** 3;
@@ -69,6 +69,7 @@ class Search {
     if (this.studies.length > 1) controls.push(choice("study", this.studies, this.study, change("study")));
     if (view.objectives.length > 1) controls.push(choice("objective", view.objectives.map((known) => known.name), this.objective, change("objective")));
     const rows = this.all.filter((trial) => (report.value("study", trial) ?? null) === (this.study ?? null));
+    this.infeasible = new Set(report.inRanges(this.request.infeasible));
     const trials = proposalsOf(report, rows);
     const repeats = Math.max(1, ...trials.map((own) => own.length));
     const complete = trials.filter((own) => own.length === repeats && this.status(own) === "finished" && Number.isFinite(column?.at(own)));
@@ -80,7 +81,7 @@ class Search {
     const several = view.objectives.length === 2;
     body.replaceChildren(
       ...(controls.length ? [el("div", { class: "controls" }, controls)] : []),
-      el("p", {}, `${repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial")}, ${complete.length} trained to the end. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
+      el("p", {}, `${repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial")}, ${complete.length} trained to the end${this.infeasible.size ? ` and met ${this.view.constraints.join(", ")}` : ""}. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
       el("div", { class: "sides" },
         el("div", {}, el("h3", {}, "History"), history),
         shares ? el("div", {}, el("h3", {}, `Importance (fANOVA, n = ${shares.complete} complete trials)`), importance) : null,
@@ -98,7 +99,8 @@ class Search {
   }
 
   status(trials) {
-    return [...STATUSES].reverse().find((status) => trials.some((trial) => this.report.value("status", trial) === status));
+    const statusOf = (trial) => (this.infeasible.has(trial) ? "infeasible" : this.report.value("status", trial));
+    return [...STATUSES].reverse().find((status) => trials.some((trial) => statusOf(trial) === status));
   }
 
   parameters(trials) {

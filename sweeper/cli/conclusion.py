@@ -49,7 +49,9 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
             rows["study"] = rows["trial_id"].map(plan.study_names).fillna(rows["study"])
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
         text = publish.write(
-            *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.request_folder, plan.request),
+            store.files,
+            publish.Subject(plan.name, plan.sweep, plan.preset, plan.request_folder, plan.request),
+            comparable,
             hyperparameters=list(columns.hyperparameters),
             so_far=_stored(plan, rows).so_far,
             spread=request.spread,

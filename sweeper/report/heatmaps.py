@@ -51,20 +51,7 @@ def publish(files: Files, folder: str, shown: Shown, heatmap: Heatmap) -> str | 
     if preset.over != "trials" and over != "replicates":
         over = preset.over
     best = shown.best(rows, heatmap.metric, heatmap.axes)
-    cells = write(
-        files,
-        folder,
-        rows,
-        heatmap,
-        preset.preset,
-        over=over,
-        about=shown.about,
-        value_text=shown.value_text,
-        best=best,
-        so_far=shown.so_far,
-        spread=shown.spread,
-        replicates=preset.replicates,
-    )
+    cells = write(files, folder, shown, heatmap, rows, over=over, best=best)
     if heatmap != preset.of_kind(Heatmap)[0] or preset.of_kind(Table):
         return None
     return cells_text(cells, heatmap, over, best, shown.value_text, shown.spread)
@@ -203,29 +190,24 @@ MAX_BEST = 4
 def write(
     files: Files,
     folder: str,
-    rows: pd.DataFrame,
+    shown: Shown,
     heatmap: Heatmap,
-    preset: str,
+    rows: pd.DataFrame,
     *,
     over: str = "trials",
-    about: str = "",
-    value_text: ValueText = plain_text,
     best: Sequence[BestSetting] = (),
-    so_far: bool = False,
-    spread: Spread = "interval",
-    replicates: Sequence[str] = REPLICATES,
 ) -> pd.DataFrame:
     """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
 
     If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
     metric is `percent`. If the rows have the metric on validation images, too, the cells have a column `validation`,
     its mean. Their column `mark` is `*` in a cell with a best setting, and `°` in one with a setting that is not worse
-    within error. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
-    `value_text` is how the figure writes values of the axes. `best` are the best settings, whose cells are framed, and
-    `so_far` is whether trials are still to come. `spread` stands beside the means, which are over `replicates`.
+    within error. `rows` are those of the heatmap. `over` names what the mean is over, e.g. "classes". `best` are the
+    best settings, whose cells are framed.
     """
+    replicates = shown.preset.replicates
     cells = pivot(rows, heatmap.metric.name, heatmap.axes, replicates)
-    if published := heatmap.published.get(preset):
+    if published := heatmap.published.get(shown.preset.preset):
         keys = zip(cells[heatmap.rows], cells[heatmap.columns], strict=True)
         cells["published"] = pd.array([published.get(key) for key in keys], dtype="float64")
         if heatmap.metric.percent:
@@ -235,10 +217,11 @@ def write(
     cells["mark"] = marks(cells, rows, heatmap.axes, best)
     path = figure_path(FOLDER, folder, heatmap.file)
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
-    lines = sentences(best, MAX_BEST, so_far=so_far, spread=spread)
-    options: dict[str, Any] = {"over": over, "about": about, "value_text": value_text, "spread": spread}
-    shown = values_of(cells, heatmap, best=lines, **options)
-    files.write(f"{path}.png", charts.png(charts.HEATMAP, extent=shown["step"] * len(shown["column_order"]), **shown))
+    lines = sentences(best, MAX_BEST, so_far=shown.so_far, spread=shown.spread)
+    about: dict[str, Any] = {"about": shown.about, "value_text": shown.value_text, "spread": shown.spread}
+    values = values_of(cells, heatmap, over=over, best=lines, **about)
+    extent = values["step"] * len(values["column_order"])
+    files.write(f"{path}.png", charts.png(charts.HEATMAP, extent=extent, **values))
     return cells
 
 

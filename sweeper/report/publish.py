@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import partial
 
 import pandas as pd
@@ -21,21 +22,38 @@ from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_f
 from sweeper.storage.load import load_history
 
 
+@dataclass(frozen=True)
+class Subject:
+    """The request that figures are of. One that changes its preset has its own folder (`Plan.request_folder`), and its
+    own label in the figures (`Plan.request`)."""
+
+    name: str
+    """That of the sweep in the store."""
+    sweep: Sweep
+    preset: str
+    own_folder: str = ""
+    own_label: str = ""
+
+    @property
+    def folder(self) -> str:
+        return self.own_folder or f"{self.name}/{self.preset}"
+
+    @property
+    def label(self) -> str:
+        return self.own_label or self.preset
+
+
 def write(
     files: Files,
-    name: str,
-    sweep: Sweep,
-    preset: str,
+    subject: Subject,
     rows: pd.DataFrame,
-    folder: str | None = None,
-    label: str | None = None,
     *,
     hyperparameters: Collection[str] = (),
     so_far: bool = False,
     spread: Spread = "interval",
     alarm_rate: float | None = None,
 ) -> str:
-    """Write all figures of a sweep, and return the text to print.
+    """Write all figures of a request, and return the text to print.
 
     Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there, the files
     of other kinds in `KIND/FOLDER/`, and, of trials that have sheets, `sheets/FOLDER/*.png`: of methods, of densities
@@ -44,17 +62,15 @@ def write(
     breakdown of the best setting and the correlations. Tables without a trial are left out. A figure or table that
     cannot be made of its data is a line that is logged.
 
-    `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
-    `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.request_folder`), and its
-    own `label` in the figures (`Plan.request`). `hyperparameters` are the columns that are some, beside those that
-    figures show.
+    `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `hyperparameters` are
+    the columns that are some, beside those that figures show.
     `so_far`: whether trials are still to come. `spread`: what stands beside the means of heatmaps and tables.
     """
-    keys = [name for name in dict.fromkeys((*hyperparameters, *_shown_keys(sweep))) if name in rows]
+    name, sweep, folder, label = subject.name, subject.sweep, subject.folder, subject.label
+    keys = [key for key in dict.fromkeys((*hyperparameters, *_shown_keys(sweep))) if key in rows]
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
-    folder, label = folder or f"{name}/{preset}", label or preset
     shown = Shown(
-        figures_of(sweep, preset),
+        figures_of(sweep, subject.preset),
         rows,
         functools.cache(partial(_history, files, name)),
         text_with_class_names(files, name, rows),

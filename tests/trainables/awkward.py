@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
 from trainables.learners.data_parallel import draw_noise
-from trainables.learners.optimisers import StackedAdam, StackedSGD
+from trainables.learners.optimisers import Rates, StackedAdam, StackedSGD
 from trainables.learners.stack import MakeOptimiser, Stack
 
 K, B, D, Q, STEPS = 3, 6, 4, 12, 10
@@ -130,8 +130,7 @@ def stack_of(
     return Stack(
         copy.deepcopy(models[members]),
         streams=streams[members],
-        lr=LR[members],
-        weight_decay=DECAY[members],
+        rates=Rates(LR[members], DECAY[members]),
         make_optimiser=STACKED[optimiser],
     )
 

@@ -11,7 +11,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +22,15 @@ LARS_TRUST = 0.001
 """Trust coefficient of LARS, that of SimCLR and BYOL."""
 NORM_EPSILON = 1e-6
 """Added to the norm of a gradient that is clipped, as `torch.nn.utils.clip_grad_norm_` does."""
+
+
+class Rates(NamedTuple):
+    """The rates of the members of a stack."""
+
+    lr: Sequence[float]
+    weight_decay: Sequence[float]
+    clip_grad_norm: Sequence[float] = ()
+    """The largest norm of each member's gradient; empty if none has one."""
 
 
 class StackedOptimiser(ABC):

@@ -18,7 +18,7 @@ from trainables.contract import Batch, Losses, Method
 from trainables.learners.compiled import CompiledStep, FindLibrary, Part, StepShape
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.learners.members import StackedMembers, Tensors
-from trainables.learners.optimisers import StackedOptimiser
+from trainables.learners.optimisers import Rates, StackedOptimiser
 from trainables.learners.phases import part_of_step
 
 MakeOptimiser = Callable[[Sequence[Tensor], Sequence[float], Sequence[float]], StackedOptimiser]
@@ -34,18 +34,15 @@ class Stack(StackedMembers):
         models: Sequence[Method],
         *,
         streams: Sequence[int],
-        lr: Sequence[float],
-        weight_decay: Sequence[float],
+        rates: Rates,
         make_optimiser: MakeOptimiser,
-        clip_grad_norm: Sequence[float] = (),
         accumulate: int = 1,
         autocast: torch.dtype | None = None,
         device: torch.device | str = "cpu",
         peers: Peers = SINGLE_PROCESS,
     ) -> None:
         """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
-        stream. `clip_grad_norm`: the largest norm of each member's gradient; by default none. `accumulate`: number of
-        parts of a batch, whose gradients are averaged."""
+        stream. `accumulate`: number of parts of a batch, whose gradients are averaged."""
         super().__init__(models, streams, device, peers, autocast)
         self._accumulate = accumulate
         if not self.parameters and models[0].trains():
@@ -53,19 +50,19 @@ class Stack(StackedMembers):
         for parameter in self.parameters.values():
             parameter.requires_grad_()
         self._make_optimiser = make_optimiser
-        self.optimiser = make_optimiser(list(self.parameters.values()), lr, weight_decay)
-        if clip_grad_norm:
-            self.optimiser.set_rates(lr, weight_decay, clip_grad_norm)
+        self.optimiser = make_optimiser(list(self.parameters.values()), rates.lr, rates.weight_decay)
+        if rates.clip_grad_norm:
+            self.optimiser.set_rates(*rates)
 
     @classmethod
     def from_members(cls, members: Sequence[tuple[Self, int]], streams: Sequence[int]) -> Self:
         first, _ = members[0]
+        optimisers = [(stack.optimiser, slot) for stack, slot in members]
+        rates = Rates(*([getattr(own, name)[slot] for own, slot in optimisers] for name in Rates._fields))
         merged = cls(
             [first.method] * len(members),
             streams=streams,
-            lr=[stack.optimiser.lr[slot] for stack, slot in members],
-            weight_decay=[stack.optimiser.weight_decay[slot] for stack, slot in members],
-            clip_grad_norm=[stack.optimiser.clip_grad_norm[slot] for stack, slot in members],
+            rates=rates,
             accumulate=first._accumulate,
             make_optimiser=first._make_optimiser,
             autocast=first.autocast,

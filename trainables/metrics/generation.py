@@ -10,7 +10,7 @@ kept.
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from trainables.metrics.evaluator import (
 )
 from trainables.metrics.sample_quality import diversity, fid, frechet_digits, reconstruction_mse, sample_accuracy
 from trainables.metrics.sheets import reconstruction_sheet, sample_sheet
-from trainables.validation import positive, whole
+from trainables.validation import above, at_least, checked
 
 REGULARISATION = 1e-6
 """Added to the variance of each feature, as by scikit-learn's mixtures (`reg_covar`)."""
@@ -95,47 +95,51 @@ class AdhocDecoder(NamedTuple):
     """Mean squared error on the images held out after each epoch."""
 
 
+@checked
+class AdhocTraining:
+    """How an ad-hoc decoder is trained, by Adam."""
+
+    epochs: Annotated[int, at_least(1)]
+    patience: Annotated[int, at_least(1)]
+    """Epochs in succession without a smaller validation loss after which training ends."""
+    lr: Annotated[float, above(0)] = 1e-4
+    batch_size: Annotated[int, at_least(1)] = 128
+    """Most images of a batch. All batches are of equal size."""
+
+
 @torch.enable_grad()
 def train_adhoc_decoder(
     decoder: nn.Module,
     features_ND: Tensor,
     images_NCHW: Tensor,
+    training: AdhocTraining,
     *,
-    epochs: int,
-    patience: int,
     generator: torch.Generator,
-    lr: float = 1e-4,
-    batch_size: int = 128,
     raise_if_stopped: Callable[[], None] = lambda: None,
 ) -> AdhocDecoder:
-    """Train a copy of `decoder` to map features to images with pixels in [0, 1], by Adam on the mean squared error.
+    """Train a copy of `decoder` to map features to images with pixels in [0, 1], by the mean squared error.
 
-    A tenth of the images, drawn by `generator` (on the CPU) as is their order, is held out. Training ends after
-    `epochs` epochs, or after `patience` in succession without a smaller validation loss. Batches are of equal size and
-    at most `batch_size` images. The decoder and the features must be on the same device; the images may be on another.
-    Features that are not finite give losses of NaN. `raise_if_stopped` is called before each epoch. Raises ValueError
-    unless there are at least 2 images, `epochs`, `patience` and `batch_size` are at least 1 and `lr > 0`.
+    A tenth of the images, drawn by `generator` (on the CPU) as is their order, is held out. The decoder and the
+    features must be on the same device; the images may be on another. Features that are not finite give losses of NaN.
+    `raise_if_stopped` is called before each epoch. Raises ValueError unless there are at least 2 images.
     """
-    for name, value in (("epochs", epochs), ("patience", patience), ("batch_size", batch_size)):
-        whole(name, value, 1)
-    positive("lr", lr)
     count = len(features_ND)
     if count < 2:
         raise ValueError(f"an ad-hoc decoder needs at least 2 training images, but got {count}")
     decoder = copy.deepcopy(decoder)
-    optimiser = torch.optim.Adam(decoder.parameters(), lr=lr)
+    optimiser = torch.optim.Adam(decoder.parameters(), lr=training.lr)
     held_out = max(1, count // VALIDATION_SHARE)
-    validation, training = torch.randperm(count, generator=generator).split([held_out, count - held_out])
+    validation, learnt = torch.randperm(count, generator=generator).split([held_out, count - held_out])
     losses: list[float] = []
     best, best_weights = 0, copy.deepcopy(decoder.state_dict())
-    while len(losses) < min(epochs, best + 1 + patience):
+    while len(losses) < min(training.epochs, best + 1 + training.patience):
         raise_if_stopped()
-        order = training[torch.randperm(len(training), generator=generator)]
-        for batch in _batches(order, batch_size):
+        order = learnt[torch.randperm(len(learnt), generator=generator)]
+        for batch in _batches(order, training.batch_size):
             optimiser.zero_grad()
             _squared_errors(decoder.train(), features_ND, images_NCHW, batch).mean().backward()
             optimiser.step()
-        losses.append(_validation_loss(decoder.eval(), features_ND, images_NCHW, validation, batch_size))
+        losses.append(_validation_loss(decoder.eval(), features_ND, images_NCHW, validation, training.batch_size))
         if len(losses) == 1 or losses[-1] < losses[best]:
             best, best_weights = len(losses) - 1, copy.deepcopy(decoder.state_dict())
     decoder.load_state_dict(best_weights)
@@ -197,7 +201,7 @@ def train_decoder(images: EvaluationImages, bank_ND: Tensor, seed: int) -> Calla
     """A decoder of one member's frozen representations of the bank. Its first weights, the images held out and their
     order are drawn by the member's seed."""
     config = images.config
-    key = (config.data.dataset, seed)
+    key, own = (config.data.dataset, seed), config.generation
     pixels_NCHW = torch.cat([pixels for pixels, _ in images.pixels(images.bank_images)])
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the accelerators as well
@@ -207,10 +211,8 @@ def train_decoder(images: EvaluationImages, bank_ND: Tensor, seed: int) -> Calla
         decoder.to(images.device),
         bank_ND,
         pixels_NCHW,
-        epochs=config.generation.adhoc_epochs,
-        patience=config.generation.adhoc_patience,
+        AdhocTraining(own.adhoc_epochs, own.adhoc_patience, own.adhoc_lr),
         generator=seeded_generator("adhoc decoder", *key),
-        lr=config.generation.adhoc_lr,
         raise_if_stopped=images.raise_if_stopped,
     ).decoder
 

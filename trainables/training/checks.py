@@ -20,7 +20,7 @@ from trainables.catalog import TASKS, ContractError, method_of, ships, task_of
 from trainables.contract import ConditionalDensity, ImageMethod, Losses, Method
 from trainables.learners.data_parallel import draw_noise
 from trainables.learners.members import FittedMembers, StackedMembers
-from trainables.learners.optimisers import StackedSGD
+from trainables.learners.optimisers import Rates, StackedSGD
 from trainables.learners.stack import Stack
 from trainables.own_code import reason
 from trainables.sections import TrialConfig
@@ -237,8 +237,8 @@ class _Trial:
         if self._fitted:
             return FittedMembers(models, streams=[0] * len(models))
         make = functools.partial(StackedSGD, momentum=0.0)
-        rates, decays = [1e-3] * len(models), [0.0] * len(models)
-        return Stack(models, streams=[0] * len(models), lr=rates, weight_decay=decays, make_optimiser=make)
+        rates = Rates([1e-3] * len(models), [0.0] * len(models))
+        return Stack(models, streams=[0] * len(models), rates=rates, make_optimiser=make)
 
     def _refuse(self, law: str, got: str) -> NoReturn:
         raise ContractError(self._name, law, got)

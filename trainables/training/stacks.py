@@ -12,7 +12,7 @@ from trainables.contract import Method, Shapes
 from trainables.learners.compiled import FindLibrary
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_generator
 from trainables.learners.members import FittedMembers, StackedMembers
-from trainables.learners.optimisers import StackedAdam, StackedLARS, StackedSGD
+from trainables.learners.optimisers import Rates, StackedAdam, StackedLARS, StackedSGD
 from trainables.learners.stack import CompiledStack, MakeOptimiser, Stack
 from trainables.sections import TrialConfig
 
@@ -63,9 +63,7 @@ def _stack(
     if models[0].fitted():
         return FittedMembers(models, **common)
     options = common | {
-        "lr": [config.gradient.lr for config in configs],
-        "weight_decay": [config.gradient.weight_decay for config in configs],
-        "clip_grad_norm": [config.gradient.clip_grad_norm for config in configs],
+        "rates": Rates(*([getattr(config.gradient, name) for config in configs] for name in Rates._fields)),
         "accumulate": first.gradient.accumulate,
         "make_optimiser": _optimiser(first),
         "autocast": torch.bfloat16 if first.gradient.precision == "bfloat16" else None,

@@ -101,7 +101,7 @@ def test_tables_and_the_terminal_have_names_and_parquet_files_have_numbers(files
     tables = (Table("by_class", ("normal_class",), (AUROC,)), Table("across", ("beta",), (AUROC,), "normal_class"))
     figures = (Heatmap(AUROC, "beta", "nu"), *tables)
     sweep = Sweep("own", {"own": Grid({}, {})}, figures, breakdown="normal_class")
-    text = publish.write(files, "own", sweep, "own", rows.assign(nu=1.0))
+    text = publish.write(files, publish.Subject("own", sweep, "own"), rows.assign(nu=1.0))
     _, by_class, _, across, breakdown = text.split("\n\n")
     names = ["cat", "dog", "fox|red"]
     assert [line.split()[:3] for line in breakdown.splitlines()[3:]] == [["1", "1", name] for name in names]

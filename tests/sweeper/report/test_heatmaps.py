@@ -8,6 +8,7 @@ from scipy import stats
 
 from sweeper.plan.best_settings import best_settings
 from sweeper.report import charts
+from sweeper.report.figures import Shown, figures_of
 from sweeper.report.heatmaps import (
     STANDARD_ERRORS,
     cell_texts,
@@ -20,7 +21,7 @@ from sweeper.report.heatmaps import (
     write,
 )
 from sweeper.report.summaries import MEASURED
-from sweeper.spec import Heatmap, Metric
+from sweeper.spec import Grid, Heatmap, Metric, Sweep
 from sweeper.storage.files import Files
 from tests.cases import for_each
 
@@ -33,6 +34,13 @@ def cell(cells: pd.DataFrame, beta: float, nu: float) -> pd.Series:
 
 AUROC = Metric("auroc", "maximize")
 HEATMAP = Heatmap(AUROC, *AXES)
+
+
+def written(folder, rows, heatmap, preset="paper", **options):
+    """The cells of a heatmap in the store's folder `g`."""
+    sweep = Sweep(about="", presets={preset: Grid({}, {})}, figures=(heatmap,))
+    shown = Shown(figures_of(sweep, preset), rows, pd.DataFrame, **options)
+    return write(Files(folder), "g", shown, heatmap, rows)
 
 
 def test_pivot_is_mean_and_interval_over_the_replicates(rows):
@@ -206,7 +214,7 @@ LONG = "a_metric_with_a_name_of_" + "many_" * 6 + "words"
 def test_nothing_is_cut_off(tmp_path, rows_at, columns_at, values):
     grid = pd.DataFrame([(a, b, values) for a in rows_at for b in columns_at], columns=["a_long_name", LONG, "value"])
     heatmap = Heatmap(Metric("value", "maximize"), "a_long_name", LONG)
-    write(Files(tmp_path), "g", grid.astype({"value": "Float64"}), heatmap, "paper", about=LONG * 2)
+    written(tmp_path, grid.astype({"value": "Float64"}), heatmap, about=LONG * 2)
     picture = np.asarray(Image.open(tmp_path / "heatmaps/g/value.png").convert("L"))
     margin = int(0.6 * charts.PADDING * charts.SCALE)
     inner = picture[margin:-margin, margin:-margin]
@@ -218,27 +226,27 @@ def test_nothing_is_cut_off(tmp_path, rows_at, columns_at, values):
 def test_written_files_are_a_table_and_a_picture(tmp_path, shape):
     rows = pd.DataFrame([(b, n, b * n / 7) for b in range(shape[0]) for n in range(shape[1])], columns=["b", "n", "m"])
     heatmap = Heatmap(Metric("m", "minimize"), "b", "n", published={"paper": {(0, 0): 1.0}})
-    cells = write(Files(tmp_path), "grid", rows, heatmap, "paper")
-    table = pd.read_parquet(tmp_path / "heatmaps" / "grid" / "m.parquet")
+    cells = written(tmp_path, rows, heatmap)
+    table = pd.read_parquet(tmp_path / "heatmaps" / "g" / "m.parquet")
     pd.testing.assert_frame_equal(table, cells)
     assert table["published"].notna().sum() == 1
-    assert (tmp_path / "heatmaps" / "grid" / "m.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "heatmaps" / "g" / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_figures_of_a_paper_are_shares_where_the_metric_is_in_percent(tmp_path, rows):
     published = {"paper": {(1.0, 3.0): 90.3}}
     share = Heatmap(Metric("auroc", "maximize", percent=True), *AXES, published=published)
-    cells = write(Files(tmp_path), "g", rows, share, "paper")
+    cells = written(tmp_path, rows, share)
     assert cell(cells, 1.0, 3.0)[["mean", "published"]].tolist() == pytest.approx([0.815, 0.903])
 
 
 def test_cells_have_the_mean_on_validation_images(tmp_path, rows):
     rows["val_auroc"] = np.where((rows["beta"] == 0) & (rows["nu"] == 0.5), 0.9, 0.6)
-    cells = write(Files(tmp_path), "g", rows, HEATMAP, "paper")
+    cells = written(tmp_path, rows, HEATMAP)
     assert cell(cells, 0.0, 0.5)["validation"] == pytest.approx(0.9)
     assert cell(cells, 1.0, 3.0)["mean"] == cells["mean"].max()
 
 
 def test_a_preset_without_published_figures_has_no_column_of_them(tmp_path, rows):
     heatmap = Heatmap(AUROC, *AXES, published={"paper": {(1.0, 3.0): 0.9}})
-    assert "published" not in write(Files(tmp_path), "grid", rows, heatmap, "digits")
+    assert "published" not in written(tmp_path, rows, heatmap, "digits")

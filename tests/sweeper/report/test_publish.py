@@ -37,7 +37,7 @@ def rows() -> pd.DataFrame:
 
 
 def test_heatmaps_and_tables_are_in_the_store(tmp_path: Path, rows: pd.DataFrame) -> None:
-    findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows)
+    findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), rows)
     names = {path.name for path in (tmp_path / "heatmaps/grid/paper").iterdir()}
     figures = {f"{metric}.{kind}" for metric in ("auroc", "loss") for kind in ("parquet", "png")}
     assert names == figures | {"breakdown.parquet", "correlations.parquet"}
@@ -48,8 +48,9 @@ def test_heatmaps_and_tables_are_in_the_store(tmp_path: Path, rows: pd.DataFrame
 
 def test_views_of_presets_and_of_changed_requests_stand_side_by_side(tmp_path: Path, rows: pd.DataFrame) -> None:
     files, both = Files(tmp_path), replace(SWEEP, figures=(*SWEEP.figures, *TABLES.figures))
-    for index, folder in enumerate((None, "grid/paper, epochs=5", "grid/digits")):
-        findings.write(files, "grid", both, "paper", rows.assign(trial_id="a", auroc=rows["auroc"] + index), folder)
+    for index, folder in enumerate(("", "grid/paper, epochs=5", "grid/digits")):
+        subject = findings.Subject("grid", both, "paper", folder)
+        findings.write(files, subject, rows.assign(trial_id="a", auroc=rows["auroc"] + index))
     means = [
         pd.read_parquet(tmp_path / f"heatmaps/grid/{folder}/auroc.parquet")["mean"].min()
         for folder in ("paper", "paper, epochs=5", "digits")
@@ -64,7 +65,7 @@ def test_the_text_has_the_cells_the_best_setting_by_class_and_the_correlation(
 ) -> None:
     between = rows[rows["beta"] == 0.0].assign(beta=0.5, trial_id=[f"u{index}" for index in range(6)])
     cells, table, classes, correlation = findings.write(
-        Files(tmp_path), "grid", SWEEP, "paper", pd.concat([rows, between], ignore_index=True)
+        Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), pd.concat([rows, between], ignore_index=True)
     ).split("\n\n")
     assert cells == "auroc: mean ± 95 % interval over 3 classes; * is the best setting, chosen on test images"
     assert table.splitlines()[-1].split() == ["1", "0.735", "±", "0.025", "0.860", "±", "0.025*"]
@@ -78,12 +79,12 @@ def test_the_text_has_the_cells_the_best_setting_by_class_and_the_correlation(
 
 
 def test_a_correlation_over_few_cells_is_not_printed(tmp_path: Path, rows: pd.DataFrame) -> None:
-    assert "correlation" not in findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows)
+    assert "correlation" not in findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), rows)
 
 
 def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows: pd.DataFrame) -> None:
     chosen = rows.assign(val_auroc=1 - rows["auroc"])
-    _, _, classes = findings.write(Files(tmp_path), "grid", SWEEP, "paper", chosen).split("\n\n")
+    _, _, classes = findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), chosen).split("\n\n")
     assert classes.startswith("auroc by normal_class at the best setting, chosen on validation images (val_auroc)\n")
     assert [line.split()[:4] for line in classes.splitlines()[3:]] == [
         ["0", "0.5", str(c), f"0.5{25 + 10 * c}"] for c in range(3)
@@ -92,19 +93,19 @@ def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows
 
 def test_without_tables_the_text_has_the_cells(tmp_path: Path, rows: pd.DataFrame) -> None:
     plain = replace(SWEEP, breakdown=None, correlations=())
-    heading, _ = findings.write(Files(tmp_path), "grid", plain, "paper", rows).split("\n\n")
+    heading, _ = findings.write(Files(tmp_path), findings.Subject("grid", plain, "paper"), rows).split("\n\n")
     assert heading.startswith("auroc: mean ± 95 % interval over 3 classes")
     assert not list(tmp_path.rglob("breakdown.parquet")) and not list(tmp_path.rglob("correlations.parquet"))
 
 
 def test_rows_without_a_value_are_no_error(tmp_path: Path, rows: pd.DataFrame) -> None:
     failed = rows.assign(auroc=None, loss=None)
-    findings.write(Files(tmp_path), "grid", SWEEP, "paper", failed)
+    findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), failed)
     assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/auroc.parquet")["mean"].isna().all()
 
 
 def test_one_cell_is_enough(tmp_path: Path, rows: pd.DataFrame) -> None:
-    text = findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows.head(1))
+    text = findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), rows.head(1))
     assert "0.525" in text and (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
 
 
@@ -124,7 +125,7 @@ def test_a_heatmap_says_what_it_averages_over(
     repeated = pd.concat(
         [rows.assign(seed=seed, trial_id=rows["trial_id"] + f"-{seed}") for seed in range(seeds)], ignore_index=True
     )
-    findings.write(Files(tmp_path), "grid", SWEEP, "paper", repeated)
+    findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), repeated)
     assert nouns == ["classes", "classes"]
 
 
@@ -135,18 +136,20 @@ def test_pictures_name_sweep_preset_and_data_set_and_use_percent(
     written = findings.heatmaps.write
 
     def write(*arguments: Any, **options: Any) -> pd.DataFrame:
-        captions.append(options)
+        captions.append({"about": arguments[2].about})
         return written(*arguments, **options)
 
     monkeypatch.setattr(findings.heatmaps, "write", write)
     monkeypatch.setattr(trajectories, "write", lambda *_, **options: captions.append(options))
     auroc = Metric("auroc", "maximize", percent=True)
     shares = replace(SWEEP, figures=(Heatmap(auroc, "beta", "nu"), Trajectory("t", (auroc,), ("beta",))))
-    text = findings.write(Files(tmp_path), "grid", shares, "paper", rows.assign(dataset=["cifar10"] * 11 + ["stl10"]))
+    text = findings.write(
+        Files(tmp_path), findings.Subject("grid", shares, "paper"), rows.assign(dataset=["cifar10"] * 11 + ["stl10"])
+    )
     assert [options["about"] for options in captions] == ["grid (paper), data sets cifar10, stl10"] * 2
     assert "\n\nauroc (%) by normal_class at" in text and " 72.500" in text
     captions.clear()
-    findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows.assign(dataset="digits"))
+    findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), rows.assign(dataset="digits"))
     assert [options["about"] for options in captions] == ["grid (paper), data set digits"] * 2
 
 
@@ -166,7 +169,7 @@ METHODS = pd.DataFrame({"trial_id": ["a", "b"], "method": ["vje", "simclr"], "k"
 def test_a_sweep_may_have_tables_and_trajectories_alone(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write_history("grid", "c0", [(trial, epoch, "knn", 0.1 * epoch) for trial in "abz" for epoch in (1, 2)])
-    text = findings.write(store.files, "grid", TABLES, "paper", METHODS)
+    text = findings.write(store.files, findings.Subject("grid", TABLES, "paper"), METHODS)
     probe, posterior = text.split("\n\nposterior: ")
     assert probe.startswith("probe\n") and "91.00 (paper 90.00, +1.00)" in probe
     assert posterior == "no trial has a value yet"
@@ -185,13 +188,13 @@ def test_a_sweep_may_have_tables_and_trajectories_alone(tmp_path: Path) -> None:
 
 
 def test_a_trajectory_without_any_history_is_drawn_empty(tmp_path: Path) -> None:
-    findings.write(Files(tmp_path), "grid", TABLES, "paper", METHODS)
+    findings.write(Files(tmp_path), findings.Subject("grid", TABLES, "paper"), METHODS)
     assert pd.read_parquet(tmp_path / "trajectories/grid/paper/training.parquet").empty
 
 
 def test_tables_come_first_and_a_metric_that_no_row_has_is_null(tmp_path: Path, rows: pd.DataFrame) -> None:
     both = replace(SWEEP, figures=(*SWEEP.figures, Table("all", ("beta", "width"), (Metric("auroc", "maximize"),))))
-    text = findings.write(Files(tmp_path), "grid", both, "paper", rows.drop(columns=["loss", "nu"]))
+    text = findings.write(Files(tmp_path), findings.Subject("grid", both, "paper"), rows.drop(columns=["loss", "nu"]))
     assert [part.split()[0] for part in text.split("\n\n")[::2]] == ["all", "auroc"]
     assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/loss.parquet")["mean"].isna().all()
     assert pd.read_parquet(tmp_path / "tables/grid/paper/all.parquet")["width"].isna().all()
@@ -216,7 +219,7 @@ def test_what_cannot_be_made_of_its_data_is_a_line_and_the_rest_is_made(tmp_path
     arrays: dict[str, Any] = {name: np.full((3 + i, 2), np.nan) for i, name in enumerate(Density._fields)}
     np.savez(buffer, **arrays)
     files.write("sheets/grid/a/density.npz", buffer.getvalue())
-    text = findings.write(files, "grid", sweep, "paper", rows)
+    text = findings.write(files, findings.Subject("grid", sweep, "paper"), rows)
     failed = [line.split("grid/paper: ")[1].split(" cannot be shown: ")[0] for line in lines]
     assert failed == ["heatmap of odd", "table bad", "sheets of densities"]
     assert all("\n" not in line for line in lines)

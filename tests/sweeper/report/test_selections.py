@@ -97,7 +97,7 @@ def test_views_of_a_sweep_show_their_selections(tmp_path: Path) -> None:
             Table("collapses", ("failure",), (ACCURACY,), columns="state", selections=SELECTIONS),
         ),
     )
-    text = publish.write(Files(tmp_path), "s", sweep, "paper", ROWS)
+    text = publish.write(Files(tmp_path), publish.Subject("s", sweep, "paper"), ROWS)
     cells = pd.read_parquet(tmp_path / "heatmaps/s/paper/accuracy.parquet").set_index(["failure", "state"])["mean"]
     assert cells.to_dict() == {
         ("no entropy", "collapsed"): 0.2,
@@ -178,7 +178,7 @@ def classes(dataset: str) -> int:
 def shown_tables(sweep: Sweep, preset: str, rows: pd.DataFrame, folder: Path) -> tuple[str, dict[str, pd.DataFrame]]:
     """The text, and the tables in the store. The page has the same tables and cells."""
     own = sweep.for_preset(preset)
-    text = publish.write(Files(folder), sweep.name, own, preset, rows)
+    text = publish.write(Files(folder), publish.Subject(sweep.name, own, preset), rows)
     stored = {path.stem: pd.read_parquet(path) for path in (folder / "tables").rglob("*.parquet")}
     shown = Shown(figures_of(own, preset), rows, pd.DataFrame)
     on_page = {table.name: tables.on_page(shown, table) for table in own.of_kind(Table)}

@@ -19,6 +19,7 @@ from trainables.catalog import METHODS
 from trainables.config import resolve
 from trainables.contract import Batch
 from trainables.learners.data_parallel import draw_noise
+from trainables.learners.optimisers import Rates
 from trainables.learners.stack import Stack
 from trainables.methods.variational.autoencoder import VariationalAutoencoder, sample
 from trainables.methods.variational.simvae import SimVAE, SimVAEConfig
@@ -165,8 +166,7 @@ def _trained(models: Sequence[Any], batches: Sequence[Batch], members: Sequence[
     stack = Stack(
         [models[member] for member in members],
         streams=list(range(len(members))),
-        lr=[LR[member] for member in members],
-        weight_decay=[DECAY[member] for member in members],
+        rates=Rates([LR[member] for member in members], [DECAY[member] for member in members]),
         make_optimiser=STACKED["adam"],
     )
     tensors: dict[str, Tensor] = {}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables.metrics.generation import AdhocDecoder, train_adhoc_decoder
+from trainables.metrics.generation import AdhocDecoder, AdhocTraining, train_adhoc_decoder
 
 N, D, SHAPE = 203, 3, (1, 2, 4)
 
@@ -40,7 +40,7 @@ def affine() -> nn.Sequential:
 def trained(decoder: nn.Module, features_ND: Tensor, images_NCHW: Tensor, **changes: int | float) -> AdhocDecoder:
     options: dict[str, Any] = {"epochs": 60, "patience": 60, "lr": 0.02, "batch_size": 20, **changes}
     seed = torch.Generator().manual_seed(5)
-    return train_adhoc_decoder(decoder, features_ND, images_NCHW, generator=seed, **options)
+    return train_adhoc_decoder(decoder, features_ND, images_NCHW, AdhocTraining(**options), generator=seed)
 
 
 def test_an_affine_decoder_finds_the_least_squares_solution(
@@ -107,7 +107,7 @@ def test_it_depends_on_its_generator_alone_and_changes_neither_the_decoder_nor_t
         second = trained(decoder, features_ND, images_NCHW, epochs=2)
     assert first.validation_losses == second.validation_losses
     other = train_adhoc_decoder(
-        decoder, features_ND, images_NCHW, epochs=2, patience=2, generator=torch.Generator().manual_seed(6)
+        decoder, features_ND, images_NCHW, AdhocTraining(2, 2), generator=torch.Generator().manual_seed(6)
     )
     assert other.validation_losses != first.validation_losses
 
@@ -139,7 +139,7 @@ def test_training_can_be_stopped_between_epochs(decoder: nn.Module, features_ND:
 
     with pytest.raises(KeyboardInterrupt):
         train_adhoc_decoder(
-            decoder, features_ND, images_NCHW, epochs=9, patience=9, generator=torch.Generator(),
+            decoder, features_ND, images_NCHW, AdhocTraining(9, 9), generator=torch.Generator(),
             raise_if_stopped=raise_if_stopped,
         )  # fmt: skip
     assert next(calls, "called three times") == "called three times"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tests.trainables.networks.stacking import assert_stacked_equals_alone
 from trainables.contract import Batch, ImageMethod, Losses
-from trainables.learners.optimisers import StackedSGD
+from trainables.learners.optimisers import Rates, StackedSGD
 from trainables.learners.stack import Stack
 from trainables.networks.encoders import (
     ENCODERS,
@@ -252,7 +252,7 @@ def test_fused_equals_solo_with_running_statistics() -> None:
         for model, member in zip(models, members, strict=True):
             model.encoder.load_state_dict(initial[member])
         stack = Stack(
-            models, streams=range(len(members)), lr=[0.05] * len(members), weight_decay=[1e-3] * len(members),
+            models, streams=range(len(members)), rates=Rates([0.05] * len(members), [1e-3] * len(members)),
             make_optimiser=partial(StackedSGD, momentum=0.9),
         )  # fmt: skip
         for step in range(2):

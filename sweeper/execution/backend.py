@@ -12,15 +12,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from sweeper.errors import StoreError
-from sweeper.packing.cluster import ProbeRequest
 from sweeper.storage.files import Files
 from trainables.reports import Stopped
-from trainables.training.measurement import Probe
 from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
-from trainables.worker.resources import measure_configs
 
 if TYPE_CHECKING:
     from sweeper.packing.cluster import Cluster, SlotResources
@@ -108,19 +103,3 @@ def failure_of(error: BaseException) -> Failure:
         return Failure("machine", f"stopped: {error}")
     name, [line, *_] = type(error).__name__, str(error).strip().splitlines() or [""]
     return Failure("memory" if MEMORY in name else "error", f"{name}: {line}" if line else name)
-
-
-def probe(request: ProbeRequest, data: str, device: torch.device, wait: Callable[[], None] = lambda: None) -> Probe:
-    """Return what was measured on `device`. `data` is the folder of the data sets. `wait` is called while steps are
-    compiled, and may raise to end that."""
-    return measure_configs(
-        request.configs,
-        data,
-        device,
-        seconds=request.seconds,
-        threads=request.threads,
-        processes=request.processes,
-        widths=request.widths,
-        compiled=request.compiled,
-        wait=wait,
-    )

@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of, probe
+from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
 from sweeper.packing.cluster import Cluster, DeviceKind, SlotResources
 from trainables.worker.messages import CohortTask, Message
+from trainables.worker.resources import probe
 from trainables.worker.worker import Dispatch, judge_of, train_cohort
 
 ANSWER_SECONDS = 60.0

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of, probe
+from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
 from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import (
     ASSUMED_KIND,
@@ -29,6 +29,7 @@ from sweeper.spec import user_code
 from trainables.training.measurement import Probe
 from trainables.worker.messages import CohortTask, Failure
 from trainables.worker.ray_train import CohortActor, assigned_device, import_from, run_cohort
+from trainables.worker.resources import probe
 from trainables.worker.worker import Dispatch
 
 LOOK_SECONDS = 1.0
@@ -228,7 +229,7 @@ def ray_cluster(address: str | None, data: str, stopping: StopSignal, say: Calla
     local = is_local(address)
     kinds = device_kinds(ray.nodes(), local)
     if kinds == (ASSUMED_KIND,):
-        _on_workers([ProbeRequest(ASSUMED_KIND)], data, kinds, stopping)
+        _on_workers([ProbeRequest(kind=ASSUMED_KIND)], data, kinds, stopping)
         kinds = tuple(replace(kind, on_demand=True) for kind in device_kinds(ray.nodes(), local))
 
     def measure(requests: Sequence[ProbeRequest]) -> list[Probe | None]:

@@ -19,7 +19,7 @@ from sweeper.request import NodePrice, Request, memory_text
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import devices_path
 from trainables.json_input import Amount, PositiveCount
-from trainables.training.measurement import CompiledProbe, DeviceMemory, Probe
+from trainables.training.measurement import DeviceMemory, Probe, ProbeWork
 
 PREFIX = "accelerator_type:"
 """Prefix of the Ray resources that name a kind of GPU, e.g. `accelerator_type:H100`."""
@@ -311,22 +311,10 @@ def core_slots(device: DeviceInfo, cores: float) -> SlotResources:
 
 
 @dataclass(frozen=True)
-class ProbeRequest:
-    """A measurement to make on a whole device of one kind (see `trainables.worker.resources.measure_configs`)."""
+class ProbeRequest(ProbeWork):
+    """A measurement to make on a whole device of one kind."""
 
-    kind: DeviceKind
-    configs: Sequence[Mapping[str, Any]] = ()
-    """Configs of the members to train; empty to look at the device only."""
-    seconds: float = 0.0
-    """Time limit of the measurement of stacks of several widths; 0 leaves it out."""
-    threads: int = 1
-    """CPU threads that the processes use together."""
-    processes: int = 0
-    """Most processes that share the device, to measure how they slow each other down; 0 leaves it out."""
-    widths: Sequence[int] = ()
-    """Widths of the stacks that these processes step."""
-    compiled: CompiledProbe | None = None
-    """Measurement of compiled steps; None leaves it out."""
+    kind: DeviceKind = field(kw_only=True)
 
 
 Measure = Callable[[Sequence[ProbeRequest]], Sequence[Probe | None]]
@@ -349,7 +337,7 @@ class Cluster:
 
 def profile_devices(cluster: Cluster) -> list[DeviceInfo]:
     """Look at one device of each kind on which a worker starts. Raises ClusterError if none starts at all."""
-    probes = cluster.measure([ProbeRequest(kind) for kind in cluster.kinds])
+    probes = cluster.measure([ProbeRequest(kind=kind) for kind in cluster.kinds])
     devices = [
         DeviceInfo(**asdict(probe.memory), kind=kind)
         for kind, probe in zip(cluster.kinds, probes, strict=True)

@@ -108,7 +108,7 @@ class Profiler:
             return [profile or unmeasured for profile in profiles] if settled else None
         seconds = min(GROUP_SECONDS, TOTAL_SECONDS / max(1, len(missing)))
         requests = [
-            ProbeRequest(device.kind, measured_configs(self.workloads[index].group), seconds, threads)
+            ProbeRequest(measured_configs(self.workloads[index].group), seconds, threads, kind=device.kind)
             for index in missing
         ]
         for index, probe in zip(missing, self.measure(requests), strict=True):
@@ -129,11 +129,11 @@ class Profiler:
         group = self.workloads[index].group
         if processes > 1:
             request = ProbeRequest(
-                device.kind,
                 measured_configs(group),
                 threads=cores,
                 processes=2 ** (processes.bit_length() - 1),
                 widths=[measurement.width for measurement in profile.measurements][::2],
+                kind=device.kind,
             )
             (probe,) = self.measure([request])
             slowdowns = (probe and probe.slowdowns) or {}
@@ -145,7 +145,7 @@ class Profiler:
         """Measure compiled steps of the group at `index`, and keep the result in its profile. Returns the seconds per
         step and member; None if they cannot be had."""
         group = self.workloads[index].group
-        request = ProbeRequest(device.kind, measured_configs(group), threads=threads, compiled=probe)
+        request = ProbeRequest(measured_configs(group), threads=threads, compiled=probe, kind=device.kind)
         (measured,) = self.measure([request]) if self.measure else [None]
         if measured is None or measured.compiled is None:
             return None

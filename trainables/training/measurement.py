@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trainables.json_input import Count, PositiveAmount, PositiveCount
 
@@ -37,6 +38,24 @@ class CompiledProbe:
     """Members stacked."""
     build: bool
     """Whether they are compiled if they have not been before."""
+
+
+@dataclass(frozen=True)
+class ProbeWork:
+    """What a probe measures of a device (see `trainables.worker.resources.probe`)."""
+
+    configs: Sequence[Mapping[str, Any]] = ()
+    """Configs of the members to train; empty to look at the device only."""
+    seconds: float = 0.0
+    """Time limit of the measurement of stacks of several widths; 0 leaves it out."""
+    threads: int = 1
+    """CPU threads that the processes use together."""
+    processes: int = 0
+    """Most processes that share the device, to measure how they slow each other down; 0 leaves it out."""
+    widths: Sequence[int] = ()
+    """Widths of the stacks that these processes step."""
+    compiled: CompiledProbe | None = None
+    """Measurement of compiled steps; None leaves it out."""
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,15 @@ import platform
 import re
 import resource
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from threadpoolctl import threadpool_limits
 
 from trainables.config import resolve_sent
 from trainables.reports import OutOfMemory
-from trainables.training.measurement import CompiledProbe, Measurement, Probe, memory_of_process
+from trainables.training.measurement import Measurement, Probe, ProbeWork, memory_of_process
 from trainables.training.profiling import device_memory, measure, measure_compiled, measure_slowdowns
 from trainables.worker.messages import Environment
 
@@ -133,39 +132,27 @@ def _message(device: torch.device, size: int | None, who: str, error: Exception)
     return f"{who} may use {limit}, but needed more; the process had {used // MIB} MiB: {reason}"
 
 
-def measure_configs(
-    configs: Sequence[Mapping[str, Any]],
-    data: str,
-    device: torch.device,
-    *,
-    seconds: float,
-    threads: int,
-    processes: int,
-    widths: Sequence[int],
-    compiled: CompiledProbe | None = None,
-    wait: Callable[[], None] = lambda: None,
-) -> Probe:
-    """Describe a device of this process and measure how `configs` train on it.
+def probe(work: ProbeWork, data: str, device: torch.device, wait: Callable[[], None] = lambda: None) -> Probe:
+    """Describe a device of this process and measure how members train on it, their data in the folder `data`.
 
-    `seconds`: time limit of the throughput measurement; 0 leaves it out. `threads`: CPU threads to use. With
-    `processes > 1` up to so many processes then share the device, each stepping a stack of each of `widths`, to measure
-    how they slow each other down. `compiled` asks for a measurement of compiled steps; `wait` is called while they are
-    compiled, and may raise to end that. `measurements` is empty where training fails.
+    With several processes these share the device, each stepping a stack of each of the widths, to measure how they slow
+    each other down. `wait` is called while steps are compiled, and may raise to end that. `measurements` is empty where
+    training fails.
     """
-    use_cores(threads)
-    resolved = [resolve_sent(config) for config in configs]
+    use_cores(work.threads)
+    folder, resolved = Path(data), [resolve_sent(config) for config in work.configs]
     measurements: Sequence[Measurement] = ()
-    if seconds:
+    if work.seconds:
         with contextlib.suppress(Exception):  # training will raise the same error again and report it
-            measurements = measure(resolved, Path(data), device, seconds)
+            measurements = measure(resolved, folder, device, work.seconds)
     slowdowns = None
-    if processes > 1:
+    if work.processes > 1:
         slowdowns = measure_slowdowns(
-            resolved, Path(data), device, widths=widths, max_processes=processes, cores=threads
+            resolved, folder, device, widths=work.widths, max_processes=work.processes, cores=work.threads
         )
     seconds_compiled = None
-    if compiled:
+    if compiled := work.compiled:
         with contextlib.suppress(Exception):  # as above
             members = resolved[: compiled.width]
-            seconds_compiled = measure_compiled(members, Path(data), device, build=compiled.build, wait=wait)
+            seconds_compiled = measure_compiled(members, folder, device, build=compiled.build, wait=wait)
     return Probe(device_memory(device), measurements, slowdowns, seconds_compiled)

@@ -20,7 +20,6 @@ import ray._private.services
 import ray._private.utils
 import torch
 
-from sweeper.execution import backend as probing
 from sweeper.execution import ray_backend as module
 from sweeper.execution import ray_internals
 from sweeper.execution.ray_backend import announcement, ray_cluster
@@ -29,7 +28,7 @@ from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import DeviceKind, ProbeRequest
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.test_imports import modules
-from trainables.training.measurement import DeviceMemory, Probe
+from trainables.training.measurement import DeviceMemory, Probe, ProbeWork
 
 CONFIGS = [{"method": "vje"}]
 PROBE = Probe(DeviceMemory("cpu", 2**30, 2**20))
@@ -82,13 +81,13 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Arguments of the measurements. Those of the method `crash` fail."""
     arguments: list[Any] = []
 
-    def measure_configs(configs: Sequence[Any], data: str, device: object, **options: Any) -> Probe:
-        arguments.append((configs, data, options["threads"]))
-        if configs and configs[0]["method"] == "crash":
+    def probe(work: ProbeWork, data: str, device: object, *_: object) -> Probe:
+        arguments.append((work.configs, data, work.threads))
+        if work.configs and work.configs[0]["method"] == "crash":
             raise RuntimeError
         return PROBE
 
-    monkeypatch.setattr(probing, "measure_configs", measure_configs)
+    monkeypatch.setattr(module, "probe", probe)
     monkeypatch.setattr(module, "assigned_device", lambda: torch.device("cpu"))
     return arguments
 
@@ -102,21 +101,21 @@ def measure(
 
 
 def test_a_measurement_is_announced_with_the_seconds_it_may_take() -> None:
-    timed = ProbeRequest(CORES, CONFIGS, seconds=3.0)
+    timed = ProbeRequest(CONFIGS, seconds=3.0, kind=CORES)
     assert announcement([timed]) == "measuring speed and memory of one shape of cohort, for up to 3 s"
     assert announcement([timed, timed]) == "measuring speed and memory of 2 shapes of cohort, for up to 6 s"
 
 
 def test_a_measurement_of_sharing_is_announced_and_an_inspection_is_not() -> None:
-    assert "share a device" in announcement([ProbeRequest(CORES, CONFIGS, processes=4, widths=[1])])
-    assert announcement([ProbeRequest(CORES)]) == ""
+    assert "share a device" in announcement([ProbeRequest(CONFIGS, processes=4, widths=[1], kind=CORES)])
+    assert announcement([ProbeRequest(kind=CORES)]) == ""
 
 
 def test_the_cores_of_this_machine_are_measured_in_this_process(
     measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeRay({"CPU": 4.0})
-    kinds, probes = measure(fake, monkeypatch, None, ProbeRequest(CORES, CONFIGS, threads=2))
+    kinds, probes = measure(fake, monkeypatch, None, ProbeRequest(CONFIGS, threads=2, kind=CORES))
     assert [kind.gpus for kind in kinds] == [False] and probes == [PROBE]
     assert measured == [(CONFIGS, "data", 2)] and fake.options == []
 
@@ -126,7 +125,7 @@ def test_a_gpu_is_measured_by_a_worker_that_has_it_for_itself_and_then_ends(
     address: str | None, measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeRay({"CPU": 16.0, "GPU": 2.0, "accelerator_type:A": 1.0})
-    (kind,), probes = measure(fake, monkeypatch, address, ProbeRequest(LARGE, CONFIGS))
+    (kind,), probes = measure(fake, monkeypatch, address, ProbeRequest(CONFIGS, kind=LARGE))
     assert (kind.accelerator, kind.nodes) == ("A", (2,)) and probes == [PROBE]
     (options,) = fake.options
     assert (options["num_gpus"], options["num_cpus"], options["max_calls"]) == (1, 1.0, 1)
@@ -135,7 +134,7 @@ def test_a_gpu_is_measured_by_a_worker_that_has_it_for_itself_and_then_ends(
 def test_a_measurement_whose_worker_dies_is_missing_and_the_others_count(
     measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requests = [ProbeRequest(LARGE, [{"method": "crash"}]), ProbeRequest(LARGE, CONFIGS)]
+    requests = [ProbeRequest([{"method": "crash"}], kind=LARGE), ProbeRequest(CONFIGS, kind=LARGE)]
     fake = FakeRay({"CPU": 16.0, "GPU": 2.0, "accelerator_type:A": 1.0})
     assert measure(fake, monkeypatch, "auto", *requests)[1] == [None, PROBE]
 
@@ -156,7 +155,7 @@ def test_a_request_to_stop_ends_the_wait_for_measurements(measured: list[Any], m
     cluster = ray_cluster("auto", "data", stopping, lambda line: None)
     stopping.asked = True
     with pytest.raises(KeyboardInterrupt):
-        cluster.measure([ProbeRequest(LARGE, CONFIGS)])
+        cluster.measure([ProbeRequest(CONFIGS, kind=LARGE)])
 
 
 CHILDREN = """

@@ -89,8 +89,9 @@ class Site:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._had_sweeps = False
-        self._readings: dict[str, Reading] = {}
-        self._locks: dict[str, threading.Lock] = {}
+        self._readings: dict[tuple[str, bool], Reading] = {}
+        """Sweep, and whether all of its trials were read -> the last reading."""
+        self._locks: dict[tuple[str, bool], threading.Lock] = {}
 
     def answer(self, path: str) -> Answer | None:
         """Return what is at `path`; None if there is nothing. Raises StoreError."""
@@ -101,10 +102,10 @@ class Site:
             report = claims.all_claims(self.files)
             return None if report is None else Answer(HTML, claims_document(report))
         name, _, kind = path.removeprefix("/").rpartition(".")
-        reading = self._read(name) if kind in ("html", "json") else None
+        reading = self._read(name, every=kind == "trials") if kind in ("html", "json", "trials") else None
         if reading is None:
             return None
-        return reading.answer if kind == "json" else Answer(HTML, document(reading.data, live=True))
+        return Answer(HTML, document(reading.data, live=True)) if kind == "html" else reading.answer
 
     def _sweep_names(self) -> list[str]:
         """Return the names of the store's sweeps. Raises StoreError if the store has vanished: its folder is gone, or
@@ -115,24 +116,26 @@ class Site:
         self._had_sweeps = self._had_sweeps or bool(names)
         return names
 
-    def _read(self, name: str) -> Reading | None:
-        """Return a recent reading of a sweep; None if there is none of this name."""
-        known = self._readings.get(name)
+    def _read(self, name: str, *, every: bool) -> Reading | None:
+        """Return a recent reading of a sweep, with what its page has, or with `every` trial; None if there is none of
+        this name."""
+        key = name, every
+        known = self._readings.get(key)
         if known and time.monotonic() < known.until:
             return known
         if name not in self._sweep_names():
             return None
-        with self._locks.setdefault(name, threading.Lock()):  # several tabs wait for one reading of their sweep
-            known, begun = self._readings.get(name), time.monotonic()
+        with self._locks.setdefault(key, threading.Lock()):  # several tabs wait for one reading of their sweep
+            known, begun = self._readings.get(key), time.monotonic()
             if known and begun < known.until:
                 return known
-            contents = collect(self.files, name)
+            contents = collect(self.files, name, every=every)
             data = page_data(contents, known.data if known else None)
             answer = known.answer if known and data is known.data else _answer(data)
             ended = time.monotonic()
             until = ended + max(FRESH_SECONDS, FRESH_SHARE * (ended - begun))
-            self._readings[name] = Reading(data, answer, until)
-            return self._readings[name]
+            self._readings[key] = Reading(data, answer, until)
+            return self._readings[key]
 
 
 class Server(ThreadingHTTPServer):

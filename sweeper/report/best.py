@@ -201,7 +201,7 @@ def positions(cells: pd.DataFrame, rows: pd.DataFrame, axes: Sequence[str], tria
     labels, counts for the first."""
     if "trial_id" not in rows or not trials:
         return []
-    chosen = rows[rows["trial_id"].isin(trials)].drop_duplicates("trial_id")
+    chosen = rows[rows["trial_id"].isin(trials)].drop_duplicates("trial_id")[[*axes]].drop_duplicates()
     keys = {tuple(map(plain_value, key)) for key in zip(*(chosen[axis] for axis in axes), strict=True)}
     places = zip(*(cells[axis] for axis in axes), strict=True)
     return [index for index, key in enumerate(places) if tuple(map(plain_value, key)) in keys]

@@ -58,6 +58,13 @@ class PresetFigures:
         """Whether there is one metric to be best by. A search with several objectives has a front."""
         return len(self.objectives) < 2 or (bool(self.grids) and any(figure.ranking for figure in self.figures))
 
+    @property
+    def axes(self) -> list[str]:
+        """The hyperparameters that the definition of the preset varies, those of its cells first."""
+        of_cells = [name for figure in self.figures if figure.ranking for name in figure.hyperparameters]
+        of_grids = [name for grid in self.grids for name, values in grid.axes.items() if len(values) > 1]
+        return list(dict.fromkeys((*of_cells, *self.naming, *of_grids, *(known.name for known in self.parameters))))
+
     def of_kind(self, kind: type[Kind]) -> tuple[Kind, ...]:
         """Return the figures of a kind."""
         return tuple(figure for figure in self.figures if isinstance(figure, kind))

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -21,10 +21,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeper import view
-from sweeper.report.page import document
+from sweeper.report.heatmaps import pivot
+from sweeper.report.page import aggregates, document
 from sweeper.report.page.contents import Contents
 from sweeper.spec import registry
 from sweeper.storage.files import Files
+from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
 from tests.sweeper.report.page.stored import NAME, SWEEP, fill
@@ -99,11 +101,11 @@ def test_a_sweep_that_is_slow_to_read_does_not_keep_others_waiting(
     site, begun, other_read = view.Site(store.files), threading.Event(), threading.Event()
     read = view.collect
 
-    def collect(files: Files, name: str) -> Contents:
+    def collect(files: Files, name: str, *, every: bool) -> Contents:
         if name == "slow":
             begun.set()
             assert other_read.wait(20), "the other sweep waits"
-        return read(files, name)
+        return read(files, name, every=every)
 
     monkeypatch.setattr(view, "collect", collect)
     thread = threading.Thread(target=site.answer, args=("/slow.json",))
@@ -235,6 +237,13 @@ def test_ctrl_c_ends_it(store: Store) -> None:
 
 
 @pytest.fixture
+def large() -> Iterator[None]:
+    """A page has fewer trials than the sweep."""
+    with patch.object(aggregates, "MAX_TRIALS", 10), patch.object(aggregates, "KEPT_TRIALS", 4):
+        yield
+
+
+@pytest.fixture
 def live(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """The page of the sweep in a browser, from a server."""
     monkeypatch.undo()  # the real library of charts
@@ -312,3 +321,31 @@ def test_newer_data_and_another_metric_leave_a_trial_open_until_a_cell_is_picked
     assert shown() == "beta=0, nu=0.5: 2 trials."
     page.tab.get_by_label("metric", exact=True).select_option("auroc_joint")
     page.tab.wait_for_selector("#trials", state="hidden")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("large")
+def test_a_large_sweep_opens_with_its_cells_and_reads_all_trials_on_demand(live: Watched, store: Store) -> None:
+    page, rows = live, load(NAME, store.files)
+    cells = pivot(rows, "auroc_joint", ("beta", "nu"))
+
+    def means() -> list[float]:
+        page.tab.wait_for_function("() => document.querySelector('#heatmap .chart').vega?.data('cells').length === 9")
+        drawn: list[float] = page.tab.evaluate(
+            "() => document.querySelector('#heatmap .chart').vega.data('cells').map((datum) => datum.mean)"
+        )
+        return drawn
+
+    assert means() == pytest.approx(cells["mean"].tolist())
+    page.tab.get_by_label("rows", exact=True).select_option("nu")
+    page.tab.wait_for_function(
+        "() => document.querySelector('#heatmap path[role=button]').getAttribute('aria-label').includes('nu=0.5, beta')"
+    )
+    assert means() == pytest.approx(pivot(rows, "auroc_joint", ("nu", "beta"))["mean"].tolist())
+    assert page.tab.inner_text("#rows [role=status]") == "4 of 4 trials"
+    page.tab.locator("#heatmap path[role=button]").nth(4).click()
+    page.tab.wait_for_function("() => document.querySelector('#rows [role=status]').textContent === '18 of 18 trials'")
+    assert page.tab.locator("#trials tbody tr[data-trial]").count() == 2
+    assert page.tab.locator("button", has_text="all trials").count() == 0
+    assert means() == pytest.approx(pivot(rows, "auroc_joint", ("nu", "beta"))["mean"].tolist())
+    report_epoch(page, store, 9)

@@ -5,6 +5,7 @@ The page leaves a summary in `reports/NAME.summary.json`, from which the list of
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from sweeper.report.formatting import (
 )
 from sweeper.report.heatmaps import colour_scale, pivot
 from sweeper.report.kinds import KINDS, read_figures
-from sweeper.report.page import claims, embedded, findings
+from sweeper.report.page import aggregates, claims, embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
@@ -104,27 +105,33 @@ class Contents:
     """What the list of all sweeps says of this one."""
 
 
-def collect(files: Files, name: str) -> Contents:
-    """Read a sweep from the store: its rows and history, and what it says to show of them."""
+def collect(files: Files, name: str, *, every: bool = False) -> Contents:
+    """Read a sweep from the store: its rows and history, and what it says to show of them. `every`: with all of its
+    trials, also where they are more than a page has."""
     snapshot = take_snapshot(files, name)
     shown, problems = read_figures(files, name)
     rows, history = snapshot.rows, snapshot.history
-    recorded = list(rows["trial_id"])
-    unfinished = sorted(set(history["trial_id"]).difference(recorded))
+    known, damaged = stored_requests(files, name, rows)
+    is_large = len(rows) > aggregates.MAX_TRIALS and not every
+    positions = aggregates.kept(known, shown) if is_large else range(len(rows))
+    own = rows.iloc[positions]
+    recorded = list(own["trial_id"])
+    unfinished = sorted(set(history["trial_id"]).difference(rows["trial_id"]))
     names = _trial_names(files, name) if unfinished else {}
     packed = embedded.pack_curves(history, [*recorded, *unfinished], _first_metrics(shown))
     sheets = embedded.collect_pictures(files, name, recorded)
-    requests, requests_note = _requests(files, name, snapshot, shown)
+    requests, requests_note = _requests(files, name, snapshot, shown, known, positions)
     importances, importances_notes = findings.importances(files, name)
     judged, claims_notes = claims.read(files, name)
     failures = list[str]()
-    earlier = made(failures.append, "earlier runs", partial(reruns, files, name, rows)) or Reruns([], failures)
+    earlier = made(failures.append, "earlier runs", partial(reruns, files, name, own)) or Reruns([], failures)
     report = {
         "name": name,
         "about": next((preset.about for preset in shown.values()), ""),
-        "count": len(rows),
+        "count": len(own),
+        "left_out": _left_out_trials(files, len(rows), len(own)),
         "halves": _halves(rows, shown.values()),
-        "columns": encode(rows, snapshot.columns, shown.values()),
+        "columns": encode(own, snapshot.columns, shown.values()),
         "requests": requests,
         "classes": read_class_names(files, name, rows),
         "kinds": [{"id": kind.FOLDER, "title": kind.TITLE} for kind in KINDS.values()],
@@ -138,13 +145,25 @@ def collect(files: Files, name: str) -> Contents:
         "notes": [
             *problems,
             *_notes(files, name, snapshot, packed.note, sheets.left_out),
+            *(f"Damaged and left out: {path}: {reason}." for path, reason in damaged.items()),
             *requests_note,
             *importances_notes,
             *claims_notes,
             *earlier.notes,
         ],
     }
-    return Contents(report, packed.values.astype("<f8").tobytes(), summarise(report, shown, rows))
+    latest = known[0].rows if known else rows
+    summary = summarise(report, shown, rows["status"], latest)
+    return Contents(report, packed.values.astype("<f8").tobytes(), summary)
+
+
+def _left_out_trials(files: Files, count: int, kept: int) -> dict[str, Any] | None:
+    """Return what is said of the trials that a page lacks, and the command that shows them; None if it has all."""
+    if kept == count:
+        return None
+    which = "the best of each setting, and the latest that failed or diverged"
+    text = f"The figures are of all {count:,} trials. This page has {kept:,} of them: {which}."
+    return {"text": text, "command": shlex.join(["sweeper", "view", files.display_uri])}
 
 
 def _halves(rows: pd.DataFrame, shown: Iterable[PresetFigures]) -> list[float | None]:
@@ -169,39 +188,70 @@ def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _requests(
-    files: Files, name: str, snapshot: Snapshot, shown: Mapping[str, PresetFigures]
+    files: Files,
+    name: str,
+    snapshot: Snapshot,
+    shown: Mapping[str, PresetFigures],
+    known: Sequence[StoredRequest],
+    kept: Sequence[int],
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the requests that have rows, that with the latest row first, and sentences about what is left out."""
-    known, damaged = stored_requests(files, name, snapshot.rows)
-    notes = [f"Damaged and left out: {path}: {reason}." for path, reason in damaged.items()]
+    """Return the `known` requests, and sentences about what is left out. `kept` are the positions of the rows that the
+    page has, from which it numbers them."""
+    numbers = {position: number for number, position in enumerate(kept)}
     failures, found = list[str](), list[dict[str, Any]]()
     for index, request in enumerate(known):
         plain = {"label": request.label, "preset": request.preset, "total": request.total}
         record: dict[str, Any] = {
             **plain,
-            "trials": findings.ranges(request.rows.index),
+            "count": len(request.rows),
+            "trials": _numbered(request.rows.index, numbers),
+            "course": aggregates.course(request.rows),
             "best": {},
             "infeasible": [],
+            "cells": [],
             "figures": {},
         }
-        if index < MAX_REQUESTS:
-            views = shown.get(request.preset)
+        views = shown.get(request.preset)
+        if index < MAX_REQUESTS and views:
             comparable = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
             value_text = text_with_class_names(files, name, comparable)
-            if views:
-                request_shown = Shown(views, comparable, lambda: snapshot.history, value_text)
-                record["figures"] = _figures_of(request_shown, failures.append)
-                infeasible = partial(findings.infeasible, views, comparable)
-                record["infeasible"] = made(failures.append, "infeasible trials", infeasible) or []
-            best = made(failures.append, "best settings", partial(_best, views, request, comparable, snapshot))
-            record["best"] = best or {}
+            request_shown = Shown(views, comparable, lambda: snapshot.history, value_text)
+            record["figures"] = _figures_of(request_shown, failures.append)
+            infeasible = partial(findings.infeasible, views, comparable)
+            record["infeasible"] = _numbered(made(failures.append, "infeasible trials", infeasible) or [], numbers)
+            best = made(failures.append, "best settings", partial(_best, views, request, comparable, snapshot)) or {}
+            if len(kept) < len(snapshot.rows):
+                cells = partial(_cells, views, comparable, snapshot, best)
+                record["cells"] = made(failures.append, "heatmaps", cells) or []
+            record["best"] = {
+                metric: {
+                    "text": said["text"],
+                    "trials": [numbers[trial] for trial in said["trials"] if trial in numbers],
+                    "alike": _numbered(said["alike"], numbers),
+                }
+                for metric, said in best.items()
+            }
         found.append(record)
-    notes += [f"{failure}." for failure in dict.fromkeys(failures)]
+    notes = [f"{failure}." for failure in dict.fromkeys(failures)]
     if known[MAX_REQUESTS:]:
         lacks = f"it lacks the tables and best settings of {len(known) - MAX_REQUESTS} of {len(known)} requests"
         place = files.display_uri_of(figures_folder("tables", name))
         notes.append(f"To keep this page small, {lacks}, those with the oldest results; the tables are in {place}.")
     return found, notes
+
+
+def _numbered(positions: Iterable[int], numbers: Mapping[int, int]) -> list[list[int]]:
+    """Return the numbers of the trials at these positions, of those that the page has, as ranges."""
+    return findings.ranges(numbers[position] for position in positions if position in numbers)
+
+
+def _cells(
+    views: PresetFigures, comparable: pd.DataFrame, snapshot: Snapshot, best: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the cells of the heatmaps of one request, by every metric that was measured, those of figures first."""
+    metrics = (*(metric.name for metric in views.metrics), *snapshot.columns.metrics)
+    measured = [name for name in dict.fromkeys(metrics) if name in comparable and comparable[name].notna().any()]
+    return aggregates.heatmap_cells(views, comparable, measured, best)
 
 
 def _figures_of(shown: Shown, say: Callable[[str], object]) -> dict[str, list[Any]]:
@@ -215,12 +265,8 @@ def _figures_of(shown: Shown, say: Callable[[str], object]) -> dict[str, list[An
     return found
 
 
-def _best(
-    shown: PresetFigures | None, request: StoredRequest, comparable: pd.DataFrame, snapshot: Snapshot
-) -> dict[str, Any]:
+def _best(shown: PresetFigures, request: StoredRequest, comparable: pd.DataFrame, snapshot: Snapshot) -> dict[str, Any]:
     """Return what is said of the best settings of one request, as in the terminal."""
-    if shown is None:
-        return {}
     return findings.best(shown, comparable, snapshot.columns, so_far=request.so_far)
 
 
@@ -239,15 +285,17 @@ def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets
     return [*notes, *([curves_note] if curves_note else [])]
 
 
-def summarise(report: Mapping[str, Any], shown: Mapping[str, PresetFigures], rows: pd.DataFrame) -> Summary:
-    """Return the summary of a sweep from the `report` of its page, the views of its presets, and all of its rows."""
-    statuses = rows["status"].value_counts()
+def summarise(
+    report: Mapping[str, Any], shown: Mapping[str, PresetFigures], every: pd.Series, own: pd.DataFrame
+) -> Summary:
+    """Return the summary of a sweep from the `report` of its page, the views of its presets, the statuses of `every`
+    trial, and the rows of the request with the latest one."""
+    statuses = every.value_counts()
     summary = Summary(str(report["about"])[:MAX_TEXT], {name: int(statuses.get(name, 0)) for name in STATUSES})
     if not report["requests"]:
         return summary
     latest = report["requests"][0]
-    own = rows.loc[[index for first, count in latest["trials"] for index in range(first, first + count)]]
-    views, ended = shown.get(latest["preset"]), rows["ended"].max()
+    views, ended = shown.get(latest["preset"]), own["ended"].max()
     return replace(
         summary,
         request=str(latest["label"])[:MAX_TEXT],

@@ -47,7 +47,7 @@ def views(shown: PresetFigures) -> dict[str, Any]:
         for view in shown.of_kind(Heatmap)
     ]
     found: dict[str, Any] = {"heatmaps": heatmaps, "over": shown.over, "headline": shown.headline.name}
-    found |= {"axes": _defined_axes(shown), "replicates": list(shown.replicates)}
+    found |= {"axes": shown.axes, "replicates": list(shown.replicates)}
     if shown.objectives:
         found["objectives"] = [asdict(metric) for metric in shown.objectives]
         found["constraints"] = [constraint.text for constraint in shown.constraints]
@@ -55,25 +55,19 @@ def views(shown: PresetFigures) -> dict[str, Any]:
     return found
 
 
-def _defined_axes(shown: PresetFigures) -> list[str]:
-    """Return the hyperparameters that the definition of a preset varies, those of its cells first."""
-    of_cells = [name for figure in shown.figures if figure.ranking for name in figure.hyperparameters]
-    of_grids = [name for grid in shown.grids for name, values in grid.axes.items() if len(values) > 1]
-    return list(dict.fromkeys((*of_cells, *shown.naming, *of_grids, *(known.name for known in shown.parameters))))
-
-
-def infeasible(shown: PresetFigures, rows: pd.DataFrame) -> list[list[int]]:
-    """Return the trials of searches that do not meet the constraints, as ranges of positions in all rows of a page."""
+def infeasible(shown: PresetFigures, rows: pd.DataFrame) -> list[int]:
+    """Return the trials of searches that do not meet the constraints, as positions in all rows of the sweep."""
     if not shown.constraints:
         return []
     settings = Settings((), shown.replicates, shown.constraints)
     settings.add_columns({name: rows[name].tolist() for name in settings.columns if name in rows})
-    return ranges(rows.index[rows["trial_id"].isin(settings.infeasible)])
+    return [*map(int, rows.index[rows["trial_id"].isin(settings.infeasible)])]
 
 
 def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:
-    """Return metric -> the sentences about its best settings, and their trials as positions in all rows of the page,
-    for every metric of the rows that has a direction. A front of several objectives has no best setting."""
+    """Return metric -> the sentences about its best settings, their trials, and those of settings that are not worse,
+    as positions in all rows of the sweep; for every metric of the rows that has a direction. A front of several
+    objectives has no best setting."""
     if not shown.ranks:
         return {}
     metrics, constant = _ranking_metrics(shown, columns), _constant(rows, columns.hyperparameters)
@@ -89,7 +83,7 @@ def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: 
         trials = [int(positions[trial]) for setting in found for trial in setting.values]
         alike = [positions[trial] for setting in found for other in not_worse(setting) for trial in other.trials]
         text = sentences(found, MAX_BEST, so_far=so_far, none_feasible=settings.none_feasible(metric))
-        said[metric.name] = {"text": text, "trials": trials, "alike": ranges(sorted(alike))}
+        said[metric.name] = {"text": text, "trials": trials, "alike": sorted(map(int, alike))}
     return said
 
 

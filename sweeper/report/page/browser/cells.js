@@ -28,16 +28,43 @@ function summary(trials, metric, replicateOf, halves) {
   return { mean, std, half: std > EQUAL ? std * halves[n] : NaN, iqm, n, count, missing: trials.length - count };
 }
 
-/* One cell for every pair of values of two axes. Null is a value, too. */
-function pivot(entries, metric, rows, columns, replicateOf, halves) {
-  const rowValues = rows.sorted(entries.map(rows.at));
-  const columnValues = columns.sorted(entries.map(columns.at));
+/* The trials of each cell, by the values of its axes. */
+function membersOf(entries, rows, columns) {
   const members = new Map();
   for (const entry of entries) {
     const key = `${rows.at(entry)}\n${columns.at(entry)}`;
     if (!members.has(key)) members.set(key, []);
     members.get(key).push(entry.trial);
   }
+  return members;
+}
+
+/* The cells that Python has made of all trials where a page has few of them, which are in `entries`; turned if their
+   rows are to be columns. */
+function givenCells(given, metric, entries, rows, columns) {
+  const decoded = (value) => NUMBERS[value] ?? value;
+  const [rowValues, columnValues] = given.values.map((values) => values.map(decoded));
+  const [members, figures] = [membersOf(entries, rows, columns), given.metrics[metric]];
+  const isTurned = given.rows !== rows.name;
+  const [down, across] = isTurned ? [columnValues, rowValues] : [rowValues, columnValues];
+  const cells = [];
+  const marked = { trials: new Set(), alike: new Set() };
+  for (const [rowIndex, row] of down.entries()) {
+    for (const [columnIndex, column] of across.entries()) {
+      const index = isTurned ? columnIndex * columnValues.length + rowIndex : rowIndex * columnValues.length + columnIndex;
+      for (const [kind, places] of Object.entries(marked)) if (figures[kind].includes(index)) places.add(cells.length);
+      const own = Object.fromEntries(["mean", "std", "half", "iqm", "n", "count", "missing"].map((name) => [name, decoded(figures[name][index]) ?? NaN]));
+      cells.push({ row, column, trials: members.get(`${row}\n${column}`) ?? [], ...own });
+    }
+  }
+  return { rowValues: down, columnValues: across, cells, frames: marked.trials, alike: marked.alike };
+}
+
+/* One cell for every pair of values of two axes. Null is a value, too. */
+function pivot(entries, metric, rows, columns, replicateOf, halves) {
+  const rowValues = rows.sorted(entries.map(rows.at));
+  const columnValues = columns.sorted(entries.map(columns.at));
+  const members = membersOf(entries, rows, columns);
   const cells = [];
   for (const row of rowValues) {
     for (const column of columnValues) {

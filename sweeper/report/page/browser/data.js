@@ -49,6 +49,11 @@ class Report {
     this.positions = new Map(); // metric -> trial -> its row in the matrix of the metric
   }
 
+  /* Whether a page lacks trials of the sweep, which the server has. */
+  get lacksTrials() {
+    return this.left_out !== null;
+  }
+
   static async read(report, curves) {
     const [raw, bytes] = await Promise.all([inflated(report).json(), inflated(curves).arrayBuffer()]);
     return new Report(raw, new Float64Array(bytes));

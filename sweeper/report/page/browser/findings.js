@@ -8,11 +8,11 @@ class Findings {
   }
 
   set(report, request) {
-    Object.assign(this, { report, request, trials: report.trialsOf(request) });
+    Object.assign(this, { report, request });
     this.shared = report.pictures.filter((picture) => picture.trial === null);
     this.sheets.element.hidden = !this.shared.length;
     this.training.element.hidden = !report.unfinished.length;
-    this.runs.element.hidden = !this.trials.length;
+    this.runs.element.hidden = !request.count;
   }
 
   renderSheets(body) {
@@ -40,30 +40,14 @@ class Findings {
   }
 
   renderRuns(body) {
-    const { report, trials } = this;
-    const times = (name) => trials.map((trial) => report.value(name, trial)).filter(Boolean).sort();
-    const totals = Object.entries({ seconds: "training time of all trials (s)", device_seconds: "device time (s)", cost: "cost" }).flatMap(([name, text]) => {
-      const known = trials.map((trial) => report.value(name, trial)).filter((value) => typeof value === "number");
-      const total = known.reduce((sum, value) => sum + value, 0);
-      return known.length ? [[`${text}${known.length < trials.length ? `, of ${known.length} trials` : ""}`, el("span", { "data-value": String(total) }, formatMetric(total))]] : [];
-    });
-    const first = times("started")[0];
-    const last = times("ended").at(-1);
+    const { course, count } = this.request;
+    const texts = { seconds: "training time of all trials (s)", device_seconds: "device time (s)", cost: "cost" };
+    const totals = course.sums.map(([name, total, known]) =>
+      [`${texts[name]}${known < count ? `, of ${known} trials` : ""}`, el("span", { "data-value": String(total) }, formatMetric(total))]);
     const moment = (text) => (text ? `${text.slice(0, 19).replace("T", " ")} UTC` : DASH);
-    const pairs = [...totals, ["first start", moment(first)], ["last end", moment(last)]];
-    const groups = ["code_version", "device", "host", "status", ...this.others()].filter((name) => report.columns.has(name) && !report.columns.get(name).isEmpty);
-    const rows = groups.flatMap((name) => {
-      const counts = new Map();
-      for (const trial of trials) counts.set(report.value(name, trial), (counts.get(report.value(name, trial)) ?? 0) + 1);
-      return [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([value, count]) =>
-        el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, formatValue(value)), number(count, String(count))));
-    });
+    const pairs = [...totals, ["first start", moment(course.started)], ["last end", moment(course.ended)]];
+    const rows = course.counts.flatMap(([name, counts]) => counts.map(([value, trials]) =>
+      el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, formatValue(value)), number(trials, String(trials)))));
     body.replaceChildren(values(pairs), el("h3", {}, "Trials by where and how they ran"), plainTable("Number of trials", ["column", "value", "trials"], rows));
-  }
-
-  /* Further texts that rows record of a run, such as the environment. */
-  others() {
-    const known = new Set(["trial_id", "preset", "changes", "status", "error", "cohort", "code_version", "device", "host", "started", "ended"]);
-    return this.report.named("run").filter((column) => !known.has(column.name) && !column.isNumeric && !column.isEmpty).map((column) => column.name);
   }
 }

@@ -26,10 +26,11 @@ class Heatmap {
     this.request = request;
     this.trials = report.trialsOf(request).filter((trial) => report.value("status", trial) !== "pruned");
     this.text = report.writer(this.trials);
-    this.axes = axesOf(report, request, this.trials);
-    this.metrics = measured(report, this.trials);
+    this.given = report.lacksTrials ? request.cells : null;
+    this.axes = this.given ? [] : axesOf(report, request, this.trials);
+    this.metrics = this.given ? this.givenMetrics() : measured(report, this.trials);
     const views = report.views[request.preset]?.heatmaps ?? [];
-    this.views = views.filter((view) => entriesOf(report, this.trials, view.selections).length);
+    this.views = views.filter((view) => (this.given ? this.givenFor(view.rows, view.columns) : entriesOf(report, this.trials, view.selections).length));
     if (!this.metrics.some((metric) => metric.name === this.metric)) this.choose(this.views[0] ?? {});
     if (!this.isAxis(this.rows) || !this.isAxis(this.columns) || this.preset !== request.preset) this.defaultAxes();
     this.preset = request.preset;
@@ -43,6 +44,15 @@ class Heatmap {
 
   get exists() {
     return this.metrics.length > 0 && this.names().length > 0 && (this.views.length > 0 || !this.report.views[this.request.preset]?.parameters);
+  }
+
+  /* The cells over two axes where they are given; undefined if there are none. */
+  givenFor(rows, columns) {
+    return this.given.find((known) => [known.rows, known.columns].includes(rows) && [known.rows, known.columns].includes(columns) && rows !== columns);
+  }
+
+  givenMetrics() {
+    return [...new Set(this.given.flatMap((known) => Object.keys(known.metrics)))].map((name) => this.report.columns.get(name));
   }
 
   choose({ metric, rows, columns }) {
@@ -66,17 +76,23 @@ class Heatmap {
   fit(key) {
     this.anchor = key;
     const other = key === "rows" ? "columns" : "rows";
+    if (this.given) {
+      if (!this.givenFor(this.rows, this.columns)) this[other] = this.names().find((name) => this.givenFor(this[key], name));
+      return;
+    }
     if (this[other] === "method" || this.isAxis(this[other])) return;
     this[other] = this.names().find((name) => name !== this[key] && this.isAxis(name)) ?? "method";
   }
 
   /* All that can be on an axis. */
   names() {
+    if (this.given) return [...new Set(this.given.flatMap((known) => [known.rows, known.columns]))];
     return [...new Set([...this.views.flatMap(labelsOf), ...this.axes.map((axis) => axis.name)])];
   }
 
   /* Whether this can be on an axis, given what is on the other one. */
   isAxis(name) {
+    if (this.given) return this.names().includes(name);
     return labelsOf(this.labelling()).includes(name) || this.axes.some((axis) => axis.name === name);
   }
 
@@ -92,6 +108,10 @@ class Heatmap {
   defaultAxes() {
     const view = this.views.find((known) => known.metric === this.metric) ?? this.views[0];
     Object.assign(this, { rows: view?.rows, columns: view?.columns, anchor: "rows" });
+    if (this.given) {
+      if (!view) Object.assign(this, { rows: this.given[0]?.rows, columns: this.given[0]?.columns });
+      return;
+    }
     const wanted = [this.rows, this.columns].map((name) => (this.isAxis(name) ? name : null));
     const others = this.names().filter((name) => this.isAxis(name) && !wanted.includes(name));
     this.rows = wanted[0] ?? (others.length + Boolean(wanted[1]) > 1 ? others.shift() : "method");
@@ -124,6 +144,17 @@ class Heatmap {
     const distinct = (column) => new Set(trials.map((trial) => column.at(trial)).filter((value) => value !== null && value !== undefined));
     const classes = repeating.filter((column) => column.name !== "seed" && distinct(column).size > 1);
     return classes.length ? classes : repeating;
+  }
+
+  /* The cells of a metric over the chosen axes, with the framed and the marked ones, for the trials that are left. */
+  grid(metric) {
+    const [entries, rows, columns] = [this.entries(this.selected()), this.axis(this.rows), this.axis(this.columns)];
+    if (this.given) return givenCells(this.givenFor(this.rows, this.columns), metric.name, entries, rows, columns);
+    const grid = this.pivot(entries, metric, rows, columns);
+    const best = this.report.bestOf(this.request, this.metric);
+    const frames = framed(grid.cells, entries, rows, columns, best.trials);
+    const alike = framed(grid.cells, entries, rows, columns, this.report.inRanges(best.alike));
+    return { ...grid, frames, alike };
   }
 
   pivot(entries, metric, rows, columns) {
@@ -195,13 +226,10 @@ class Heatmap {
   async plot() {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     const metric = this.column(this.metric);
-    const trials = this.selected();
-    const [entries, rows, columns] = [this.entries(trials), this.axis(this.rows), this.axis(this.columns)];
-    const grid = this.pivot(entries, metric, rows, columns);
+    const grid = this.grid(metric);
+    const { frames, alike } = grid;
     const best = this.report.bestOf(this.request, this.metric);
-    const frames = framed(grid.cells, entries, rows, columns, best.trials);
     const range = colourRange(grid.cells, metric.bounds);
-    const alike = framed(grid.cells, entries, rows, columns, this.report.inRanges(best.alike));
     for (const index of frames) alike.delete(index);
     this.caption(metric, grid, frames.size ? best.text : [], range, alike.size > 0);
     await this.chart(metric, grid, frames, range, alike);
@@ -239,7 +267,7 @@ class Heatmap {
     const most = Math.max(0, ...counts);
     const over = this.report.views[this.request.preset]?.over ?? "trials";
     const each = grid.cells.some((cell) => cell.count > cell.n) ? ", each the mean of several trials" : "";
-    const noun = this.isFiltered || this.remaining().length > 1 ? "replicates" : over;
+    const noun = this.given ? this.givenFor(this.rows, this.columns).over : this.isFiltered || this.remaining().length > 1 ? "replicates" : over;
     if (most > 1) lines.push(`${metric.label}: mean ± ${SPREADS[this.spread()]} over ${Math.min(...counts) < most ? `${Math.min(...counts)} to ` : ""}${most} ${noun}${each}.`);
     if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
     if (isMarked) lines.push(`${NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better.`);
@@ -343,6 +371,6 @@ class Heatmap {
   group(grid, metric) {
     const cell = grid.cells[this.index(grid)];
     this.cellTitle.textContent = cell ? this.words(cell, metric).join("; ") : "";
-    return cell ? { title: this.words(cell, metric)[0], trials: cell.trials, metric: metric.name } : null;
+    return cell ? { title: this.words(cell, metric)[0], trials: cell.trials, count: cell.count + cell.missing, metric: metric.name } : null;
   }
 }

@@ -16,7 +16,7 @@ class Page {
       spread,
     });
     this.search = new Search(open);
-    this.rows = new Rows(open);
+    this.rows = new Rows(open, () => this.leftOut());
     this.figures = new Figures(report.kinds, { spread });
     this.findings = new Findings();
     this.claims = new SweepClaims(open);
@@ -24,11 +24,13 @@ class Page {
     this.sections = [training, this.heatmap.section, this.search.section, this.details.section, this.claims.section, ...this.figures.sections, sheets, this.rows.section, runs];
     this.request = this.defaultRequest();
     this.connection = el("p", { class: "note", role: "status", hidden: "" });
+    this.isLive = Boolean(document.body.dataset.live);
+    this.source = { every: false, version: document.body.dataset.version }; // what the server is asked for
   }
 
   /* The request with the latest row. */
   defaultRequest() {
-    return this.report.requests[0] ?? { label: "", preset: "", trials: [], best: {}, figures: {} };
+    return this.report.requests[0] ?? { label: "", preset: "", trials: [], count: 0, course: { statuses: [] }, best: {}, cells: [], figures: {} };
   }
 
   begin() {
@@ -48,7 +50,7 @@ class Page {
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
     document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
-    if (document.body.dataset.live) this.follow(document.body.dataset.version);
+    if (this.isLive) this.follow();
   }
 
   update() {
@@ -74,11 +76,8 @@ class Page {
 
   header() {
     const { report, request } = this;
-    const trials = report.trialsOf(request);
-    const counts = new Map();
-    for (const trial of trials) counts.set(report.value("status", trial), (counts.get(report.value("status", trial)) ?? 0) + 1);
-    const states = [...counts].map(([status, count]) => `${count.toLocaleString("en")} ${status}`).join(", ");
-    const ended = trials.map((trial) => report.value("ended", trial)).filter(Boolean).sort().at(-1);
+    const { statuses, ended } = request.course;
+    const states = statuses.map(([status, count]) => `${count.toLocaleString("en")} ${status}`).join(", ");
     const parts = [el("h1", {}, report.name), report.about ? el("p", {}, report.about) : null];
     const controls = [];
     if (report.requests.length > 1) {
@@ -99,17 +98,37 @@ class Page {
       }));
     }
     if (controls.length) parts.push(el("div", { class: "controls" }, controls));
-    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${request.total ? `${trials.length} of ` : ""}${plural(request.total || trials.length, "trial")}${states ? `: ${states}` : ""}`));
+    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${request.total ? `${request.count} of ` : ""}${plural(request.total || request.count, "trial")}${states ? `: ${states}` : ""}`));
     const best = report.bestOf(request, report.views[request.preset]?.headline);
     parts.push(...best.text.map((sentence) => el("p", { class: "status" }, sentence)));
     if (ended) parts.push(el("p", { class: "quiet" }, `last result ${ended.slice(0, 19).replace("T", " ")} UTC`));
+    parts.push(this.leftOut());
     parts.push(...report.notes.map((note) => el("p", { class: "note" }, note)));
     document.getElementById("header").replaceChildren(...parts.filter(Boolean));
+  }
+
+  /* What the page lacks, and how to get it; null if it lacks nothing. */
+  leftOut() {
+    if (!this.report.lacksTrials) return null;
+    const { text, command } = this.report.left_out;
+    if (!this.isLive) return el("p", { class: "note" }, `${text} All are shown by `, el("code", {}, command));
+    const all = el("button", { type: "button", disabled: this.source.every, onclick: () => this.readAll() }, this.source.every ? "reading all trials" : "show all trials");
+    return el("p", { class: "note" }, `${text} `, all);
+  }
+
+  /* Ask the server for all trials, from now on; what they show is drawn when they have come. */
+  readAll() {
+    if (!this.isLive || !this.report.lacksTrials || this.source.every) return;
+    this.source = { every: true, version: "" };
+    this.header();
+    this.rows.draw();
+    this.poll();
   }
 
   openCell(group) {
     this.opened = null;
     this.details.set(this.report, group);
+    this.readAll();
   }
 
   openTrial(trial) {
@@ -123,6 +142,7 @@ class Page {
     const id = decodeURIComponent(/^#trial=(.*)$/.exec(window.location.hash)?.[1] ?? "");
     const of = (request) => this.report.trialsOf(request).find((trial) => this.report.value("trial_id", trial) === id);
     const request = id && this.report.requests.find((known) => of(known) !== undefined);
+    if (id && !request) this.readAll();
     if (!request) return;
     this.request = request;
     this.update();
@@ -134,34 +154,42 @@ class Page {
     const { report, opened } = this;
     const position = report.trialsOf(this.request).find((trial) => report.value("trial_id", trial) === opened);
     const metric = report.views[this.request.preset]?.headline ?? [...report.series.keys()][0];
-    return position === undefined ? null : { title: `Trial ${opened}`, trials: [position], metric };
+    return position === undefined ? null : { title: `Trial ${opened}`, trials: [position], count: 1, metric };
   }
 
-  /* Ask the server for newer data again and again. They keep what was chosen. */
-  async follow(version) {
+  /* Ask the server for newer data again and again. */
+  async follow() {
     try {
-      const newer = await newerData(this.report.name, version, (text) => {
-        this.connection.textContent = text;
-        this.connection.hidden = text === "";
-      });
-      if (newer) {
-        const wanted = this.request.label;
-        this.report = await Report.read(newer.report, newer.curves);
-        this.request = this.report.requests.find((known) => known.label === wanted) ?? this.defaultRequest();
-        version = newer.version;
-        this.update();
-      }
+      await this.poll();
     } finally {
-      setTimeout(() => this.follow(version), 1000 * POLL_SECONDS);
+      setTimeout(() => this.follow(), 1000 * POLL_SECONDS);
     }
+  }
+
+  /* Show newer data, if the server has some. They keep what was chosen. */
+  async poll() {
+    const source = this.source;
+    const newer = await newerData(this.report.name, source, (text) => {
+      this.connection.textContent = text;
+      this.connection.hidden = text === "";
+    });
+    const report = newer && (await Report.read(newer.report, newer.curves));
+    if (!report || source !== this.source) return;
+    const [wanted, lacked] = [this.request.label, this.report.lacksTrials];
+    this.report = report;
+    this.request = this.report.requests.find((known) => known.label === wanted) ?? this.defaultRequest();
+    this.source = { ...source, version: newer.version };
+    this.update();
+    if (lacked && !report.lacksTrials && this.opened === null) this.openLinked();
   }
 }
 
-/* What the server has if it is another version; null if it is not, or if there is no such answer, which `say` is told. */
-async function newerData(name, version, say) {
+/* What the server has if it is another version than that of the source; null if it is not, or if there is no such
+   answer, which `say` is told. */
+async function newerData(name, { every, version }, say) {
   let answer;
   try {
-    answer = await fetch(`${encodeURIComponent(name)}.json`, { cache: "no-store", headers: { "If-None-Match": `"${version}"` } });
+    answer = await fetch(`${encodeURIComponent(name)}.${every ? "trials" : "json"}`, { cache: "no-store", headers: { "If-None-Match": `"${version}"` } });
   } catch {
     say("No newer data: the server has ended.");
     return null; // it may come back

@@ -51,8 +51,11 @@ function reasonFor(report, part, column, name, wanted, columns, trials) {
 }
 
 class Rows {
-  constructor(onTrial) {
+  /* `leftOut` makes what is said of the trials that the page lacks. */
+  constructor(onTrial, leftOut) {
     this.onTrial = onTrial;
+    this.leftOut = leftOut;
+    this.missing = el("div");
     this.section = new Section("rows", "All trials", (body) => this.render(body));
     this.text = "";
     this.page = 0;
@@ -103,6 +106,7 @@ class Rows {
           el("label", {}, "filter: words, or conditions on columns", this.search),
           el("label", { class: "inline" }, this.all, "all columns"),
           el("button", { type: "button", onclick: () => this.save() }, "CSV of the filtered trials")),
+        this.missing,
         this.count,
         scrolling("table: all trials", this.table),
         el("div", { class: "controls" }, this.before, this.position, this.after),
@@ -147,6 +151,7 @@ class Rows {
 
   fill() {
     const trials = this.shown();
+    this.missing.replaceChildren(...[this.leftOut()].filter(Boolean));
     const pages = Math.max(1, Math.ceil(trials.length / ROWS_PER_PAGE));
     this.page = Math.min(Math.max(this.page, 0), pages - 1);
     const start = this.page * ROWS_PER_PAGE;

@@ -79,22 +79,24 @@ class Search {
     const shares = report.importances.find((known) => known.study === this.study && known.request === this.request.label) ??
       report.importances.find((known) => known.study === this.study);
     const several = view.objectives.length === 2;
+    const every = !report.lacksTrials;
+    const told = repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial");
     body.replaceChildren(
       ...(controls.length ? [el("div", { class: "controls" }, controls)] : []),
-      el("p", {}, `${repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial")}, ${complete.length} trained to the end${this.infeasible.size ? ` and met ${this.view.constraints.join(", ")}` : ""}. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
+      el("p", {}, `${every ? `${told}, ${complete.length} trained to the end${this.infeasible.size ? ` and met ${this.view.constraints.join(", ")}` : ""}` : `${told} of the study on this page; its history and parallel coordinates need all`}. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
       el("div", { class: "sides" },
-        el("div", {}, el("h3", {}, "History"), history),
+        every ? el("div", {}, el("h3", {}, "History"), history) : null,
         shares ? el("div", {}, el("h3", {}, `Importance (fANOVA, n = ${shares.complete} complete trials)`), importance) : null,
-        several ? el("div", {}, el("h3", {}, "Objectives against each other"), front) : null),
-      el("h3", {}, "Parallel coordinates"), parallel,
+        several && every ? el("div", {}, el("h3", {}, "Objectives against each other"), front) : null),
+      ...(every ? [el("h3", {}, "Parallel coordinates"), parallel] : []),
       el("h3", {}, "Best trials"), this.bestTrials(ranked, objective),
     );
     if (!column || !trials.length) return null;
     return Promise.all([
-      this.history(history, trials, column, objective),
-      this.parallel(parallel, ranked, column, objective),
+      every ? this.history(history, trials, column, objective) : null,
+      every ? this.parallel(parallel, ranked, column, objective) : null,
       shares ? this.importance(importance, shares, objective) : null,
-      several ? this.front(front, complete) : null,
+      several && every ? this.front(front, complete) : null,
     ]);
   }
 

@@ -23,7 +23,8 @@ class TrialDetails {
     return this.section.element;
   }
 
-  /* `group` has a title, trials, and the metric to begin with; null hides the section. */
+  /* `group` has a title, trials of which it is some or all of `count`, and the metric to begin with; null hides the
+     section. */
   set(report, group) {
     this.report = report;
     const same = group && this.group && group.title === this.group.title;
@@ -47,7 +48,7 @@ class TrialDetails {
       this.curves(columns);
     });
     body.replaceChildren(
-      el("p", {}, `${group.title}: ${plural(group.trials.length, "trial")}.`),
+      el("p", {}, `${group.title}: ${group.trials.length < group.count ? `${group.trials.length} of ` : ""}${plural(group.count, "trial")}.`),
       el("div", { class: "sides" }, this.list(columns), el("div", {}, metrics.length ? select : null, this.box)),
       this.one,
     );

@@ -98,6 +98,8 @@ def main(arguments: Sequence[str]) -> int:
     if found.note:
         print(found.note, file=sys.stderr)
     rows, count = _rows(files, name, found, wanted, options.fresh, options.device)
+    if earlier := sum("epoch" in each for each in trained.values()):
+        print(f"note: {earlier} of these models are of a best epoch; the sweep's rows are of the last", file=sys.stderr)
     print(table(metrics, rows, shown, found))
     path = files.display_uri_of(evaluation_path(name, found.dataset, found.digest))
     print(f"{path}: {len(rows)} trials, {count} of them evaluated now")

@@ -13,7 +13,7 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, alarm_rate, command_line, device, named
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, alarm_rate, command_line, device, named, whole
 from sweeper.errors import SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model, sweep_and_code, with_alarm_rate
@@ -54,6 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     add("--normal-class", type=int, metavar="N", help="of the best setting the trial with this class")
     rate_help = "false-alarm rate of the threshold in the file, from scores of held-out normal images"
     add("--alarm-rate", type=alarm_rate, metavar="RATE", help=rate_help)
+    epoch_help = "its model after this epoch, counted from 1, in place of the one that was kept"
+    add("--epoch", type=partial(whole, "--epoch", 1), metavar="N", help=epoch_help)
     add("--out", metavar="FILE", help=f"the file to write (default: NAME-ID{MODEL_SUFFIX})")
     store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         about = f"{sentence(best)}\ntrial {place} of its {len(best.values)}, best first\n"
     out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
     methods = [*options.method, *own_code.intersection(str(trial.get(key)) for key in ("method", *KINDS))]
-    where = {"data": options.data, "device": options.device}
+    where = {"epoch": options.epoch, "data": options.data, "device": options.device}
     _, content = find_model(files, trial["trial_id"], sweep=name, methods=methods, **where)
     if options.alarm_rate is not None:
         content, line = with_alarm_rate(content, options.alarm_rate)

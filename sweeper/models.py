@@ -17,7 +17,8 @@ from sweeper.spec.space import unknown
 from sweeper.spec.user_code import search_folder
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files
-from sweeper.storage.layout import MODEL_SUFFIX, model_path, sweeps_in
+from sweeper.storage.layout import MODEL_SUFFIX, epoch_model_path, model_path, sweeps_in
+from sweeper.storage.models import known_metadata
 from sweeper.storage.rows import rows_of
 from sweeper.storage.store import StoreReader
 from trainables.own_code import KINDS as OWN_KINDS
@@ -41,6 +42,7 @@ def load_model(
     trial_id: str | None = None,
     *,
     sweep: str | None = None,
+    epoch: int | None = None,
     methods: Sequence[str] = (),
     data: str | os.PathLike[str] = "data",
     device: str | torch.device = "cpu",
@@ -54,6 +56,9 @@ def load_model(
 
     `sweep` is the sweep of the trial. It matters where several sweeps of the store have trained the same trial: their
     models can differ by rounding, or by the version of the code.
+
+    `epoch` chooses the model after that epoch, counted from 1, in place of the one that was kept: of the last epoch, or
+    of the best one by `--keep best-epoch`. `model.epoch` says of which epoch it is.
 
     `methods` names the methods of your own that may be imported, `methods=["my_method:MyMethod"]`, and likewise your
     encoders, and your data sets and views, which only a trial that is trained again needs. A store and a file are data,
@@ -73,18 +78,22 @@ def load_model(
     from trainables.training.model_file import unpack_model
 
     import_own_code(methods)
+    if trial_id is None and epoch is not None:
+        raise SpecError(f"epoch chooses a model of a store, so it needs a trial_id, but got epoch={epoch} and a file")
     if trial_id is None:
         file, content = str(store), _exported(str(store))
     else:
         files = store if isinstance(store, Files) else Files(store)
-        file, content = find_model(files, trial_id, sweep=sweep, data=data, device=device, log=log)
+        file, content = find_model(files, trial_id, sweep=sweep, epoch=epoch, data=data, device=device, log=log)
     try:
-        model = unpack_model(content).build().to(device)
+        trained = unpack_model(content)
+        model: Any = trained.build().to(device)
     except NotImportedError as error:
         raise SpecError(not_imported(f"the model '{file}'", error)) from error
     except ModelError as error:
         remedy = "" if trial_id is None else "; without this file the trial is trained again"
         raise StoreError(f"the model '{file}' cannot be used: {error}{remedy}") from error
+    model.epoch = trained.epochs
     if alarm_rate is not None:
         set_alarm_rate(model, alarm_rate)
     return model
@@ -131,6 +140,7 @@ def find_model(
     trial_id: str,
     *,
     sweep: str | None = None,
+    epoch: int | None = None,
     methods: Sequence[str] = (),
     data: str | os.PathLike[str] = "data",
     device: str | torch.device = "cpu",
@@ -147,19 +157,34 @@ def find_model(
             raise SpecError(str(error)) from error
     log = log or _print
     try:
-        paths = {name: model_path(name, trial_id) for name in _sweeps(files, sweep)}
+        found = {name: _kept_model(files, name, trial_id, epoch) for name in _sweeps(files, sweep)}
     except ValueError as error:
         raise SpecError(f"no trial {trial_id!r}: {error}") from error
-    kept = {name: content for name, path in paths.items() if (content := files.read(path)) is not None}
+    kept = {name: model for name, model in found.items() if model is not None}
     if not kept:
-        return f"trial {trial_id}, trained again", _trained_again(files, trial_id, sweep, data, device, log)
+        return f"trial {trial_id}, trained again", _trained_again(files, trial_id, sweep, epoch, data, device, log)
     chosen = next(iter(kept))
-    if len(set(map(_weights, kept.values()))) > 1:
+    if len({_weights(content) for _, content in kept.values()}) > 1:
         log(
             f"the sweeps {', '.join(kept)} have different models of trial {trial_id}; this is that of {chosen}, and "
             "sweep=NAME chooses another"
         )
-    return files.display_uri_of(paths[chosen]), kept[chosen]
+    path, content = kept[chosen]
+    return files.display_uri_of(path), content
+
+
+def _kept_model(files: Files, sweep: str, trial_id: str, epoch: int | None) -> tuple[str, bytes] | None:
+    """The path and the content of a trial's model, or of that of an epoch; None if it was not kept."""
+    path = model_path(sweep, trial_id)
+    if epoch is not None:
+        own = epoch_model_path(sweep, trial_id, epoch)
+        if (content := files.read(own)) is not None:
+            return own, content
+        metadata = known_metadata(files, path)
+        if metadata.get("epoch", metadata.get("config", {}).get("epochs")) != epoch:
+            return None
+    content = files.read(path)
+    return None if content is None else (path, content)
 
 
 def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()) -> TrialConfig:
@@ -244,6 +269,7 @@ def _trained_again(
     files: Files,
     trial_id: str,
     sweep: str | None,
+    epoch: int | None,
     data: str | os.PathLike[str],
     device: str | torch.device,
     log: Callable[[str], None],
@@ -262,9 +288,13 @@ def _trained_again(
     config = config_of(row)
     if row.get("study_id") is None and content_hash(config.flat()) != trial_id:
         raise StoreError(f"trial {trial_id} is of another version of the code, whose defaults were others")
-    log(f"trial {trial_id} has no model in the store; training it again alone, {config.training.epochs} epochs")
+    epochs = config.training.epochs if epoch is None else epoch
+    if not 1 <= epochs <= config.training.epochs and epoch is not None:
+        raise SpecError(f"trial {trial_id} has epochs 1 to {config.training.epochs}, but got epoch={epoch}")
+    what = "model" if epoch is None else f"model of epoch {epoch}"
+    log(f"trial {trial_id} has no {what} in the store; training it again alone, {epochs} epochs")
     try:
-        return pack_model(retrain(config, Path(data), device), {"trial_id": trial_id, "kept": "all"})
+        return pack_model(retrain(config, Path(data), device, epoch), {"trial_id": trial_id, "kept": "all"})
     except NotImportedError as error:
         raise SpecError(not_imported(f"trial {trial_id}", error)) from error
     except (DataError, ModelError, ValueError) as error:

@@ -12,8 +12,21 @@ from sweeper.spec.space import Value
 from sweeper.spec.sweep import Sweep
 from trainables.reports import SAVE_EVERY
 
-Keep = Literal["best", "all", "none"]
-"""Which trained models stay in the store: the best trial of each cell, all, or none."""
+KeptTrials = Literal["best", "all", "none"]
+
+
+@dataclass(frozen=True)
+class Keep:
+    """`--keep`: which trained models stay in the store."""
+
+    trials: KeptTrials = "best"
+    """Of which trials: the best of each cell, all, or none."""
+    every: int | None = None
+    """Epochs between two models of each of these trials that are kept beside its model; None keeps no others."""
+    best_epoch: bool = False
+    """Whether a trial's model is that of its best epoch, and not of its last one."""
+
+
 Compile = Literal["auto", "always", "never"]
 """Whether steps are compiled. With `auto` a sweep that is continued goes on as it was begun, and the steps of a new one
 on CPU cores are compiled where that saves more time than it takes."""
@@ -125,7 +138,7 @@ class Request:
     """Seconds between the checkpoints of a cohort."""
     patience: float = 600.0
     """Seconds without a training step after which a cohort is given up."""
-    keep: Keep = "best"
+    keep: Keep = Keep()
     spread: Spread = "interval"
     """What stands beside the means of heatmaps and tables."""
     alarm_rate: float | None = None

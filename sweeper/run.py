@@ -29,6 +29,7 @@ from sweeper.execution.session import check_address, connected
 from sweeper.execution.startup import begin_collection, delay_collection, end_process, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
 from sweeper.masking import masked
+from sweeper.plan.best_trials import kept_epochs
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, ranked_columns
@@ -281,13 +282,13 @@ class _Run:
         from sweeper.execution.stages import stages
         from sweeper.record.rows import RowFormat, listeners
 
-        plan_stages = stages(request, plan, store, backend, self.lease)
+        plan_stages, kept = stages(request, plan, store, backend, self.lease), request.keep.trials
         models = store.files.with_retries(store_retries())
         files = CohortFiles(
             request.data,
             store.files.with_retries(SHORT_RETRIES),
             self.checkpoint_path,
-            None if request.keep == "none" else ModelStorage(models, plan.name, request.keep),
+            None if kept == "none" else ModelStorage(models, plan.name, kept, kept_epochs(plan, request.keep)),
         )
         total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
         with (
@@ -302,12 +303,12 @@ class _Run:
         ):
             of_request = load_request(store.files, plan.name, plan.request_rows)
             followers: list[CohortListener] = [self.budget, tracked_trials, page, progress]
-            if request.keep == "best":
-                kept = KeptModels(store.files, plan)
+            if kept == "best":
+                best = KeptModels(store.files, plan)
                 columns_read = set(ranked_columns(plan))
                 ranked_rows = of_request[[name for name in of_request if name in columns_read]]
-                kept.begin(ranked_rows.to_dict("records"))
-                followers = [kept, *followers]
+                best.begin(ranked_rows.to_dict("records"))
+                followers = [best, *followers]
             if plan.trials_left < plan.total:
                 ranked = progress.ranked
                 progress.rank(of_request[[name for name in of_request if name in ranked]].to_dict("records"))

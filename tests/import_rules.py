@@ -187,8 +187,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.plan": Rule(
         may=(
             *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
-            "trainables.json_input",
-            "trainables.metrics.meanings",
+            *("trainables.json_input", "trainables.metrics.meanings", "trainables.reports"),
         ),
         never=("torch", "ray", "optuna", "pandas"),
     ),

@@ -37,11 +37,13 @@ def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last block is of a run with models of other epochs."""
     monkeypatch.chdir(tmp_path)
     with without_ray(tmp_path):
         sweeper.run("anomaly_grid", preset="digits", **NARROW)
     names: dict[str, Any] = {}
-    for language, text in blocks("Use a model"):
+    *used, (_, commands), (_, of_epoch) = blocks("Use a model")
+    for language, text in used:
         if language == "python":
             exec(text, names)
         for line in () if language else text.splitlines():
@@ -49,6 +51,12 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert export.main(command) == 0
     assert len(names["model"].score(names["images"])) == 1797
     assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
+    for line in commands.splitlines():
+        words = shlex.split(line, comments=True)[2:]
+        narrow = [f"--axis={key}={','.join(map(str, values))}" for key, values in NARROW["axis"].items()]
+        with without_ray(tmp_path):
+            assert run.main([*words, *narrow, "--cohort=2", "--fresh"]) == 0, line
+        exec(of_epoch, names)
 
 
 @pytest.mark.slow

@@ -95,5 +95,24 @@ class Verdict:
     """Index of a member -> its move."""
 
 
+@dataclass(frozen=True)
+class KeptEpochs:
+    """Of which epochs the models of members are kept. By default it is the last one."""
+
+    every: int | None = None
+    """Epochs between two models that are kept beside a member's model; None keeps no others."""
+    metric: str | None = None
+    """A member's model is that of the epoch in which this metric was best; None: of the last epoch."""
+    maximize: bool = True
+    """Whether higher values of the metric are better."""
+
+    def better(self, value: float, than: float) -> bool:
+        """Whether a value of the metric is better than another."""
+        return value > than if self.maximize else value < than
+
+
+LAST_EPOCH = KeptEpochs()
+
+
 Judge = Callable[[Report], Verdict]
 """Decides after each report but the last which members are pruned or move. Equal reports must get equal verdicts."""

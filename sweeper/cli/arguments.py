@@ -22,6 +22,7 @@ from sweeper.cli.parser import (
     earlier_sweep,
     fraction,
     gpu_memory,
+    keep,
     named,
     node_price,
     one_of,
@@ -31,7 +32,7 @@ from sweeper.cli.parser import (
 )
 from sweeper.cli.ranges import listed
 from sweeper.errors import SpecError
-from sweeper.request import Compile, Keep, Request, SearchOptions, Text, memory_text
+from sweeper.request import Compile, Request, SearchOptions, Text, memory_text
 from sweeper.spec import registry
 from sweeper.spec.metric import Spread
 from sweeper.spec.space import SAMPLERS
@@ -309,10 +310,12 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     add("--patience", "time without a step after which a cohort is given up", long, type=patience, metavar="SECONDS")
     add(
         "--keep",
-        "trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none",
-        Request.keep,
-        type=partial(one_of, "value of --keep", get_args(Keep)),
-        metavar="best|all|none",
+        "trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none. After a "
+        "comma the epochs: every=N keeps models of every N epochs, too, and best-epoch in place of the last epoch's "
+        "model that of the epoch with the best validation metric",
+        Request.keep.trials,
+        type=keep,
+        metavar="best|all|none[,every=N][,best-epoch]",
     )
     add(
         "--spread",

@@ -60,7 +60,7 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         return rows, text
 
     of_request, text = quarantining(store.files, show)
-    if request.keep == "best":
+    if request.keep.trials == "best":
         columns_read = set(ranked_columns(plan))
         ranked = of_request[[name for name in of_request if name in columns_read]]
         remove_displaced(store.files, plan, ranked.to_dict("records"))

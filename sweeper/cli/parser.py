@@ -18,7 +18,7 @@ from typing import Any, Never, Protocol, cast, get_args
 from sweeper.errors import SpecError, SweeperError, error_line
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
-from sweeper.request import NodePrice, Order, OrderKind, Request, Text, TrackRequest
+from sweeper.request import Keep, KeptTrials, NodePrice, Order, OrderKind, Request, Text, TrackRequest
 from sweeper.spec.space import Value
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
@@ -248,6 +248,28 @@ def order(value: object) -> Order:
     if kind != "shuffled":
         raise SpecError(f"only --order shuffled has a seed, but got {value}")
     return Order("shuffled", whole("the seed of --order shuffled:SEED", 0, seed))
+
+
+def keep(value: object) -> Keep:
+    """Which models are kept: those of which trials, and of which epochs of these, in any order: `all,every=50`."""
+    found = dict[str, Any]()
+    for word in value.split(",") if isinstance(value, str) else [value]:
+        word = str(word).strip()
+        name, _, number = word.partition("=")
+        kind = {"every": "every", "best-epoch": "best_epoch"}.get(name if name == "every" else word, "trials")
+        own: Any = True
+        if kind == "every":
+            own = whole("the N of --keep every=N", 1, number)
+        elif kind == "trials":
+            own = one_of("value of --keep", (*get_args(KeptTrials), "every=N", "best-epoch"), word)
+        if kind in found:
+            raise SpecError(
+                f"--keep takes best, all or none, every=N and best-epoch, each at most once, but got {value}"
+            )
+        found[kind] = own
+    if found.get("trials") == "none" and len(found) > 1:
+        raise SpecError(f"--keep none keeps the models of no trials, so it takes no epochs, but got {value}")
+    return Keep(**found)
 
 
 def one_of(noun: str, choices: Sequence[str], value: object) -> str:

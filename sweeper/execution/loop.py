@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from sweeper.errors import StoreError
@@ -18,10 +18,11 @@ from sweeper.plan.sources import CohortSource
 from sweeper.record.listener import CohortListener
 from sweeper.spec import user_code
 from sweeper.storage.files import Files
-from sweeper.storage.layout import model_path
+from sweeper.storage.layout import epoch_model_path, model_path
+from sweeper.storage.models import kept_epochs
 from sweeper.storage.retry import NO_RETRIES
-from trainables.reports import CheckpointError, Heartbeat, ModelError
-from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelPaths
+from trainables.reports import LAST_EPOCH, CheckpointError, Heartbeat, KeptEpochs, ModelError
+from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelRequest
 from trainables.worker.worker import Dispatch, WorkerSettings
 
 MOST_PENDING = 64
@@ -52,20 +53,29 @@ class ModelStorage:
     files: Files
     sweep: str
     kept: Kept
-    """Which of them will stay."""
+    """Which trials' models will stay."""
+    of_epochs: KeptEpochs = LAST_EPOCH
+    """Of which epochs there are models."""
 
-    def write(self, path: str, data: bytes, *, retry: bool) -> None:
-        """Write the file at `path`. Raises ModelError if it cannot be written, with `retry` after the retries of
-        `files`."""
+    def write(self, trial: str, data: bytes, *, epoch: int | None = None, retry: bool) -> None:
+        """Write the model of a trial, or that of one of its epochs. Raises ModelError if it cannot be written, with
+        `retry` after the retries of `files`."""
+        path = model_path(self.sweep, trial) if epoch is None else epoch_model_path(self.sweep, trial, epoch)
         try:
             (self.files if retry else self.files.with_retries(NO_RETRIES)).write(path, data)
         except StoreError as error:
             raise ModelError(str(error)) from error
 
-    def paths(self, cohort: Cohort) -> ModelPaths:
-        """Where the models of the cohort's members belong."""
-        trials = tuple(trial.id for trial in cohort.trials)
-        return ModelPaths(trials, tuple(model_path(self.sweep, trial) for trial in trials), self.kept)
+    def epochs(self, trial: str) -> Collection[int]:
+        """Return the epochs of a trial of which there is a model. Raises ModelError if that cannot be read."""
+        try:
+            return kept_epochs(self.files, self.sweep, trial)
+        except StoreError as error:
+            raise ModelError(str(error)) from error
+
+    def request(self, cohort: Cohort) -> ModelRequest:
+        """Which models of the cohort's members are kept."""
+        return ModelRequest(tuple(trial.id for trial in cohort.trials), self.kept, self.of_epochs)
 
 
 @dataclass(frozen=True)
@@ -260,9 +270,9 @@ def _task(stage: Stage, files: CohortFiles, attempt: Attempt, memory: int | None
         return CohortSpec.of(configs, cohort.width, files.checkpoint_path(cohort.id), cohort.compiled)
 
     cohort = attempt.cohort
-    paths = files.models.paths(cohort) if files.models else None
+    models = files.models.request(cohort) if files.models else None
     return CohortTask(
-        cohort.id, spec(cohort), tuple(map(spec, attempt.earlier)), stage.comparison(cohort), memory, paths
+        cohort.id, spec(cohort), tuple(map(spec, attempt.earlier)), stage.comparison(cohort), memory, models
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeper.errors import SpecError
 from sweeper.plan.best_settings import QUESTIONS, Settings
 from sweeper.plan.plan import Plan
 from sweeper.request import Keep
@@ -20,6 +21,7 @@ from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.models import read_best, unwritten_models
+from trainables.reports import KeptEpochs
 
 Rank = tuple[bool, float, str]
 """Sort key of a trial, smaller for better."""
@@ -175,8 +177,27 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
+def kept_epochs(plan: Plan, keep: Keep) -> KeptEpochs:
+    """Of which epochs a run with this `--keep` keeps models. Raises SpecError if epochs have no single ranking."""
+    if not keep.best_epoch:
+        return KeptEpochs(keep.every)
+    metric = epoch_metric(plan.sweep, plan.preset)
+    return KeptEpochs(keep.every, metric.name, metric.ranking_direction == "maximize")
+
+
+def epoch_metric(sweep: Sweep, preset: str) -> Metric:
+    """The metric on validation images that ranks the epochs of a trial, as it ranks trials. Raises SpecError if the
+    preset has several."""
+    objectives = sweep.objectives(preset)
+    if len(objectives) > 1 and not sweep.grids(preset):
+        names = ", ".join(metric.name for metric in objectives)
+        raise SpecError(f"--keep best-epoch needs one metric that ranks epochs, but the search has several: {names}")
+    metric = sweep.headline(preset)
+    return replace(metric, name=f"{VALIDATION}{metric.name.removeprefix(VALIDATION)}")
+
+
 def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
     """The plan's trials whose model is to be kept but could not be written, by a run with this `--keep`."""
-    if keep == "none" or not (unwritten := unwritten_models(files, plan.name).intersection(plan.ids)):
+    if keep.trials == "none" or not (unwritten := unwritten_models(files, plan.name).intersection(plan.ids)):
         return frozenset()
-    return unwritten if keep == "all" else unwritten & read_best(files, plan.request_folder)
+    return unwritten if keep.trials == "all" else unwritten & read_best(files, plan.request_folder)

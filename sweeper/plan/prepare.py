@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.plan import changes, cohorts
-from sweeper.plan.best_trials import missing_models
+from sweeper.plan.best_trials import epoch_metric, missing_models
 from sweeper.plan.changes import DIGEST, Changes
 from sweeper.plan.cohorts import Group, Trial, content_hash, enumerate_trials, identity
 from sweeper.plan.plan import Plan
@@ -147,6 +147,8 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     _check_alarm_rate(asked.request.alarm_rate, results)
+    if asked.request.keep.best_epoch:
+        _check_best_epoch(epoch_metric(asked.sweep, asked.preset).name, configs, results)
     study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
     columns = Columns(
         config.column_types(configs) | (studies.FACTS if own_studies else {}),
@@ -209,6 +211,26 @@ def _check_alarm_rate(rate: float | None, results: Sequence[PreflightResult]) ->
         check_alarm_rate(rate, min(held_out))
     except ValueError as error:
         raise SpecError(str(error)) from error
+
+
+def _check_best_epoch(metric: str, configs: Sequence[TrialConfig], results: Sequence[PreflightResult]) -> None:
+    """Raise SpecError for a trial whose epochs a metric cannot rank: it does not report the metric, or does so once."""
+    law = f"--keep best-epoch ranks the epochs of a trial by {metric}"
+    for trial_config, result in zip(configs, results, strict=True):
+        training, of_method = trial_config.training, f"trials of {trial_config.method}"
+        if training.epochs < 2:
+            continue
+        if metric not in result.metrics:
+            if trial_config.flat().get("validation") == 0:
+                raise SpecError(f"{law}, but no validation images are held out; add --set validation=0.2")
+            raise SpecError(f"{law}, which {of_method} do not report; they report: {', '.join(result.metrics)}")
+        if metric not in result.metrics_during_training:
+            raise SpecError(f"{law}, which {of_method} report at the end alone; drop best-epoch")
+        if training.report_every >= training.epochs:
+            raise SpecError(
+                f"{law}, so `report_every < epochs` must hold, but got report_every={training.report_every}, "
+                f"epochs={training.epochs}; add --set report_every=1"
+            )
 
 
 def _groups(

@@ -26,7 +26,7 @@ from sweeper.spec.space import Value, unknown
 from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, model_path
 from sweeper.storage.load import absent
-from sweeper.storage.models import trials_with_models
+from sweeper.storage.models import kept_epochs, known_metadata, trials_with_models
 from sweeper.storage.requests import StoredRequest, stored_requests
 from sweeper.storage.rows import Columns, columns_of, plain_value
 from sweeper.storage.store import StoreReader
@@ -68,6 +68,10 @@ class Choice:
     """Its trials, the best by `chosen_by` first."""
     model: str | None
     """Address of the kept model of the first trial; None if none was kept."""
+    epoch: int | None
+    """The epoch of that model if it is not the last, as `--keep best-epoch` keeps it; else None."""
+    epochs: tuple[int, ...]
+    """Epochs of the first trial of which there are further models."""
     keep: str
     """The command that writes the model of the first trial to a file. Where none was kept it is trained again."""
     retrain: str | None
@@ -83,7 +87,10 @@ class Choice:
         if self.retrain:
             yield f"train again: {self.retrain}"
         if self.model:
-            yield f"model: {self.model} ({trial})"
+            yield f"model: {self.model} ({trial}{f', epoch {self.epoch}' if self.epoch else ''})"
+            if self.epochs:
+                listed = ", ".join(map(str, self.epochs))
+                yield f"models of further epochs: {listed} (sweeper.load_model(..., epoch={self.epochs[0]}))"
         else:
             yield f"model: none is kept; to train {trial}, again and keep it: {self.keep}"
 
@@ -263,7 +270,7 @@ def _choice(
     alike, trials = not_worse(best), tuple(best.values)
     store = [] if files.display_uri == Request.store else ["--store", files.display_uri]
     export = ["sweeper", "export", reference, "--trial", trials[0], *store]
-    retrain = _narrowing(request, figures, best)
+    retrain, path, is_kept = _narrowing(request, figures, best), model_path(name, trials[0]), trials[0] in kept
     return Choice(
         sentence=sentence,
         question=best.question,
@@ -281,7 +288,9 @@ def _choice(
         not_worse=len(alike),
         alike=tuple(other.at for other in alike if other.at),
         trials=trials,
-        model=files.display_uri_of(model_path(name, trials[0])) if trials[0] in kept else None,
+        model=files.display_uri_of(path) if is_kept else None,
+        epoch=known_metadata(files, path).get("epoch") if is_kept else None,
+        epochs=tuple(kept_epochs(files, name, trials[0])) if is_kept else (),
         keep=shlex.join(export),
         retrain=None
         if retrain is None

@@ -36,6 +36,8 @@ FOLDERS = frozenset(
 """The folders of a store."""
 _SWEEP = "sweep="
 """Prefix of a sweep's folder of rows, by which readers of Parquet know the column `sweep`."""
+_EPOCH = "epoch-"
+"""Prefix of the file of a trial's model of an earlier epoch."""
 INDEX = f"{REPORTS}/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""
 CLAIMS_PAGE = f"{REPORTS}/claims.html"
@@ -156,6 +158,22 @@ def models_folder(sweep: str) -> str:
 def model_path(sweep: str, trial: str) -> str:
     """The path of a trial's model."""
     return f"{models_folder(sweep)}/{check_name(trial)}{MODEL_SUFFIX}"
+
+
+def epoch_models_folder(sweep: str, trial: str) -> str:
+    """The folder of a trial's models of earlier epochs."""
+    return f"{models_folder(sweep)}/{check_name(trial)}"
+
+
+def epoch_model_path(sweep: str, trial: str, epoch: int) -> str:
+    """The path of a trial's model of one of its epochs."""
+    return f"{epoch_models_folder(sweep, trial)}/{_EPOCH}{epoch}{MODEL_SUFFIX}"
+
+
+def epochs_in(names: Iterable[str]) -> list[int]:
+    """The epochs, ascending, of which a folder of models has the files `names`."""
+    texts = (name.removeprefix(_EPOCH).removesuffix(MODEL_SUFFIX) for name in names if name.startswith(_EPOCH))
+    return sorted(int(text) for text in texts if text.isdecimal())
 
 
 def unwritten_models_folder(sweep: str) -> str:

@@ -20,6 +20,7 @@ from sweeper.storage.layout import (
     MODEL_SUFFIX,
     SUFFIX,
     best_models_path,
+    epoch_models_folder,
     file_name,
     history_folder,
     looks_path,
@@ -112,7 +113,11 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
     sweep, trials = merged.sweep, sorted(merged.added)
     store = Store(target)
     columns = store.prepare(sweep, check_columns(source, target, sweep))
-    _copy(source, target, [model_path(sweep, trial) for trial in merged.models])
+    of_epochs = set(source.list(models_folder(sweep)))
+    for trial in merged.models:
+        if trial in of_epochs:
+            _copy_folder(source, target, epoch_models_folder(sweep, trial))
+        _copy(source, target, [model_path(sweep, trial)])
     tables = [table for _, table in read_tables(source, history_folder(sweep)).values()]
     if tables and len(history := rows_of(one_per_record(pa.concat_tables(tables)), trials)):
         _add(target, history_folder(sweep), history.replace_schema_metadata(HISTORY.metadata))

@@ -1,6 +1,7 @@
 """Trained models in a store: found by trial, and deleted where others are better.
 
-Workers write them before their rows, to `models/sweep=NAME/TRIAL.safetensors`. Every file says under which `--keep` it
+Workers write them before their rows, to `models/sweep=NAME/TRIAL.safetensors`, and those of earlier epochs before that,
+to a folder `TRIAL` beside it: a trial's model means that the others are there. Every file says under which `--keep` it
 was written, so a run with `--keep best` deletes no model of a run with `--keep all`. Each request with `--keep best`
 lists the trials that are its best in `models/best/SWEEP/REQUEST.json`, so that no other request deletes their models.
 """
@@ -12,7 +13,15 @@ from typing import Any
 
 from sweeper.errors import DamagedError
 from sweeper.storage.files import Files, read_record
-from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder, unwritten_models_folder
+from sweeper.storage.layout import (
+    MODEL_SUFFIX,
+    best_models_path,
+    epoch_models_folder,
+    epochs_in,
+    model_path,
+    models_folder,
+    unwritten_models_folder,
+)
 from sweeper.storage.retry import NO_RETRIES, Result
 from trainables.reports import ModelError
 from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, read_metadata
@@ -21,6 +30,11 @@ from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, rea
 def trials_with_models(files: Files, sweep: str) -> list[str]:
     """The ids of the sweep's trials whose models are in the store, sorted."""
     return [name.removesuffix(MODEL_SUFFIX) for name in files.list_files(models_folder(sweep), MODEL_SUFFIX)]
+
+
+def kept_epochs(files: Files, sweep: str, trial: str) -> list[int]:
+    """The epochs, ascending, of which a trial has a model of its own."""
+    return epochs_in(files.list_files(epoch_models_folder(sweep, trial), MODEL_SUFFIX))
 
 
 def write_best(files: Files, views: str, trials: Collection[str]) -> None:
@@ -49,8 +63,10 @@ def best_of_others(files: Files, views: str) -> frozenset[str]:
 
 
 def delete_models(files: Files, sweep: str, trials: Collection[str]) -> None:
-    """Delete the models of these trials, where there are some."""
+    """Delete the models of these trials, where there are some, those of earlier epochs first."""
     once = files.with_retries(NO_RETRIES)
+    for trial in sorted(set(trials).intersection(files.list(models_folder(sweep)))):
+        files.delete_folder(epoch_models_folder(sweep, trial))
     paths = [model_path(sweep, trial) for trial in trials]
     files.retry("delete", models_folder(sweep), lambda: _of_each(files, once.delete, paths))
 
@@ -60,7 +76,8 @@ def delete_displaced(files: Files, sweep: str, trials: Collection[str]) -> None:
     once = files.with_retries(NO_RETRIES)
 
     def kept(trial: str) -> str | None:
-        return _kept(once, model_path(sweep, trial))
+        policy: str | None = known_metadata(once, model_path(sweep, trial)).get("kept")
+        return policy
 
     policies = files.retry("read", models_folder(sweep), lambda: _of_each(files, kept, trials))
     delete_models(files, sweep, [trial for trial, policy in zip(trials, policies, strict=True) if policy == "best"])
@@ -78,13 +95,12 @@ def model_metadata(files: Files, path: str) -> dict[str, Any]:
     return read_metadata(header)
 
 
-def _kept(files: Files, path: str) -> str | None:
-    """Under which `--keep` a model was written; None if there is no such file, or it is damaged."""
+def known_metadata(files: Files, path: str) -> dict[str, Any]:
+    """The metadata of the model at `path`; none if there is no such file, or it is damaged."""
     try:
-        kept: str | None = model_metadata(files, path).get("kept")
-        return kept
+        return model_metadata(files, path)
     except (ModelError, DamagedError):
-        return None
+        return {}
 
 
 def record_unwritten(files: Files, sweep: str, cohort: str, trials: Collection[str]) -> None:

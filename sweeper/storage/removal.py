@@ -21,6 +21,7 @@ from sweeper.storage.files import Files, read_record
 from sweeper.storage.inventory import SweepInventory, ancestors, inventory_of
 from sweeper.storage.layout import (
     SUFFIX,
+    epoch_models_folder,
     history_folder,
     model_path,
     removal_path,
@@ -31,6 +32,7 @@ from sweeper.storage.layout import (
     tensorboard_folder,
     trials_folder,
 )
+from sweeper.storage.models import delete_models
 from sweeper.storage.parquet_files import contents_of, parse_file, replace
 from sweeper.storage.rows import rows_except
 from trainables.validation import unknown
@@ -91,12 +93,12 @@ def _sizes(found: SweepInventory, request: str, trials: frozenset[str]) -> dict[
     share = len(trials & found.trials) / max(len(found.trials), 1)
     own = request_files(found.name, request)
     folders = tuple(f"{folder}/{trial}" for trial in trials for folder in _trial_folders(found.name))
-    models = {model_path(found.name, trial) for trial in trials}
+    models = {
+        path for trial in trials for path in (model_path(found.name, trial), epoch_models_folder(found.name, trial))
+    }
     by_share = ("rows", "history", "evaluations")
     sizes = {kind: round(share * sum(found.sizes[kind].values())) for kind in by_share}
-    sizes["models"] = sum(size for path, size in found.sizes["models"].items() if path in models)
-    wanted = {*own, *folders}
-    for kind in ("figures", "pages"):
+    for kind, wanted in {"models": models, "figures": {*own, *folders}, "pages": {*own, *folders}}.items():
         sizes[kind] = sum(size for path, size in found.sizes[kind].items() if not wanted.isdisjoint(ancestors(path)))
     return sizes
 
@@ -120,7 +122,7 @@ def remove(files: Files, removal: Removal) -> None:
     for folder in (trials_folder(sweep), history_folder(sweep)):
         _remove_rows(files, folder, trials)
     remove_evaluations(files, sweep, trials)
-    _delete_each(files, (model_path(sweep, trial) for trial in trials))
+    delete_models(files, sweep, trials)
     for folder in _trial_folders(sweep):
         known = set(files.list(folder))
         _delete_each(files, (f"{folder}/{trial}" for trial in trials if trial in known))

@@ -134,6 +134,12 @@ class StackedMembers(ABC):
             for name, tensor in tensors
         }
 
+    @torch.no_grad()
+    def load_tensors(self, slot: int, tensors: Mapping[str, Tensor]) -> None:
+        """Give the member in this slot the parameters and buffers that `tensors_of` returned."""
+        for name, tensor in (self.parameters | self.buffers).items():
+            tensor.detach()[slot].copy_(tensors[name.removeprefix("method.")])
+
     def average_buffers(self) -> None:
         """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes."""
         self._peers.average([buffer for buffer in self.buffers.values() if buffer.is_floating_point()])

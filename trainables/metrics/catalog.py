@@ -149,6 +149,10 @@ class CohortEvaluator(Evaluator):
     def kept(self) -> Sequence[KeptResults]:
         return self._kept
 
+    @property
+    def keeps(self) -> bool:
+        return self._images.config.data.normal_class is not None
+
     def _results(self, metrics: Mapping[str, Floats], members: Sequence[int]) -> list[KeptResults]:
         """What is kept of members that were trained on one class, if there are validation images or fitted scores."""
         scores, kept = self._scored(VALIDATION), [each.kept for each in self._at_end if each.kept]

@@ -60,8 +60,13 @@ class Evaluator(ABC):
 
     @property
     def kept(self) -> Sequence[KeptResults]:
-        """What is kept of each member, after an evaluation at the end of training; empty if nothing is."""
+        """What is kept of each member, after an evaluation with `last`; empty if nothing is."""
         return ()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether anything can be kept of members beside their weights."""
+        return False
 
 
 @dataclass(frozen=True)

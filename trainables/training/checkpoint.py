@@ -27,8 +27,19 @@ from trainables.training.checks import split_into_stacks, stack_width
 
 
 @dataclass(frozen=True)
+class BestEpoch:
+    """The model of a running member after the epoch that was its best so far."""
+
+    epoch: int
+    value: float
+    """Value there of the metric by which it is the best."""
+    tensors: Mapping[str, Tensor]
+    """See `TrainedModel.tensors`."""
+
+
+@dataclass(frozen=True)
 class Progress:
-    """Everything about a cohort's progress except its weights."""
+    """Everything about a cohort's progress except its present weights."""
 
     epoch: int
     """Epochs completed."""
@@ -47,6 +58,8 @@ class Progress:
     """Steps completed of the current epoch."""
     sums: Mapping[str, Tensor] = field(default_factory=dict)
     """Name of a loss -> its sum over these steps, `[K]`; empty at step 0."""
+    best: tuple[BestEpoch | None, ...] = ()
+    """The best epoch of each member, None before its first and once it has ended; empty if none are kept."""
 
     @classmethod
     def initial(cls, count: int) -> Self:
@@ -71,6 +84,8 @@ def read_progress(plain: object, members: int, epochs: int) -> Progress:
     """Rebuild a Progress from the plain values that `dataclasses.asdict` made of it. The cohort has `members` members
     and trains for `epochs` epochs. Raises CheckpointError where a value is not of the type of its field or contradicts
     another value."""
+    if isinstance(plain, dict):
+        plain = {"best": (), **plain}  # which those of earlier versions lack
     progress: Progress = _read(plain, Progress, "standing")
     for law, holds in _laws(progress, members, epochs).items():
         if not holds:
@@ -86,6 +101,7 @@ def _laws(progress: Progress, members: int, epochs: int) -> dict[str, bool]:
     all_over = not running or (epochs > 0 and progress.epoch == epochs)
     return {
         f"{members} members": all(len(values) == members for values in per_member),
+        "a best epoch of each member, or of none": len(progress.best) in (0, members),
         f"0 <= epoch <= {epochs}": 0 <= progress.epoch <= epochs,
         "step >= 0": progress.step >= 0,
         "sums where step > 0, and only there": bool(sums) == (progress.step > 0),
@@ -268,6 +284,7 @@ def _restricted(progress: Progress, indices: Sequence[int], slots: Sequence[int]
         schedules=tuple(progress.schedules[index] for index in indices),
         reports=tuple(reports),
         sums={name: sum_K[list(slots)] for name, sum_K in progress.sums.items()},
+        best=tuple(progress.best[index] for index in indices) if progress.best else (),
     )
 
 

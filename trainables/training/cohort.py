@@ -216,6 +216,23 @@ class Cohort:
             stack, slot = slots[index]
             stack.load_member(slot, copies[move.source], move.hyperparameters)
 
+    def load_tensors(self, tensors: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
+        """Give each of these members, by its index, the weights that its model had after an earlier epoch."""
+        slots = self._slots()
+        for index, of_member in tensors.items():
+            stack, slot = slots[index]
+            stack.load_tensors(slot, of_member)
+
+    def tensors_of(self, member: int) -> dict[str, torch.Tensor]:
+        """A copy of the weights of the model of the member with this index."""
+        stack, slot = self._slots()[member]
+        return stack.tensors_of(slot)
+
+    def evaluate_to_keep(self) -> None:
+        """Find what the members' models have beside their weights, by an evaluation as at the end of training."""
+        if self._evaluator.keeps:
+            self._evaluator.metrics(self._stacks, self.members, last=True)
+
     def trained_models(self, members: Iterable[int]) -> Iterator[tuple[int, TrainedModel]]:
         """Yield a copy of the model of each member with one of these indices."""
         slots, kept = self._slots(), dict(zip(self.members, self._evaluator.kept, strict=False))

@@ -37,7 +37,7 @@ ARRAYS = "kept/"
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A member at the end of its training."""
+    """A member at the end of its training, or after an earlier epoch."""
 
     config: TrialConfig
     tensors: Mapping[str, Tensor]
@@ -48,6 +48,13 @@ class TrainedModel:
     """See `LoadedTask.inputs` and `KeptResults.inputs`."""
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     """See `KeptResults.arrays`."""
+    epoch: int | None = None
+    """The epoch, counted from 1, after which it was copied; None: the last."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that it has trained."""
+        return self.config.training.epochs if self.epoch is None else self.epoch
 
     @torch.no_grad()
     def build(self) -> nn.Module:
@@ -120,6 +127,7 @@ def pack_model(model: TrainedModel, facts: Mapping[str, Value]) -> bytes:
         "shapes": {name: list(shape) for name, shape in model.shapes.items()},
         "inputs": dict(model.inputs),
         "digest": _digest(tensors),
+        **({} if model.epoch is None else {"epoch": model.epoch}),
     }
     metadata = {ENTRY: json.dumps({**facts, **content}, sort_keys=True)}
     if not {tensor.dtype for tensor in tensors.values()} <= IN_NUMPY:
@@ -138,7 +146,8 @@ def unpack_model(data: bytes) -> TrainedModel:
             raise ModelError("it is damaged: its digest differs")
         shapes = {name: tuple(shape) for name, shape in content["shapes"].items()}
         arrays = {name.removeprefix(ARRAYS): tensors.pop(name) for name in [*tensors] if name.startswith(ARRAYS)}
-        return TrainedModel(resolve(content["config"]), tensors, shapes, content["inputs"], arrays)
+        config, epoch = resolve(content["config"]), content.get("epoch")
+        return TrainedModel(config, tensors, shapes, content["inputs"], arrays, epoch)
     except NotImportedError:
         raise
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:

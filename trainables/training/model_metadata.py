@@ -30,6 +30,7 @@ class _Metadata:
     inputs: Mapping[str, Any]
     digest: str
     kept: str | None = None
+    epoch: PositiveCount | None = None
 
 
 def metadata_bytes(start: bytes) -> int:

@@ -4,10 +4,11 @@ heartbeat, a checkpoint, or a requested stop.
 It depends on neither Ray nor pandas nor the store: the caller decides where reports and checkpoints go.
 """
 
+import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from torch import Tensor
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.metrics.evaluator import Floats
 from trainables.reports import (
+    LAST_EPOCH,
     SAVE_EVERY,
     CheckpointError,
     Heartbeat,
     Judge,
+    KeptEpochs,
     Member,
     ModelError,
     Report,
@@ -32,6 +35,7 @@ from trainables.sections import Training, TrialConfig
 from trainables.training.checkpoint import Progress, pack, unpack
 from trainables.training.cohort import Cohort
 from trainables.training.compiled_steps import StepCompiler
+from trainables.training.kept_models import ModelKeeper, lacks_models
 from trainables.training.metric_names import may_be_undefined
 from trainables.training.model_file import TrainedModel
 
@@ -74,6 +78,13 @@ class Callbacks:
     training continues."""
     keep: Callable[[int, TrainedModel], None] | None = None
     """Called with each finished member, by its index, and its model, before the last report is yielded."""
+    kept: KeptEpochs = LAST_EPOCH
+    """Of which epochs models are kept; the same for all peers."""
+    keep_epoch: Callable[[int, TrainedModel], None] | None = None
+    """Called with each running member and its model after each epoch of `kept.every`, before a report of the epoch is
+    yielded."""
+    epochs_kept: Callable[[int], Collection[int]] = lambda index: ()
+    """Returns the epochs of which `keep_epoch` has kept the model of a member, before a checkpoint is resumed."""
     notify: Callable[[str], None] = lambda line: None
     """Called with one line about a checkpoint that cannot be used."""
 
@@ -115,20 +126,22 @@ def train(
 
         save = save_checkpoint if checkpointing.save else None
         checkpointer = Checkpointer(cohort, save, checkpointing.every, callbacks, peers, progress)
+        keeper = ModelKeeper(cohort, callbacks.kept, callbacks.keep, callbacks.keep_epoch)
+        progress = keeper.begin(progress)
         try:
             yield from progress.reports
-            for report in _train_epochs(cohort, progress, configs[0].training, callbacks.judge, checkpointer):
-                if report.done and callbacks.keep:
-                    finished = [index for index, member in enumerate(report.members) if member.status == "finished"]
-                    for index, model in cohort.trained_models(finished):
-                        callbacks.keep(index, model)
-                yield report
+            yield from _train_epochs(cohort, progress, configs[0].training, callbacks.judge, checkpointer, keeper)
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), checkpointer.save())))) from None
 
     compiled = compiler is not None
     cohort, start = make_cohort(), Progress.initial(len(configs))
     resumed = _resumed(cohort, unpack(resume, configs, width, notify, compiled) if resume else None, notify)
+    if resumed and lacks_models(
+        resumed, cohort, callbacks.kept, callbacks.epochs_kept if callbacks.keep_epoch else None
+    ):
+        notify("its checkpoint cannot be used: it was made without the models of earlier epochs")
+        resumed = None
     if peers.size > 1 and peers.maximum(resumed is None) and resumed:
         notify("its checkpoint cannot be used: another of its processes could not read it")
         resumed = None
@@ -141,16 +154,32 @@ def train(
         yield from train_from(make_cohort(), start)
 
 
-def retrain(config: TrialConfig, data: Path, device: torch.device | str = "cpu") -> TrainedModel:
-    """Train a trial on data in the folder `data`. Raises ModelError if it diverges or was trained by several processes,
-    and DataError or ValueError if the data cannot be loaded."""
+class _Reached(Exception):
+    """Ends a training at the epoch of which the model is wanted."""
+
+
+def retrain(
+    config: TrialConfig, data: Path, device: torch.device | str = "cpu", epoch: int | None = None
+) -> TrainedModel:
+    """Train a trial on data in the folder `data`, up to an `epoch` before the last, by default to its end. Raises
+    ModelError if it diverges or was trained by several processes, and DataError or ValueError if the data cannot be
+    loaded."""
     if config.training.processes > 1:
         raise ModelError(
             f"it was trained by {config.training.processes} processes together, which one alone cannot repeat"
         )
     models: list[TrainedModel] = []
-    for report in train([config], data, device=device, callbacks=Callbacks(keep=lambda _, model: models.append(model))):
-        last = report
+
+    def reached(index: int, model: TrainedModel) -> None:
+        models.append(model)
+        raise _Reached
+
+    callbacks = Callbacks(
+        keep=lambda _, model: models.append(model), kept=KeptEpochs(epoch), keep_epoch=reached if epoch else None
+    )
+    with contextlib.suppress(_Reached):
+        for report in train([config], data, device=device, callbacks=callbacks):
+            last = report
     if not models:
         raise ModelError(f"it has no final weights: {last.members[0].error}")
     return models[0]
@@ -276,7 +305,12 @@ def _resumed(cohort: Cohort, unpacked: tuple[Progress, Any] | None, notify: Call
 
 
 def _train_epochs(
-    cohort: Cohort, progress: Progress, training: Training, judge: Judge | None, checkpointer: Checkpointer
+    cohort: Cohort,
+    progress: Progress,
+    training: Training,
+    judge: Judge | None,
+    checkpointer: Checkpointer,
+    keeper: ModelKeeper,
 ) -> Iterator[Report]:
     """Train from `progress` to the end and yield the reports that are due."""
     if training.epochs == 0:  # the members are evaluated as they were initialised
@@ -285,13 +319,17 @@ def _train_epochs(
         metrics = cohort.evaluate(last=True)
         progress = progress.advanced(checkpointer.seconds, 0)
         ended = _with_ended(progress, _diverged(metrics, progress.running, 0))
-        yield _report(ended, metrics, progress.running, True, cohort.pictures)
+        report = _report(ended, metrics, progress.running, True, cohort.pictures)
+        keeper.after_training(ended)
+        yield report
     while progress.epoch < training.epochs and progress.running:
         checkpointer.begin(progress)
-        progress = _train_epoch(cohort, progress, training, checkpointer)
+        progress = keeper.after_epoch(_train_epoch(cohort, progress, training, checkpointer))
         if progress.reports and progress.reports[-1].epoch == progress.epoch:
             if judge and not progress.reports[-1].done:
                 progress = _apply_verdict(judge(progress.reports[-1]), cohort, progress)
+            if progress.reports[-1].done:
+                keeper.after_training(progress)
             yield progress.reports[-1]
             if progress.reports[-1].done:
                 return

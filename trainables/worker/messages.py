@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from trainables.config import resolve_sent
 from trainables.json_input import JsonError, read_json
-from trainables.reports import Heartbeat, Report
+from trainables.reports import LAST_EPOCH, Heartbeat, KeptEpochs, Report
 from trainables.sections import TrialConfig
 from trainables.training.population import Population
 
@@ -77,14 +77,15 @@ Kept = Literal["best", "all"]
 
 
 @dataclass(frozen=True)
-class ModelPaths:
-    """Where a worker writes the models of a cohort's members, in the order of their configs."""
+class ModelRequest:
+    """Which models of a cohort's members a worker keeps."""
 
     trials: tuple[str, ...]
-    """Ids of their trials."""
-    paths: tuple[str, ...]
+    """Ids of their trials, in the order of their configs."""
     kept: Kept
-    """Which of them will stay; every file says it."""
+    """Which trials' models will stay; every file says it."""
+    epochs: KeptEpochs = LAST_EPOCH
+    """Of which epochs."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ class CohortTask:
     comparison: Comparison = field(default_factory=Comparison)
     memory: int | None = None
     """Memory limit of each process in bytes; None for no limit."""
-    models: ModelPaths | None = None
-    """Where its finished members are kept; None if they are not."""
+    models: ModelRequest | None = None
+    """None keeps none."""
 
 
 @dataclass(frozen=True)

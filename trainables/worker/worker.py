@@ -7,7 +7,7 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,17 @@ import torch
 
 from trainables.catalog import task_of
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.reports import SAVE_EVERY, CheckpointError, Heartbeat, Judge, ModelError, Report, Stopped, Verdict
+from trainables.reports import (
+    LAST_EPOCH,
+    SAVE_EVERY,
+    CheckpointError,
+    Heartbeat,
+    Judge,
+    ModelError,
+    Report,
+    Stopped,
+    Verdict,
+)
 from trainables.training.checkpoint import slice_checkpoint, unpack
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
@@ -49,9 +59,12 @@ class Checkpoints(Protocol):
 class Models(Protocol):
     """Storage of trained models, reachable from every node."""
 
-    def write(self, path: str, data: bytes, *, retry: bool) -> None:
-        """Write a file atomically, and `retry` while the storage does not answer. Raises ModelError if it cannot be
-        written."""
+    def write(self, trial: str, data: bytes, *, epoch: int | None = None, retry: bool) -> None:
+        """Write the model of a trial, or that of one of its epochs, atomically, and `retry` while the storage does not
+        answer. Raises ModelError if it cannot be written."""
+
+    def epochs(self, trial: str) -> Collection[int]:
+        """Return the epochs of which `write` has written models. Raises ModelError if that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -174,17 +187,34 @@ def train_cohort(
         with watchdog.suspended():
             checkpoints.write(task.spec.checkpoint, content)
 
-    def keep(index: int, model: TrainedModel) -> None:
+    def write_model(index: int, model: TrainedModel, epoch: int | None) -> None:
         assert task.models and settings.models
         trial = task.models.trials[index]
-        facts = {"trial_id": trial, "kept": task.models.kept}
+        if trial in without_model:  # a trial's model means that those of its earlier epochs are there
+            return
+        content = pack_model(model, {"trial_id": trial, "kept": task.models.kept})
         with watchdog.suspended():
             try:  # the store is given its time with the first model that it does not take
-                settings.models.write(task.models.paths[index], pack_model(model, facts), retry=not without_model)
+                settings.models.write(trial, content, epoch=epoch, retry=not without_model)
             except ModelError as error:
                 if not without_model:
                     unkept.append(f"its models cannot be kept: {error}")
                 without_model.append(trial)
+
+    def keep(index: int, model: TrainedModel) -> None:
+        write_model(index, model, None)
+
+    def keep_epoch(index: int, model: TrainedModel) -> None:
+        write_model(index, model, model.epochs)
+
+    def epochs_kept(index: int) -> Collection[int]:
+        assert task.models and settings.models
+        with watchdog.suspended():
+            try:
+                return settings.models.epochs(task.models.trials[index])
+            except ModelError as error:
+                notices.append(str(error))
+                return ()
 
     def send_heartbeat(heartbeat: Heartbeat) -> None:
         with watchdog.suspended():
@@ -199,6 +229,8 @@ def train_cohort(
             return judge(report)
 
     def loop() -> None:
+        keeps = task.models is not None and peers.rank == 0
+        kept = task.models.epochs if task.models else LAST_EPOCH
         reports = train(
             configs,
             Path(settings.data),
@@ -214,7 +246,10 @@ def train_cohort(
                 judge=watched_judge if judge else None,
                 stop=watchdog.stop,
                 send_heartbeat=send_heartbeat,
-                keep=keep if task.models and peers.rank == 0 else None,
+                keep=keep if keeps else None,
+                kept=kept,
+                keep_epoch=keep_epoch if keeps and kept.every else None,
+                epochs_kept=epochs_kept,
                 notify=notices.append,
             ),
             compiler=compiler,

@@ -13,7 +13,7 @@ from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.models import KeptModels, remove_displaced
 from sweeper.storage.files import Files
-from sweeper.storage.layout import model_path
+from sweeper.storage.layout import epoch_model_path, model_path
 from sweeper.storage.models import trials_with_models
 from tests.sweeper.small_sweeps import TINY
 
@@ -32,6 +32,7 @@ def write(files: Files, *trials: str, kept: str = "best") -> None:
         metadata = {"format": 1, "kept": kept, "config": {}, "shapes": {}, "inputs": {}, "digest": ""}
         header = json.dumps({"__metadata__": {"sweeper": json.dumps(metadata)}}).encode()
         files.write(model_path("tiny", trial), len(header).to_bytes(8, "little") + header + b"weights")
+        files.write(epoch_model_path("tiny", trial, 1), b"earlier")
 
 
 @pytest.fixture
@@ -40,7 +41,10 @@ def files(tmp_path: Path) -> Files:
 
 
 def models(files: Files) -> list[str]:
-    return trials_with_models(files, "tiny")
+    found = trials_with_models(files, "tiny")
+    with_epochs = [name for name in files.list("models/sweep=tiny") if not name.endswith(".safetensors")]
+    assert with_epochs in (found, []), "those of earlier epochs go with them"
+    return found
 
 
 def test_worse_ones_go_before_the_rows_are_written_and_displaced_ones_afterwards(files: Files) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sweeper.errors import SpecError, StoreError
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import take_inventory
-from sweeper.storage.layout import figure_path, model_path, request_path, sheet_path
+from sweeper.storage.layout import epoch_model_path, figure_path, model_path, request_path, sheet_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.removal import plan_removal, remove
 from sweeper.storage.requests import RequestRows, write_request
@@ -31,6 +31,7 @@ def store(tmp_path: Path) -> Store:
             store.write_history(sweep, cohort, [(trial, 1, "auroc", 0.1) for trial in trials])
         for trial in "abcd":
             store.files.write(model_path(sweep, trial), b"weights")
+            store.files.write(epoch_model_path(sweep, trial, 5), b"earlier")
             store.files.write(sheet_path(sweep, trial, "samples.png"), b"sheet")
         for request, own in LISTS.items():
             write_request(store.files, sweep, RequestRows(request, "digits", own))
@@ -54,12 +55,12 @@ def content(store: Store, sweep: str = "grid") -> dict[str, object]:
 def test_trials_that_another_request_has_stay(store: Store) -> None:
     before = content(store, "other")
     removal = plan_removal(store.files, "grid", "digits")
-    assert (removal.trials, removal.shared) == ({"a", "b"}, 1) and removal.kinds["models"] == 2 * len(b"weights")
+    assert (removal.trials, removal.shared) == ({"a", "b"}, 1) and removal.kinds["models"] == 2 * len(b"weightsearlier")
     remove(store.files, removal)
     assert content(store) == {
         "rows": ["c", "d"],
         "history": ["c", "d"],
-        "models": ["c.safetensors", "d.safetensors"],
+        "models": ["c", "c.safetensors", "d", "d.safetensors"],
         "sheets": ["c", "d"],
         "heatmaps": ["digits, epochs=5"],
         "requests": ["digits, epochs=5.parquet"],

@@ -16,11 +16,11 @@ import torch
 from tests.trainables.small import HERE, TracingCompiler, config_of, content_of, three
 from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker.alone import FolderCheckpoints, settings, spec_of, task_of
-from trainables.reports import CheckpointError, ModelError
+from trainables.reports import CheckpointError, KeptEpochs, ModelError
 from trainables.training.checkpoint import unpack
 from trainables.training.train import Checkpointing, train
 from trainables.worker import worker
-from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message, ModelPaths, parse_failure
+from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message, ModelRequest, parse_failure
 from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train_cohort
 
 pytestmark = pytest.mark.slow
@@ -133,21 +133,25 @@ class _Full:
     """Storage that takes no model of the first trial, and says when it was asked to try again."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, bool]] = []
+        self.asked: list[tuple[str, int | None, bool]] = []
 
-    def write(self, path: str, data: bytes, *, retry: bool) -> None:
-        self.asked.append((path, retry))
-        if path == "m0":
+    def write(self, trial: str, data: bytes, *, epoch: int | None = None, retry: bool) -> None:
+        self.asked.append((trial, epoch, retry))
+        if trial == "t0":
             raise ModelError("store full")
+
+    def epochs(self, trial: str) -> list[int]:
+        return [epoch for own, epoch, _ in self.asked if own == trial and epoch]
 
 
 def test_after_a_model_that_cannot_be_written_the_others_have_one_attempt_each() -> None:
     models, sent = _Full(), list[Any]()
-    kept = ModelPaths(("t0", "t1", "t2"), ("m0", "m1", "m2"), "best")
+    kept = ModelRequest(("t0", "t1", "t2"), "best", KeptEpochs(4))
     settings = WorkerSettings("run", str(HERE), _Unreadable(own=b""), step_timeout=math.inf, models=models)
     task = replace(task_of(three(), 3, "own"), models=kept)
     train_cohort(task, settings, None, torch.device("cpu"), sent.append)
-    assert models.asked == [("m0", True), ("m1", False), ("m2", False)]
+    of_fourth = [("t0", 4, True), ("t1", 4, False), ("t2", 4, False)]
+    assert models.asked == [*of_fourth, ("t1", None, False), ("t2", None, False)], "t0 lacks one already"
     last = [message for message in sent if isinstance(message, CohortReport)][-1]
     assert last.report.done and last.without_model == ("t0",)
     assert (last.notice or "").endswith("its models cannot be kept: store full")

@@ -75,7 +75,9 @@ class Choice:
     keep: str
     """The command that writes the model of the first trial to a file. Where none was kept it is trained again."""
     retrain: str | None
-    """The command that trains its trials again; None where no narrowing of the preset selects them alone."""
+    """The command that trains its trials again. Where no narrowing of the preset selects them alone, as a proposal of a
+    search, it is `sweeper trial`, which trains the first. None where that does not know the trial, because an option of
+    the search was changed."""
 
     def __str__(self) -> str:
         return self.sentence
@@ -85,7 +87,7 @@ class Choice:
         """How it is trained again, and where its model is."""
         trial = f"trial {self.trials[0]}{f', the best of its {len(self.trials)}' if len(self.trials) > 1 else ''}"
         if self.retrain:
-            yield f"train again: {self.retrain}"
+            yield f"train again: {self.retrain}" + f" ({trial})" * (self.trials[0] in self.retrain)
         if self.model:
             yield f"model: {self.model} ({trial}{f', epoch {self.epoch}' if self.epoch else ''})"
             if self.epochs:
@@ -270,7 +272,7 @@ def _choice(
     alike, trials = not_worse(best), tuple(best.values)
     store = [] if files.display_uri == Request.store else ["--store", files.display_uri]
     export = ["sweeper", "export", reference, "--trial", trials[0], *store]
-    retrain, path, is_kept = _narrowing(request, figures, best), model_path(name, trials[0]), trials[0] in kept
+    path, is_kept = model_path(name, trials[0]), trials[0] in kept
     return Choice(
         sentence=sentence,
         question=best.question,
@@ -292,10 +294,29 @@ def _choice(
         epoch=known_metadata(files, path).get("epoch") if is_kept else None,
         epochs=tuple(kept_epochs(files, name, trials[0])) if is_kept else (),
         keep=shlex.join(export),
-        retrain=None
-        if retrain is None
-        else shlex.join(["sweeper", "run", reference, "--preset", request.preset, *retrain, *store, "--fresh"]),
+        retrain=_retrain(request, figures, best, reference, store),
     )
+
+
+def _retrain(
+    request: StoredRequest, figures: PresetFigures, best: BestSetting, reference: str, store: Sequence[str]
+) -> str | None:
+    """The command that trains a setting again; None if there is none."""
+    preset, trial = ["--preset", request.preset], next(iter(best.values))
+    if (narrowing := _narrowing(request, figures, best)) is not None:
+        return shlex.join(["sweeper", "run", reference, *preset, *narrowing, *store, "--fresh"])
+    options = list[str]()
+    for key in _changed(request):
+        values = [] if key not in request.rows else list(request.rows[key].drop_duplicates())
+        if len(values) != 1:
+            return None
+        options += ["--set", f"{key}={_typed(values[0])}"]
+    return shlex.join(["sweeper", "trial", reference, trial, *preset, *options, *store])
+
+
+def _changed(request: StoredRequest) -> set[str]:
+    """The keys and options that a request changes of its preset."""
+    return {part.partition("=")[0] for part in request.changes.split()}
 
 
 def _narrowing(request: StoredRequest, figures: PresetFigures, best: BestSetting) -> list[str] | None:
@@ -308,7 +329,7 @@ def _narrowing(request: StoredRequest, figures: PresetFigures, best: BestSetting
     at: dict[str, object] = {**{key: values[key][0] for key in SELECTING_KEYS if key in values}, **best.at}
     selecting = [key for key in SELECTING_KEYS if key in at]
     grids = [grid for grid in figures.grids if all(at[key] in (grid.values(key) or (at[key],)) for key in selecting)]
-    changed = {part.partition("=")[0] for part in request.changes.split()}
+    changed = _changed(request)
     options = list[str]()
     for key, value in at.items():
         tried = {grid.values(key) for grid in grids}

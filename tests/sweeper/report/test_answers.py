@@ -142,7 +142,9 @@ def test_a_front_has_no_best_setting_unless_a_metric_ranks(tmp_path: Path) -> No
         _ = front.choice
     choice = find_answer(files, "grid", metric="loss").choice
     assert choice.sentence == "best loss: 1.00 at beta=0 (trial 0); chosen on training data"
-    assert choice.retrain is None and choice.alike == () and "--trial t0" in choice.keep
+    assert choice.alike == () and "--trial t0" in choice.keep
+    again = f"sweeper trial grid t0 --preset paper --store {tmp_path}"
+    assert choice.retrain == again and next(choice.lines) == f"train again: {again} (trial t0)"
 
 
 def test_rows_without_what_they_are_best_by_need_a_metric(tmp_path: Path) -> None:
@@ -175,8 +177,9 @@ def test_the_command_trains_the_trials_of_the_setting_and_no_other(tmp_path: Pat
     write_figures(store.files, name, figures_of(sweep, preset))
     write_request(store.files, name, plan.request_rows)
     for choice in find_answer(store.files, name).choices:
-        if choice.retrain:
-            command = [each for each in shlex.split(choice.retrain)[2:] if each != "--fresh"]
+        assert choice.retrain
+        kind, *command = [each for each in shlex.split(choice.retrain)[1:] if each != "--fresh"]
+        if kind == "run":
             again, _ = prepare(parse([*command, "--plan"]), Store(tmp_path / "empty"))
             assert {trial.id for trial in again.trials} == {*choice.trials}, choice.retrain
         else:

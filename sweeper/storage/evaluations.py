@@ -4,7 +4,7 @@ each trial. It is replaced as a whole, so a reader sees the old rows or the new 
 All files of a sweep have the same columns, null where a trial has no value, so that pandas reads their folder.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -43,6 +43,19 @@ def write_evaluations(files: Files, sweep: str, dataset: str, digest: str, rows:
     for other, table in tables.items():
         if table.schema.names != names:
             files.write(other, table_to_parquet(pa.Table.from_pylist(table.to_pylist(), schema)))
+
+
+def merge_evaluations(source: Files, target: Files, sweep: str, trials: Collection[str]) -> None:
+    """Add the rows of these trials in `source` to `target`, where it has none of them on the same data. Raises
+    StoreError if a file is damaged."""
+    known = _tables(target, sweep)
+    for path, table in _tables(source, sweep).items():
+        own: dict[str, Row] = {row["trial_id"]: row for row in (known[path].to_pylist() if path in known else ())}
+        added = [row for row in table.to_pylist() if row["trial_id"] in trials and row["trial_id"] not in own]
+        if added:
+            own |= {row["trial_id"]: row for row in added}
+            dataset, digest = added[0]["dataset"], added[0]["image_digest"] or ""
+            write_evaluations(target, sweep, dataset, digest, [own[trial] for trial in sorted(own)])
 
 
 def remove_evaluations(files: Files, sweep: str, trials: Sequence[str]) -> None:

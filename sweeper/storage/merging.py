@@ -1,10 +1,11 @@
-"""The rows of one store are added to another, by `sweeper merge`, with their history, models, sheets and requests.
+"""The rows of one store are added to another, by `sweeper merge`, with their history, models, sheets, evaluations and
+requests.
 
 Nothing of either store is deleted or overwritten but a row that failed, which a result replaces. Of each sweep these
 are written in the order in which a run writes them: models, history, sheets, then rows, because a row means that the
-rest is there; then the lists of requests. Files of rows and history have names that follow from their content, and what
-is there is not written again: so a merge that was cut off is ended by the same call, and one that is repeated changes
-nothing.
+rest is there; then evaluations and the lists of requests. Files of rows and history have names that follow from their
+content, and what is there is not written again: so a merge that was cut off is ended by the same call, and one that is
+repeated changes nothing.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from functools import reduce
 import pyarrow as pa
 
 from sweeper.errors import SchemaError, StoreError
+from sweeper.storage.evaluations import merge_evaluations
 from sweeper.storage.files import Files
 from sweeper.storage.layout import (
     MODEL_SUFFIX,
@@ -51,6 +53,8 @@ class Merged:
     """Ids of the trials whose rows are added."""
     replaced: frozenset[str]
     """Those of them that replace a row that failed."""
+    shared: frozenset[str]
+    """Ids of the trials of which both stores have the same result afterwards."""
     equal: int
     """Number of trials that both stores have with equal results."""
     differing: tuple[str, ...]
@@ -70,11 +74,15 @@ def plan_merge(source: Files, target: Files, sweep: str) -> Merged:
     results = {trial: row for trial, row in theirs.items() if row["status"] != "failed"}
     numbers = {(row["study_id"], row["number"]) for row in theirs.values() if row.get("study_id") is not None}
     studies = {study for study, _ in numbers}
-    added, equal, differing = set[str](), 0, list[str]()
+    added, shared, equal, differing = set[str](), set[str](), 0, list[str]()
     for trial, row in ours.items():
         if trial in results:
-            same = row["status"] == "failed" or _result(row) == _result(results[trial])
-            equal, differing = equal + same, differing if same else [*differing, trial]
+            failed, same = row["status"] == "failed", _result(row) == _result(results[trial])
+            equal += failed or same
+            if same:
+                shared.add(trial)
+            elif not failed:
+                differing.append(trial)
         elif row.get("study_id") in studies and (row["study_id"], row["number"]) in numbers and trial not in theirs:
             differing.append(trial)
         elif trial not in theirs or row["status"] != "failed":
@@ -82,18 +90,19 @@ def plan_merge(source: Files, target: Files, sweep: str) -> Merged:
     of_target = {each.request: each for each in list_requests(target, sweep)[0]}
     lists = list_requests(source, sweep)[0]
     kept = [each.request for each in lists if each.request in of_target and not _same(each, of_target[each.request])]
-    wanted = (added | (ours.keys() & results.keys())) - set(differing)
+    shared |= added
     models = {name.removesuffix(MODEL_SUFFIX) for name in source.list_files(models_folder(sweep), MODEL_SUFFIX)}
     known = {name.removesuffix(MODEL_SUFFIX) for name in target.list_files(models_folder(sweep), MODEL_SUFFIX)}
     return Merged(
         sweep,
         frozenset(added),
         frozenset(added & theirs.keys()),
+        frozenset(shared),
         equal,
         tuple(sorted(differing)),
         tuple(each.request for each in lists if each.request not in of_target),
         tuple(kept),
-        tuple(sorted((models & wanted) - known)),
+        tuple(sorted((models & shared) - known)),
     )
 
 
@@ -129,6 +138,7 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
         _add(target, trials_folder(sweep), conform(rows, columns))
     if merged.replaced:
         store.compact(sweep)
+    merge_evaluations(source, target, sweep, merged.shared)
     for request in merged.requests:
         folder = f"{sweep}/{file_name(request)}"
         _copy(source, target, [best_models_path(folder), looks_path(sweep, request), request_path(sweep, request)])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StoreError
+from sweeper.storage.evaluations import read_evaluations, write_evaluations
 from sweeper.storage.layout import epoch_model_path, model_path, sheet_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.merging import check_columns, merge, plan_merge
@@ -37,6 +38,8 @@ def source(tmp_path: Path) -> Store:
     columns = Columns(COLUMNS.hyperparameters, (*COLUMNS.metrics, "extra"))
     store = store_of(tmp_path / "source", rows, columns)
     write_request(store.files, "grid", RequestRows("digits", "digits", [*rows]))
+    evaluate(store, "a", **dict.fromkeys(rows, 0.5))
+    evaluate(store, "b", new=0.7)
     return store
 
 
@@ -45,7 +48,18 @@ def target(tmp_path: Path) -> Store:
     rows: dict[str, dict[str, object]] = {
         "old": {}, "equal": {"host": "b"}, "other": {}, "mended": {"status": "failed"}, "failed": {},
     }  # fmt: skip
-    return store_of(tmp_path / "target", rows)
+    store = store_of(tmp_path / "target", rows)
+    evaluate(store, "a", old=0.2, equal=0.4)
+    return store
+
+
+def evaluate(store: Store, dataset: str, **metrics: float) -> None:
+    """Write what the models of trials are on other data."""
+    rows = [
+        {"trial_id": trial, "dataset": dataset, "image_digest": None, "weights": trial, "knn": value}
+        for trial, value in metrics.items()
+    ]
+    write_evaluations(store.files, "grid", dataset, "", rows)
 
 
 def content(store: Store) -> dict[str, object]:
@@ -56,6 +70,10 @@ def content(store: Store) -> dict[str, object]:
         "models": {path: store.files.read(path) for path in store.files.sizes("models/sweep=grid")},
         "sheets": store.files.list("sheets/grid"),
         "requests": store.files.list("requests/grid"),
+        "evaluations": {
+            dataset: {trial: row["knn"] for trial, row in read_evaluations(store.files, "grid", dataset, "").items()}
+            for dataset in ("a", "b")
+        },
     }
 
 
@@ -75,6 +93,7 @@ def test_rows_that_are_lacking_are_added_and_results_stay(source: Store, target:
     assert listed and listed.trials == ["new", "equal", "other", "mended", "failed"]
     assert content(source) == before
     after, again = content(target), plan_merge(source.files, target.files, "grid")
+    assert after["evaluations"] == {"a": {"equal": 0.4, "mended": 0.5, "new": 0.5, "old": 0.2}, "b": {"new": 0.7}}
     assert not again.added and again.equal == 4 and again.requests == again.models == again.kept_lists == ()
     merge(source.files, target.files, again)
     assert content(target) == after

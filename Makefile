@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS := 3
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: install demo docs lint check test coverage clean
+.PHONY: install demo docs lint check test soak coverage clean
 
 install: .venv/installed
 
@@ -33,8 +33,13 @@ check: WORKERS := 2
 check: lint
 	$(PYTEST) -m 'not slow'
 
+# All but whole clusters and failures whose laws quicker tests assert as well.
 test: lint
-	$(PYTEST)
+	$(PYTEST) -m 'not soak'
+
+# Those.
+soak: install
+	$(PYTEST) -m soak
 
 # All tests, and the lines that none of them runs in any process.
 coverage: install

@@ -96,6 +96,14 @@ def environment(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.fail(f"{request.node.nodeid} leaves this process connected to Ray", pytrace=False)
 
 
+@pytest.fixture
+def unreported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs end without figures, tables and claims: with their rows, models, studies and page alone."""
+    from tests.fake_executor import report_nothing
+
+    report_nothing(monkeypatch)
+
+
 def _own_methods() -> dict[str, object]:
     """The methods of the user that this process knows, if it has imported the catalog."""
     catalog = sys.modules.get("trainables.catalog")

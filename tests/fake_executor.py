@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import sweeper.run as run
+from sweeper.cli import conclusion
 from sweeper.execution.local_backend import LocalBackend
 from sweeper.packing.cluster import Cluster, DeviceKind
+from sweeper.report import publish
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortTask, Message
 
@@ -38,3 +40,9 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(run, "backend_of", lambda request, *_, **__: contextlib.nullcontext(Measured(request.data)))
         yield
+
+
+def report_nothing(patched: pytest.MonkeyPatch) -> None:
+    """Let runs end without figures, tables and claims: with their rows, models, studies and page alone."""
+    patched.setattr(publish, "write", lambda *_, **__: "")
+    patched.setattr(conclusion, "write_claims", lambda *_: None)

@@ -10,7 +10,7 @@ from tests.cluster.files import FOLDER
 from tests.end_to_end.heads import head, wait_until
 from tests.end_to_end.sweeps import Sweeps, listening, resume, rows, tells_metrics
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 ARGUMENTS = (
     *("--axis", "beta=0.5,1,2", "--set", "nu=0.5"),
@@ -22,7 +22,8 @@ ARGUMENTS = (
 def test_nodes_come_for_pending_cohorts_are_shared_and_go_when_idle(
     sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All its ports are on the loopback."""
+    """All its ports are on the loopback. `test_a_gpu_is_requested_of_a_cluster_without_workers_that_can_grow` and
+    `test_a_cohort_that_waits_for_devices_holds_none_back` of the two `test_ray_backend.py` assert the demand."""
     with head(cores=0, jobs=False, scaling=FOLDER / "local.yaml", variables=LOOPBACK) as cluster:
         for name, value in (LOOPBACK | cluster.key()).items():
             monkeypatch.setenv(name, value)

@@ -14,7 +14,7 @@ from tests.end_to_end.heads import ROOT, Head, RayProcess, head, wait_until
 from tests.end_to_end.sweeps import Sweeps, resume, row_files
 from tests.end_to_end.undisturbed import COHORTS, GRID, assert_undisturbed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 ARGUMENTS = [*GRID, "--retries", "1"]
 """SIGTERM costs no retry. A node that dies without notice may cost one, if Ray notices the lost process first."""
@@ -72,7 +72,8 @@ class BothTrain:
 
 
 def test_nodes_die(sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One node gets a notice, one dies without, and a new one joins."""
+    """One node gets a notice, one dies without, and a new one joins. `test_worlds_hold` (`tests/simulation/`) asserts
+    the same of simulated nodes, and `test_ray_is_told_of_the_node_before_its_training_is_stopped` the notice."""
     with head(cores=0, jobs=False) as cluster:
         for name, value in cluster.key().items():
             monkeypatch.setenv(name, value)

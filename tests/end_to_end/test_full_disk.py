@@ -13,7 +13,7 @@ from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors
 from tests.end_to_end.undisturbed import GRID, TRIALS, assert_undisturbed
 from tests.fake_executor import without_ray
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unreported")]
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def test_a_disk_that_is_full_for_a_while_and_then_for_good(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("SWEEPER_PATIENCE", "5")
+    monkeypatch.setenv("SWEEPER_PATIENCE", "2")
     store, filler = small_disk / "store", small_disk / "filler"
-    waits = "No space left on device; trying again for 5 s"
-    sweep = sweeps.start(store, *GRID, cores=1)
+    waits = "No space left on device; trying again for 2 s"
+    sweep = sweeps.start(store, *GRID, "--debug", cores=1)
     sweep.wait_until(lambda: row_files(store), "a cohort")
 
     def waiting() -> bool:

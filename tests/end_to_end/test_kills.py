@@ -4,6 +4,8 @@ import contextlib
 import os
 import signal
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +16,23 @@ import pytest
 
 import sweeper.run as run
 from sweeper.storage.load import load_history
-from tests.end_to_end.sweeps import Sweep, Sweeps, assert_same_results, resume, row_files, rows, survivors
+from tests.end_to_end.sweeps import (
+    Sweep,
+    Sweeps,
+    assert_same_results,
+    listening,
+    resume,
+    row_files,
+    rows,
+    survivors,
+    tells_metrics,
+)
 from tests.end_to_end.undisturbed import COHORTS, EPOCHS, GRID, TRIALS, assert_undisturbed
 from tests.fake_executor import without_ray
 from tests.other_user import below, open_parents, reached_by_nobody
 from tests.trainables.small import content_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unreported")]
 
 DIED = {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
 """Process of Ray -> how the sweep's error begins once it has died."""
@@ -40,6 +52,7 @@ def temporary_home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as home, pytest.MonkeyPatch.context() as patched:
         os.chmod(home, 0o1777)
         patched.setenv("TMPDIR", home)
+        patched.setenv("HOME", home)
         patched.setattr(tempfile, "tempdir", None)  # chosen anew, and again afterwards
         yield Path(home)
 
@@ -53,6 +66,36 @@ def assert_closed_to_others(home: Path) -> None:
     assert sum(path.is_socket() for path in paths) >= 2, paths
     if os.geteuid() == 0:
         assert reached_by_nobody(paths) == [f"look at {folder}"]
+
+
+def ask(address: str, **variables: str) -> subprocess.Popen[str]:
+    """Ask the head at this address for its keys, in a process with these variables."""
+    code = "import ray, sys; print(ray._raylet.GcsClient(address=sys.argv[1]).internal_kv_keys(b'', b'', timeout=60))"
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, address],
+        env={**inherited, "RAY_gcs_rpc_server_connect_timeout_s": "2", **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def assert_on_the_loopback(sweep: Sweep, home: Path) -> None:
+    """Assert that its cluster listens on the loopback alone, tells no metrics, and answers only who has the token,
+    which Ray made in `home`."""
+    ports = listening(sweep.processes())
+    assert {listener.address for listener in ports} == {"127.0.0.1"}, ports
+    assert [listener for listener in ports if tells_metrics(listener.port)] == []
+    [gcs] = [f"{listener.address}:{listener.port}" for listener in ports if listener.process == "gcs_server"]
+    clients = [
+        ask(gcs, RAY_AUTH_MODE="token"),  # Ray reads the token from this home
+        ask(gcs, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="f" * 64),
+        ask(gcs, RAY_AUTH_MODE="disabled"),
+    ]
+    outputs = [client.communicate()[0] for client in clients]
+    assert [client.returncode == 0 for client in clients] == [True, False, False], outputs
+    assert stat.S_IMODE((home / ".ray/auth_token").stat().st_mode) == 0o600
 
 
 def epochs_saved(store: Path) -> dict[str, int]:
@@ -125,6 +168,7 @@ def stop_by_ctrl_c(sweep: Sweep, store: Path, home: Path) -> None:
     kill_training(sweep, store)
     trainers = suspended_once(sweep, lambda: bool(row_files(store)))
     assert_closed_to_others(home)
+    assert_on_the_loopback(sweep, home)
     sweep.send(signal.SIGINT, whole_group=True)
     for _ in range(8):
         sweep.send(signal.SIGTERM)
@@ -151,20 +195,28 @@ def kill_driver(sweep: Sweep) -> None:
 
 def test_a_sweep_that_is_stopped_and_killed_again_and_again(sweeps: Sweeps, tmp_path: Path) -> None:
     """First its training processes, by SIGKILL and SIGTERM; then the whole sweep: by Ctrl-C, and by SIGKILL of the
-    driver, of Ray's node, and of its head. Each time the same command continues, the last time without Ray."""
+    driver. Each time the same command continues, the last time without Ray."""
     with temporary_home() as home:
         stop_by_ctrl_c(sweeps.start(tmp_path, *GRID, cores=2), tmp_path, home)
         kill_driver(sweeps.start(tmp_path, *GRID, cores=1))
-        (abandoned,) = home.glob("sweep-*")
-        for name in DIED:
-            kill_process_of_ray(name, sweeps.start(tmp_path, *GRID, cores=1))
-        assert not abandoned.exists()
         mtimes = {path: path.stat().st_mtime_ns for path in row_files(tmp_path)}
         assert 0 < len(mtimes) < COHORTS
         with without_ray(home):
             assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *GRID]) == 0
     assert {path: path.stat().st_mtime_ns for path in mtimes} == mtimes  # what was there was not trained again
     assert_undisturbed(tmp_path)
+
+
+@pytest.mark.soak
+def test_a_sweep_whose_node_and_head_are_killed(sweeps: Sweeps, tmp_path: Path) -> None:
+    """`test_a_process_of_our_own_cluster_that_has_died_is_named_at_once` of `test_watchdog.py` asserts the quick part,
+    and `test_the_folder_of_a_killed_driver_is_deleted_by_the_next_run` of `test_session.py` that of a driver's end."""
+    with temporary_home() as home:
+        kill_driver(sweeps.start(tmp_path, *GRID, cores=1))
+        (abandoned,) = home.glob("sweep-*")
+        for name in DIED:
+            kill_process_of_ray(name, sweeps.start(tmp_path, *GRID, cores=1))
+        assert not abandoned.exists()
 
 
 def test_a_search_whose_driver_was_killed_ends_as_an_undisturbed_one(

@@ -36,9 +36,13 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_each_kind_is_measured_and_cohorts_go_to_both(
     address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`test_gpus_are_told_apart_and_cores_beside_them_are_theirs` of `test_cluster.py` and the tests of
+    `test_allocate.py` assert the kinds, `test_a_gpu_is_measured_by_a_worker_that_has_it_for_itself_and_then_ends` the
+    measurement."""
     arguments = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *ARGUMENTS, "--cohort", "2"]
     status = run.main([*arguments, "--address", address])
     out, err = capsys.readouterr()

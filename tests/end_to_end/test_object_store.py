@@ -1,15 +1,11 @@
-"""A sweep into an object store, as it would run with S3; and the ports that its cluster opens meanwhile."""
+"""A sweep into an object store, as it would run with S3."""
 
 import json
-import os
 import socket
-import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
 
 from sweeper.errors import StoreError
@@ -17,10 +13,11 @@ from sweeper.run import main
 from sweeper.storage import load
 from sweeper.storage.files import Files
 from sweeper.storage.store import check_free_space, check_writable
-from tests.end_to_end.sweeps import Sweeps, listening, resume, tells_metrics
+from tests.fake_executor import without_ray
+from trainables.training.cohort import Cohort
 
 SMALL = [
-    *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=40"),
+    *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=20"),
     *("--cohort", "2", "--save-every", "0.05"),
 ]
 """4 trials in 2 cohorts."""
@@ -46,65 +43,32 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.stop()
 
 
-def ask(address: str, **variables: str) -> subprocess.Popen[str]:
-    """Ask the head at this address for its keys, in a process with these variables."""
-    code = "import ray, sys; print(ray._raylet.GcsClient(address=sys.argv[1]).internal_kv_keys(b'', b'', timeout=60))"
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    return subprocess.Popen(
-        [sys.executable, "-c", code, address],
-        env={**inherited, "RAY_gcs_rpc_server_connect_timeout_s": "2", **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-@pytest.mark.slow
 def test_a_sweep_into_s3_that_goes_on_from_its_checkpoint_and_is_read(
-    sweeps: Sweeps,
-    bucket: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray makes a token
-    files = Files(bucket)
-    sweep = sweeps.start(bucket, *SMALL, cores=1)
-    trainers = list[psutil.Process]()
+    files, first_steps, failures = Files(bucket), 0, 0
+    train_step = Cohort.step
 
-    def caught() -> bool:
-        """No cohort ends while the head is asked."""
-        trainers[:] = sweep.suspend()
-        if trainers and files.list("checkpoints/sweep=anomaly_grid"):
-            return True
-        resume(trainers)
-        return False
+    def fail_once(cohort: Cohort, epoch: int, step: int, *arguments: Any) -> Any:
+        """Fail once there is a checkpoint in the bucket."""
+        nonlocal first_steps, failures
+        first_steps += epoch == step == 0
+        if not failures and step == 0 and files.list("checkpoints/sweep=anomaly_grid"):
+            failures += 1
+            raise RuntimeError("out of luck")
+        return train_step(cohort, epoch, step, *arguments)
 
-    sweep.wait_until(caught, "a checkpoint in the bucket")
-    ports = listening(sweep.processes())
-    open_metrics = [listener for listener in ports if tells_metrics(listener.port)]
-    [gcs] = [f"{listener.address}:{listener.port}" for listener in ports if listener.process == "gcs_server"]
-    clients = [
-        ask(gcs, RAY_AUTH_MODE="token"),  # Ray reads the token from this home
-        ask(gcs, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="f" * 64),
-        ask(gcs, RAY_AUTH_MODE="disabled"),
-    ]
-    outputs = [client.communicate()[0] for client in clients]
-    trainers[0].kill()
-    outcome = sweep.outcome()
-
-    assert {listener.address for listener in ports} == {"127.0.0.1"} and open_metrics == [], ports
-    assert [client.returncode == 0 for client in clients] == [True, False, False], outputs
-    assert stat.S_IMODE((tmp_path / ".ray/auth_token").stat().st_mode) == 0o600
-
-    assert main(["anomaly_grid", "--preset", "digits", "--store", bucket, *SMALL, "--plan", "--json"]) == 0
+    monkeypatch.setattr(Cohort, "step", fail_once)
+    command = ["anomaly_grid", "--preset", "digits", "--store", bucket, *SMALL]
+    with without_ray(tmp_path):
+        status = main(command)
+    out, err = capsys.readouterr()
+    assert status == 0 and err == "" and "4 finished of 4 trials" in out, out + err
+    assert "goes on from its checkpoint" in out and "HUSH" not in out, out
+    assert "rows: s3://bucket1/results/trials/sweep=anomaly_grid?endpoint_override=" in out, out
+    assert failures == 1 and first_steps == 2, "each of the two cohorts begins once"
+    assert main([*command, "--plan", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["to run"] == 0
-    assert outcome.status == 0 and "4 finished of 4 trials" in outcome.out, outcome
-    assert "goes on from its checkpoint" in outcome.out, outcome
-    assert (
-        "HUSH" not in outcome.out
-        and "rows: s3://bucket1/results/trials/sweep=anomaly_grid?endpoint_override=" in outcome.out
-    )
     rows = load.load("anomaly_grid", bucket)
     assert len(rows) == 4 and set(rows["status"]) == {"finished"} and rows["auroc_joint"].notna().all()
     (views,) = files.list("heatmaps/anomaly_grid")

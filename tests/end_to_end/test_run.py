@@ -3,8 +3,10 @@
 Trials that hang, exhaust the memory or kill their process fail alone and are named; all others finish.
 """
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +14,18 @@ import pandas as pd
 import pytest
 
 import sweeper.run as run
+from sweeper.execution import session
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
-from tests.end_to_end.poisons import DIES, EATS, HANGS
-from tests.end_to_end.shared_ray import SharedRay
+from tests.end_to_end.poisons import DIES, EATS, HANGS, POISON
 from tests.end_to_end.sweeps import assert_same_results, rows
 from tests.end_to_end.undisturbed import EPOCHS, GRID, TRIALS, undisturbed_output, undisturbed_store
 from tests.fake_executor import without_ray
 
 pytestmark = pytest.mark.slow
 
-VIEWS = "heatmaps/anomaly_grid/digits, epochs=60 nu=0.5,3,inf"
+VIEWS = f"heatmaps/anomaly_grid/digits, epochs={EPOCHS} nu=0.5,3,inf"
 SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2"]
 """2 trials."""
 NUS = (HANGS, DIES, EATS, 20)
@@ -36,8 +38,25 @@ POISONED = [
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the undisturbed sweep's store."""
-    return Path(shutil.copytree(undisturbed_store(), tmp_path_factory.mktemp("finished") / "a folder"))
+    """A copy of the undisturbed sweep's store, with figures: the same command draws them."""
+    store = Path(shutil.copytree(undisturbed_store(), tmp_path_factory.mktemp("finished") / "a folder"))
+    assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(store), *GRID]) == 0
+    return store
+
+
+@pytest.fixture
+def poisoned_ray() -> Iterator[None]:
+    """This process is connected to a local Ray of one core, where trials with a nu of `tests.end_to_end.poisons` are
+    poisoned. A driver of its own would be poisoned, too."""
+    init_arguments = session._init_arguments
+    with pytest.MonkeyPatch.context() as patched, contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as started:  # what Ray's processes inherit, and no others
+            started.setattr(session, "_init_arguments", lambda *options: init_arguments(*options) | {"num_cpus": 1})
+            for name, value in {"PYTHONPATH": POISON, "OMP_NUM_THREADS": "1"}.items():
+                started.setenv(name, value)
+            scratch = stack.enter_context(session.connected(None))
+        patched.setattr(run, "connected", lambda *_, **__: contextlib.nullcontext(scratch))
+        yield
 
 
 def plan(store: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -63,8 +82,8 @@ def test_a_sweep_ends_with_rows_history_and_figures(finished: Path) -> None:
     }
     assert set(frame["small_stem"]) == {True} and set(frame["method"]) == {"vje"}
     assert set(frame["preset"]) == {"digits"} and frame["nu"].eq(float("inf")).any()
-    assert frame["changes"].eq(np.where(frame["nu"] < np.inf, "epochs=60", "epochs=60 nu=inf")).all()
-    assert len(load("anomaly_grid", finished, preset="digits", changes="epochs=60")) == 8
+    assert frame["changes"].eq(np.where(frame["nu"] < np.inf, f"epochs={EPOCHS}", f"epochs={EPOCHS} nu=inf")).all()
+    assert len(load("anomaly_grid", finished, preset="digits", changes=f"epochs={EPOCHS}")) == 8
     assert frame["auroc_joint"].between(0, 1).all() and frame["loss"].notna().all()
     history = load_history("anomaly_grid", finished)
     assert EPOCHS in set(history["epoch"]) and set(history["trial_id"]) == set(frame.index)
@@ -106,10 +125,16 @@ def test_a_trial_that_cannot_train_takes_no_other_with_it(tmp_path: Path, capsys
     assert frame[frame["status"] == "failed"]["error"].str.contains("allocate|memory").all(), frame["error"].tolist()
 
 
-def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(shared_ray: SharedRay, tmp_path: Path) -> None:
-    outcome = shared_ray.run(tmp_path, *POISONED)
+@pytest.mark.soak
+def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
+    poisoned_ray: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`test_the_cause_of_a_failure_is_told_after_the_messages_before_it` of `test_ray_backend.py`,
+    `test_a_process_that_hangs_ends_itself_and_says_where` of `test_worker.py`, and
+    `test_a_trial_that_cannot_train_fails_alone_and_is_tried_again_by_the_next_run` assert its parts."""
+    status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *POISONED])
     frame = rows(tmp_path).set_index("nu")
-    assert outcome.status == 1 and "3 failed, 1 finished of 4 trials" in outcome.out, frame["error"].to_dict()
+    assert status == 1 and "3 failed, 1 finished of 4 trials" in capsys.readouterr().out, frame["error"].to_dict()
     errors = frame["error"].dropna()
     assert set(errors.index) == {HANGS, EATS, DIES} and not errors.str.contains("\n").any(), errors
     assert "died" in errors[DIES], errors

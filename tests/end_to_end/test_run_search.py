@@ -1,5 +1,7 @@
 """Searches through the command line: what they leave in the store, and that a stopped search continues."""
 
+import contextlib
+import io
 import itertools
 import re
 from pathlib import Path
@@ -11,7 +13,6 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 
 from sweeper.run import main
 from sweeper.storage.load import load_history
-from tests.end_to_end.shared_ray import SharedRay
 from tests.end_to_end.sweeps import VOLATILE, rows
 from tests.fake_executor import without_ray
 from trainables.worker.messages import CohortTask
@@ -25,12 +26,13 @@ FOLDER = "digits, epochs=40 wave=8"
 
 
 @pytest.fixture(scope="module")
-def undisturbed(shared_ray: SharedRay, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = tmp_path_factory.mktemp("undisturbed")
-    outcome = shared_ray.run(store, *SMALL, name=NAME)
-    assert outcome.status == 0, outcome
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store, printed = tmp_path_factory.mktemp("undisturbed"), io.StringIO()
+    with without_ray(tmp_path_factory.mktemp("scratch")), contextlib.redirect_stdout(printed):
+        assert main([NAME, "--preset", "digits", "--store", str(store), *SMALL]) == 0
+    out = printed.getvalue()
     best = r"best auroc_joint: 0\.\d+ at \S*beta=\S+ .*\(trial \d+\); chosen on validation images \(val_auroc_joint 0\."
-    assert "16 trials: " in outcome.out and re.search(best, outcome.out), outcome
+    assert "16 trials: " in out and re.search(best, out), out
     return store
 
 
@@ -67,10 +69,10 @@ def test_a_pruned_trial_was_beaten_at_its_rung_by_those_that_went_on(undisturbed
     assert frame.loc[best_first_rung, "epochs_run"] > 10
 
 
+@pytest.mark.usefixtures("unreported")
 def test_a_search_that_is_stopped_and_made_longer_ends_as_an_undisturbed_one(
     undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It runs without Ray, the undisturbed one with it."""
     attempts = itertools.count(1)
 
     def interrupt(task: CohortTask) -> None:
@@ -89,6 +91,7 @@ def test_a_search_that_is_stopped_and_made_longer_ends_as_an_undisturbed_one(
     pd.testing.assert_frame_equal(results(store), results(undisturbed), check_exact=True)
 
 
+@pytest.mark.usefixtures("unreported")
 def test_a_trial_that_fails_for_good_does_not_stall_a_search(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,10 @@ from tests.end_to_end.sweeps import ROOT, environment
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_session_runs_several_sweeps_and_stays_usable(tmp_path: Path) -> None:
+    """`test_an_interrupt_stops_in_order_and_the_same_call_continues` of `test_api.py` asserts the same without Ray, and
+    `test_workers_of_a_local_cluster_inherit_the_folders` of `tests/sweeper/execution/test_session.py` what Ray adds."""
     command = [sys.executable, "-m", "tests.end_to_end.session", str(tmp_path / "store")]
     completed = subprocess.run(command, cwd=ROOT, env=environment(cores=1), capture_output=True, text=True, timeout=600)
     assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -26,8 +26,8 @@ def cluster() -> Iterator[None]:
         yield
 
 
-def test_asha_stops_the_worse_trials_and_the_best_has_its_model(tmp_path: Path) -> None:
-    rates = [1e-3, 2e-3, 1e-6, 2e-6]
+def test_asha_stops_the_worse_trial_and_the_better_has_its_model(tmp_path: Path) -> None:
+    rates = [1e-3, 1e-6]
     scheduler = ASHAScheduler(time_attr="epoch", max_t=4, grace_period=1, reduction_factor=2)
     results = tune.Tuner(
         tune_trainable({key: value for key, value in FIXED.items() if key != "lr"}, HERE, save_every=0.0),
@@ -38,7 +38,7 @@ def test_asha_stops_the_worse_trials_and_the_best_has_its_model(tmp_path: Path) 
     assert not results.errors
     ended: list[Any] = [results[index] for index in range(len(results))]
     epochs = {result.config["lr"]: result.metrics["epoch"] for result in ended}
-    assert epochs[1e-3] == 4 and min(epochs[1e-6], epochs[2e-6]) == 1, epochs
+    assert epochs == {1e-3: 4, 1e-6: 1}
     best: Any = results.get_best_result()
     (report,) = [report for report in train([config_of(**{**FIXED, "lr": best.config["lr"]})], HERE) if report.done]
     assert best.metrics["loss"] == pytest.approx(report.members[0].metrics["loss"], rel=1e-6)

@@ -16,7 +16,7 @@ from tests.end_to_end.held import HELD, signal_of
 from tests.end_to_end.sweeps import Sweep, Sweeps, assert_same_results, rows
 from tests.fake_executor import without_ray
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unreported")]
 
 GRID = (
     *("--set", "epochs=5", "--axis", "beta=0.5,1", "--axis", "normal_class=0", "--axis", "seed=0"),

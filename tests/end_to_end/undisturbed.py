@@ -1,4 +1,4 @@
-"""A sweep that runs undisturbed. Tests that disturb the same sweep compare their rows with its rows.
+"""A sweep that runs undisturbed, without figures. Tests that disturb the same sweep compare their rows with its rows.
 
 It runs once in a run of the tests, without Ray, in the process that needs it first; the others wait for it.
 """
@@ -9,19 +9,20 @@ import os
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from filelock import FileLock
 
 import sweeper.run as run
 from sweeper.storage.load import load_history
 from tests.end_to_end.sweeps import assert_same_results, rows
-from tests.fake_executor import without_ray
+from tests.fake_executor import report_nothing, without_ray
 
 GRID = [
     *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3,inf", "--axis", "normal_class=0,1"),
-    *("--set", "epochs=60", "--cohort", "2", "--save-every", "0.05"),
+    *("--set", "epochs=40", "--cohort", "2", "--save-every", "0.05"),
 ]
-"""12 trials in 6 cohorts, about 2 s each on one core."""
-TRIALS, COHORTS, EPOCHS = 12, 6, 60
+"""12 trials in 6 cohorts, over 1 s each on one core."""
+TRIALS, COHORTS, EPOCHS = 12, 6, 40
 
 
 def undisturbed_store() -> Path:
@@ -32,7 +33,10 @@ def undisturbed_store() -> Path:
         if not printed.exists():
             scratch.mkdir()
             out, err = io.StringIO(), io.StringIO()
-            with without_ray(scratch), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            with pytest.MonkeyPatch.context() as patched, without_ray(scratch), contextlib.ExitStack() as printing:
+                report_nothing(patched)
+                printing.enter_context(contextlib.redirect_stdout(out))
+                printing.enter_context(contextlib.redirect_stderr(err))
                 status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(store), *GRID])
             assert status == 0 and err.getvalue() == "" and len(rows(store)) == TRIALS, out.getvalue() + err.getvalue()
             printed.write_text(out.getvalue())

@@ -198,10 +198,15 @@ SEARCHES = RUNNING.read_text().split("## Searches")[1].split("\n## ")[0]
 
 def test_searches_are_planned_as_written(user_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each example is a file of a sweep."""
-    for text in re.findall(r"```python\n(.*?)```", SEARCHES, re.DOTALL):
-        (user_folder / "my_search.py").write_text(text)
-        assert run.main(["my_search.py", "--plan", "--store", str(tmp_path / "store")]) == 0
-        assert "constraint val_auroc_dir >= 0.7, seconds <= 20" in capsys.readouterr().out
+    bounded, conditional = re.findall(r"```python\n(.*?)```", SEARCHES, re.DOTALL)
+    expected = {
+        bounded: "  constraint val_auroc_dir >= 0.7, seconds <= 20\n",
+        conditional: "    if lr_schedule is exponential\n      lr_gamma       0.8 to 1\n",
+    }
+    for number, (text, line) in enumerate(expected.items()):
+        (user_folder / f"my_search{number}.py").write_text(text)
+        assert run.main([f"my_search{number}.py", "--plan", "--store", str(tmp_path / "store")]) == 0
+        assert line in capsys.readouterr().out
 
 
 OWN = (ROOT / "trainables/README.md").read_text().split("## Your own data, encoder and views")[1].split("\n## ")[0]

@@ -412,9 +412,10 @@ def _varied(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
         values = tuple(dict.fromkeys(value for part in parts for value in part.values(key)))
         if len(values) > 1:
             yield key, _joined(values)
-    for key in dict.fromkeys(key for part in parts for key in part.space):
-        texts = [distribution_text(outline_distribution(part.space[key])) for part in parts if key in part.space]
-        yield f"{key} (searched)", "; or ".join(dict.fromkeys(texts))
+    for key in dict.fromkeys(key for part in parts for key in part.searched):
+        texts = [distribution_text(outline_distribution(part.searched[key])) for part in parts if key in part.searched]
+        conditions = dict.fromkeys(on.text for part in parts for on in part.conditions if key in on.space)
+        yield f"{key} ({', '.join(['searched', *conditions])})", "; or ".join(dict.fromkeys(texts))
     if bounds := dict.fromkeys(constraint.text for part in parts for constraint in part.constraints):
         yield "constraints", ", ".join(bounds)
 

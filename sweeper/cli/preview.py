@@ -247,6 +247,10 @@ def outline_plan(
             "wave": search.wave,
             "sampler": search.sampler,
             "space": {key: outline_distribution(value) for key, value in search.space.items()},
+            "conditions": [
+                {"when": on.text, "space": {key: outline_distribution(value) for key, value in on.space.items()}}
+                for on in search.conditions
+            ],
             "rule": {"name": type(rule).__name__, **asdict(rule)} if rule else None,
             "compiled": steps and (steps.every or bool(steps.shapes)),
         }
@@ -302,6 +306,9 @@ def _search_lines(outline: Mapping[str, Any]) -> list[str]:
         )
         width = max(16, *map(len, study["space"]))
         lines += [f"    {key:<{width}} {distribution_text(value)}" for key, value in study["space"].items()]
+        for on in study["conditions"]:
+            lines.append(f"    {on['when']}")
+            lines += [f"      {key:<{width - 2}} {distribution_text(value)}" for key, value in on["space"].items()]
     return lines
 
 

@@ -247,14 +247,15 @@ def least_share(pruner: Pruner, epochs: int, report_every: int) -> float:
 def shapes(study: Study) -> list[Mapping[str, Any]]:
     """Return a config of each shape of step that the trials of a study can have; none if there are too many."""
     fusible = fusible_keys(str(study.fixed["method"]))
-    values = {key: _values(distribution) for key, distribution in study.search.space.items() if key not in fusible}
+    values = {key: _values(distribution) for key, distribution in study.search.searched.items() if key not in fusible}
     if math.prod(map(len, values.values())) not in range(1, MAX_SHAPES + 1):
         return []
-    lowest = {key: bounds(distribution)[0] for key, distribution in study.search.space.items()}
     configs: list[Mapping[str, Any]] = []
     for combination in itertools.product(*values.values()):
+        proposal = study.proposal(dict(zip(values, combination, strict=True)))
         with contextlib.suppress(ValueError):  # values that are illegal together
-            configs.append(resolve({**study.fixed, **lowest, **dict(zip(values, combination, strict=True))}).flat())
+            own = resolve({**study.fixed, **proposal}).flat()
+            configs += [own] if own not in configs else []
     return configs
 
 

@@ -148,7 +148,7 @@ def _text(changed: Mapping[str, Sequence[Value]]) -> str:
 def _values_of(key: str, part: Part, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
     """Return the values that a part has for a key; none if the key is searched, as its values are the sampler's, or
     replicated, as no trial is a result by itself."""
-    if key in part.space or key in part.replicates:
+    if key in part.searched or key in part.replicates:
         return ()
     return part.values(key) or ((defaults[key],) if key in defaults else ())
 
@@ -199,7 +199,7 @@ def _method(part: Part) -> str:
 
 
 def _has(key: str, part: Part, defaults: Mapping[str, Value]) -> bool:
-    return key in defaults or bool(part.values(key)) or key in part.space
+    return key in defaults or bool(part.values(key)) or key in part.searched
 
 
 def _sorted(values: set[Value]) -> tuple[Value, ...]:

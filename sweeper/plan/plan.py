@@ -118,7 +118,7 @@ class Plan:
         axes = self.sweep.axes_by_metric.get(self.headline.name, ()) if self.groups else ()
         breakdown = (self.sweep.breakdown,) if self.groups and self.sweep.breakdown else ()
         several = ("study",) if len(self.study_runs) > 1 else ()
-        searched = (key for study_run in self.study_runs for key in study_run.study.search.space)
+        searched = (key for study_run in self.study_runs for key in study_run.study.search.searched)
         return tuple(dict.fromkeys((*axes, *breakdown, *several, *searched)))
 
     @property

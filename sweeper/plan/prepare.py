@@ -18,7 +18,7 @@ from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.metric import OF_EVERY_ROW
 from sweeper.spec.pruners import Halving
-from sweeper.spec.space import Part, Study, bounds, change_space, parts_of, replicate_space, studies_of
+from sweeper.spec.space import Part, Study, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns
@@ -120,7 +120,7 @@ def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> 
     request, preset_space, name = own.request, own.space, sweep.name or request.name
     space = _changed(preset_space, request, own.classes)
     of_searches = request.warm_start or request.replicates or request.search != SearchOptions()
-    if of_searches and not any(part.space for part in parts_of(space)):
+    if of_searches and not any(part.searched for part in parts_of(space)):
         raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
     if request.order != Order() and not any(isinstance(part, Grid) for part in parts_of(space)):
         raise SpecError(f"{name} ({preset}) is a search, whose sampler orders its trials; --order is for grids")
@@ -175,7 +175,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         trial not in whole_trials and study_of.get(trial) not in whole_studies for trial in {**statuses, **study_of}
     ):
         facts = (*(trial.facts for trial in trials), *map(asked.of_study, own_studies))
-        searched = {*studies.FACTS, *(key for study in own_studies for key in study.search.space)}
+        searched = {*studies.FACTS, *(key for study in own_studies for key in study.search.searched)}
         earlier = changes.note_on_earlier_rows(
             store,
             asked.name,
@@ -276,7 +276,7 @@ def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
     except ValueError as error:
         raise SpecError(str(error)) from None
     changed = change_space(space, fixed, axes, config.keys)
-    searched = any(part.space for part in parts_of(changed))
+    searched = any(part.searched for part in parts_of(changed))
     return replicate_space(changed, replicates, config.keys) if replicates and searched else changed
 
 
@@ -340,7 +340,7 @@ def _part_with_options(part: Part, options: SearchOptions) -> Part:
     if options.pruner == "none":
         changes["pruner"] = None
     elif options.pruner:
-        lowest = {key: bounds(distribution)[0] for key, distribution in part.space.items()}
+        lowest = next(part.studies()).proposal({})
         epochs = config.resolve(lowest | dict(part.fixed)).training.epochs
         default = Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
         pruner = part.pruner if isinstance(part.pruner, Halving) else default
@@ -389,7 +389,7 @@ def explain_preset_keys(error: str, request: Request, preset: str, space: Space)
 
 
 def _preset_keys(space: Space) -> set[str]:
-    return {key for part in parts_of(space) for key in (*part.fixed, *part.axes, *part.replicates, *part.space)}
+    return {key for part in parts_of(space) for key in (*part.fixed, *part.axes, *part.replicates, *part.searched)}
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class PresetFigures:
 
 def figures_of(sweep: Sweep, preset: str) -> PresetFigures:
     """Return the figures of a preset of a sweep."""
-    distributions = {key: distribution for part in sweep.parts(preset) for key, distribution in part.space.items()}
+    distributions = {key: distribution for part in sweep.parts(preset) for key, distribution in part.searched.items()}
     parameters = (Parameter(key, bool(getattr(kind, "log", False))) for key, kind in distributions.items())
     return PresetFigures(
         preset,

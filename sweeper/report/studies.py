@@ -19,6 +19,7 @@ from sweeper.report.study_tables import (
     INFEASIBLE,
     MIN_TRIALS,
     STATES,
+    common_parameters,
     complete_trials,
     copy_for_figures,
     importances,
@@ -153,8 +154,8 @@ def _figures_of_objective(
     if len(complete) < 2:
         return
     yield "history", partial(history_values, trials, metric)
-    if keys:
-        yield "parallel", partial(parallel_values, study, keys, metric)
+    if common := common_parameters(study):
+        yield "parallel", partial(parallel_values, study, common, metric)
     if len(complete) >= MIN_TRIALS and len({trial.value for trial in complete}) > 1:
         pairs = [pair for pair in contours if set(pair) <= set(keys) and len(set(pair)) == 2]
         most_important = [key for key in shares if is_numeric(study, key)][:2]
@@ -369,7 +370,7 @@ def _best_lines(
     numbers = zip(front["number"], front["warm"], strict=True)
     cells = {"trial": [f"{number}{' (earlier)' if warm else ''}" for number, warm in numbers]}
     cells |= {metric.name: [_text(value, metric.percent) for value in front[metric.name]] for metric in objectives}
-    cells |= {key: [_text(value) for value in front[key]] for key in keys}
+    cells |= {key: [_text(None if pd.isna(value) else value) for value in front[key]] for key in keys}
     if len(objectives) == 1:
         return []  # the best setting of a study is named as that of every sweep
     shown = np.unique(np.linspace(0, len(front) - 1, min(len(front), MAX_FRONT_ROWS)).round().astype(int))

@@ -123,12 +123,11 @@ def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Me
 def importances(study: optuna.Study) -> dict[str, float]:
     """Return parameter -> importance, its share of the objective's variance (fANOVA), in descending order.
 
-    The importances add up to 1. The result is empty with fewer than `MIN_TRIALS` complete trials, fewer than two varied
-    parameters, or an objective that is constant. Parameters with log distributions enter as logarithms. The result is
-    deterministic.
+    The importances add up to 1. They are of parameters that every complete trial has. The result is empty with fewer
+    than `MIN_TRIALS` complete trials, fewer than two varied parameters, or an objective that is constant. Parameters
+    with log distributions enter as logarithms. The result is deterministic.
     """
-    keys = varied_parameters(study)
-    trials = [trial for trial in complete_trials(study) if set(keys) <= set(trial.params)]
+    keys, trials = common_parameters(study), complete_trials(study)
     if len(trials) < MIN_TRIALS or len(keys) < 2 or len({trial.value for trial in trials}) < 2:
         return {}
     scales = {key: _scale([trial.distributions[key] for trial in trials]) for key in keys}
@@ -160,6 +159,12 @@ def varied_parameters(study: optuna.Study) -> list[str]:
     """Return the sorted names of the parameters with at least two values in complete trials."""
     pairs = {pair for trial in complete_trials(study) for pair in trial.params.items()}
     return sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+
+
+def common_parameters(study: optuna.Study) -> list[str]:
+    """Return those of `varied_parameters` that every complete trial has: all but those drawn on a condition."""
+    trials = complete_trials(study)
+    return [key for key in varied_parameters(study) if all(key in trial.params for trial in trials)]
 
 
 def is_numeric(study: optuna.Study, key: str) -> bool:

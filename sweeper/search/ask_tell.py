@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeper.report.optuna_log import quiet
 from sweeper.search.samplers import NEEDS_VALUES, RECORDS_PROPOSALS, NumberedSampler
-from sweeper.spec.space import WARM, Study, Value
+from sweeper.spec.space import WARM, Study, Value, bounds
 
 Status = Literal["finished", "pruned", "diverged", "failed"]
 UNKNOWN_VIOLATION = 1.0
@@ -28,7 +28,7 @@ class ProposedTrial(NamedTuple):
     number: int
     """Number of the trial in its study, from 0."""
     params: dict[str, Value]
-    """Value of every searched key."""
+    """Value of every key that it draws."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class AskTellStudy:
         """`warm` holds the parameters of finished trials of another sweep, which must be legal here, and their
         objectives, followed by the columns of the constraints."""
         search = study.search
-        self._name, self._search = study.name, search
+        self._study, self._search = study, search
         self._space = dict(sorted(search.space.items()))
         self._running: dict[int, optuna.Trial] = {}
         self._finished: dict[int, tuple[float, ...]] = {}
@@ -133,6 +133,9 @@ class AskTellStudy:
         trial = self._running[number] = self._optuna.ask(self._space)
         if recorded is not None and self._search.sampler in RECORDS_PROPOSALS:
             _ = trial.relative_params  # makes the sampler count this trial; the recorded parameters stay
+        while new := {key: dist for key, dist in self._study.space_of(trial.params).items() if key not in trial.params}:
+            for key, distribution in sorted(new.items()):
+                _draw(trial, key, distribution)
         return self._native(trial.params)
 
     def _tell(self, result: TrialResult) -> None:
@@ -182,7 +185,7 @@ class AskTellStudy:
 
     def _empty(self, sampler: NumberedSampler | None) -> optuna.Study:
         study = optuna.create_study(
-            study_name=self._name,
+            study_name=self._study.name,
             directions=[metric.ranking_direction for metric in self._search.objectives],
             sampler=sampler,
             pruner=optuna.pruners.NopPruner(),
@@ -200,20 +203,31 @@ class AskTellStudy:
                 f"{values}"
             )
         pairs = zip(constraints, values[objectives:], strict=True)
+        native = self._native(params)
         return create_trial(
             values=values[:objectives],
-            params=self._native(params),
-            distributions=self._space,
+            params=native,
+            distributions=self._study.space_of(native),
             user_attrs={WARM: True},
             constraints={constraint.text: constraint.violation(value) for constraint, value in pairs},
         )
 
     def _native(self, params: Mapping[str, Value]) -> dict[str, Value]:
         """Convert parameters to the types that the space defines. Raises ValueError for a wrong key or value."""
-        space = self._search.space
+        space = self._study.space_of(params)
         if params.keys() != space.keys():
             raise ValueError(f"a trial must have a value for each of {', '.join(space)}, but got {dict(params)}")
         return {key: _member(key, distribution, params[key]) for key, distribution in space.items()}
+
+
+def _draw(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> None:
+    """Draw the value of a key that not all trials have."""
+    if isinstance(distribution, FloatDistribution):
+        trial.suggest_float(key, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
+    elif isinstance(distribution, IntDistribution):
+        trial.suggest_int(key, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
+    else:
+        trial.suggest_categorical(key, bounds(distribution))
 
 
 def _member(key: str, distribution: BaseDistribution, value: Value) -> Value:

@@ -4,7 +4,7 @@ A proposal therefore depends only on the results told so far and on the trial's 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna import Study
@@ -26,16 +26,20 @@ STARTUP_TRIALS = 10
 class NumberedSampler(BaseSampler):
     """Sampler of a search, seeded anew for each trial by the search's seed and the trial's number.
 
-    The search space is fixed from the first trial on, whereas Optuna infers it from completed trials.
+    The search space is fixed from the first trial on, whereas Optuna infers it from completed trials: all keys that
+    every trial draws are drawn together, and so are those that a trial draws on one condition.
     """
 
     def __init__(self, search: Search, warm: Sequence[FrozenTrial]) -> None:
         """`warm` holds the warm-start trials, which precede the search's trial 0 in the Optuna study."""
         self._search, self._warm = search, tuple(warm)
-        self._space = dict(sorted(_varied_space(search).items()))
+        self._space = dict(sorted(_varied(search.space).items()))
+        self._spaces = [dict(sorted(_varied(condition.space).items())) for condition in search.conditions]
+        self._drawn: dict[str, Any] = {}
+        """Values of keys on a condition that the trial has drawn together with the first one."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        self._sampler = _make(self._search, trial.number - len(self._warm), self._warm)
+        self._sampler, self._drawn = _make(self._search, trial.number - len(self._warm), self._warm), {}
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return self._space
@@ -43,8 +47,15 @@ class NumberedSampler(BaseSampler):
     def sample_relative(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return self._sampler.sample_relative(*args, **kwargs)
 
-    def sample_independent(self, *args: Any, **kwargs: Any) -> Any:
-        return self._sampler.sample_independent(*args, **kwargs)
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        space = next((space for space in self._spaces if param_name in space), None)
+        if space and not space.keys() & self._drawn.keys():
+            self._drawn |= self._sampler.sample_relative(study, trial, space)
+        if param_name in self._drawn:
+            return self._drawn[param_name]
+        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
 
 
 class WaveNSGAIISampler(NSGAIISampler):
@@ -109,15 +120,15 @@ def _source_trials(search: Search, warm: Sequence[FrozenTrial]) -> list[FrozenTr
     """Warm-start trials for CMA-ES, which starts from the best tenth of them; None for fewer than ten."""
     if len(warm) < 10:
         return None
-    space = _varied_space(search)
+    space = _varied(search.space)
     return [
         create_trial(values=trial.values, params={key: trial.params[key] for key in space}, distributions=space)
         for trial in warm
     ]
 
 
-def _varied_space(search: Search) -> dict[str, BaseDistribution]:
-    return {key: distribution for key, distribution in search.space.items() if not distribution.single()}
+def _varied(space: Mapping[str, BaseDistribution]) -> dict[str, BaseDistribution]:
+    return {key: distribution for key, distribution in space.items() if not distribution.single()}
 
 
 def _seed(*content: int) -> int:

@@ -84,14 +84,15 @@ def corners(study: Study) -> list[TrialConfig]:
     """Configs of trials at the ends of the search space.
 
     The first has every key at its lowest value or first choice. The others differ from it in one key, which has its
-    highest value or another choice. Each comes with all of its replicates, one after the other. Raises SpecError if one
-    of them is illegal.
+    highest value or another choice, and in those that are drawn on condition of that, or are its conditions. Each comes
+    with all of its replicates, one after the other. Raises SpecError if one of them is illegal.
     """
-    extremes = {key: bounds(distribution) for key, distribution in study.search.space.items()}
-    lowest = {**study.fixed, **{key: values[0] for key, values in extremes.items()}}
-    others = [{**lowest, key: value} for key, values in extremes.items() for value in values[1:]]
+    ends = [study.proposal({})]
+    for key, distribution in study.search.searched.items():
+        own = [study.proposal({**study.reaching(key), key: value}) for value in bounds(distribution)]
+        ends += [params for params in own if params not in ends]
     try:
-        return [config.resolve({**params, **own}) for params in (lowest, *others) for own in study.replicates]
+        return [config.resolve({**study.fixed, **params, **own}) for params in ends for own in study.replicates]
     except ValueError as error:
         raise SpecError(str(error)) from None
 
@@ -126,7 +127,7 @@ def _check_study(study: Study, corners: Sequence[TrialConfig], preflight_results
         for result in preflight_results:
             if name not in result.metrics:
                 raise SpecError(f"these trials do not report {name}; they report: {', '.join(result.metrics)}")
-    for key in sorted(UNSEARCHABLE_KEYS & set(search.space)):
+    for key in sorted(UNSEARCHABLE_KEYS & set(search.searched)):
         raise SpecError(f"{key} must be fixed or an axis in a search, but it is searched")
     if search.pruner or search.population:
         _check_comparable_during_training(search, preflight_results)
@@ -156,7 +157,7 @@ def _check_judged_together(
 
 def _check_comparable_during_training(search: Search, preflight_results: Sequence[PreflightResult]) -> None:
     """Raise SpecError if trials report at different epochs, or any of them reports the objective only at the end."""
-    for key in sorted({"epochs", "report_every"} & set(search.space)):
+    for key in sorted({"epochs", "report_every"} & set(search.searched)):
         raise SpecError(f"{key} must be fixed in a search with a pruner or a population, but it is searched")
     names = (search.objectives[0].name, *(constraint.column for constraint in search.constraints))
     for result, name in itertools.product(preflight_results, names):

@@ -16,7 +16,7 @@ from sweeper.plan.cohorts import Trial, content_hash, identity
 from sweeper.plan.sources import Record
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
 from sweeper.search.rungs import mean_of_all
-from sweeper.spec.space import MEAN_OF, Study, Value, within
+from sweeper.spec.space import MEAN_OF, Study, Value
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
@@ -58,13 +58,13 @@ def definition_path(sweep: str, identity: str) -> str:
 
 def read_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
     """Read what `WarmStart.write` wrote for this study; None if there is no file or it is damaged."""
-    space, numbers = study.search.space, len(study.search.objectives) + len(study.search.constraints)
+    numbers = len(study.search.objectives) + len(study.search.constraints)
 
     def checked(
         params: Mapping[str, Value], values: tuple[float, ...]
     ) -> tuple[Mapping[str, Value], tuple[float, ...]]:
-        if set(params) != set(space) or not all(within(space[key], params[key]) for key in space):
-            raise ValueError("a result must have one value inside the search space for each searched key")
+        if not study.contains(params):
+            raise ValueError("a result must have one value inside the search space for each key that it draws")
         if len(values) != numbers:
             raise ValueError("a result must have one number for each objective and constraint")
         return params, values
@@ -96,9 +96,8 @@ def warm_start_from_rows(
         fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in matched)
         params = study.searched_values(row, defaults)
         values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
-        inside = all(within(distribution, params[key]) for key, distribution in study.search.space.items())
         replicate = study.replicate_of(row, defaults)
-        if fits and inside and len(values) == len(names) and replicate in replicates:
+        if fits and study.contains(params) and len(values) == len(names) and replicate in replicates:
             # Rows may repeat a proposal, with other values of keys that are not searched.
             places = ((*params.items(), count) for count in itertools.count())
             place = next(place for place in places if place not in found or replicate not in found[place][1])
@@ -109,7 +108,7 @@ def warm_start_from_rows(
         if len(values) == len(replicates)
     ]
     if not results:
-        keys = ", ".join(study.search.space)
+        keys = ", ".join(study.search.searched)
         each = "".join(f", one for each {key}={','.join(map(str, of))}" for key, of in study.search.replicates.items())
         raise SpecError(
             f"no finished row of sweep '{sweep}' fits study '{study.name}': a row must have the same "
@@ -127,7 +126,7 @@ class Recorded:
     """One proposal of a study as the store has it."""
 
     params: Mapping[str, Value]
-    """Value of every searched key."""
+    """Value of every key that it draws."""
     results: dict[Replicate, TrialResult]
     """Those of its trials that have a row."""
 

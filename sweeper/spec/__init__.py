@@ -6,11 +6,11 @@ from sweeper.spec.constraint import Constraint
 from sweeper.spec.figures import Heatmap, Published, Ranking, Selection, Table, Trajectory
 from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.pruners import Halving, Pruner
-from sweeper.spec.space import Grid, Population, Search, Space, Value
+from sweeper.spec.space import Grid, Population, Search, Space, Value, When
 from sweeper.spec.sweep import Assumption, Sweep
 
 __all__ = [
     "Assumption", "Claim", "Condition", "Constraint", "Direction", "Grid", "Halving", "Heatmap", "Metric",
     "Population", "Pruner", "Published", "Ranking", "Search", "Selection", "Side", "Space", "SpecError", "Sweep",
-    "Table", "Trajectory", "Value",
+    "Table", "Trajectory", "Value", "When",
 ]  # fmt: skip

@@ -220,7 +220,7 @@ def values_along(parts: Sequence[Grid | Search], side: Side) -> list[Value]:
 
 
 def _keys(part: Grid | Search) -> tuple[str, ...]:
-    return (*part.fixed, *part.axes, *part.replicates, *(part.space if isinstance(part, Search) else ()))
+    return (*part.fixed, *part.axes, *part.replicates, *part.searched)
 
 
 def _is_number(value: Any) -> bool:

@@ -41,12 +41,13 @@ class Grid:
     """Key -> its values, in the order of the paper. The last axis varies fastest."""
     pinned: frozenset[str] = frozenset()
     """Keys that `change_space` leaves unchanged, e.g. the epochs of a method that does not train."""
-    space: ClassVar[Mapping[str, BaseDistribution]] = {}
+    searched: ClassVar[Mapping[str, BaseDistribution]] = {}
     """Nothing is searched."""
     replicates: ClassVar[Axes] = {}
     """Only a search has them. In a grid an axis is enough: its heatmaps and tables have the mean over seeds."""
     objectives: ClassVar[tuple[Metric, ...]] = ()
     constraints: ClassVar[tuple[Constraint, ...]] = ()
+    conditions: ClassVar[tuple[When, ...]] = ()
 
     def __post_init__(self) -> None:
         for key, values in self.axes.items():
@@ -92,6 +93,8 @@ SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
 """Samplers that support several objectives."""
 CONSTRAINED = ("tpe", "gp", "nsga2")
 """Samplers that avoid infeasible proposals."""
+CONDITIONAL = ("tpe", "random")
+"""Samplers that draw a key in some proposals alone as well as in all: others would learn nothing of it."""
 MEAN_OF = "replicates"
 """Optuna user attribute of a trial that is a mean: the values of each objective that it is the mean of."""
 WARM = "warm"
@@ -125,6 +128,39 @@ class Population:
 
 
 @dataclass(frozen=True)
+class When:
+    """Keys that are searched in some proposals alone: in those whose value of another key is one of some values. In
+    others they have their defaults.
+
+    Example: `When("lr_schedule", "cosine", {"warmup_epochs": IntDistribution(0, 5)})`.
+    """
+
+    key: str
+    values: Value | tuple[Value, ...]
+    space: Mapping[str, BaseDistribution]
+    """Key -> Optuna distribution."""
+
+    def __post_init__(self) -> None:
+        if not self.choices or not self.space:
+            raise SpecError(
+                f"a condition must have at least one value and one key in its space, but that on {self.key} lacks one"
+            )
+
+    @property
+    def choices(self) -> tuple[Value, ...]:
+        return self.values if isinstance(self.values, tuple) else (self.values,)
+
+    @property
+    def text(self) -> str:
+        """For example `if lr_schedule is cosine`."""
+        return f"if {self.key} is {' or '.join(map(str, self.choices))}"
+
+    def holds(self, params: Mapping[str, Value]) -> bool:
+        """Whether a proposal with these values has its keys."""
+        return self.key in params and any(_same(params[self.key], choice) for choice in self.choices)
+
+
+@dataclass(frozen=True)
 class Search:
     """A search. Each cell of `axes` is a study, in which a sampler makes `trials` proposals wave by wave.
 
@@ -152,16 +188,20 @@ class Search:
     """Key -> its values, over which the objective is the mean. Every proposal is trained with each combination."""
     constraints: tuple[Constraint, ...] = ()
     """What a proposal must meet. One that does not is infeasible: it is never best, and the sampler avoids its like."""
+    conditions: tuple[When, ...] = ()
+    """What is searched in some proposals alone. A condition is on a key of `space`, of a condition before it or of
+    `axes`."""
     pinned: ClassVar[frozenset[str]] = frozenset()
     """Keys that `change_space` leaves unchanged."""
 
     def __post_init__(self) -> None:
         Grid(self.fixed, self.axes)  # raises SpecError for invalid axes
-        if not self.space:
+        if not all(study.space_of({}) for study in self.studies()):
             raise SpecError("a search must have at least one key in its space, but it is empty")
-        for key in self.space:
+        for key in self.searched:
             if key in self.fixed or key in self.axes:
                 raise SpecError(f"{key} must be either searched or fixed or an axis, but it is two of them")
+        self._check_conditions()
         self._check_replicates()
         for name, value in (("trials", self.trials), ("wave", self.wave)):
             if value < 1:
@@ -180,8 +220,8 @@ class Search:
                 raise SpecError(
                     f"replicates repeat a proposal with several values of a key such as seed, but {key} is no such key"
                 )
-            if key in self.space:
-                searched = ", ".join(self.space)
+            if key in self.searched:
+                searched = ", ".join(self.searched)
                 raise SpecError(
                     f"replicates need a key that is not searched, but {key} is; those searched are: {searched}"
                 )
@@ -220,6 +260,31 @@ class Search:
         if SECONDS in names and (self.pruner or self.population):
             raise SpecError(f"a pruner or a population ranks by a reported metric, but the objective is {SECONDS}")
 
+    def _check_conditions(self) -> None:
+        """Raise SpecError for conditions that are ambiguous or never hold."""
+        known = dict(self.space)
+        for condition in self.conditions:
+            if condition.key in known:
+                _check_choices(condition, known[condition.key])
+            elif condition.key not in self.axes:
+                raise SpecError(
+                    f"a condition is on a key that is searched before it, or on an axis, but {condition.key} is "
+                    f"neither; those are: {', '.join((*known, *self.axes))}"
+                )
+            if twice := [key for key in condition.space if key in known]:
+                raise SpecError(f"a key is searched once, in the space or in one condition, but {twice[0]} is twice")
+            known |= condition.space
+        if self.conditions and self.sampler not in CONDITIONAL:
+            raise SpecError(
+                f"{self.sampler} takes no conditions, but got one on {self.conditions[0].key}; samplers that take "
+                f"conditions: {', '.join(CONDITIONAL)}"
+            )
+        if self.conditions and self.population:
+            raise SpecError(
+                "a population has no conditions, because its members copy each other's hyperparameters, but got one on "
+                f"{self.conditions[0].key}"
+            )
+
     def _check_constraints(self) -> None:
         if self.constraints and self.sampler not in CONSTRAINED:
             raise SpecError(
@@ -237,7 +302,7 @@ class Search:
             )
 
     def _check_sampler(self) -> None:
-        for key, distribution in self.space.items():
+        for key, distribution in self.searched.items():
             choices = getattr(distribution, "choices", ())
             for index, choice in enumerate(choices):
                 if choices.index(choice) < index:
@@ -260,6 +325,11 @@ class Search:
             )
 
     @property
+    def searched(self) -> Mapping[str, BaseDistribution]:
+        """The keys that all or some proposals draw, with their distributions."""
+        return dict(self.space) | {key: own for condition in self.conditions for key, own in condition.space.items()}
+
+    @property
     def objectives(self) -> tuple[Metric, ...]:
         return (self.metric,) if isinstance(self.metric, Metric) else self.metric
 
@@ -267,16 +337,34 @@ class Search:
         """Return this search with the keys in `fixed` fixed and those in `axes` varied, which are then neither searched
         nor replicated.
 
-        An axis that is fixed remains an axis, of one value, so the study of that value keeps its name.
+        An axis that is fixed remains an axis, of one value, so the study of that value keeps its name. What is searched
+        on condition of a key that is fixed now is searched in all proposals or in none.
         """
         grid = Grid(self.fixed, self.axes).changed(fixed, axes)
         kept = {key: (fixed[key],) for key in self.axes if key in fixed}
         grid = Grid({key: value for key, value in grid.fixed.items() if key not in kept}, {**kept, **grid.axes})
         space = {key: dist for key, dist in self.space.items() if key not in grid.fixed and key not in grid.axes}
+        conditions, known = list[When](), {*space, *grid.axes}
+        for condition in self.conditions:
+            own = {key: dist for key, dist in condition.space.items() if key not in grid.fixed and key not in grid.axes}
+            if condition.holds(grid.fixed):
+                space |= own
+            elif own and condition.key in known:
+                conditions.append(replace(condition, space=own))
+            else:
+                continue
+            known |= own.keys()
         replicates = {
             key: own for key, own in self.replicates.items() if key not in grid.fixed and key not in grid.axes
         }
-        return replace(self, space=space, fixed=grid.fixed, axes=grid.axes, replicates=replicates)
+        return replace(
+            self,
+            space=space,
+            fixed=grid.fixed,
+            axes=grid.axes,
+            replicates=replicates,
+            conditions=tuple(conditions),
+        )
 
     def replicated(self, replicates: Axes) -> Search:
         """Return this search with these replicates, whose keys are then neither fixed nor axes, besides its own."""
@@ -423,10 +511,38 @@ class Study:
     """Includes the values of the cell."""
     search: Search
 
+    def space_of(self, params: Mapping[str, Value]) -> dict[str, BaseDistribution]:
+        """Return the keys that a proposal with these values draws, with their distributions. A condition on a key that
+        has no value, or that is not drawn itself, does not hold."""
+        drawn = dict(self.search.space)
+        for condition in self.search.conditions:
+            known = {**self.fixed, **{key: params[key] for key in drawn if key in params}}
+            if condition.holds(known):
+                drawn |= condition.space
+        return drawn
+
+    def proposal(self, params: Mapping[str, Value]) -> dict[str, Value]:
+        """Return a proposal that has these values of keys that it draws, and of others the lowest or first one."""
+        known: dict[str, Value] = {}
+        while new := {key: dist for key, dist in self.space_of(known).items() if key not in known}:
+            known |= {key: params[key] if key in params else bounds(dist)[0] for key, dist in new.items()}
+        return known
+
+    def reaching(self, key: str) -> dict[str, Value]:
+        """Return values with which a proposal draws a searched key; none if all do."""
+        on = next((condition for condition in self.search.conditions if key in condition.space), None)
+        return {**self.reaching(on.key), on.key: on.choices[0]} if on else {}
+
     def searched_values(self, row: Mapping[str, Any], defaults: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the values of the searched keys in a trial's row. A value that is null in the row is the default,
-        because trials lack the keys of optional sections at their defaults."""
-        return {key: _value(row, key, defaults) for key in self.search.space}
+        """Return the values that a trial drew by its row. A value that is null in the row is the default, because
+        trials lack the keys of optional sections at their defaults."""
+        values = {key: _value(row, key, defaults) for key in self.search.searched}
+        return {key: values[key] for key in self.space_of(values)}
+
+    def contains(self, params: Mapping[str, Value]) -> bool:
+        """Whether these are the values of a proposal: of each key that it draws one inside its distribution."""
+        space = self.space_of(params)
+        return params.keys() == space.keys() and all(within(space[key], params[key]) for key in space)
 
     @property
     def replicates(self) -> tuple[dict[str, Value], ...]:
@@ -442,6 +558,10 @@ class Study:
         """Everything that the proposals depend on, without the number of trials: a study can be made longer."""
         search = self.search
         bounded = [(each.column, each.sign, float(each.bound)) for each in search.constraints]
+        conditions = [
+            (each.key, each.choices, {key: repr(distribution) for key, distribution in each.space.items()})
+            for each in search.conditions
+        ]
         return {
             "fixed": dict(self.fixed),
             "space": {key: repr(distribution) for key, distribution in search.space.items()},
@@ -449,7 +569,29 @@ class Study:
             "rules": [search.wave, search.sampler, search.seed, repr(search.pruner), repr(search.population)],
             **({"replicates": dict(search.replicates)} if search.replicates else {}),
             **({"constraints": bounded} if bounded else {}),
+            **({"conditions": conditions} if conditions else {}),
         }
+
+
+def _same(value: Value, other: Value) -> bool:
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _check_choices(condition: When, distribution: BaseDistribution) -> None:
+    """Raise SpecError for a condition on a range of numbers, or on a value that the key cannot have."""
+    low, high = bounds(distribution)[0], bounds(distribution)[-1]
+    if not hasattr(distribution, "choices") and not (isinstance(low, int) and isinstance(high, int)):
+        raise SpecError(
+            f"a condition is on a key with choices or whole numbers, but {condition.key} is {low:g} to {high:g}"
+        )
+    for choice in condition.choices:
+        if not within(distribution, choice):
+            values = (
+                ", ".join(map(str, bounds(distribution))) if hasattr(distribution, "choices") else f"{low} to {high}"
+            )
+            raise SpecError(
+                f"a condition is on a value that its key has, but {condition.key} is {values}, not {choice}"
+            )
 
 
 def _value(row: Mapping[str, Any], key: str, defaults: Mapping[str, Value]) -> Value:

@@ -204,7 +204,7 @@ class Sweep:
         figure = self._headline_figure(preset)
         labels = {label for selection in figure.selections for label in selection.labels} if figure else set[str]()
         axes = [axis for axis in figure.axes if axis not in labels] if figure else []
-        return tuple(dict.fromkeys((*axes, *(key for part in self.parts(preset) for key in part.space))))
+        return tuple(dict.fromkeys((*axes, *(key for part in self.parts(preset) for key in part.searched))))
 
     @property
     def axes_by_metric(self) -> dict[str, tuple[str, ...]]:
@@ -230,7 +230,7 @@ def _check_assumption(assumption: Assumption, preset: str, parts: Sequence[Part]
         if method not in known:
             raise SpecError(f"an assumption about preset {preset}: {unknown('method', method, sorted(known))}")
     own = [part for part in parts if not assumption.methods or set(part.values("method")) & set(assumption.methods)]
-    sets = {key for part in own for key in (*part.fixed, *part.axes, *part.replicates, *part.space)}
+    sets = {key for part in own for key in (*part.fixed, *part.axes, *part.replicates, *part.searched)}
     for key in assumption.keys:
         if key not in sets:
             of_methods = f" for {' or '.join(assumption.methods)}" if assumption.methods else ""

@@ -173,6 +173,35 @@ def test_a_search_with_constraints_that_was_interrupted_continues_to_the_same_ro
     assert sum(count for _, count in request["infeasible"]) == 8 - len(feasible)
 
 
+CONDITIONAL = """
+from dataclasses import replace
+
+from optuna.distributions import CategoricalDistribution, IntDistribution
+
+from search_spaces.vje_search import DIGITS
+from sweeper.spec import Sweep, When
+
+SHORT = DIGITS.changed({"epochs": 4, "width": 16, "report_every": 2, "nu": 3.0}, {})
+SPACE = {**SHORT.space, "lr_schedule": CategoricalDistribution(("cosine", "one_cycle"))}
+WARMUP = When("lr_schedule", "cosine", {"warmup_epochs": IntDistribution(1, 2)})
+SEARCH = replace(SHORT, space=SPACE, conditions=(WARMUP,), pruner=None, trials=12, wave=4)
+SWEEP = Sweep(about="a warm-up where there is none already", presets={"digits": SEARCH})
+"""
+
+
+@pytest.mark.slow
+def test_a_search_with_conditions_that_was_interrupted_continues_to_the_same_rows(
+    user_folder: Path, tmp_path: Path
+) -> None:
+    """Three waves, the last of which TPE proposes from the others."""
+    (user_folder / "warm.py").write_text(CONDITIONAL)
+    whole, continued = interrupted_and_continued(lambda store: ["warm.py", "--store", str(store)], "warm", tmp_path)
+    pd.testing.assert_frame_equal(continued, whole)
+    drawn = whole["lr_schedule"].isna()  # cosine is the default
+    assert 0 < drawn.sum() < len(whole) == 12 and set(whole["status"]) == {"finished"}
+    assert whole.loc[drawn, "warmup_epochs"].isin([1, 2]).all() and (whole.loc[~drawn, "warmup_epochs"] == 0).all()
+
+
 @pytest.mark.slow
 def test_a_search_prunes_at_rungs_across_cohorts(tmp_path: Path) -> None:
     options = ["--trials", "8", "--wave", "8", "--pruner", "halving", "--set", "epochs=20", "--cohort", "2"]

@@ -390,3 +390,21 @@ def test_infeasible_trials_are_counted_by_themselves_and_never_on_the_front(tmp_
     assert trials["best_knn"].isna()[0] and list(trials["best_knn"][1:]) == [0.8, 0.8]
     assert sorted(pareto_front(copy_for_figures(study, [KNN, SECONDS]))) == [1, 2]
     assert "3 trials: 2 complete, 1 infeasible" in write(Files(tmp_path), "f", "title", study, [KNN, SECONDS])
+
+
+def test_parameters_that_some_trials_lack_have_columns_and_contours_and_no_importance(tmp_path: Path) -> None:
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    for number in range(40):
+        trial = study.ask({key: SPACE[key] for key in ("lr", "beta")})
+        if number % 2:
+            trial.suggest_int("width", 32, 512, log=True)
+        study.tell(trial, accuracy(trial.params))
+    trials = trials_dataframe(study, [KNN])
+    assert str(trials["width"].dtype) == "Int64" and list(trials["width"].isna()) == [True, False] * 20
+    assert set(importances(study)) == {"lr", "beta"}
+    write(Files(tmp_path), "f", "title", study, [KNN], contours=[("lr", "width")])
+    assert {"importance.png", "parallel.png", "contour_lr_width.png"} <= {
+        path.name for path in (tmp_path / "f").iterdir()
+    }
+    _, values = contour_values(study, ("lr", "width"), KNN)
+    assert len(values["trials"]) == 20

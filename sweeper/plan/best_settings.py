@@ -155,6 +155,8 @@ class Settings:
         """Column -> the value of each trial, None for null."""
         self._settings: dict[Key, dict[Key, list[int]]] = {}
         """Question -> setting -> places of its trials."""
+        self._comparisons: dict[tuple[Key, bytes], _Comparison] = {}
+        """Question and which trials have a score -> what is compared: metrics that the same trials have share it."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -173,11 +175,17 @@ class Settings:
         count, before = max(map(len, columns.values()), default=0), len(self._places)
         trials = map(str, columns.get("trial_id", [""] * count))
         places = [self._places.setdefault(trial, len(self._places)) for trial in trials]
+        are_new = places == list(range(before, before + count))
         for name in dict.fromkeys((*self._columns, *columns)):
             own, absent = self._columns.setdefault(name, []), ABSENT.get(name)
-            own += [absent] * (len(self._places) - len(own))
-            for place, value in zip(places, columns.get(name, [absent] * count), strict=True):
-                own[place] = _plain(value)
+            values = _plain_values(columns.get(name, [absent] * count))
+            own += [absent] * ((before if are_new else len(self._places)) - len(own))
+            if are_new:
+                own += values
+                continue
+            for place, value in zip(places, values, strict=True):
+                own[place] = value
+        self._comparisons.clear()
         new = range(before, len(self._places))
         keys = zip(new, self._values(self._questions, new), self._values(self._keys, new), strict=True)
         for place, question, setting in keys:
@@ -229,7 +237,7 @@ class Settings:
         trials = _Trials(
             list(self._places),
             [(*values, 0) for values in self._values(self._replicates, every)],
-            {name: self._scores(name) for name in (f"{VALIDATION}{shown}", shown)},
+            {name: self._scores(name) for name in (f"{VALIDATION}{shown}", shown) if name in self._columns},
         )
         several = [index for index, values in enumerate(zip(*self._settings, strict=True)) if len(set(values)) > 1]
         several = several[:1] if several[:1] == [0] else several  # the name of a study says its data set
@@ -254,20 +262,13 @@ class Settings:
             return None
         criterion, name = measured[0], measured[-1]
         by, shown, ids = trials.scores[criterion], trials.scores[name], trials.ids
-        scored = {setting: known for setting, own in settings.items() if (known := trials.scored(own, by))}
-        wanted = _most_complete(known.keys() for known in scored.values())
-        wanted_of = functools.cache(functools.partial(_without_those_lacking, wanted))
-        compared = {
-            setting: known
-            for setting, known in scored.items()
-            if known.keys() == wanted_of(self._has(settings[setting]))
-        }
-        beyond = self._are_infeasible()
-        infeasible = [setting for setting, known in compared.items() if beyond(setting, known.values())]
-        for setting in infeasible:
-            del compared[setting]
+        compares = question, bytes(score is not None for score in by)
+        if compares not in self._comparisons:
+            self._comparisons[compares] = self._comparison(settings, trials, by)
+        comparison = self._comparisons[compares]
+        compared = comparison.compared
         if not compared:
-            return NoneFeasible(replace(metric, name=name), {}, len(infeasible), self._constraints)
+            return NoneFeasible(replace(metric, name=name), {}, comparison.infeasible, self._constraints)
 
         def rank(setting: Key) -> tuple[float, str]:
             own = [*compared[setting].values()]
@@ -278,17 +279,16 @@ class Settings:
         order = sorted(known, key=lambda key: (metric.cost(by[known[key]]), ids[known[key]]))
         values = {ids[known[key]]: math.nan if (value := shown[known[key]]) is None else value for key in order}
         counts = {key: len({each[index] for each in order}) for index, key in enumerate(self._replicates)}
-        classes = [name for name in replicate_keys(self._distinct(wanted)) if name != SEED]
         samples = [
             Sample(
-                tuple(ids[place] for place in compared[own].values()),
-                self._runs(compared[own], shown, classes),
+                comparison.trials[own],
+                _runs(comparison.classes[own], shown),
                 self._margin(compared[own]) if name == CHOSEN else math.nan,
                 self._names(own, settings, named) if position < MOST_NAMED else {},
             )
             for position, own in enumerate(ranked)
         ]
-        choice = Sample(samples[0].trials, self._runs(known, by, classes))
+        choice = Sample(samples[0].trials, _runs(comparison.classes[setting], by))
         number = setting[0] if isinstance(setting[0], int | float) else None
         return BestSetting(
             metric=replace(metric, name=name),
@@ -304,25 +304,44 @@ class Settings:
             others=tuple(samples[1:]),
             choice=choice if name != criterion else None,
             scores=chosen_scores(self._rows(known[key] for key in order)) if name == CHOSEN else {},
-            infeasible=len(infeasible),
+            infeasible=comparison.infeasible,
             constraints=self._constraints,
         )
+
+    def _comparison(
+        self, settings: Mapping[Key, Sequence[int]], trials: _Trials, scores: Sequence[float | None]
+    ) -> _Comparison:
+        """Return what is compared by a metric with these scores."""
+        scored = {setting: known for setting, own in settings.items() if (known := trials.scored(own, scores))}
+        wanted = _most_complete(known.keys() for known in scored.values())
+        wanted_of = functools.cache(functools.partial(_without_those_lacking, wanted))
+        complete = {
+            setting: known
+            for setting, known in scored.items()
+            if known.keys() == wanted_of(self._has(settings[setting]))
+        }
+        beyond = self._are_infeasible()
+        compared = {setting: known for setting, known in complete.items() if not beyond(setting, known.values())}
+        names = [name for name in replicate_keys(self._distinct(wanted)) if name != SEED]
+        return _Comparison(
+            compared,
+            {setting: tuple(trials.ids[place] for place in known.values()) for setting, known in compared.items()},
+            {setting: self._classes(known, names) for setting, known in compared.items()},
+            len(complete) - len(compared),
+        )
+
+    def _classes(self, replicates: Mapping[Key, int], names: Sequence[str]) -> dict[Key, dict[Key, int]]:
+        """Return class, as its values of these hyperparameters -> its replicates, with the places of their trials."""
+        indices = [self._replicates.index(name) for name in names]
+        classes: dict[Key, dict[Key, int]] = {}
+        for key, place in replicates.items():
+            classes.setdefault(tuple([key[index] for index in indices]), {})[key] = place
+        return classes
 
     def _distinct(self, keys: Iterable[Key]) -> dict[str, set[Hashable]]:
         """Return hyperparameter that repeats an experiment -> its values, without null, among these replicates."""
         columns = [*zip(*keys, strict=True)]
         return {name: {*columns[index]} - {None} for index, name in enumerate(self._replicates)}
-
-    def _runs(
-        self, replicates: Mapping[Key, int], scores: Sequence[float | None], classes: Sequence[str]
-    ) -> dict[Key, dict[Key, float]]:
-        """Return class -> run -> score, of the runs that have one."""
-        indices = [index for index, name in enumerate(self._replicates) if name in classes]
-        runs: dict[Key, dict[Key, float]] = {}
-        for key, place in replicates.items():
-            if (score := scores[place]) is not None:
-                runs.setdefault(tuple([key[index] for index in indices]), {})[key] = score
-        return runs
 
     def _has(self, places: Collection[int]) -> tuple[bool, ...]:
         """Return of each hyperparameter that repeats an experiment whether some of these trials have it."""
@@ -414,6 +433,28 @@ class _Trials:
         return known
 
 
+@dataclass(frozen=True)
+class _Comparison:
+    """What is compared by a metric, which depends on the trials that have a value of it, and not on the values."""
+
+    compared: Mapping[Key, Mapping[Key, int]]
+    """Setting -> replicate -> place of its trial."""
+    trials: Mapping[Key, tuple[str, ...]]
+    """Setting -> its trials."""
+    classes: Mapping[Key, Mapping[Key, Mapping[Key, int]]]
+    """Setting -> class -> replicate -> place."""
+    infeasible: int
+
+
+def _runs(classes: Mapping[Key, Mapping[Key, int]], scores: Sequence[float | None]) -> dict[Key, dict[Key, float]]:
+    """Return class -> run -> score, of the runs that have one."""
+    found = {
+        own: {key: score for key, place in replicates.items() if (score := scores[place]) is not None}
+        for own, replicates in classes.items()
+    }
+    return {own: runs for own, runs in found.items() if runs}
+
+
 def _by_number(settings: Mapping[Key, Sequence[int]]) -> dict[Key, Sequence[int]]:
     """Return the settings, those with the number of one proposal as one, without the values in which they differ."""
     of_number: dict[Hashable, list[Key]] = {}
@@ -467,3 +508,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | int) or value is None:
         return value
     return value.item() if hasattr(value, "item") else None
+
+
+NOT_NULL = {str, int, bool, type(None)}
+"""Types of values that are plain as they are; floats are but for NaN."""
+
+
+def _plain_values(values: Sequence[Any]) -> Sequence[Any]:
+    """Return values of a column as `_plain` does."""
+    types = {*map(type, values)}
+    if types <= NOT_NULL:
+        return values
+    if types <= {*NOT_NULL, float}:
+        return [None if value != value else value for value in values]
+    return [*map(_plain, values)]

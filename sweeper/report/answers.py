@@ -25,7 +25,7 @@ from sweeper.spec.metric import VALIDATION, Metric, Spread
 from sweeper.spec.space import Value, unknown
 from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, model_path
-from sweeper.storage.load import absent
+from sweeper.storage.load import absent, in_order_of_ends
 from sweeper.storage.models import kept_epochs, known_metadata, trials_with_models
 from sweeper.storage.requests import StoredRequest, stored_requests
 from sweeper.storage.rows import Columns, columns_of, plain_value
@@ -168,7 +168,7 @@ def find_request(files: Files, name: str, preset: str | None, changes: str | Non
     table = StoreReader(files).rows(name)
     if table is None:
         raise absent(files, TRIALS, name)
-    rows = table.to_pandas().sort_values(["ended", "trial_id"], kind="stable").reset_index(drop=True)
+    rows = in_order_of_ends(table)
     return _chosen_request(stored_requests(files, name, rows)[0], preset, changes), columns_of(table.schema)
 
 

@@ -8,7 +8,7 @@ error is that over test images, as if these were others for each, which makes th
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -196,12 +196,14 @@ def marks(cells: pd.DataFrame, rows: pd.DataFrame, axes: Sequence[str], best: Se
     return found
 
 
-def positions(cells: pd.DataFrame, rows: pd.DataFrame, axes: Sequence[str], trials: Collection[str]) -> list[int]:
-    """Return the positions of the cells that have some of these trials. A trial that is in several rows, with several
-    labels, counts for the first."""
-    if "trial_id" not in rows or not trials:
+def positions(
+    cells: pd.DataFrame, rows: pd.DataFrame, axes: Sequence[str], trials: Collection[Hashable], by: str = "trial_id"
+) -> list[int]:
+    """Return the positions of the cells that have some of these trials, which the column `by` names. A trial that is in
+    several rows, with several labels, counts for the first."""
+    if by not in rows or not trials:
         return []
-    chosen = rows[rows["trial_id"].isin(trials)].drop_duplicates("trial_id")[[*axes]].drop_duplicates()
+    chosen = rows[rows[by].isin(trials)].drop_duplicates(by)[[*axes]].drop_duplicates()
     keys = {tuple(map(plain_value, key)) for key in zip(*(chosen[axis] for axis in axes), strict=True)}
     places = zip(*(cells[axis] for axis in axes), strict=True)
     return [index for index, key in enumerate(places) if tuple(map(plain_value, key)) in keys]

@@ -1,6 +1,6 @@
 """What is shown of the rows of a request: the figures of its preset, in the store, in the terminal and on a page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -146,11 +146,21 @@ class Shown:
 
     def settings(self, rows: pd.DataFrame, metric: Metric, named: Sequence[str]) -> Settings:
         """Return the settings of some rows, to be compared by a metric."""
-        settings = Settings((*self.keys, *named), self.preset.replicates, self.preset.constraints)
         single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
-        wanted = (*settings.columns, *columns_of(metric.name, list(single)))
-        settings.add_columns({name: single[name].tolist() for name in dict.fromkeys(wanted) if name in single})
-        return settings
+        return settings_of(self.preset, single, self.keys, [metric], named)
+
+
+def settings_of(
+    preset: PresetFigures, rows: pd.DataFrame, keys: Iterable[str], metrics: Iterable[Metric], named: Sequence[str]
+) -> Settings:
+    """Return the settings of rows, to be compared by some metrics. `keys` are columns that are hyperparameters: most
+    have one value in all rows, which tells no settings apart."""
+    telling = [key for key in keys if key in preset.replicates or (key in rows and rows[key].nunique(dropna=False) > 1)]
+    settings = Settings((*telling, *named), preset.replicates, preset.constraints)
+    of_metrics = (name for metric in metrics for name in columns_of(metric.name, list(rows)))
+    wanted = dict.fromkeys((*settings.columns, *of_metrics))
+    settings.add_columns({name: rows[name].tolist() for name in wanted if name in rows})
+    return settings
 
 
 def made(say: Callable[[str], object], name: str, make: Callable[[], Made]) -> Made | None:

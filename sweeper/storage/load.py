@@ -154,6 +154,11 @@ class Snapshot:
     """Path of each damaged file -> what is wrong with it."""
 
 
+def in_order_of_ends(rows: pa.Table) -> pd.DataFrame:
+    """Return rows sorted by the time they ended; those of one time by trial, and those without a time last."""
+    return rows.sort_by([("ended", "ascending"), ("trial_id", "ascending")]).to_pandas()
+
+
 def take_snapshot(files: Files, sweep: str) -> Snapshot:
     """Read a sweep. Rows and history may be empty. Raises StoreError if files have a foreign schema."""
     reader = StoreReader(files)
@@ -162,5 +167,4 @@ def take_snapshot(files: Files, sweep: str) -> Snapshot:
     table = merged_rows([rows for _, rows in row_files.values()]) if row_files else Columns({}, ()).schema.empty_table()
     histories = [history for _, history in history_files.values()]
     history = one_per_record(pa.concat_tables(histories)) if histories else HISTORY.empty_table()
-    rows = table.to_pandas().sort_values(["ended", "trial_id"], kind="stable").reset_index(drop=True)
-    return Snapshot(rows, columns_of(table.schema), history.to_pandas(), reader.damaged)
+    return Snapshot(in_order_of_ends(table), columns_of(table.schema), history.to_pandas(), reader.damaged)

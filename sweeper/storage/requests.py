@@ -9,12 +9,15 @@ list of a request that has both grids and searches has both columns, of which on
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sweeper.errors import DamagedError
 from sweeper.storage.files import Files
@@ -48,6 +51,15 @@ class RequestRows:
         """Column of rows -> its values that belong to the request."""
         known = {"trial_id": self.trials, "study_id": self.studies}
         return {column: ids for column, ids in known.items() if ids} or {"trial_id": ()}
+
+    def holds(self, rows: pd.DataFrame) -> pd.Series:
+        """Return of each of the sweep's rows whether it belongs to the request."""
+        held = pa.repeat(False, len(rows))
+        for column, ids in self.columns.items():
+            if column in rows:
+                own = pc.is_in(pa.array(rows[column], pa.string()), pa.array(ids, pa.string()))
+                held = pc.or_(held, own)
+        return held.to_pandas().set_axis(rows.index)
 
     def select(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return those of the sweep's rows that belong to the request, in the order of `trials`, then of `studies`, and
@@ -145,14 +157,14 @@ def stored_requests(files: Files, sweep: str, rows: pd.DataFrame) -> tuple[list[
     earlier definition of their preset. They come last, grouped by preset and changes.
     """
     lists, damaged = list_requests(files, sweep)
+    held = [each.holds(rows) for each in lists]
     found = [
-        StoredRequest(each.request, each.preset, own, None if each.studies else len(each.trials))
-        for each in lists
-        if len(own := rows[rows.filter(list(each.columns)).isin(each.columns).any(axis=1)])
+        StoredRequest(each.request, each.preset, rows[own], None if each.studies else len(each.trials))
+        for each, own in zip(lists, held, strict=True)
+        if own.any()
     ]
-    names = {each.request for each in lists}
-    known = {index for request in found for index in request.rows.index}
-    rest, others = rows.drop(index=list(known)), list[StoredRequest]()
+    names, others = {each.request for each in lists}, list[StoredRequest]()
+    rest = rows[~functools.reduce(operator.or_, held)] if held else rows
     groups = [rest["preset"].fillna(""), rest["changes"].fillna("")]
     for (preset, changes), own in rest.groupby(groups, sort=False):
         others.append(StoredRequest(unlisted_name(str(preset), str(changes), names), str(preset), own, None))

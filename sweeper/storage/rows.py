@@ -249,6 +249,8 @@ def one_per_record(history: pa.Table) -> pa.Table:
 def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:
     """Merge the rows of several files into one row per trial: the latest that did not fail, or else the latest."""
     rows = concat_rows(tables)
+    if pc.count_distinct(rows["trial_id"]).as_py() == len(rows):
+        return rows.sort_by("trial_id")
     ended = pc.fill_null(rows["ended"].cast(pa.int64()), -(2**63))  # rows without a time come first
     return one_per_trial(rows.take(pc.sort_indices(pa.table({"ended": ended}), sort_keys=[("ended", "ascending")])))
 

@@ -28,6 +28,8 @@ BROKEN_SHARE = 4
 """Of so many of these at most one failed or diverged."""
 MAX_CELLS = 50_000
 """Most cells of heatmaps on the page of a larger sweep, of all metrics together."""
+POSITION = "position in all rows"
+"""A column that no hyperparameter is called."""
 MOST_VALUES = 12
 """Most values of a column that are counted."""
 SUMMED, TIMES = ("seconds", "device_seconds", "cost"), ("started", "ended")
@@ -92,7 +94,7 @@ def heatmap_cells(
     """
     found, left = list[dict[str, Any]](), MAX_CELLS
     for heatmap in _heatmaps(shown, rows):
-        own, axes = labelled(rows, heatmap.selections), heatmap.axes
+        own, axes = labelled(rows.assign(**{POSITION: rows.index}), heatmap.selections), heatmap.axes
         if own.empty or not {*axes} <= {*own}:
             continue
         over = averaged_over(own, axes, shown.replicates)
@@ -109,8 +111,7 @@ def heatmap_cells(
             plain = name.removeprefix(VALIDATION)
             chosen = best.get(plain) or best.get(f"{VALIDATION}{plain}") or {}
             drawn["metrics"][name] = _columns(cells) | {
-                kind: positions(cells, own, axes, {*rows["trial_id"].loc[[*chosen.get(kind, ())]]})
-                for kind in ("trials", "alike")
+                kind: positions(cells, own, axes, chosen.get(kind, ()), POSITION) for kind in ("trials", "alike")
             }
         if drawn["metrics"]:
             found.append(drawn)

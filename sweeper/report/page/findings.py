@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.plan.best_settings import Settings, columns_of
+from sweeper.plan.best_settings import Settings
 from sweeper.report.best import MAX_BEST, not_worse, sentences
-from sweeper.report.figures import PresetFigures, made
+from sweeper.report.figures import PresetFigures, made, settings_of
 from sweeper.report.formatting import json_values
 from sweeper.spec import Heatmap, Metric
 from sweeper.spec.metric import VALIDATION
@@ -70,12 +70,8 @@ def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: 
     objectives has no best setting."""
     if not shown.ranks:
         return {}
-    metrics, constant = _ranking_metrics(shown, columns), _constant(rows, columns.hyperparameters)
-    own = [name for name in columns.hyperparameters if name in shown.naming or name not in constant]
-    settings = Settings((*own, *shown.replicates), shown.replicates, shown.constraints)
-    of_metrics = (name for metric in metrics for name in columns_of(metric.name, list(rows)))
-    read = dict.fromkeys((*settings.columns, *of_metrics))
-    settings.add_columns({name: rows[name].tolist() for name in read if name in rows})
+    metrics, keys = _ranking_metrics(shown, columns), (*columns.hyperparameters, *shown.replicates)
+    settings = settings_of(shown, rows, keys, metrics, shown.naming)
     positions = dict(zip(rows["trial_id"], rows.index, strict=True))
     said = {}
     for metric in metrics:
@@ -96,11 +92,6 @@ def ranges(positions: Iterable[int]) -> list[list[int]]:
         else:
             found.append([position, 1])
     return found
-
-
-def _constant(rows: pd.DataFrame, names: Iterable[str]) -> set[str]:
-    """Return the columns of which all rows have one value: most of a sweep's. They tell no settings apart."""
-    return {name for name in names if name in rows and rows[name].nunique(dropna=False) == 1}
 
 
 def _ranking_metrics(shown: PresetFigures, columns: Columns) -> Sequence[Metric]:

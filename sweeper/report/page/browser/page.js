@@ -98,7 +98,7 @@ class Page {
       }));
     }
     if (controls.length) parts.push(el("div", { class: "controls" }, controls));
-    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${request.total ? `${request.count} of ` : ""}${plural(request.total || request.count, "trial")}${states ? `: ${states}` : ""}`));
+    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${request.total ? `${request.count.toLocaleString("en")} of ` : ""}${plural(request.total || request.count, "trial")}${states ? `: ${states}` : ""}`));
     const best = report.bestOf(request, report.views[request.preset]?.headline);
     parts.push(...best.text.map((sentence) => el("p", { class: "status" }, sentence)));
     if (ended) parts.push(el("p", { class: "quiet" }, `last result ${ended.slice(0, 19).replace("T", " ")} UTC`));

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from sweeper.plan.best_settings import Settings, best_settings
+from sweeper.report import figures
 from sweeper.report.best import sentences
 from sweeper.report.figures import figures_of
 from sweeper.report.formatting import json_values
@@ -232,7 +233,7 @@ def test_what_is_best_is_the_same_without_the_columns_that_tell_no_settings_apar
             read.update(name for name, values in columns.items() if values)
             super().add_columns(columns)
 
-    monkeypatch.setattr(findings, "Settings", Recorded)
+    monkeypatch.setattr(figures, "Settings", Recorded)
     for rows in (snapshot.rows, snapshot.rows[:1], snapshot.rows[:0]):
         said = findings.best(shown, rows, snapshot.columns, so_far=False)
         for metric, best in said.items():

@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     if found.note:
         print(found.note, file=sys.stderr)
     rows, count = _rows(files, name, found, wanted, options.fresh, options.device)
-    if earlier := sum("epoch" in each for each in trained.values()):
+    if earlier := _of_other_epochs(files, name, trained):
         print(f"note: {earlier} of these models are of a best epoch; the sweep's rows are of the last", file=sys.stderr)
     print(table(metrics, rows, shown, found))
     path = files.display_uri_of(evaluation_path(name, found.dataset, found.digest))
@@ -122,6 +122,16 @@ def _trained(files: Files, name: str, reference: str, wanted: Sequence[str]) -> 
         except (ModelError, DamagedError) as error:
             raise StoreError(f"the model of trial {trial} cannot be used: {error}") from error
     return found
+
+
+def _of_other_epochs(files: Files, name: str, trained: Mapping[str, Mapping[str, Any]]) -> int:
+    """How many of these models are of another epoch than the rows of their trials."""
+    of_epochs = {trial: each["epoch"] for trial, each in trained.items() if "epoch" in each}
+    rows = StoreReader(files).rows(name) if of_epochs else None
+    if rows is None:
+        return 0
+    reached = dict(zip(rows["trial_id"].to_pylist(), rows["epochs_run"].to_pylist(), strict=True))
+    return sum(reached.get(trial, epoch) != epoch for trial, epoch in of_epochs.items())
 
 
 def _metrics(files: Files, name: str) -> dict[str, dict[str, Any]]:

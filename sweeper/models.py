@@ -289,8 +289,8 @@ def _trained_again(
     if row.get("study_id") is None and content_hash(config.flat()) != trial_id:
         raise StoreError(f"trial {trial_id} is of another version of the code, whose defaults were others")
     epochs = config.training.epochs if epoch is None else epoch
-    if not 1 <= epochs <= config.training.epochs and epoch is not None:
-        raise SpecError(f"trial {trial_id} has epochs 1 to {config.training.epochs}, but got epoch={epoch}")
+    if epoch is not None and not 1 <= epoch <= row["epochs_run"]:
+        raise SpecError(f"trial {trial_id} has epochs 1 to {row['epochs_run']}, but got epoch={epoch}")
     what = "model" if epoch is None else f"model of epoch {epoch}"
     log(f"trial {trial_id} has no {what} in the store; training it again alone, {epochs} epochs")
     try:

@@ -19,9 +19,11 @@ from trainables.own_code import import_named
 from trainables.sections import GradientTraining, Training, TrialConfig, Value
 from trainables.validation import bounds, unknown
 
+FUSIBLE = frozenset({"seed", "patience"})
+"""Keys that are fusible for every method."""
 GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay", "clip_grad_norm", "lr_gamma"})
-"""Keys that are fusible for every method that is trained by gradients."""
-OF_THE_LOOP = frozenset({"seed", "lr_gamma"})
+"""Keys that are, too, for every method that is trained by gradients."""
+OF_THE_LOOP = frozenset({"seed", "patience", "lr_gamma"})
 """Fusible keys that a stack does not hold, so that a population cannot adapt them."""
 
 
@@ -112,7 +114,7 @@ def defaults(method: str) -> Mapping[str, Value]:
 def fusible_keys(method: str) -> frozenset[str]:
     """The keys in which the members of one cohort may differ."""
     cls = method_of(method)
-    loop = frozenset({"seed"}) if cls.fitted() else GRADIENT_FUSIBLE | {"seed"}
+    loop = FUSIBLE if cls.fitted() else FUSIBLE | GRADIENT_FUSIBLE
     return loop | task_of(method).fusible | cls.fusible
 
 

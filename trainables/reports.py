@@ -1,6 +1,7 @@
 """What training says of its members, what it is told about them, and the errors that end it."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -96,19 +97,34 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class EpochRanking:
+    """Which of a member's epochs are better: those with a better value of a metric."""
+
+    metric: str
+    maximize: bool
+    """Whether higher values are better."""
+
+    def better(self, value: float, than: float) -> bool:
+        return value > than if self.maximize else value < than
+
+    def best(self, reports: Sequence[Report], index: int) -> int | None:
+        """Return the best epoch of a member, the first of several; None if the metric has had no value."""
+        best, found = math.nan, None
+        for report in reports:
+            value = report.members[index].metrics.get(self.metric)
+            if value is not None and (found is None or self.better(value, best)):
+                best, found = value, report.epoch
+        return found
+
+
+@dataclass(frozen=True)
 class KeptEpochs:
     """Of which epochs the models of members are kept. By default it is the last one."""
 
     every: int | None = None
     """Epochs between two models that are kept beside a member's model; None keeps no others."""
-    metric: str | None = None
-    """A member's model is that of the epoch in which this metric was best; None: of the last epoch."""
-    maximize: bool = True
-    """Whether higher values of the metric are better."""
-
-    def better(self, value: float, than: float) -> bool:
-        """Whether a value of the metric is better than another."""
-        return value > than if self.maximize else value < than
+    ranking: EpochRanking | None = None
+    """A member's model is that of its best epoch; None: of its last."""
 
 
 LAST_EPOCH = KeptEpochs()

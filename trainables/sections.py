@@ -23,6 +23,12 @@ class Training:
     """Passes over the training examples, without the last, incomplete batch. 0 evaluates the untrained model."""
     report_every: Annotated[int, at_least(1)] = 1
     """Epochs between reports, each with an evaluation. The last epoch always reports."""
+    patience: Annotated[int, at_least(0)] = added(0)
+    """Epochs without a better `patience_metric` after which a trial ends early. It has finished then, with all metrics
+    of its last epoch. 0 trains all epochs."""
+    patience_metric: str = added("")
+    """The metric on validation images that `patience` waits for, such as `val_knn_z`. By default the one by which the
+    sweep ranks trials."""
 
     @property
     def processes(self) -> int:

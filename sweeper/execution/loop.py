@@ -66,10 +66,13 @@ class ModelStorage:
         except StoreError as error:
             raise ModelError(str(error)) from error
 
-    def epochs(self, trial: str) -> Collection[int]:
-        """Return the epochs of a trial of which there is a model. Raises ModelError if that cannot be read."""
+    def kept_of(self, trial: str) -> Collection[int | None]:
+        """Return the epochs of a trial of which there is a model; None among them stands for its model. Raises
+        ModelError if that cannot be read."""
         try:
-            return kept_epochs(self.files, self.sweep, trial)
+            epochs = kept_epochs(self.files, self.sweep, trial)
+            has_model = self.files.read_start(model_path(self.sweep, trial), 1) is not None
+            return [*epochs, None] if has_model else epochs
         except StoreError as error:
             raise ModelError(str(error)) from error
 

@@ -21,7 +21,7 @@ from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.models import read_best, unwritten_models
-from trainables.reports import KeptEpochs
+from trainables.reports import EpochRanking, KeptEpochs
 
 Rank = tuple[bool, float, str]
 """Sort key of a trial, smaller for better."""
@@ -181,17 +181,17 @@ def kept_epochs(plan: Plan, keep: Keep) -> KeptEpochs:
     """Of which epochs a run with this `--keep` keeps models. Raises SpecError if epochs have no single ranking."""
     if not keep.best_epoch:
         return KeptEpochs(keep.every)
-    metric = epoch_metric(plan.sweep, plan.preset)
-    return KeptEpochs(keep.every, metric.name, metric.ranking_direction == "maximize")
+    metric = epoch_metric(plan.sweep, plan.preset, "--keep best-epoch")
+    return KeptEpochs(keep.every, EpochRanking(metric.name, metric.ranking_direction == "maximize"))
 
 
-def epoch_metric(sweep: Sweep, preset: str) -> Metric:
-    """The metric on validation images that ranks the epochs of a trial, as it ranks trials. Raises SpecError if the
-    preset has several."""
+def epoch_metric(sweep: Sweep, preset: str, asked: str) -> Metric:
+    """The metric on validation images that ranks the epochs of a trial, as it ranks trials, which an option or a key
+    has `asked` for. Raises SpecError if the preset has several."""
     objectives = sweep.objectives(preset)
     if len(objectives) > 1 and not sweep.grids(preset):
         names = ", ".join(metric.name for metric in objectives)
-        raise SpecError(f"--keep best-epoch needs one metric that ranks epochs, but the search has several: {names}")
+        raise SpecError(f"{asked} needs one metric that ranks epochs, but the search has several: {names}")
     metric = sweep.headline(preset)
     return replace(metric, name=f"{VALIDATION}{metric.name.removeprefix(VALIDATION)}")
 

@@ -42,6 +42,7 @@ FIRST_RUNG_DIVISOR = 9
 """First rung of a pruner requested with `--pruner`, for a search without a halving: `epochs // FIRST_RUNG_DIVISOR`."""
 
 SEED = "seed"
+PATIENCE, PATIENCE_METRIC = "patience", "patience_metric"
 
 
 def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
@@ -118,6 +119,7 @@ def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> 
     _load_own_code(preset_space, request)
     own = with_own_images(request, preset_space)
     request, preset_space, name = own.request, own.space, sweep.name or request.name
+    request = _with_patience_metric(request, sweep, preset, preset_space)
     space = _changed(preset_space, request, own.classes)
     of_searches = request.warm_start or request.replicates or request.search != SearchOptions()
     if of_searches and not any(part.searched for part in parts_of(space)):
@@ -128,6 +130,17 @@ def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> 
     changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
     whole = _without_narrowing(request, preset_space, changed, own.classes, space)
     return _Asked(request, name, sweep, preset, preset_space, space, whole, changed, own.note)
+
+
+def _with_patience_metric(request: Request, sweep: Sweep, preset: str, space: Space) -> Request:
+    """The request with the metric that its patience waits for, if it asks for patience: that which ranks trials, unless
+    the request or the preset names one. Raises SpecError."""
+    asked = (request.fixed.get(PATIENCE, 0), *request.axes.get(PATIENCE, ()))
+    named = {*request.fixed, *request.axes, *(key for part in parts_of(space) for key in (*part.fixed, *part.axes))}
+    if PATIENCE_METRIC in named or not any(str(value) != "0" for value in asked):
+        return request
+    metric = epoch_metric(sweep, preset, PATIENCE)
+    return replace(request, fixed={**request.fixed, PATIENCE_METRIC: metric.name})
 
 
 def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
@@ -148,7 +161,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         raise SpecError(str(error)) from error
     _check_alarm_rate(asked.request.alarm_rate, results)
     if asked.request.keep.best_epoch:
-        _check_best_epoch(epoch_metric(asked.sweep, asked.preset).name, configs, results)
+        _check_best_epoch(epoch_metric(asked.sweep, asked.preset, "--keep best-epoch").name, configs, results)
     study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
     columns = Columns(
         config.column_types(configs) | (studies.FACTS if own_studies else {}),

@@ -130,6 +130,11 @@ def _check_study(study: Study, corners: Sequence[TrialConfig], preflight_results
     for key in sorted(UNSEARCHABLE_KEYS & set(search.searched)):
         raise SpecError(f"{key} must be fixed or an axis in a search, but it is searched")
     if search.pruner or search.population:
+        if any(corner.training.patience for corner in corners):
+            raise SpecError(
+                "a pruner or a population compares trials at the same epochs, so patience must be 0; --pruner none "
+                "searches without"
+            )
         _check_comparable_during_training(search, preflight_results)
     if search.pruner:
         search.pruner.ladders(training.epochs, training.report_every)

@@ -194,6 +194,24 @@ def test_the_models_of_epochs_of_the_best_trials_stay_and_go_with_them(
         load_model(store, trial, epoch=5)
 
 
+def test_trials_of_a_grid_end_early_by_the_metric_that_ranks_them_and_load_as_they_ended(tmp_path: Path) -> None:
+    words = ("--axis", "patience=0,1", "--axis", "seed=0", "--set", "epochs=6", "--set", "lr=0.3", "--keep", "all")
+    assert train(tmp_path, *words) == 0
+    rows, store = load("tiny", tmp_path / "store"), tmp_path / "store"
+    assert set(rows["status"]) == {"finished"} and set(rows["patience_metric"]) == {"val_auroc_joint"}
+    reached = rows.fillna({"patience": 0}).groupby("patience")["epochs_run"].agg(set)
+    assert reached[0] == {6} and min(reached[1]) < 6
+    assert rows["auroc_joint"].notna().all() and len(contents(tmp_path)) == 4
+    early = rows.loc[rows["epochs_run"].idxmin()]
+    assert load_model(store, early["trial_id"]).epoch == early["epochs_run"]
+    (store / "models/sweep=tiny" / f"{early['trial_id']}.safetensors").unlink()
+    again = load_model(store, early["trial_id"], log=lambda line: None)
+    assert again.epoch == early["epochs_run"]
+    assert [path.stem for path in (store / "requests/tiny").iterdir()] == [
+        "digits, epochs=6 lr=0.3 patience=0,1 patience_metric=val_auroc_joint"
+    ]
+
+
 def test_a_wrong_choice_is_one_line_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     law = "--keep best-epoch ranks the epochs of a trial by val_auroc_joint"
     for words, line in {

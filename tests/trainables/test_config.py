@@ -78,7 +78,7 @@ def test_no_key_is_in_two_sections(method: str) -> None:
 
 @for_each("method", IMAGE_METHODS)
 def test_fusible_keys_are_keys(method: str) -> None:
-    of_all = {"lr", "weight_decay", "clip_grad_norm", "lr_gamma", "seed"}
+    of_all = {"lr", "weight_decay", "clip_grad_norm", "lr_gamma", "seed", "patience"}
     of_all |= {"normal_class", "normal_images", "contamination"}
     assert of_all | METHODS[method].fusible == fusible_keys(method) <= set(keys(method))
 

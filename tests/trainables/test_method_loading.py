@@ -47,6 +47,7 @@ def test_a_method_has_its_path_as_name_and_its_keys() -> None:
         "clip_grad_norm",
         "weight_decay",
         "seed",
+        "patience",
         "normal_class",
         "normal_images",
         "contamination",

@@ -22,10 +22,11 @@ from trainables.learners.data_parallel import draw_noise
 from trainables.learners.members import FittedMembers, StackedMembers
 from trainables.learners.optimisers import Rates, StackedSGD
 from trainables.learners.stack import Stack
+from trainables.metrics.meanings import VALIDATION
 from trainables.own_code import reason
-from trainables.sections import TrialConfig
+from trainables.sections import Training, TrialConfig
 from trainables.tasks.task import TrialSize
-from trainables.training.metric_names import metric_names
+from trainables.training.metric_names import metric_names, ranking_of
 from trainables.training.stacks import build_models
 
 EXAMPLES = 8
@@ -97,7 +98,27 @@ def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightRe
 
 def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
     names, names_before = (metric_names(config, size.classes, last) for last in (True, False))
+    training = config.training
+    if training.patience and training.epochs > 1:
+        _check_patience(training, config.method, names_before)
     return PreflightResult(size.steps, names, names_before, size.known, why_not_stacked(config), size.held_out)
+
+
+def _check_patience(training: Training, method: str, reported: Sequence[str]) -> None:
+    """Raise ValueError, with one line, if trials do not report the metric that patience waits for while they train."""
+    if not training.patience_metric.startswith(VALIDATION):
+        raise ValueError(
+            f"patience waits for a better patience_metric, one on validation images such as {VALIDATION}knn_z, but got "
+            f"patience={training.patience}, patience_metric={training.patience_metric!r}"
+        )
+    ranking_of(training.patience_metric)
+    if training.patience_metric not in reported:
+        on_validation = [name for name in reported if name.startswith(VALIDATION)]
+        known = f"those are: {', '.join(on_validation)}" if on_validation else "add validation=0.2 to hold images out"
+        raise ValueError(
+            f"patience_metric must be reported while trials of {method} train, but {training.patience_metric} is not; "
+            f"{known}"
+        )
 
 
 # Which members of a cohort are stacked: methods of the user that cannot be stacked train one by one.

@@ -56,6 +56,8 @@ class Cohort:
         self._width = stack_width(configs, width)
         self.members = tuple(range(len(configs)))
         """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
+        self._evaluated = self.members
+        """Indices of the members of the last evaluation."""
         self._phases = self.method.phases(configs[0].options)
         by_gradients = self.method.trains() and not self.method.fitted()
         if not by_gradients or self._phases or (compiler and why_not_stacked(configs[0])):
@@ -177,9 +179,12 @@ class Cohort:
         differ = optimiser.lr_schedule in READ_GAMMA and len(shares) > 1  # at every step alike, for compiled steps
         return [shares[gamma] for gamma in gammas] if differ else shares[gammas[0]]
 
-    def evaluate(self, last: bool) -> dict[str, Floats]:
-        """Metrics `[K]` by name, NaN where undefined; `last` adds those reported at the end of training only."""
-        return self._evaluator.metrics(self._stacks, self.members, last)
+    def evaluate(self, last: bool, members: Sequence[int] | None = None) -> dict[str, Floats]:
+        """Metrics `[K]` by name, NaN where undefined, of all members or of those with these indices, ascending; `last`
+        adds those reported at the end of training only."""
+        self._evaluated = self.members if members is None else tuple(members)
+        stacks = self._stacks if self._evaluated == self.members else self._stacks_of(self._evaluated)
+        return self._evaluator.metrics(stacks, self._evaluated, last)
 
     @property
     def pictures(self) -> Sequence[Mapping[str, bytes]]:
@@ -194,10 +199,7 @@ class Cohort:
         slots = self._slots()
         self.members = tuple(index for index in self.members if index in members)
         self._streams = list(dict.fromkeys(self._stream_of[index] for index in self.members))
-        self._stacks = [
-            type(self._stacks[0]).from_members([slots[index] for index in stacked], self._stream_indices(stacked))
-            for stacked in self._members_by_stack()
-        ]
+        self._stacks = self._stacks_of(self.members, slots)
 
     def move(self, moves: Mapping[int, Move]) -> None:
         """Let each of these members copy its source, as the source was before any of the moves. Raises ValueError if a
@@ -228,14 +230,14 @@ class Cohort:
         stack, slot = self._slots()[member]
         return stack.tensors_of(slot)
 
-    def evaluate_to_keep(self) -> None:
-        """Find what the members' models have beside their weights, by an evaluation as at the end of training."""
+    def evaluate_to_keep(self, members: Sequence[int]) -> None:
+        """Find what the models of these members have beside their weights, by an evaluation as at the end."""
         if self._evaluator.keeps:
-            self._evaluator.metrics(self._stacks, self.members, last=True)
+            self.evaluate(True, members)
 
     def trained_models(self, members: Iterable[int]) -> Iterator[tuple[int, TrainedModel]]:
         """Yield a copy of the model of each member with one of these indices."""
-        slots, kept = self._slots(), dict(zip(self.members, self._evaluator.kept, strict=False))
+        slots, kept = self._slots(), dict(zip(self._evaluated, self._evaluator.kept, strict=False))
         for member in members:
             (stack, slot), own = slots[member], kept.get(member, KeptResults())
             inputs = {**self._inputs, **own.inputs}
@@ -252,6 +254,16 @@ class Cohort:
             raise CheckpointError(f"its state must be of {len(self._stacks)} stacks, but is another")
         for stack, saved in zip(self._stacks, state, strict=True):
             stack.load_state(saved)
+
+    def _stacks_of(
+        self, members: Sequence[int], slots: Mapping[int, tuple[StackedMembers, int]] | None = None
+    ) -> list[Any]:
+        """Copies of these members in as few stacks as possible. `slots` are those in which they are now."""
+        slots = slots or self._slots()
+        return [
+            type(self._stacks[0]).from_members([slots[index] for index in stacked], self._stream_indices(stacked))
+            for stacked in split_into_stacks(members, self._width, self.compiled)
+        ]
 
     def _members_by_stack(self) -> list[tuple[int, ...]]:
         return split_into_stacks(self.members, self._width, self.compiled)

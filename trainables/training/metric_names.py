@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from trainables.catalog import known_methods, method_of, task_of
 from trainables.config import resolve
 from trainables.metrics.meanings import family_of
+from trainables.reports import EpochRanking
 from trainables.sections import TrialConfig
 
 
@@ -13,6 +14,14 @@ def may_be_undefined(metric: str) -> bool:
     """Whether a metric may be NaN. A member has diverged if any other metric is not finite."""
     family = family_of(metric)
     return family is not None and family.may_be_undefined
+
+
+def ranking_of(metric: str) -> EpochRanking:
+    """How a metric ranks epochs. Raises ValueError for one of which neither higher nor lower values are better."""
+    family = family_of(metric)
+    if family is None or family.direction is None:
+        raise ValueError(f"epochs are ranked by a metric that is better higher or lower, but got {metric}")
+    return EpochRanking(metric, family.direction == "maximize")
 
 
 MANY_CLASSES = 10

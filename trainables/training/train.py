@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ from trainables.sections import Training, TrialConfig
 from trainables.training.checkpoint import Progress, pack, unpack
 from trainables.training.cohort import Cohort
 from trainables.training.compiled_steps import StepCompiler
-from trainables.training.kept_models import ModelKeeper, lacks_models
-from trainables.training.metric_names import may_be_undefined
+from trainables.training.kept_models import Kept, ModelKeeper, lacks_models
+from trainables.training.metric_names import may_be_undefined, ranking_of
 from trainables.training.model_file import TrainedModel
 
 STEPS_BETWEEN_AGREEMENTS = 8
@@ -83,8 +83,8 @@ class Callbacks:
     keep_epoch: Callable[[int, TrainedModel], None] | None = None
     """Called with each running member and its model after each epoch of `kept.every`, before a report of the epoch is
     yielded."""
-    epochs_kept: Callable[[int], Collection[int]] = lambda index: ()
-    """Returns the epochs of which `keep_epoch` has kept the model of a member, before a checkpoint is resumed."""
+    kept_of: Kept | None = None
+    """Tells which models of a member are kept, before a checkpoint is resumed."""
     notify: Callable[[str], None] = lambda line: None
     """Called with one line about a checkpoint that cannot be used."""
 
@@ -130,16 +130,14 @@ def train(
         progress = keeper.begin(progress)
         try:
             yield from progress.reports
-            yield from _train_epochs(cohort, progress, configs[0].training, callbacks.judge, checkpointer, keeper)
+            yield from _train_epochs(cohort, progress, configs, callbacks.judge, checkpointer, keeper)
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), checkpointer.save())))) from None
 
     compiled = compiler is not None
     cohort, start = make_cohort(), Progress.initial(len(configs))
     resumed = _resumed(cohort, unpack(resume, configs, width, notify, compiled) if resume else None, notify)
-    if resumed and lacks_models(
-        resumed, cohort, callbacks.kept, callbacks.epochs_kept if callbacks.keep_epoch else None
-    ):
+    if resumed and lacks_models(resumed, cohort, callbacks.kept, callbacks.kept_of):
         notify("its checkpoint cannot be used: it was made without the models of earlier epochs")
         resumed = None
     if peers.size > 1 and peers.maximum(resumed is None) and resumed:
@@ -307,12 +305,13 @@ def _resumed(cohort: Cohort, unpacked: tuple[Progress, Any] | None, notify: Call
 def _train_epochs(
     cohort: Cohort,
     progress: Progress,
-    training: Training,
+    configs: Sequence[TrialConfig],
     judge: Judge | None,
     checkpointer: Checkpointer,
     keeper: ModelKeeper,
 ) -> Iterator[Report]:
     """Train from `progress` to the end and yield the reports that are due."""
+    training = configs[0].training
     if training.epochs == 0:  # the members are evaluated as they were initialised
         checkpointer.begin(progress)
         cohort.begin_epoch(0)
@@ -320,7 +319,7 @@ def _train_epochs(
         progress = progress.advanced(checkpointer.seconds, 0)
         ended = _with_ended(progress, _diverged(metrics, progress.running, 0))
         report = _report(ended, metrics, progress.running, True, cohort.pictures)
-        keeper.after_training(ended)
+        keeper.finish(ended, ended.running)
         yield report
     while progress.epoch < training.epochs and progress.running:
         checkpointer.begin(progress)
@@ -328,8 +327,10 @@ def _train_epochs(
         if progress.reports and progress.reports[-1].epoch == progress.epoch:
             if judge and not progress.reports[-1].done:
                 progress = _apply_verdict(judge(progress.reports[-1]), cohort, progress)
-            if progress.reports[-1].done:
-                keeper.after_training(progress)
+            if not progress.reports[-1].done:
+                progress = _end_early(progress, configs, cohort, keeper)
+            else:
+                keeper.finish(progress, progress.running)
             yield progress.reports[-1]
             if progress.reports[-1].done:
                 return
@@ -367,6 +368,35 @@ def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int)
             error = f"{not_finite[0]} was not finite in epoch {epoch}"
             diverged[index] = Member("diverged", epoch, dict.fromkeys(metrics), error)
     return diverged
+
+
+def _end_early(progress: Progress, configs: Sequence[TrialConfig], cohort: Cohort, keeper: ModelKeeper) -> Progress:
+    """End the running members whose patience is over. They have finished, with the metrics of a last evaluation."""
+    report = progress.reports[-1]
+    ending = [index for index in progress.running if _is_over(configs[index].training, progress.reports, index)]
+    if not ending:
+        return progress
+    metrics = cohort.evaluate(True, ending)
+    diverged, pictures, members = _diverged(metrics, ending, progress.epoch), cohort.pictures, list(report.members)
+    for row, index in enumerate(ending):
+        values = {name: None if math.isnan(value_K[row]) else float(value_K[row]) for name, value_K in metrics.items()}
+        known = {**members[index].metrics, **values}
+        finished = replace(members[index], status="finished", metrics=known, pictures=pictures[row] if pictures else {})
+        failed = diverged.get(index)
+        members[index] = replace(failed, metrics=dict.fromkeys(known)) if failed else finished
+    progress = _with_ended(progress, {index: members[index] for index in ending})
+    members = [ended or member for ended, member in zip(progress.ended, members, strict=True)]
+    report = replace(report, members=tuple(members), done=not progress.running)
+    keeper.finish(progress, [index for index in ending if index not in diverged])
+    return replace(progress, reports=(*progress.reports[:-1], report))
+
+
+def _is_over(training: Training, reports: Sequence[Report], index: int) -> bool:
+    """Whether the patience with a member is over at the last report."""
+    if not training.patience:
+        return False
+    best = ranking_of(training.patience_metric).best(reports, index) or 0
+    return reports[-1].epoch - best >= training.patience
 
 
 def _with_ended(progress: Progress, members: Mapping[int, Member]) -> Progress:

@@ -63,8 +63,9 @@ class Models(Protocol):
         """Write the model of a trial, or that of one of its epochs, atomically, and `retry` while the storage does not
         answer. Raises ModelError if it cannot be written."""
 
-    def epochs(self, trial: str) -> Collection[int]:
-        """Return the epochs of which `write` has written models. Raises ModelError if that cannot be read."""
+    def kept_of(self, trial: str) -> Collection[int | None]:
+        """Return the epochs of which `write` has written models; None among them stands for the model of the trial.
+        Raises ModelError if that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -207,11 +208,11 @@ def train_cohort(
     def keep_epoch(index: int, model: TrainedModel) -> None:
         write_model(index, model, model.epochs)
 
-    def epochs_kept(index: int) -> Collection[int]:
+    def kept_of(index: int) -> Collection[int | None]:
         assert task.models and settings.models
         with watchdog.suspended():
             try:
-                return settings.models.epochs(task.models.trials[index])
+                return settings.models.kept_of(task.models.trials[index])
             except ModelError as error:
                 notices.append(str(error))
                 return ()
@@ -249,7 +250,7 @@ def train_cohort(
                 keep=keep if keeps else None,
                 kept=kept,
                 keep_epoch=keep_epoch if keeps and kept.every else None,
-                epochs_kept=epochs_kept,
+                kept_of=kept_of if keeps else None,
                 notify=notices.append,
             ),
             compiler=compiler,
@@ -262,7 +263,8 @@ def train_cohort(
             with watchdog.suspended():
                 judged = report.epoch in judged_epochs
                 about = "; ".join(about_steps) or None
-                send(CohortReport(report, from_here, judged, notice, about, tuple(without_model)))
+                sent = report if report.done else _without_pictures(report)
+                send(CohortReport(sent, from_here, judged, notice, about, tuple(without_model)))
             about_steps.clear()
 
     ends_itself = math.isfinite(settings.step_timeout)
@@ -280,6 +282,11 @@ def train_cohort(
                 raise
             reason = f"stopped: {'SIGTERM; ' if watchdog.asked else ''}{stopped}"
             _end(Failure("machine", reason), write, peers)
+
+
+def _without_pictures(report: Report) -> Report:
+    """The report without the pictures of members that ended early, which come with the last one."""
+    return replace(report, members=tuple(replace(member, pictures={}) for member in report.members))
 
 
 def _device_name(device: torch.device) -> str:

@@ -77,6 +77,9 @@ def test_an_objective_that_is_not_reported(refuse: Refuse) -> None:
 def test_a_pruner_without_reports_before_the_end(refuse: Refuse) -> None:
     error = refuse(pruner=Halving(1), fixed={"report_every": 4})
     assert error.startswith("a pruner needs a report before the last epoch for each of its 1 brackets")
+    patience = {"patience": 1, "patience_metric": "val_auroc_joint", "validation": 0.2}
+    error = refuse(pruner=Halving(1), fixed=patience)
+    assert error.startswith("a pruner or a population compares trials at the same epochs, so patience must be 0")
     classes = {"normal_class": None, "probe_epochs": 1, "knn": 5}
     error = refuse(pruner=Halving(1), fixed=classes, metric=Metric("probe_z", "maximize"))
     assert "needs a metric that is reported during training, but probe_z is" in error

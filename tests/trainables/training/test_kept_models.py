@@ -11,14 +11,14 @@ from tests.trainables.small import HERE, content_of, three
 from tests.trainables.training.judged import pruning, without_seconds
 from trainables.data.datasets.catalog import load
 from trainables.metrics.scores import auroc
-from trainables.reports import KeptEpochs, Report
+from trainables.reports import EpochRanking, KeptEpochs, Report
 from trainables.sections import TrialConfig
 from trainables.training.checkpoint import slice_checkpoint
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
 from trainables.training.train import Callbacks, Checkpointing, retrain, train
 
 METRIC = "val_auroc_joint"
-BOTH = KeptEpochs(2, METRIC)
+BOTH = KeptEpochs(2, EpochRanking(METRIC, True))
 EPOCHS = 5
 WIDTH = 2
 """A stack of two members, and one of one."""
@@ -51,7 +51,10 @@ class Models:
             keep=lambda index, model: self.last.__setitem__(index, pack_model(model, {})),
             kept=kept,
             keep_epoch=keep_epoch if kept.every else None,
-            epochs_kept=lambda index: [epoch for own, epoch in self.of_epoch if own == index],
+            kept_of=lambda index: [
+                *(epoch for own, epoch in self.of_epoch if own == index),
+                *([None] if index in self.last else []),
+            ],
             notify=self.notices.append,
         )
 
@@ -129,7 +132,7 @@ def test_a_checkpoint_without_the_models_that_are_asked_for_is_not_used() -> Non
     _, plain = whole(KeptEpochs())
     _, models = whole()
     late = plain.saved[-1]
-    for kept in (KeptEpochs(2), KeptEpochs(metric=METRIC)):
+    for kept in (KeptEpochs(2), replace(BOTH, every=None)):
         again = Models()
         list(train(configs(), HERE, width=WIDTH, checkpointing=Checkpointing(late), callbacks=again.callbacks(kept)))
         assert again.notices == ["its checkpoint cannot be used: it was made without the models of earlier epochs"]

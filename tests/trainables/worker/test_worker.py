@@ -140,8 +140,8 @@ class _Full:
         if trial == "t0":
             raise ModelError("store full")
 
-    def epochs(self, trial: str) -> list[int]:
-        return [epoch for own, epoch, _ in self.asked if own == trial and epoch]
+    def kept_of(self, trial: str) -> list[int | None]:
+        return [epoch for own, epoch, _ in self.asked if own == trial]
 
 
 def test_after_a_model_that_cannot_be_written_the_others_have_one_attempt_each() -> None:

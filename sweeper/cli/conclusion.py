@@ -152,12 +152,12 @@ def _of_model(store: Store, name: str, trial: str, alarm_rate: float | None) -> 
 
 def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:
     """A line that says which trial of the plan is the first that diverged, and where; none if no trial did."""
-    for _, row in rows[rows["status"] == "diverged"].head(1).iterrows():
-        known = row.dropna()
+    for index in (rows["status"] == "diverged").to_numpy().nonzero()[0][:1]:
+        known = rows.iloc[index].dropna()
         settings = ", ".join(
             f"{name}={known[name]}" for name in dict.fromkeys(plan.identifying_columns) if name in known
         )
-        named = f"trial {row['trial_id']}" + (f" ({settings})" if settings else "")
+        named = f"trial {known['trial_id']}" + (f" ({settings})" if settings else "")
         yield f"first to diverge: {named}, {known.get('error', 'no reason is recorded')}"
 
 

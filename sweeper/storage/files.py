@@ -354,11 +354,18 @@ class Files:
 
     def _resolve(self, path: str) -> tuple[fs.FileSystem, str]:
         """Return the filesystem and the full path of `path` in it. Raises ValueError if `path` leaves the store."""
-        relative = PurePosixPath(path)
-        if relative.is_absolute() or ".." in relative.parts or "\\" in path or "\0" in path:
-            raise ValueError(f"a name in the store must be relative, without '..', backslash and NUL, but got {path!r}")
+        relative = _relative(path)
         filesystem, root = self._open()
-        return filesystem, f"{root}/{relative}" if relative.parts else root
+        return filesystem, f"{root}/{relative}" if relative else root
+
+
+@functools.lru_cache(maxsize=4096)
+def _relative(path: str) -> str:
+    """Return a path in the store in its shortest form. Raises ValueError if it leaves the store."""
+    relative = PurePosixPath(path)
+    if relative.is_absolute() or ".." in relative.parts or "\\" in path or "\0" in path:
+        raise ValueError(f"a name in the store must be relative, without '..', backslash and NUL, but got {path!r}")
+    return str(relative) if relative.parts else ""
 
 
 @functools.cache

@@ -67,18 +67,15 @@ class RequestRows:
 
         Trials without a row are left out.
         """
-        import pandas as pd
-
-        chosen = []
+        chosen = list[int]()
         for column, ids in self.columns.items():
             if column in rows:
                 order = {name: index for index, name in enumerate(ids)}
-                own = rows[rows[column].isin(order)]
-                if column == "study_id":
-                    own = own.sort_values("number", kind="stable")
-                places = own[column].map(order).astype("int64")
-                chosen.append(own.iloc[places.argsort(kind="stable")])
-        return pd.concat(chosen).reset_index(drop=True) if chosen else rows.iloc[:0]
+                numbers = rows["number"].tolist() if column == "study_id" else [0] * len(rows)
+                known = enumerate(zip(rows[column].tolist(), numbers, strict=True))
+                places = ((order[name], number, index) for index, (name, number) in known if name in order)
+                chosen += [index for *_, index in sorted(places)]
+        return rows.iloc[chosen].reset_index(drop=True)
 
 
 @dataclass(frozen=True)

@@ -171,8 +171,6 @@ def columns_of(schema: pa.Schema) -> Columns:
         raise SchemaError(str(error)) from error
 
 
-WORTH_THREADS = 100_000
-"""Records from which merging them takes longer than starting threads for it."""
 _KINDS: Mapping[pa.DataType, type[float]] = {pa.float64(): float, pa.int64(): int}
 """Type of a column of numbers -> that of its plain values."""
 
@@ -214,36 +212,37 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
     Raises SchemaError if a column has different types.
     """
     schemas = dict.fromkeys(table.schema.serialize().to_pybytes() for table in tables)
-    columns = reduce(Columns.union, map(_columns_of, schemas))
+    columns = reduce(Columns.union, map(columns_of_serialized, schemas))
     target = columns.schema
     return pa.concat_tables(table if table.schema == target else conform(table, columns) for table in tables)
 
 
 @lru_cache(maxsize=8)
-def _columns_of(schema: bytes) -> Columns:
+def columns_of_serialized(schema: bytes) -> Columns:
     """As `columns_of`, of a serialized schema: nearly all files of a sweep have the same."""
     return columns_of(pa.ipc.read_schema(pa.py_buffer(schema)))
 
 
-def one_per_trial(table: pa.Table) -> pa.Table:
-    """Keep one row per trial: the last one that did not fail, or else the last one. Sorted by trial."""
-    trials = table["trial_id"].to_pylist()
-    if len(set(trials)) < len(trials):
-        kept: dict[str, int] = {}
-        statuses = table["status"].to_pylist()
-        for index, trial in enumerate(trials):
-            if statuses[index] != "failed" or statuses[kept.setdefault(trial, index)] == "failed":
-                kept[trial] = index
-        table = table.take(pa.array(kept.values(), pa.int64()))
-    return table.sort_by("trial_id")
+def one_per_trial(table: pa.Table, order: Sequence[int] | None = None) -> pa.Table:
+    """Keep one row per trial: the last one that did not fail, or else the last one. Sorted by trial.
+
+    `order` has the indices of the rows from the first to the last; by default it is that of the table.
+    """
+    kept: dict[str, int] = {}
+    trials, statuses = table["trial_id"].to_pylist(), table["status"].to_pylist()
+    for index in range(len(table)) if order is None else order:
+        if statuses[index] != "failed" or statuses[kept.setdefault(trials[index], index)] == "failed":
+            kept[trials[index]] = index
+    indices = [kept[trial] for trial in sorted(kept)]
+    return table if indices == list(range(len(table))) else table.take(pa.array(indices, pa.int64()))
 
 
 def one_per_record(history: pa.Table) -> pa.Table:
     """Keep the last value of each (trial, epoch, metric). Sorted by trial, then metric, then epoch."""
     keys = ["trial_id", "metric", "epoch"]
-    order = history.append_column("order", pa.array(range(len(history)), pa.int64()))
-    last = order.group_by(keys, use_threads=len(history) > WORTH_THREADS).aggregate([("order", "max")])["order_max"]
-    return history.take(last).sort_by([(key, "ascending") for key in keys])
+    records = history.sort_by([(key, "ascending") for key in keys])  # stable
+    last = reduce(pc.or_, (pc.not_equal(records[key][:-1], records[key][1:]) for key in keys))
+    return records if pc.all(last).as_py() else records.filter(pa.chunked_array([*last.chunks, pa.array([True])]))
 
 
 def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:
@@ -252,7 +251,8 @@ def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:
     if pc.count_distinct(rows["trial_id"]).as_py() == len(rows):
         return rows.sort_by("trial_id")
     ended = pc.fill_null(rows["ended"].cast(pa.int64()), -(2**63))  # rows without a time come first
-    return one_per_trial(rows.take(pc.sort_indices(pa.table({"ended": ended}), sort_keys=[("ended", "ascending")])))
+    order = pc.sort_indices(pa.table({"ended": ended}), sort_keys=[("ended", "ascending")])
+    return one_per_trial(rows, order.to_pylist())
 
 
 def rows_of(table: pa.Table, trials: Sequence[str]) -> pa.Table:

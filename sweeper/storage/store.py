@@ -44,7 +44,7 @@ from sweeper.storage.parquet_files import (
     table_to_parquet,
 )
 from sweeper.storage.requests import RequestRows
-from sweeper.storage.rows import HISTORY, Columns, columns_of, merged_rows, one_per_record
+from sweeper.storage.rows import HISTORY, Columns, columns_of, columns_of_serialized, merged_rows, one_per_record
 
 MIN_FREE_BYTES = 64 << 20
 """Least free space of a local store's disk at the start of a run."""
@@ -157,9 +157,9 @@ class StoreReader:
         """Return the distinct sets of columns among these files of rows. Raises StoreError for a foreign format."""
         schemas = {schema.serialize().to_pybytes(): (name, schema) for name, (schema, _) in tables.items()}
         columns = []
-        for name, schema in schemas.values():
+        for serialized, (name, _) in schemas.items():
             try:
-                columns.append(columns_of(schema))
+                columns.append(columns_of_serialized(serialized))
             except SchemaError as error:
                 raise self.schema_error(sweep, f"'{name}': {error}") from error
         return columns

@@ -5,6 +5,7 @@ The exit status is 1 if something did not hold in a world. Its seed and the end 
 """
 
 import argparse
+import gc
 import itertools
 import multiprocessing
 import os
@@ -33,7 +34,9 @@ def run_all(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
     if processes == 1:
         yield from map(world.run, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=500) as pool:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([world.__name__])
+    with context.Pool(processes, gc.freeze, maxtasksperchild=2000) as pool:
         yield from pool.imap_unordered(world.run, seeds, chunksize=8)
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sweeper.execution.backend import Ended, Event, Told
 from sweeper.request import Request
@@ -40,9 +39,15 @@ Key = tuple[Any, ...]
 
 
 @functools.lru_cache(maxsize=4096)
+def table_in(data: bytes) -> pa.Table:
+    """The table of a file. Raises an exception of Arrow if it is not whole."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+@functools.lru_cache(maxsize=4096)
 def rows_in(data: bytes) -> tuple[Row, ...]:
-    """The rows of a Parquet file. Raises an exception of Arrow if it is not whole."""
-    return tuple(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False).to_pylist())
+    """The rows of a file, as `table_in`."""
+    return tuple(table_in(data).to_pylist())
 
 
 def comparable(row: Row) -> Row:
@@ -207,16 +212,16 @@ class Auditor:
             if failures is not None and failures <= self.retries and path.endswith(f"/{cohort}.parquet"):
                 self.note(f"{trial} was given up after {failures} failures, not {self.retries + 1}")
 
-    def loaded(self, rows: Sequence[Row], since: int) -> None:
-        """What a reader has loaded, that began at that moment."""
-        counts = Counter(row["trial_id"] for row in rows)
+    def loaded(self, rows: Sequence[tuple[str, str]], since: int) -> None:
+        """Trials and statuses that a reader has loaded, that began at that moment."""
+        counts = Counter(trial for trial, _ in rows)
         for trial, count in counts.items():
             if count > 1:
                 self.note(f"a reader has {trial} {count} times")
         for trial, _ in self._moments[since]:
             if trial not in counts and not self._set_aside(trial):
                 self.note(f"a reader misses {trial}")
-        if not self._aside and frozenset((row["trial_id"], row["status"]) for row in rows) not in self._moments[since:]:
+        if not self._aside and frozenset(rows) not in self._moments[since:]:
             self.note("a reader has rows of several moments")
 
     # Events

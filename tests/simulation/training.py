@@ -6,9 +6,12 @@ made twice, or a checkpoint of another trial, shows in every metric that follows
 """
 
 import hashlib
+import io
 import json
 import math
+import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,24 @@ def digest(*content: object) -> int:
     """A number of `BITS` bits that follows from the content."""
     data = json.dumps(content, sort_keys=True, default=str).encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> (64 - BITS)
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, content: object) -> Any:
+        """A tensor is written by its values, and all else as ever."""
+        if isinstance(content, torch.Tensor):
+            return partial(torch.tensor, dtype=content.dtype), (content.tolist(),)
+        return NotImplemented
+
+
+def save(content: object, stream: io.BytesIO) -> None:
+    """As `torch.save`, in a tenth of its time: the weights are a few numbers."""
+    _Pickler(stream).dump(content)
+
+
+def load(stream: io.BytesIO, **_: object) -> Any:
+    """As `torch.load`, of what `save` has written."""
+    return pickle.load(stream)
 
 
 def diverges_in(config: Mapping[str, Any]) -> int | None:
@@ -80,6 +101,7 @@ class CannedCohort:
         self._width = stack_width(configs, width)
         self._raise_if_stopped = raise_if_stopped
         self._flat: list[dict[str, Any]] = [dict(config.flat()) for config in configs]
+        self._diverges = [diverges_in(flat) for flat in self._flat]
         self._weights = {index: digest("initial", flat) for index, flat in enumerate(self._flat)}
         (result, *_) = checks.check_trials(configs[:1], None)
         self._metrics = {True: result.metrics, False: result.metrics_during_training}
@@ -106,7 +128,7 @@ class CannedCohort:
         return {"loss": (sums["loss"] / self.steps).numpy()}
 
     def _value(self, metric: str, index: int, epoch: int) -> float:
-        if metric == "loss" and diverges_in(self._configs[index].flat()) == epoch + 1:
+        if metric == "loss" and self._diverges[index] == epoch + 1:
             return math.nan
         return digest(metric, self._weights[index]) / 2**BITS
 

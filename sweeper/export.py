@@ -146,11 +146,9 @@ def _best(
     constraints = shown.constraints if shown else ()
     options = {"replicates": shown.replicates, "named": shown.naming} if shown else {}
     found = best_settings(rows.to_dict("records"), ranked, columns.hyperparameters, constraints=constraints, **options)
-    if not found and constraints:
-        bounds = ", ".join(constraint.text for constraint in constraints)
-        raise SpecError(f"no trial has finished with a value of {metric} and meets {bounds}, so none is best")
     if not found:
-        raise SpecError(f"no trial has finished with a value of {metric}, so there is none to export")
+        met = f" and meets {', '.join(constraint.text for constraint in constraints)}" if constraints else ""
+        raise SpecError(f"no trial has finished with a value of {metric}{met}, so there is none to export")
     if len(found) > 1:
         texts = "; ".join(map(sentence, found[:3]))
         raise SpecError(f"--trial must choose one, because there are {len(found)} best settings: {texts}")

@@ -25,7 +25,7 @@ from sweeper.plan.sources import CohortQueue
 from sweeper.record.listener import CohortListener
 from sweeper.search.ask_tell import TrialResult
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart
-from sweeper.spec import Halving, Metric, Population, Search
+from sweeper.spec import Halving, Metric, Population, Search, When
 from sweeper.spec.space import Study
 from sweeper.storage.files import Files
 from tests.cases import for_each
@@ -292,6 +292,15 @@ def test_a_pruner_lowers_the_steps() -> None:
 def test_rates_change_no_shape() -> None:
     (config,) = shapes(study_of())
     assert config["method"] == "vje" and config["epochs"] == 8
+
+
+def test_a_key_on_a_condition_gives_its_shapes_to_the_trials_that_have_it() -> None:
+    space = {**RATES, "lr_schedule": CategoricalDistribution(("one_cycle", "step"))}
+    condition = When("lr_schedule", "step", {"warmup_epochs": IntDistribution(1, 2)})
+    configs = shapes(study_of(space, conditions=(condition,)))
+    assert [(config["lr_schedule"], config["warmup_epochs"]) for config in configs] == [
+        ("one_cycle", 0), ("step", 1), ("step", 2)
+    ]  # fmt: skip
 
 
 @for_each(

@@ -9,13 +9,14 @@ import pytest
 from optuna.distributions import FloatDistribution
 from scipy import stats
 
+from sweeper import export
 from sweeper.cli.arguments import parse
 from sweeper.errors import SpecError, StoreError
 from sweeper.plan.prepare import prepare
 from sweeper.report.answers import Answer, find_answer
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
-from sweeper.spec import Grid, Heatmap, Metric, Search, Sweep, registry
+from sweeper.spec import Constraint, Grid, Heatmap, Metric, Search, Sweep, registry
 from sweeper.storage.layout import model_path
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
@@ -145,6 +146,29 @@ def test_a_front_has_no_best_setting_unless_a_metric_ranks(tmp_path: Path) -> No
     assert choice.alike == () and "--trial t0" in choice.keep
     again = f"sweeper trial grid t0 --preset paper --store {tmp_path}"
     assert choice.retrain == again and next(choice.lines) == f"train again: {again} (trial t0)"
+
+
+@for_each(("bound", "best"), [(2, 1), (0.5, None)])
+def test_of_a_search_the_best_setting_is_feasible(
+    bound: float, best: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the answer and for `sweeper export`, from the store alone."""
+    space, bounds = {"beta": FloatDistribution(0, 1)}, (Constraint("loss", "<=", bound),)
+    search = Search(space, {"method": "vje"}, 3, Metric("auroc", "maximize"), wave=1, constraints=bounds)
+    columns = Columns({"method": str, "beta": float, "study": str, "number": int}, ("auroc", "loss"))
+    rows = [
+        {"trial_id": f"t{number}", "method": "vje", "beta": 0.1 * number, "study": "all", "number": number}
+        | {"auroc": 0.5 + 0.1 * number, "loss": 1.0 + number}
+        for number in range(3)
+    ]
+    folder = tmp_path / str(bound)
+    answer = find_answer(store_of(folder, Sweep("", {"paper": search}), rows, columns).files, "grid")
+    assert [choice.trials for choice in answer.choices] == ([] if best is None else [(f"t{best}",)])
+    infeasible = f"{3 if best is None else 1} {'' if best is None else 'of 3 '}settings "
+    assert infeasible in answer.text and f"infeasible (loss <= {bound:g})" in answer.text
+    if best is None:
+        assert export.main(["grid", "--best", "auroc", "--store", str(folder)]) == 2
+        assert "no trial has finished with a value of auroc and meets loss <= 0.5, so" in capsys.readouterr().err
 
 
 def test_rows_without_what_they_are_best_by_need_a_metric(tmp_path: Path) -> None:

@@ -209,6 +209,16 @@ def test_searches_are_planned_as_written(user_folder: Path, tmp_path: Path, caps
         assert line in capsys.readouterr().out
 
 
+def test_rungs_of_a_grid_are_planned_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ((_, text),) = blocks("Rungs of a grid")
+    for line in text.splitlines():
+        words = shlex.split(line, comments=True)[2:]
+        assert run.main([*words, "--plan", "--store", str(tmp_path / "store")]) == 0, line
+        out = capsys.readouterr().out
+        assert "  objective  maximize val_auroc_joint\n" in out
+        assert out.count("56 trials in waves of 56, grid, Halving") + out.count("56 proposals x 3 replicates") == 10
+
+
 OWN = (ROOT / "trainables/README.md").read_text().split("## Your own data, encoder and views")[1].split("\n## ")[0]
 
 

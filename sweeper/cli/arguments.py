@@ -371,7 +371,8 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     )
     sampler, pruner = partial(one_of, "sampler", SAMPLERS), partial(one_of, "pruner", PRUNERS)
     add_search("--sampler", f"one of {', '.join(SAMPLERS)}", type=sampler, metavar="NAME")
-    add_search("--pruner", f"one of {', '.join(PRUNERS)}", type=pruner, metavar="NAME")
+    pruners = f"one of {', '.join(PRUNERS)}: end the worse trials at rungs, of grids, too"
+    add_search("--pruner", pruners, type=pruner, metavar="NAME")
     add_search(
         "--search-seed", "seed of the sampler", dest="seed", type=partial(whole, "--search-seed", 0), metavar="N"
     )

@@ -245,7 +245,7 @@ def outline_plan(
             "trials": search.trials,
             "replicates": {key: list(map(json_value, values)) for key, values in search.replicates.items()},
             "wave": search.wave,
-            "sampler": search.sampler,
+            "sampler": search.proposer,
             "space": {key: outline_distribution(value) for key, value in search.space.items()},
             "conditions": [
                 {"when": on.text, "space": {key: outline_distribution(value) for key, value in on.space.items()}}
@@ -255,7 +255,7 @@ def outline_plan(
             "compiled": steps and (steps.every or bool(steps.shapes)),
         }
     if studies:
-        objectives = {metric.name: metric.direction for metric in plan.sweep.objectives(plan.preset)}
+        objectives = {metric.name: metric.direction for metric in plan.study_runs[0].study.search.objectives}
         constraints = [constraint.text for constraint in plan.sweep.constraints(plan.preset)]
         outline |= {"studies": studies, "objectives": objectives, "constraints": constraints}
     return outline | {"resources": resources}

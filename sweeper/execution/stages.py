@@ -151,7 +151,7 @@ def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
     compiled = ", with compiled steps where these save time" if some else ""
     several = f"{len(plan.study_runs)} studies, " if len(plan.study_runs) > 1 else ""
     print(
-        f"{several}waves of {' or '.join(wave_sizes)} by {searches[0].sampler}, "
+        f"{several}waves of {' or '.join(wave_sizes)} by {searches[0].proposer}, "
         f"{cutter.slots.count} cohorts at a time{compiled}",
         flush=True,
     )

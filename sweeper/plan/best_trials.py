@@ -97,7 +97,7 @@ def rankings_of(plan: Plan) -> list[Ranking]:
     so each has one. Without replicates there is one for each data set."""
     of_proposals = ("study_id", "number") if _replicated(plan) else ("study_id",)
     bounds = _of_single_trials(plan)
-    of_studies = [Ranking(metric, of_proposals, constraints=bounds) for metric in plan.sweep.objectives(plan.preset)]
+    of_studies = [Ranking(metric, of_proposals, constraints=bounds) for metric in _objectives(plan)]
     if not plan.sweep.grids(plan.preset):
         return [*of_studies, *_of_figures(plan.sweep, bounds)]
     settings = [key for key in varying_keys(plan) if key not in plan.sweep.replicates]
@@ -110,7 +110,7 @@ def rankings_of(plan: Plan) -> list[Ranking]:
 def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The best trials once all have ended: of the settings, only the best one of each data set has one, and so has the
     best proposal of each study."""
-    objectives, replicated = plan.sweep.objectives(plan.preset), _replicated(plan)
+    objectives, replicated = _objectives(plan), _replicated(plan)
     bounds = _of_single_trials(plan)
     of_studies = [] if replicated else [Ranking(metric, ("study_id",), constraints=bounds) for metric in objectives]
     best = BestTrials([*of_studies, *_of_figures(plan.sweep, bounds)])
@@ -122,6 +122,12 @@ def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     settings.add(rows)
     ranked = [*([plan.headline] if grids else []), *(objectives if replicated else [])]
     return best.ids | {next(iter(found.values)) for metric in ranked for found in settings.best(metric)}
+
+
+def _objectives(plan: Plan) -> tuple[Metric, ...]:
+    """The objectives of the plan's studies, of which a grid with a pruner has one, too."""
+    of_studies = (metric for study_run in plan.study_runs for metric in study_run.study.search.objectives)
+    return tuple(dict.fromkeys((*plan.sweep.objectives(plan.preset), *of_studies)))
 
 
 def _replicated(plan: Plan) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sweeper.request import Request
 from sweeper.spec import Grid, Search, Space, Value
-from sweeper.spec.space import Part, Study, parts_of
+from sweeper.spec.space import APART, Part, Study, parts_of
 from sweeper.storage.requests import RequestRows, request_name
 from sweeper.storage.store import StoreReader
 
@@ -154,7 +154,8 @@ def _values_of(key: str, part: Part, defaults: Mapping[str, Value]) -> tuple[Val
 
 
 def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Change | None:
-    """Return the change of a requested key; None if the preset has all values of the request."""
+    """Return the change of a requested key; None if the preset has all values of the request. With a pruner of grids a
+    part of the values is a change, too: a trial's result depends on those that it is compared with."""
     methods: set[str] = set() if key in SELECTING_KEYS else set(map(_method, parts_of(after)))
     unpinned = [part for part in parts_of(before) if key not in part.pinned]
     compared = [part for part in unpinned if _method(part) in methods] or unpinned
@@ -163,12 +164,19 @@ def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Ch
     preset_values = _sorted({value for values in tried for value in values})
     requested = _sorted({value for part in parts_of(after) if key not in part.pinned for value in part.values(key)})
     own = [preset_values] if key in SELECTING_KEYS else tried
-    known = bool(tried) and all(set(requested) <= set(values) for values in own)
+    whole = key not in APART and any(isinstance(part, Grid) and part.pruner for part in parts_of(after))
+    known = bool(tried) and all(
+        set(requested) == set(values) if whole else set(requested) <= set(values) for values in own
+    )
     return None if known else Change(requested, preset_values)
 
 
 def _option_changes(request: Request, before: Space, after: Space) -> dict[str, Change]:
-    """Return the changed options of a search on which its proposals depend, which the number of trials is not."""
+    """Return the changed options of a search on which its proposals depend, which the number of trials is not, and the
+    pruner of grids."""
+    of_grids = [{part.pruner for part in parts_of(space) if isinstance(part, Grid)} for space in (before, after)]
+    if request.search.pruner and not of_grids[1] <= of_grids[0]:
+        return {"pruner": Change((request.search.pruner,), ())}
     if not (_searches(before) and _searches(after)):
         return {}
     old, new, changed = _searches(before)[0], _searches(after)[0], dict[str, Change]()

@@ -17,7 +17,7 @@ from sweeper.request import Order, Request, SearchOptions, Text
 from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.metric import OF_EVERY_ROW
-from sweeper.spec.pruners import Halving
+from sweeper.spec.pruners import Halving, Pruner
 from sweeper.spec.space import Part, Study, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
@@ -111,7 +111,9 @@ class _Asked:
 
     def of_study(self, study: Study) -> Mapping[str, Value]:
         """The further columns of the rows of a study."""
-        changed = changes.study_changes(self.request, self.preset_space, study, config.defaults)
+        changed = self.changed.text
+        if not study.search.given:
+            changed = changes.study_changes(self.request, self.preset_space, study, config.defaults)
         return {"preset": self.preset, "changes": changed}
 
 
@@ -121,15 +123,38 @@ def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> 
     request, preset_space, name = own.request, own.space, sweep.name or request.name
     request = _with_patience_metric(request, sweep, preset, preset_space)
     space = _changed(preset_space, request, own.classes)
-    of_searches = request.warm_start or request.replicates or request.search != SearchOptions()
+    of_searches = request.warm_start or request.replicates or replace(request.search, pruner=None) != SearchOptions()
     if of_searches and not any(part.searched for part in parts_of(space)):
-        raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
+        raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches but --pruner")
     if request.order != Order() and not any(isinstance(part, Grid) for part in parts_of(space)):
         raise SpecError(f"{name} ({preset}) is a search, whose sampler orders its trials; --order is for grids")
     space = _with_options(space, request.search)
+    if request.order != Order() and any(isinstance(part, Grid) and part.pruner for part in parts_of(space)):
+        raise SpecError("a pruner compares the settings of a grid in their order, so --order must not change it")
     changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
     whole = _without_narrowing(request, preset_space, changed, own.classes, space)
+    space, whole = (_compared(each, sweep, preset) for each in (space, whole))
     return _Asked(request, name, sweep, preset, preset_space, space, whole, changed, own.note)
+
+
+def _compared(space: Space, sweep: Sweep, preset: str) -> Space:
+    """The space with its grids that have a pruner as the searches that they are trained as. Raises SpecError."""
+    grids = [part for part in parts_of(space) if isinstance(part, Grid) and part.pruner]
+    if not grids:
+        return space
+    metric = epoch_metric(sweep, preset, "a pruner")
+    for combination in (combination for grid in grids for combination in grid.combinations()):
+        try:
+            config.resolve(combination)
+        except ValueError as error:
+            raise SpecError(str(error)) from None
+    parts = tuple(part.compared(metric) if part in grids else part for part in parts_of(space))
+    if not isinstance(space, tuple):
+        return parts[0]
+    names = [study.name for study in studies_of(parts)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SpecError(f"a pruner needs grids that differ in their method, but two have {twice[0]}; narrow the preset")
+    return parts
 
 
 def _with_patience_metric(request: Request, sweep: Sweep, preset: str, space: Space) -> Request:
@@ -161,7 +186,13 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         raise SpecError(str(error)) from error
     _check_alarm_rate(asked.request.alarm_rate, results)
     if asked.request.keep.best_epoch:
-        _check_best_epoch(epoch_metric(asked.sweep, asked.preset, "--keep best-epoch").name, configs, results)
+        metric = epoch_metric(asked.sweep, asked.preset, "--keep best-epoch")
+        _check_epochs("--keep best-epoch ranks the epochs of a trial", metric.name, configs, results)
+    of_corners = iter(results[len(trials) :])
+    for study, own_corners in zip(own_studies, corners, strict=True):
+        own_results = list(itertools.islice(of_corners, len(own_corners)))
+        if study.search.given:
+            _check_epochs("a pruner compares trials", study.search.objectives[0].name, own_corners, own_results)
     study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
     columns = Columns(
         config.column_types(configs) | (studies.FACTS if own_studies else {}),
@@ -226,9 +257,9 @@ def _check_alarm_rate(rate: float | None, results: Sequence[PreflightResult]) ->
         raise SpecError(str(error)) from error
 
 
-def _check_best_epoch(metric: str, configs: Sequence[TrialConfig], results: Sequence[PreflightResult]) -> None:
-    """Raise SpecError for a trial whose epochs a metric cannot rank: it does not report the metric, or does so once."""
-    law = f"--keep best-epoch ranks the epochs of a trial by {metric}"
+def _check_epochs(rule: str, metric: str, configs: Sequence[TrialConfig], results: Sequence[PreflightResult]) -> None:
+    """Raise SpecError for a trial that does not report the metric of a `rule` while it trains, or does so once."""
+    law = f"{rule} by {metric}"
     for trial_config, result in zip(configs, results, strict=True):
         training, of_method = trial_config.training, f"trials of {trial_config.method}"
         if training.epochs < 2:
@@ -238,7 +269,7 @@ def _check_best_epoch(metric: str, configs: Sequence[TrialConfig], results: Sequ
                 raise SpecError(f"{law}, but no validation images are held out; add --set validation=0.2")
             raise SpecError(f"{law}, which {of_method} do not report; they report: {', '.join(result.metrics)}")
         if metric not in result.metrics_during_training:
-            raise SpecError(f"{law}, which {of_method} report at the end alone; drop best-epoch")
+            raise SpecError(f"{law}, which {of_method} report at the end alone")
         if training.report_every >= training.epochs:
             raise SpecError(
                 f"{law}, so `report_every < epochs` must hold, but got report_every={training.report_every}, "
@@ -347,7 +378,7 @@ def _with_options(space: Space, options: SearchOptions) -> Space:
 
 def _part_with_options(part: Part, options: SearchOptions) -> Part:
     if isinstance(part, Grid):
-        return part
+        return _grid_with_pruner(part, options.pruner)
     values = {"trials": options.trials, "wave": options.wave, "sampler": options.sampler, "seed": options.seed}
     changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if options.pruner == "none":
@@ -355,10 +386,25 @@ def _part_with_options(part: Part, options: SearchOptions) -> Part:
     elif options.pruner:
         lowest = next(part.studies()).proposal({})
         epochs = config.resolve(lowest | dict(part.fixed)).training.epochs
-        default = Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
-        pruner = part.pruner if isinstance(part.pruner, Halving) else default
-        changes["pruner"] = replace(pruner, brackets=1 if options.pruner == "halving" else max(2, pruner.brackets))
+        changes["pruner"] = _requested_pruner(part, options.pruner, epochs)
     return replace(part, **changes)
+
+
+def _grid_with_pruner(grid: Grid, pruner: str | None) -> Grid:
+    """The grid with the requested pruner, unless its trials have no two epochs."""
+    if pruner is None or pruner == "none":
+        return replace(grid, pruner=None) if pruner else grid
+    try:
+        epochs = config.resolve(next(grid.combinations())).training.epochs
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    return replace(grid, pruner=_requested_pruner(grid, pruner, epochs)) if epochs > 1 else grid
+
+
+def _requested_pruner(part: Part, name: str, epochs: int) -> Pruner:
+    """The pruner of this name for trials of so many epochs, with the rungs of the part's own if it has some."""
+    own = part.pruner if isinstance(part.pruner, Halving) else Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
+    return replace(own, brackets=1 if name == "halving" else max(2, own.brackets))
 
 
 def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:

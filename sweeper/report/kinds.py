@@ -54,7 +54,7 @@ def write_figures(files: Files, name: str, figures: PresetFigures) -> None:
         for kind, module in KINDS.items()
     }
     for grid in plain["grids"]:
-        del grid["pinned"]
+        del grid["pinned"], grid["pruner"]
     text = json.dumps(plain, separators=(",", ":"), default=_plain)  # infinity as Python reads it
     files.write(f"{page_views_folder(name)}/{quote(figures.preset, safe=' ,=+')}.json", text.encode())
 

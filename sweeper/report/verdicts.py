@@ -161,6 +161,8 @@ def correlation(values: np.ndarray, at: np.ndarray) -> Estimate:
 
 def correlation_of_metrics(values: np.ndarray, others: np.ndarray) -> Estimate:
     """Return the correlation over columns of the means of two samples [replicates, columns]."""
+    if not len(values):
+        return Estimate(math.nan, 0, None)
 
     def of_rows(rows: np.ndarray) -> float:
         pair = values[rows].mean(0), others[rows].mean(0)

@@ -10,7 +10,7 @@ from sweeper.errors import SpecError
 from sweeper.plan.cohorts import content_hash
 from sweeper.plan.sources import Record
 from sweeper.request import Request
-from sweeper.spec.space import SECONDS, Population, Search, Study, Value, bounds
+from sweeper.spec.space import SECONDS, UNSEARCHABLE_KEYS, Population, Search, Study, Value, bounds
 from sweeper.storage.store import Store
 from trainables import config
 from trainables.sections import Training, TrialConfig
@@ -71,13 +71,6 @@ def identity(study: Study, request: Request) -> str:
 
 def _complete(params: Mapping[str, Value]) -> Mapping[str, Value]:
     return config.resolve(params).flat()
-
-
-UNSEARCHABLE_KEYS = frozenset(
-    {"workers", "method", "dataset", "image_digest", "image_size", "image_channels", "image_width", "normal_class"}
-    | {"held_out", "validation", "normal_images", "contamination"}
-)
-"""Keys that must have the same value in all trials of a study."""
 
 
 def corners(study: Study) -> list[TrialConfig]:

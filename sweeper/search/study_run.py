@@ -225,7 +225,7 @@ class StudyRun:
         """Ask for the next wave, in which the replicates of a proposal follow each other. Takes over the recorded
         results of its trials, except failures."""
         asked_before, search = self._proposed, self.study.search
-        known = {number: recorded.params for number, recorded in self._recorded.items()}
+        known = {**dict(enumerate(search.given)), **{at: recorded.params for at, recorded in self._recorded.items()}}
         asked = self.engine.ask(min(search.wave, search.trials - asked_before), known)
         trials = []
         for (number, params), replicate in itertools.product(asked, self.study.replicates):

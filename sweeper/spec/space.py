@@ -41,6 +41,8 @@ class Grid:
     """Key -> its values, in the order of the paper. The last axis varies fastest."""
     pinned: frozenset[str] = frozenset()
     """Keys that `change_space` leaves unchanged, e.g. the epochs of a method that does not train."""
+    pruner: Pruner | None = None
+    """Compares the settings of the grid at rungs, and ends the worse (`compared`); None trains all to their end."""
     searched: ClassVar[Mapping[str, BaseDistribution]] = {}
     """Nothing is searched."""
     replicates: ClassVar[Axes] = {}
@@ -66,7 +68,7 @@ class Grid:
                 raise SpecError(f"{key} must be either set or an axis, but it is asked to be both")
         kept_fixed = {key: value for key, value in self.fixed.items() if key not in axes}
         kept_axes = {key: values for key, values in self.axes.items() if key not in fixed}
-        return Grid({**kept_fixed, **fixed}, {**kept_axes, **axes}, self.pinned)
+        return Grid({**kept_fixed, **fixed}, {**kept_axes, **axes}, self.pinned, self.pruner)
 
     def values(self, key: str) -> tuple[Value, ...]:
         """Return the values of the key in this grid; empty if the grid does not mention it."""
@@ -84,6 +86,40 @@ class Grid:
     def studies(self) -> Iterator[Study]:
         """A grid has no studies."""
         yield from ()
+
+    def compared(self, metric: Metric) -> Search:
+        """Return the search as which a grid with a pruner is trained: it proposes each setting once, in order.
+
+        A setting is one value for each axis but seeds, which are its replicates, so that settings are compared by their
+        mean over seeds. Each combination of the values of axes in `APART`, such as classes, is a study of its own.
+        Raises SpecError if there are no two settings to compare.
+        """
+        from optuna.distributions import CategoricalDistribution  # here, because it takes long to import
+
+        several = {key: values for key, values in self.axes.items() if len(values) > 1}
+        fixed = {**self.fixed, **{key: values[0] for key, values in self.axes.items() if key not in several}}
+        apart = {key: values for key, values in several.items() if key in APART}
+        repeated = {key: values for key, values in several.items() if key == "seed"}
+        settings = {key: values for key, values in several.items() if key not in (*apart, *repeated)}
+        if not settings:
+            raise SpecError(
+                f"a pruner compares the settings of a grid, but this one has only one; its axes are: "
+                f"{', '.join(self.axes) or 'none'}"
+            )
+        given = tuple(Grid({}, settings).combinations())
+        space = {key: CategoricalDistribution(values) for key, values in settings.items()}
+        return Search(
+            space,
+            fixed,
+            len(given),
+            metric,
+            wave=len(given),
+            sampler="random",
+            pruner=self.pruner,
+            axes=apart,
+            replicates=repeated,
+            given=given,
+        )
 
 
 Sampler = Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"]
@@ -104,6 +140,13 @@ NEVER_REPLICATED = frozenset(
     | {"image_digest", "image_size", "image_channels", "image_width"}
 )
 """Keys that all trials of a study share: a mean over their values would be of different things."""
+UNSEARCHABLE_KEYS = frozenset(
+    {"workers", "method", "dataset", "image_digest", "image_size", "image_channels", "image_width", "normal_class"}
+    | {"held_out", "validation", "normal_images", "contamination"}
+)
+"""Keys that must have the same value in all trials of a study."""
+APART = UNSEARCHABLE_KEYS | {"epochs", "report_every"}
+"""Keys in which trials differ that are not compared with each other at rungs."""
 SECONDS = "seconds"
 """Name of the objective that is measured instead of reported: the trial's share of its cohort's training time."""
 
@@ -191,6 +234,8 @@ class Search:
     conditions: tuple[When, ...] = ()
     """What is searched in some proposals alone. A condition is on a key of `space`, of a condition before it or of
     `axes`."""
+    given: tuple[Mapping[str, Value], ...] = ()
+    """Values of `space` in the first proposals, in place of the sampler's: those of a grid (`Grid.compared`)."""
     pinned: ClassVar[frozenset[str]] = frozenset()
     """Keys that `change_space` leaves unchanged."""
 
@@ -323,6 +368,11 @@ class Search:
                 "a population adapts its hyperparameters itself, so its sampler must be random or qmc, but got "
                 f"{self.sampler}"
             )
+
+    @property
+    def proposer(self) -> str:
+        """What proposes: the sampler, or `grid`."""
+        return "grid" if self.given else self.sampler
 
     @property
     def searched(self) -> Mapping[str, BaseDistribution]:
@@ -568,6 +618,7 @@ class Study:
             "objectives": [(metric.name, metric.direction) for metric in search.objectives],
             "rules": [search.wave, search.sampler, search.seed, repr(search.pruner), repr(search.population)],
             **({"replicates": dict(search.replicates)} if search.replicates else {}),
+            **({"given": [dict(values) for values in search.given]} if search.given else {}),
             **({"constraints": bounded} if bounded else {}),
             **({"conditions": conditions} if conditions else {}),
         }

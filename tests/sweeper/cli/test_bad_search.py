@@ -130,7 +130,10 @@ def test_arguments_that_do_not_fit_a_search_are_refused(refuse: Refuse, argument
 
 @pytest.mark.parametrize("arguments", [["--trials", "8"], ["--wave", "2"], ["--warm-start", "anomaly_grid"]])
 def test_options_of_searches_are_refused_for_a_grid(command_line: CommandLine, arguments: list[str]) -> None:
-    assert command_line.refuse(*arguments).error == "anomaly_grid (digits) is a grid, and takes no options of searches"
+    assert (
+        command_line.refuse(*arguments).error
+        == "anomaly_grid (digits) is a grid, and takes no options of searches but --pruner"
+    )
 
 
 def test_rows_without_values_for_a_search(command_line: CommandLine, refuse: Refuse) -> None:
@@ -149,7 +152,7 @@ def test_directions_that_contradict_each_other() -> None:
 
 def test_replicates_that_cannot_be_are_refused(refuse: Refuse, command_line: CommandLine) -> None:
     grid = command_line.refuse("--replicates", "seed=0,1")
-    assert grid.error == "anomaly_grid (digits) is a grid, and takes no options of searches"
+    assert grid.error == "anomaly_grid (digits) is a grid, and takes no options of searches but --pruner"
     assert "need a key that is not searched, but beta is" in refuse("--replicates", "beta=0.5,1")
     assert "at least two values, and different ones, but seed has 0" in refuse("--replicates", "seed=0")
     assert refuse("--replicates", "sed=0,1").startswith("no key 'sed' (did you mean 'seed'?)")

@@ -1,6 +1,7 @@
 """The rule of verdicts: against scipy's own intervals and hand-worked ones, and by simulation of known truths."""
 
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -91,6 +92,9 @@ def test_a_correlation_of_metrics_is_the_jackknife_on_fisher_s_scale() -> None:
     half = stats.t.ppf(0.975, 2) * stats.sem(pseudo)
     expected = math.tanh(z([0, 1, 2]) - half), math.tanh(z([0, 1, 2]) + half)
     assert interval(correlation_of_metrics(first, second)) == pytest.approx(expected)
+    with warnings.catch_warnings(action="error"):
+        nobody = correlation_of_metrics(np.empty((0, 3)), np.empty((0, 3)))
+    assert math.isnan(nobody.value) and nobody.n == 0 and nobody.bounds is None
 
 
 def test_a_correlation_is_that_of_the_mean() -> None:

@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.bench_page [TRIALS ...]
 
-Each store has the columns of `anomaly_grid` with random metrics at five epochs. A browser opens its page from the file.
-Times are of one run, from the navigation, a click or a key until the result is on the screen.
+Each store has the columns of `anomaly_grid` with random metrics at five epochs, or at one where a page lacks most
+trials. A browser opens its page from the file. Times are of one run, from the navigation, a click or a key until the
+result is on the screen. Ratios are to the page of the fewest trials.
 """
 
 import sys
@@ -19,6 +20,7 @@ import numpy as np
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
+from sweeper.report.page.aggregates import MAX_TRIALS
 from sweeper.report.page.document import compressed_library
 from sweeper.spec import registry
 from sweeper.storage.rows import Columns
@@ -49,11 +51,12 @@ PAINTED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(do
 
 
 def fill(folder: Path, trials: int) -> Store:
-    """Write a store with so many rows, and five reports of each metric of each trial."""
+    """Write a store with so many rows, and reports of each metric of each trial."""
+    epochs = EPOCHS if trials <= MAX_TRIALS else EPOCHS[-1:]
     store, rng = Store(folder), np.random.default_rng(0)
     store.prepare(NAME, COLUMNS)
     write_figures(store.files, NAME, figures_of(registry.find(NAME), "digits"))
-    values = rng.random((trials, len(EPOCHS), len(METRICS)))
+    values = rng.random((trials, len(epochs), len(METRICS)))
     now = datetime.now(UTC)
     run = {"status": "finished", "cohort": "c", "cohort_size": 280, "epochs_run": 50, "device": "cpu", "host": "here"}
     fixed = {**CONSTANT, **run, "preset": "digits", "changes": "", "started": now, "ended": now}
@@ -73,7 +76,7 @@ def fill(folder: Path, trials: int) -> Store:
     history = [
         (f"{trial:016x}", epoch, metric, float(values[trial, place, column]))
         for trial in range(trials)
-        for place, epoch in enumerate(EPOCHS)
+        for place, epoch in enumerate(epochs)
         for column, metric in enumerate(METRICS)
     ]
     store.write(NAME, "c", rows, COLUMNS)
@@ -131,18 +134,20 @@ def differences(begun: tuple[float, float], ended: tuple[float, float]) -> tuple
 
 def main(sizes: list[int]) -> None:
     compressed_library()
+    first: dict[str, float] = {}
     with browser() as chromium:
-        for trials in sizes:
+        for trials in sorted(sizes):
             with tempfile.TemporaryDirectory() as folder:
                 store = fill(Path(folder), trials)
                 begun = time.process_time()
                 path = publish.write(store.files, NAME)
                 seconds = time.process_time() - begun
                 size = (Path(folder) / path).stat().st_size
-                print(f"{trials} trials: {size / 1e6:.2f} MB, written in {seconds:.2f} s of a core")
+                print(f"{trials:,} trials: {size / 1e6:.2f} MB, written in {seconds:.2f} s of a core")
                 for name, wall, busy in measure(chromium, f"file://{folder}/{path}"):
-                    print(f"  {name}: {wall:.2f} s, main thread {busy:.2f} s", flush=True)
+                    ratio = busy / first.setdefault(name, busy)
+                    print(f"  {name}: {wall:.2f} s, main thread {busy:.2f} s, {ratio:.1f} times as long", flush=True)
 
 
 if __name__ == "__main__":
-    main([int(word) for word in sys.argv[1:]] or [560, 10_000])
+    main([int(word) for word in sys.argv[1:]] or [560, 10_000, 100_000])

@@ -43,8 +43,10 @@ class Curves:
 def pack_curves(history: pd.DataFrame, trials: Sequence[str], first: Sequence[str]) -> Curves:
     """Pack the history of `trials`. `first` are the metrics that matter most, in this order."""
     budget = max(CURVE_BYTES, BYTES_PER_TRIAL * len(trials)) // 8
-    index = pd.Index(trials).get_indexer(history["trial_id"])
-    known = history.assign(trial=index)[index >= 0]
+    if history.empty:
+        return Curves([], np.empty(0), "")
+    known = history[history["trial_id"].isin(trials)]
+    known = known.assign(trial=pd.Index(trials).get_indexer(known["trial_id"]))
     parts_by_name = {str(name): part for name, part in known.groupby("metric", sort=True)}
     left_out = [
         name for name, part in parts_by_name.items() if part["trial"].nunique() * part["epoch"].nunique() > MAX_VALUES

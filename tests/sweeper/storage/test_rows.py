@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeper.errors import SchemaError, StoreError
 from sweeper.storage.load import load, load_history, load_trials, take_snapshot
@@ -17,6 +19,8 @@ from sweeper.storage.rows import (
     Columns,
     columns_of,
     conform,
+    history_of,
+    one_per_record,
     one_per_trial,
     plain_value,
     rows_except,
@@ -215,3 +219,15 @@ def test_a_foreign_schema_is_an_error(tmp_path: Path) -> None:
     take_snapshot(store.files, "grid").rows.to_parquet(folder(store) / "foreign.parquet")
     with pytest.raises(StoreError, match=r"another schema: 'foreign.parquet'"):
         take_snapshot(store.files, "grid")
+
+
+RECORDS = st.lists(st.tuples(*(st.sampled_from(values) for values in ("ab", (1, 2), "kl", (0.1, 0.2)))), max_size=6)
+
+
+@given(RECORDS, st.booleans())
+def test_the_last_value_of_each_record_is_kept_in_order(records: list[tuple[str, int, str, float]], sort: bool) -> None:
+    if sort:  # as in the files of a store
+        records = sorted(records, key=lambda record: (record[0], record[2], record[1]))
+    last = {(trial, metric, epoch): value for trial, epoch, metric, value in records}
+    kept = [(trial, epoch, metric, value) for (trial, metric, epoch), value in sorted(last.items())]
+    assert one_per_record(history_of(records)).equals(history_of(kept))

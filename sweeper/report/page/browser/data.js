@@ -28,7 +28,7 @@ class Column {
 
   /* Infinity is text in JSON. It cannot be confused with a name: only columns without other texts have it. */
   decoded(value) {
-    return this.kind !== "run" && Object.hasOwn(NUMBERS, value) ? NUMBERS[value] : value;
+    return typeof value === "string" && this.kind !== "run" && Object.hasOwn(NUMBERS, value) ? NUMBERS[value] : value;
   }
 
   at(trial) {

@@ -242,7 +242,9 @@ def one_per_record(history: pa.Table) -> pa.Table:
     keys = ["trial_id", "metric", "epoch"]
     records = history.sort_by([(key, "ascending") for key in keys])  # stable
     last = reduce(pc.or_, (pc.not_equal(records[key][:-1], records[key][1:]) for key in keys))
-    return records if pc.all(last).as_py() else records.filter(pa.chunked_array([*last.chunks, pa.array([True])]))
+    if pc.all(last, min_count=0).as_py():
+        return records
+    return records.filter(pa.chunked_array([*last.chunks, pa.array([True])]))
 
 
 def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:

@@ -98,7 +98,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def unreported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs end without figures, tables and claims: with their rows, models, studies and page alone."""
+    """Runs end with their rows, models, studies and page alone, as `tests.fake_executor.report_nothing` says."""
     from tests.fake_executor import report_nothing
 
     report_nothing(monkeypatch)

@@ -14,7 +14,8 @@ import sweeper.run as run
 from sweeper.cli import conclusion
 from sweeper.execution.local_backend import LocalBackend
 from sweeper.packing.cluster import Cluster, DeviceKind
-from sweeper.report import publish
+from sweeper.report import charts, publish
+from sweeper.report.page import contents
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortTask, Message
 
@@ -43,6 +44,9 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
 
 
 def report_nothing(patched: pytest.MonkeyPatch) -> None:
-    """Let runs end without figures, tables and claims: with their rows, models, studies and page alone."""
+    """Let runs end without figures, tables and claims: with their rows, models, studies and page alone. The page lacks
+    what is judged of requests, and the pictures of studies are none."""
+    patched.setattr(charts, "png", lambda chart, **values: b"png")
+    patched.setattr(contents, "_requests", lambda *_: ([], []))
     patched.setattr(publish, "write", lambda *_, **__: "")
     patched.setattr(conclusion, "write_claims", lambda *_: None)

@@ -55,8 +55,8 @@ class Command:
                 store.write(plan.name, f"c{trial.id}", [{**trial.config, **fixed}], training.columns)
         self.meanwhile()
 
-    def _write(self, files: Files, name: str, *_: object, **__: object) -> str:
-        return f"{len(load_history(name, files))} reports"
+    def _write(self, files: Files, subject: publish.Subject, *_: object, **__: object) -> str:
+        return f"{len(load_history(subject.name, files))} reports"
 
 
 @pytest.fixture

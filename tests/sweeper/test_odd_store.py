@@ -25,6 +25,7 @@ from sweeper.spec import SpecError, registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import FOLDERS
 from sweeper.storage.load import load
+from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY
 
@@ -139,8 +140,14 @@ def test_every_folder_of_a_store_is_known_as_one(store: Path) -> None:
     assert folders <= FOLDERS and {"requests", "trials"} <= folders
 
 
-@pytest.mark.parametrize("kinds", [["rows"], ["request"], ["history", "model", "best", "devices"], PAGES], ids=" ".join)
-@pytest.mark.parametrize("damage", DAMAGES)
+@for_each(
+    ("kinds", "damage"),
+    [
+        *[(kinds, damage) for kinds in (["rows"], PAGES) for damage in list(DAMAGES)[::2]],
+        *[(kinds, damage) for kinds in (["request"], ["history", "model", "best"]) for damage in list(DAMAGES)[1::2]],
+        *[(["rows"], "huge"), (["devices"], "deep"), (PAGES, "huge"), (["history", "best"], "wrong")],
+    ],
+)
 def test_readers_end_with_a_line(
     store: Path, tmp_path: Path, kinds: list[str], damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp
         if sweep == "grid":
             return small_grid(store)
         options = ["--trials", "8", "--wave", "4", "--pruner", "halving", "--set", "epochs=20", "--cohort", "2"]
+        options += ["--set", "width=16"]
         return ["vje_search", "--preset", "digits", "--store", str(store), *options]
 
     name = "anomaly_grid" if sweep == "grid" else "vje_search"

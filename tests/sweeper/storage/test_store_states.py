@@ -288,4 +288,4 @@ class StoreStates(RuleBasedStateMachine):
 
 
 TestStoreStates = StoreStates.TestCase
-TestStoreStates.settings = settings(max_examples=25, stateful_step_count=15)
+TestStoreStates.settings = settings(max_examples=14, stateful_step_count=15)

@@ -78,11 +78,9 @@ def test_a_method_with_phases_is_not_compiled(method: str) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"optimiser": "adam", "lr": 0.001},
+        {"optimiser": "adam", "lr": 0.001, "encoder": "convnet", "channels_last": True},
         {"precision": "bfloat16"},
-        {"weight_decay": 0.1, "momentum": 0.0},
-        {"encoder": "convnet"},
-        {"encoder": "convnet", "channels_last": True},
+        {"weight_decay": 0.1, "momentum": 0.0, "encoder": "convnet"},
     ],
     ids=str,
 )

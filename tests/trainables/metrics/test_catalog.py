@@ -2,7 +2,7 @@
 test images, and depend on no other member of the cohort, on no other report, and do not change training."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -107,27 +107,33 @@ def test_names_before_the_last_report_are_among_those_of_the_last_in_the_same_or
 
 ON_ALL_DATASETS = ("vae", "vje")
 """Methods that are evaluated on all data sets, one with a decoder and one without; the others on the digits."""
-EVALUATIONS = [
-    (name, keys)
-    for name, method in IMAGE_METHODS.items()
-    for keys in task_of(name).full_evaluations(method)
-    if name in ON_ALL_DATASETS or keys.get("dataset", "digits") == "digits"
-]
+
+
+def evaluations_of(index: int, name: str) -> list[Mapping[str, Value]]:
+    """The first full evaluation of a method, which asks for most, and one of the others in turn; or all."""
+    first, *others = task_of(name).full_evaluations(IMAGE_METHODS[name])
+    if name in ON_ALL_DATASETS:
+        return [first, *others]
+    on_digits = [keys for keys in others if keys.get("dataset", "digits") == "digits"]
+    return [first, *on_digits[index % max(1, len(on_digits)) :][:1]]
+
+
+EVALUATIONS = [(name, keys) for index, name in enumerate(IMAGE_METHODS) for keys in evaluations_of(index, name)]
 
 
 @pytest.mark.usefixtures("tiny_datasets")
 @for_each(("name", "keys"), EVALUATIONS)
 def test_metrics_are_those_promised_in_order(
-    name: str, keys: dict[str, Value], monkeypatch: pytest.MonkeyPatch
+    name: str, keys: Mapping[str, Value], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the last report and before. Outliers are those that need no other data set, and there are no weights for a
-    FID."""
+    """At the last report, and of some methods before, too. Outliers are those that need no other data set, and there
+    are no weights for a FID."""
     monkeypatch.setattr(fitted_scores, "TREES", 2)  # for speed
     monkeypatch.setattr(generation, "fid", lambda samples_KNCHW, *others: [0.0] * len(samples_KNCHW))
     local: dict[str, Value] = {"outliers": "+".join((*CORRUPTIONS, "held_out"))} if "outliers" in keys else {}
     config = trial(name, **{**keys, **local})
     classes = DATASETS[config.data.dataset].declaration.classes
-    for last in (True, False):
+    for last in (True, False) if name in ON_ALL_DATASETS else (True,):
         promised = task_of(name).metric_names(config, IMAGE_METHODS[name], classes, last)
         assert tuple(evaluated(config, last=last)) == promised
         names = metric_names(config, classes, last)
@@ -150,8 +156,7 @@ def _clean(width: int | None) -> list[Report]:
     return _reports(*_members(knn=5, probe_epochs=2), width=width)
 
 
-@for_each("vector", ["z", "mu", "var"])
-@for_each("width", [None, 1])
+@for_each(("vector", "width"), [("z", None), ("mu", 1), ("var", None)])
 def test_features_that_are_not_finite_end_only_their_member(
     vector: str, width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ The weights are random ones that the tests write.
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -210,13 +211,24 @@ def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
     assert image_trial({"method": "vje"}).pretrained.weights == ""
 
 
-@pytest.mark.parametrize("name", ["convnext_tiny", "efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "vit_b_32"])
+LARGE = ("convnext_tiny", "vit_b_32")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small"]
+    + [pytest.param(name, marks=pytest.mark.slow) for name in LARGE],
+)
 def test_other_networks_have_the_features_before_their_last_layer_also_as_a_stack(name: str) -> None:
     """In evaluation, and with gradients in training, where nothing is random."""
     sized = {"image_size": SIDE} if name == "vit_b_32" else {}
     theirs = torchvision.models.get_model(name, weights=None, **sized).eval()
-    encoders = [PretrainedEncoder(f"torchvision:{name}", SIDE, frozen=False) for _ in range(2)]
-    encoders[0].load(theirs.state_dict(), "file")
+    encoder = PretrainedEncoder(f"torchvision:{name}", SIDE, frozen=False)
+    encoder.load(theirs.state_dict(), "file")
+    encoders = [encoder, deepcopy(encoder)]
+    with torch.no_grad():
+        for parameter in encoders[1].parameters():
+            parameter.mul_(0.9)
     images = torch.rand(2, 3, SIDE, SIDE)
     features: list[Tensor] = []
     last = [module for module in theirs.modules() if isinstance(module, nn.Linear)][-1]

@@ -18,7 +18,7 @@ PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})
 
 
 @cache
-def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
+def _whole(width: int | None, compiled: bool = False) -> tuple[list[Report], list[bytes]]:
     """Reports and all checkpoints of six members over four epochs, two of which are pruned."""
     saved: list[bytes] = []
     return list(
@@ -26,6 +26,7 @@ def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
             six(),
             HERE,
             width=width,
+            compiler=_compiler(compiled),
             callbacks=Callbacks(PRUNED),
             checkpointing=Checkpointing(save=saved.append, every=0.0),
         )
@@ -60,20 +61,10 @@ def test_a_cut_checkpoint_continues_like_the_whole_cohort(
         ]
 
 
-@pytest.mark.parametrize(("whole_compiled", "compiled"), [(False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(("whole_compiled", "compiled"), [(False, True), (True, False)])
 def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compiled: bool, compiled: bool) -> None:
     """Members that are left over are stacks of their own where steps are compiled, and one narrower stack else."""
-    saved: list[bytes] = []
-    list(
-        train(
-            six(),
-            HERE,
-            width=4,
-            compiler=_compiler(whole_compiled),
-            checkpointing=Checkpointing(save=saved.append, every=0.0),
-            callbacks=Callbacks(PRUNED),
-        )
-    )
+    _, saved = _whole(4, whole_compiled)
     configs, reports = six()[1:], _whole(4)[0]
     cut = slice_checkpoint(
         saved[len(saved) // 2], six(), 4, configs, 2, whole_compiled=whole_compiled, compiled=compiled

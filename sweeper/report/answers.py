@@ -306,7 +306,7 @@ def _retrain(
     if (narrowing := _narrowing(request, figures, best)) is not None:
         return shlex.join(["sweeper", "run", reference, *preset, *narrowing, *store, "--fresh"])
     options = list[str]()
-    for key in _changed(request):
+    for key in sorted(_changed(request)):
         values = [] if key not in request.rows else list(request.rows[key].drop_duplicates())
         if len(values) != 1:
             return None

@@ -47,6 +47,18 @@ class Task(Protocol):
     def join(self, timeout: float | None = None) -> None: ...
 
 
+class Condition(Protocol):
+    """A `threading.Condition`."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exception: Any) -> Any: ...
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any: ...
+
+    def notify(self) -> None: ...
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -88,6 +100,8 @@ class Surroundings:
     """Begins a function as a thread of this name, which does not keep the process alive."""
     lock: Callable[[], AbstractContextManager[object]] = threading.Lock
     """Makes a lock for what `begin` has begun."""
+    condition: Callable[[], Condition] = threading.Condition
+    """As `lock`, for one that waits for what another notes."""
     map: Callable[[Callable[[str], Any], Iterable[str]], list[Any]] = _map
     """Calls a function for each name in a pool of threads, and returns the results in the order of the names.
 

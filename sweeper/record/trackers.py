@@ -12,7 +12,6 @@ import contextlib
 import math
 import netrc
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from sweeper.storage.layout import tensorboard_folder
 from sweeper.storage.load import load_reports, load_trials
 from sweeper.storage.rows import plain_value
 from sweeper.storage.store import Store
+from sweeper.surroundings import REAL, Surroundings, Task
 
 if TYPE_CHECKING:  # it imports torch
     from trainables.worker.messages import CohortReport
@@ -224,6 +224,7 @@ class Tracking:
         recorded: Recorded | None = None,
         *,
         anew: bool = False,
+        surroundings: Surroundings = REAL,
     ) -> None:
         """`connect` opens the tracker `name`, `say` prints a line. With `anew` all trials are trained again, so that
         runs that the tracker has are replaced."""
@@ -232,17 +233,17 @@ class Tracking:
         self._runs: dict[str, _Run] = {}
         self._waiting: dict[str, None] = {}
         """Ids of the runs of which something is to be sent, those that failed last at the end."""
-        self._changed = threading.Condition()
+        self._begin, self._changed = surroundings.begin, surroundings.condition()
         self._closing = self._given_up = self._said = False
         self._values = 0
         self._tracker: Tracker | None = None
         self._complete: Mapping[str, str] = {}
         self._history: dict[str, Reports] = {}
         self._begun: set[str] = set()
-        self._thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
+        self._thread: Task
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._thread = self._begin(f"tracker {self._name}", self._work)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -411,7 +412,11 @@ def tracked(
     """Context in which trials of a plan are passed on to trackers. Those that the store has are sent first."""
     recorded = _recorded(plan, store) if connects and not fresh else None
     with ExitStack() as stack:
-        trackings = [Tracking(name, connect, say, recorded, anew=fresh) for name, connect in connects.items()]
+        around = store.files.surroundings
+        trackings = [
+            Tracking(name, connect, say, recorded, anew=fresh, surroundings=around)
+            for name, connect in connects.items()
+        ]
         yield Trackers([stack.enter_context(tracking) for tracking in trackings], plan.identifying_columns)
 
 

@@ -23,6 +23,7 @@ from sweeper.request import Request
 from sweeper.storage.rows import PROVENANCE
 from tests.simulation.backend import Machines, poison_of
 from tests.simulation.files import ROOT, Client, Memory, contents
+from tests.simulation.tracker import SAID, Run
 from trainables.worker.messages import CohortReport, CohortTask
 
 TRIALS, HISTORY = "trials/sweep=simulated/", "history/sweep=simulated/"
@@ -30,10 +31,9 @@ LEFT_BEHIND = ("checkpoints/", ".drivers/", ".probe-", "_damaged/", "models/unwr
 """What a sweep that has ended leaves nothing of."""
 LOSSES = 50
 """As the guide says: times that a cohort may lose its machine without reaching a further epoch."""
-CUT = ("cohort", "cohort_size")
-"""Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved."""
-FIRST_REPORT = 1
-"""Epoch of the first report of a cohort that begins anew."""
+CUT = ("cohort", "cohort_size", "preset")
+"""Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved, and by which
+request first."""
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
 
@@ -128,6 +128,10 @@ class Auditor:
     problems: list[str] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)
     """Trial -> status of the row that was seen last."""
+    listed: bool = False
+    """Whether listings are never stale, and a trial with a row lacks nothing."""
+    tracked: dict[str, Run] | None = None
+    """What the tracker has; None in a world without one."""
     failed: set[str] = field(default_factory=set)
     """Trials that had a row that says that they failed."""
 
@@ -151,6 +155,11 @@ class Auditor:
         self._hopeless: set[str] = set()
         """Cohorts that did not fit into memory or made no step, which are tried less often."""
         self._ended: set[tuple[Client, str]] = set()
+        self._begun: set[tuple[Client, str]] = set()
+        """Driver and cohort of which a step was made."""
+        self._claims: dict[Client, frozenset[str]] = defaultdict(frozenset)
+        self._trained: dict[Client, set[Key]] = defaultdict(set)
+        """Driver -> trials that had a result when it claimed them."""
 
     def note(self, problem: str) -> None:
         if problem not in self.problems:
@@ -170,6 +179,8 @@ class Auditor:
             left = self._cohorts.get(path.rpartition("/")[2].removesuffix(".pt"), set()) - self._results.keys()
             if left:
                 self.note(f"{path} is deleted before {len(left)} of its trials have a result")
+        if path.startswith(".drivers/") and verb == "write":
+            self._claim(client, frozenset(json.loads(self.memory.get(f"{ROOT}/{path}") or b"")["claims"]))
         if not path.startswith(TRIALS) or not path.endswith(".parquet"):
             return
         data = self.memory.get(f"{ROOT}/{path}")
@@ -191,6 +202,11 @@ class Auditor:
         self._results = {_key(row): trial for trial, row in rows.items() if row["status"] != "failed"}
         self._moments.append(frozenset(self.seen.items()))
         self.failed |= {trial for trial, status in self.seen.items() if status == "failed"}
+
+    def _claim(self, client: Client, claims: frozenset[str]) -> None:
+        new = claims - self._claims[client]
+        self._claims[client] = claims
+        self._trained[client] |= {key for key, trial in self._results.items() if trial in new}
 
     def _set_aside(self, trial: str) -> bool:
         """Whether `--fresh` has set a row of the trial aside."""
@@ -237,6 +253,8 @@ class Auditor:
                 self.note(f"{client.name} trains what {other.name} trains")
         if self.sure and (again := trials & self._results.keys()):
             self.note(f"{client.name} trains again what has a result: {[self._results[key] for key in again]}")
+        if self.listed and not client.fresh and trials & self._trained[client]:
+            self.note(f"{client.name} trains what had a result when it claimed it")
         for earlier in task.earlier:
             whole = earlier.checkpoint.rpartition("/")[2].removesuffix(".pt")
             path = f"{HISTORY}{whole}.parquet"
@@ -250,13 +268,16 @@ class Auditor:
         self._training[client, task.cohort], self._cohorts[task.cohort] = trials, trials
         self._given[client] |= trials
 
+    def stepped(self, client: Client, task: CohortTask, epoch: int) -> None:
+        """A worker makes a step of an epoch, counted from 0."""
+        if client.fresh and epoch and not task.earlier and (client, task.cohort) not in self._begun:
+            self.note(f"--fresh begins cohort {task.cohort} with epoch {epoch}")
+        self._begun.add((client, task.cohort))
+
     def told(self, client: Client, task: CohortTask, event: Event) -> None:
         key = client, task.cohort
         match event:
             case Told(_, CohortReport(report)):
-                first = key not in self._reached and key not in self._ended and not task.earlier
-                if client.fresh and first and report.epoch > FIRST_REPORT and not report.done:
-                    self.note(f"cohort {task.cohort} begins anew with epoch {report.epoch}")
                 if report.epoch > self._reached.get(key, -1):
                     self._reached[key] = report.epoch
                     self._losses[key] = self._failures[key] = 0
@@ -281,7 +302,7 @@ class Auditor:
         for key in [key for key in self._training if key[0] is client]:
             del self._training[key]
         output = client.output.getvalue()
-        said = re.search(r"^((?:\d+ \w+(?:, )?)+) of (\d+) trials$", output, re.MULTILINE)
+        said = SAID.search(output)
         stopped = re.search(r"^stopped: (\d+ of \d+ trials are in|what is in) .*", output, re.MULTILINE)
         if status in (0, 1) and not said and "error: " not in output:
             self.note(f"a driver that ended with status {status} does not say how many trials it has: {output[-300:]}")
@@ -293,6 +314,11 @@ class Auditor:
             and (error := re.search(r"^error: .*simulated.*", output, re.MULTILINE))
         ):
             self.note(f"faults of the store that retries bridge have ended a driver: {error[0]}")
+        if status in (0, 1) and self.tracked is not None and self.sure and not client.refused:
+            recorded = [trial for key, trial in self._results.items() if key in self._given[client]]
+            lacking = [trial for trial in recorded if trial not in self.tracked or not self.tracked[trial].ended]
+            if lacking and "has not taken everything yet" not in output:
+                self.note(f"the tracker works, but {client.name} has not sent it the end of {lacking}")
         if status in (0, 1) and said and self.expected:
             counts = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", said[1])}
             if sum(counts.values()) != int(said[2]) or (counts.get("failed") and status == 0):
@@ -328,6 +354,7 @@ class Auditor:
         if status != (1 if poisoned else 0):
             self.note(f"the last driver has ended with status {status}")
         self._judge_history(history_in(files), poisoned)
+        self._judge_tracker(files)
         self._judge_models(files, poisoned)
         unwanted = {trial for trial in rows if f"models/sweep=simulated/{trial}.safetensors" not in files}
         leases = [json.loads(data) for path, data in files.items() if path.startswith(".drivers/")]
@@ -365,6 +392,19 @@ class Auditor:
         for key in history.keys() - self.expected.history.keys():
             if key[0] not in poisoned:
                 self.note(f"the history has {key}, which nobody expects")
+
+    def _judge_tracker(self, files: Mapping[str, bytes]) -> None:
+        if self.tracked is None:
+            return
+        for trial, row in best_rows(files).items():
+            run = self.tracked.get(trial, Run())
+            if run.ended != f"{row['ended']:%Y-%m-%dT%H:%M:%S.%fZ}" and row["status"] != "failed":
+                self.note(f"the tracker has the end of {trial} at {run.ended}, not at {row['ended']}")
+        for (trial, epoch, metric), value in history_in(files).items():
+            if trial in self._results.values() and value is not None:
+                known = self.tracked.get(trial, Run()).reports.get(epoch, {}).get(metric)
+                if known != value:
+                    self.note(f"the tracker has {metric}={known} of {trial} at epoch {epoch}, not {value}")
 
     def _compare(self, trial: str, row: Row | None, poisoned: set[str]) -> None:
         assert self.expected

@@ -108,6 +108,7 @@ class Observed:
     started: Callable[[CohortTask, Mapping[str, float]], None]
     """Called with a task, and the devices that all begun cohorts take, by kind."""
     told: Callable[[CohortTask, Event], None]
+    stepped: Callable[[CohortTask, int], None]
 
 
 class SimulatedBackend(Backend):
@@ -294,6 +295,7 @@ class SimulatedBackend(Backend):
     def _step(self, task: CohortTask, worker: Worker, epoch: int) -> None:
         """A step of a worker: time passes, and mishaps happen."""
         process, mishaps, random = self._time.current, self._mishaps, self._random
+        self._observed.stepped(task, epoch)
         process.sleep(random.expovariate(1.0) * mishaps.epoch_seconds / 2)
         if mishaps.poisoned and epoch >= mishaps.poisoned_in:
             for config in task.spec.configs():

@@ -92,6 +92,8 @@ class Client:
     """Whether it is a driver that trains everything anew."""
     asleep: tuple[float, float] = (0.0, 0.0)
     """From when until when its machine sleeps."""
+    asleep_at: tuple[int, float] | None = None
+    """Number of the operation at which its machine falls asleep, and the seconds for which it sleeps."""
     asked_at: float | None = None
     """When it got a signal."""
     begun_at: float | None = None
@@ -100,6 +102,8 @@ class Client:
     """Takes the signals that it gets."""
     output: io.StringIO = field(default_factory=io.StringIO)
     """What it prints."""
+    refused: bool = False
+    """Whether a tracker has refused a call after its last line."""
 
     @property
     def machine(self) -> str:
@@ -126,6 +130,8 @@ class Memory:
         mutates = verb not in READS
         if mutates:
             client.operations += 1
+            if client.asleep_at and client.asleep_at[0] == client.operations:
+                client.asleep = self.time.now, self.time.now + client.asleep_at[1]
             if client.die_at and client.operations >= client.die_at[0]:
                 if client.die_at[1]:
                     self._take_effect(client, verb, path, effect)

@@ -22,13 +22,15 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import CodeType, ModuleType
 
+import psutil
+
 FAULTS = Path(__file__).with_name("mutants.txt")
 """A name a block, after `#`; then a path below `sweeper/`, after `@`, and where one is known, the seed of a world that
 finds it; then lines of that file, in a row: `-` before one that goes, `+` before one that comes, and a space before one
 that stays."""
 PRODUCT = Path(__file__).parents[2] / "sweeper"
 SILENCE_SECONDS = 60.0
-"""Seconds of real time that a world may take."""
+"""Seconds of a core that a world may take."""
 LIBRARIES = (
     *("optuna", "pandas", "pyarrow.parquet", "pyarrow.compute", "rich.progress", "scipy.stats", "torch", "pytest"),
     *("trainables.catalog", "trainables.training.train", "trainables.worker.worker"),
@@ -154,7 +156,7 @@ class _Hunt:
         self.connection, sending = context.Pipe(duplex=False)
         self._mutant, self._seeds, self._count = mutant, seeds, 0
         self._process = context.Process(target=_run, args=(mutant, seeds, sending), daemon=True)
-        self._begun = self._heard = time.monotonic()
+        self._begun, self._heard = time.monotonic(), 0.0
         self._process.start()
         sending.close()
 
@@ -165,11 +167,17 @@ class _Hunt:
                 problem = self.connection.recv()
             except EOFError:
                 return self._ended("" if self._count >= len(self._seeds) else "the process has died")
-            self._count, self._heard = self._count + 1, time.monotonic()
+            self._count, self._heard = self._count + 1, self._seconds
             if problem and not (self._mutant and _fails_anyway(self._seeds[self._count - 1])):
                 return self._ended(problem)
-        silent = time.monotonic() - self._heard > SILENCE_SECONDS
+        silent = self._seconds - self._heard > SILENCE_SECONDS
         return self._ended(f"it takes more than {SILENCE_SECONDS:.0f} s") if silent else None
+
+    @property
+    def _seconds(self) -> float:
+        """What the process has taken of a core. A world waits for nothing."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.user + times.system
 
     def _ended(self, problem: str) -> Outcome:
         self._process.kill()

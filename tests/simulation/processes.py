@@ -119,6 +119,26 @@ class Lock:
         self.release()
 
 
+class Condition(Lock):
+    """As `threading.Condition`, of processes."""
+
+    def __init__(self, time: Time) -> None:
+        super().__init__(time)
+        self._waiting: list[Process] = []
+
+    def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> None:
+        deadline = self._time.now + (math.inf if timeout is None else timeout)
+        while not predicate() and self._time.now < deadline:
+            self.release()
+            self._waiting.append(self._time.current)
+            self._time.current.sleep(deadline - self._time.now)
+            self.acquire()
+
+    def notify(self) -> None:
+        while self._waiting:
+            self._waiting.pop().wake()
+
+
 @dataclass
 class Time:
     """The world's clock, and what is to happen."""

@@ -37,9 +37,13 @@ class Session:
     """Whether what the signal raises is lost in foreign code."""
     sleeps: tuple[float, float] = (0.0, 0.0)
     """From when until when the machine of the first sleeps, in seconds."""
+    falls_asleep: tuple[int, float] | None = None
+    """Number of the operation at which the machine of the first falls asleep, and the seconds for which it sleeps."""
     fresh: bool = False
     narrow: bool = False
     """Whether the request is for one seed alone."""
+    preset: str | None = None
+    """Another preset, whose trials the request's own has, too."""
     cohort: int | None = None
     """Another size of cohorts than the request's."""
     hours: float | None = None
@@ -69,6 +73,8 @@ class Scenario:
     """Whether tables and pages are written, which takes a second."""
     retries: int = 3
     patience: float = 600.0
+    refuses: float = 0.0
+    """Probability that a call of the tracker fails; 0 without a tracker."""
 
 
 def drawn(random: Random, expected: Callable[[Scenario], Expected]) -> Scenario:
@@ -129,4 +135,11 @@ def drawn(random: Random, expected: Callable[[Scenario], Expected]) -> Scenario:
     scenario.merging, scenario.jumps = some(0.4), some(0.15)
     scenario.patience = random.choice((60.0, 600.0))
     scenario.reports = some(0.01)
+    # What worlds have since is drawn last, so that seeds mean what they meant.
+    if scenario.kind.preset == "grids" and ("keep", "best") in scenario.kind.options and some(0.7):
+        scenario.sessions = [Session(preset="grid"), *scenario.sessions, Session(fresh=True)]
+    if several and not sleeps and not scenario.store.staleness and some(0.3):
+        scenario.sessions[-1].falls_asleep = int(random.expovariate(1 / 30)) + 1, random.uniform(60.0, 300.0)
+    if some(0.1):
+        scenario.refuses = random.choice((0.2, 0.5))
     return scenario

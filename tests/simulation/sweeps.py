@@ -6,7 +6,7 @@ from typing import Any
 
 from optuna.distributions import FloatDistribution
 
-from sweeper.request import Request
+from sweeper.request import Keep, Request
 from sweeper.spec import Grid, Metric, Search, Sweep, Table, Value
 from sweeper.spec.pruners import Halving
 from sweeper.spec.space import Population
@@ -57,7 +57,8 @@ class Kind:
     """Options of the request, and their values."""
 
     def request(self, **options: Any) -> Request:
-        return Request(SWEEP.name, SWEEP, self.preset, **{"keep": "none", **dict(self.options), **options})
+        own = {"keep": "none", **dict(self.options), **options}
+        return Request(SWEEP.name, SWEEP, self.preset, **{**own, "keep": Keep(own["keep"])})
 
 
 PRUNED = ("halving", "hyperband", "replicates_halving")

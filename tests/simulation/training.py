@@ -132,12 +132,14 @@ class CannedCohort:
             return math.nan
         return digest(metric, self._weights[index]) / 2**BITS
 
-    def evaluate(self, last: bool) -> dict[str, Any]:
+    def evaluate(self, last: bool, members: Sequence[int] | None = None) -> dict[str, Any]:
         self._raise_if_stopped()
         if last:
             self.pictures = [{"picture.png": b"a picture"} for _ in self.members]
         names = (name for name in self._metrics[last] if name != "loss")
         return {name: np.array([self._value(name, index, -1) for index in self.members]) for name in names}
+
+    def evaluate_to_keep(self, members: Sequence[int]) -> None: ...
 
     def begin_epoch(self, number: int, first: int = 0) -> None: ...
 

@@ -34,8 +34,9 @@ from tests.simulation import sweeps, training
 from tests.simulation.auditor import Auditor, Expected, table_in, trials_set_aside
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend
 from tests.simulation.files import Client, Faults, Memory, SimulatedFiles, contents
-from tests.simulation.processes import Killed, Lock, Process, Stuck, Time
+from tests.simulation.processes import Condition, Killed, Lock, Process, Stuck, Time
 from tests.simulation.scenario import CORES, Scenario, Session, drawn
+from tests.simulation.tracker import SimulatedTracker
 from tests.simulation.training import CannedCohort, Watchdog
 from trainables.training import train
 from trainables.worker import worker
@@ -56,13 +57,16 @@ class World:
         self.time = Time(self.random)
         self.memory = Memory(self.time, self.random, scenario.store, scenario.faults)
         faults, sessions = scenario.faults, scenario.sessions
-        asleep = any(session.sleeps[1] for session in sessions)
+        asleep = any(session.sleeps[1] or session.falls_asleep for session in sessions)
         brief = not scenario.jumps and not faults.silent and faults.outage[1] - faults.outage[0] < BRIEF_SECONDS
         sure = not (faults.silent or faults.outage[1] or asleep or scenario.store.staleness)
         self.auditor = Auditor(self.memory, scenario.retries, expected, brief, sure)
         blamed = [name for name in MISHAPS if name not in OF_MACHINES and getattr(scenario.mishaps, name)]
         self.auditor.excused = not (blamed or scenario.mishaps.poisoned) and faults == Faults()
         self.auditor.cut_anew = asleep or any(session.cohort or session.narrow for session in sessions)
+        self.auditor.listed = not scenario.store.staleness and "keep" not in dict(scenario.kind.options)
+        self.auditor.tracked = {} if scenario.refuses else None
+        self.refusing = Random(f"tracker {seed}")
         self.memory.watch = self.watch
         self.readers = 0
         """How many readers read now."""
@@ -93,6 +97,7 @@ class World:
             begin=begin,
             map=lambda act, names: [act(name) for name in names],
             lock=lambda: Lock(time),
+            condition=lambda: Condition(time),
             draw=random.random,
             token=lambda: f"{random.getrandbits(128):032x}",
             machine=lambda: Machine(client.machine, "0"),
@@ -128,13 +133,19 @@ class World:
     ) -> None:
         """What the process of a driver does."""
         own = SimulatedFiles(self.memory, client, self.surroundings(client))
-        observed = Observed(partial(self.auditor.started, client, machines), partial(self.auditor.told, client))
+        auditor = self.auditor
+        observed = Observed(
+            partial(auditor.started, client, machines), partial(auditor.told, client), partial(auditor.stepped, client)
+        )
         cluster = SimulatedBackend(
             *(self.time, self.random, machines, mishaps, own, client, observed, request.patience)
         )
         client.stopping = stopping = StopSignal(lambda: self.time.now)
         try:
             planned = plan_request(request, own, lambda *_: contextlib.nullcontext(cluster))
+            if (tracked := self.auditor.tracked) is not None:
+                connect = partial(SimulatedTracker, self.time, self.refusing, tracked, client, self.scenario.refuses)
+                planned = replace(planned, trackers={"simulated": connect})
             run = planned.begin(stopping)
             client.begun_at = self.time.now
             end(run.execute("the command"))
@@ -159,11 +170,13 @@ class World:
             client = Client(name, die_at=session.die_at[index], fresh=session.fresh)
             own = replace(request, fresh=session.fresh, cohort=session.cohort or request.cohort, hours=session.hours)
             own = replace(own, fixed={"seed": 0}) if session.narrow else own
+            own = replace(own, preset=session.preset) if session.preset else own
             # To go to another machine takes somebody longer than a listing is stale.
             after = 5.0 if session.elsewhere or self.elsewhere else 0.0
             after += 5.0 * index if self.scenario.store.staleness else 0.0
             if session.sleeps[1] and not index:
                 client.asleep = self.time.now + session.sleeps[0], self.time.now + session.sleeps[1]
+            client.asleep_at = session.falls_asleep if not index else None
             judge, mishaps = partial(self._judge, own), self.scenario.mishaps
             processes.append(self.drive(client, own, mishaps, judge, after, session.machines))
             if session.signal_at is not None and not index:

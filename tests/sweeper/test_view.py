@@ -342,7 +342,7 @@ def test_a_large_sweep_opens_with_its_cells_and_reads_all_trials_on_demand(live:
         "() => document.querySelector('#heatmap path[role=button]').getAttribute('aria-label').includes('nu=0.5, beta')"
     )
     assert means() == pytest.approx(pivot(rows, "auroc_joint", ("nu", "beta"))["mean"].tolist())
-    assert page.tab.inner_text("#rows [role=status]") == "4 of 4 trials"
+    assert page.tab.inner_text("#rows [role=status]") == "4 of 4 trials on this page"
     page.tab.locator("#heatmap path[role=button]").nth(4).click()
     page.tab.wait_for_function("() => document.querySelector('#rows [role=status]').textContent === '18 of 18 trials'")
     assert page.tab.locator("#trials tbody tr[data-trial]").count() == 2

@@ -272,6 +272,7 @@ class Heatmap {
     if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
     if (isMarked) lines.push(`${NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better.`);
     if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);
+    if (this.given) lines.push("Other axes, and single values of the others, need all trials.");
     lines.push("Choose a cell with a click, or with the arrow keys and Enter, to see its trials.");
     this.captions.replaceChildren(...lines.map((line) => el("p", { class: "quiet" }, line)));
   }

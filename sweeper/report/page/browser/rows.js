@@ -155,7 +155,7 @@ class Rows {
     const pages = Math.max(1, Math.ceil(trials.length / ROWS_PER_PAGE));
     this.page = Math.min(Math.max(this.page, 0), pages - 1);
     const start = this.page * ROWS_PER_PAGE;
-    this.count.textContent = `${trials.length.toLocaleString("en")} of ${plural(this.trials.length, "trial")}${this.reason ? `: ${this.reason}` : ""}`;
+    this.count.textContent = `${trials.length.toLocaleString("en")} of ${plural(this.trials.length, "trial")}${this.report.lacksTrials ? " on this page" : ""}${this.reason ? `: ${this.reason}` : ""}`;
     this.position.textContent = `page ${this.page + 1} of ${pages}`;
     this.before.disabled = this.page === 0;
     this.after.disabled = this.page === pages - 1;

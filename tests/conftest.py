@@ -47,12 +47,13 @@ def pytest_configure(config: pytest.Config) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     os.environ |= {"HOME": str(mine / "home"), "TMPDIR": str(mine), "RAY_TMPDIR": str(mine)}
     os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # a test that calls Ray without starting it fails
-    os.environ["MPLCONFIGDIR"] = str(run / "fonts")  # matplotlib lists the machine's fonts there, which takes seconds
     os.environ["XDG_CACHE_HOME"] = str(
         run / "cache"
     )  # the chart library of pages is bundled there, which takes seconds
-    cache = getattr(config, "cache", None)  # keeps what hypothesis reads from each module's source for the next run
+    # Kept for the next run: what hypothesis reads from the source of each module, and which fonts the machine has.
+    cache = getattr(config, "cache", None)
     hypothesis.configuration.set_hypothesis_home_dir(cache.mkdir("hypothesis") if cache else run / "hypothesis")
+    os.environ["MPLCONFIGDIR"] = str(cache.mkdir("fonts") if cache else run / "fonts")
     tempfile.tempdir = None  # chosen anew
 
 

@@ -36,6 +36,7 @@ def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unreported")
 def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last block is of a run with models of other epochs."""
     monkeypatch.chdir(tmp_path)
@@ -60,6 +61,7 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unreported")
 def test_models_are_evaluated_on_other_data_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with without_ray(tmp_path):
@@ -103,6 +105,7 @@ def test_one_trial_is_looked_at_as_written(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unreported")
 def test_sweeps_are_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With cohorts of ten, as no cluster is measured."""
     monkeypatch.chdir(tmp_path)

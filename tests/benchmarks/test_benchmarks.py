@@ -50,6 +50,7 @@ def lines_of(
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.slow
 def test_every_form_of_a_cpu_has_the_losses_of_the_eager_one(capsys: pytest.CaptureFixture[str]) -> None:
     lines = lines_of(capsys, "convnet", "eager", "compiled", "stacked NCHW", "stacked NHWC")
     assert [line.split()[-6] for line in lines] == ["1", "2"] * 4

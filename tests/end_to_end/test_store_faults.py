@@ -24,6 +24,7 @@ from sweeper.surroundings import Surroundings
 from tests.sweeper.storage.rows import COLUMNS, row
 
 
+@pytest.mark.slow
 def test_a_reader_never_fails_while_rows_are_written_and_rewritten(tmp_path):
     """Files of changing length are added, replaced and emptied under a plain pandas reader."""
     store = Store(tmp_path)

@@ -10,6 +10,7 @@ from tests.search_spaces.grids import COUNTS, each_preset, flats_of, metrics_of
 EVERY_ROW = ("seconds",)
 
 
+@pytest.mark.slow
 @each_preset
 def test_every_side_of_a_claim_has_trials_and_its_metric(name: str, preset: str) -> None:
     """With all keys at the values that the trials have, also those that the preset leaves at a default."""

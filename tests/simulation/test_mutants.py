@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulation.mutants import Mutant, mutants
 
-FOUND = ("a failed row replaces", "looks at the others", "has failed for good", "forgets earlier")
+FOUND = ("a failed row replaces", "forgets earlier")
 """Parts of the names of mutants that are tried in the suite, each in the one world that is known to find it."""
 
 
@@ -21,7 +21,7 @@ def test_every_mutant_changes_its_source_at_one_place(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-def test_a_few_mutants_are_found_in_the_worlds_that_are_known() -> None:
+def test_two_mutants_are_found_in_the_worlds_that_are_known() -> None:
     command = [sys.executable, "-m", "tests.simulation.mutants", *FOUND, "--worlds", "0"]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr

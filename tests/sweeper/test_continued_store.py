@@ -64,6 +64,7 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     return Command(tmp_path, capsys, monkeypatch)
 
 
+@pytest.mark.slow
 def test_the_same_command_repairs_damaged_files(command: Command) -> None:
     assert command()[0] == 0 and len(command.trained) == 2
     first, second = command.trained

@@ -22,6 +22,7 @@ def _run_pairs(folder: Path, *words: str) -> int:
         return run.main(["synthetic_alignment", "--store", str(folder / "store"), "--cohort", "2", *PAIRS, *words])
 
 
+@pytest.mark.slow
 def test_a_sweep_of_fitted_and_gradient_members_has_one_table_and_figures_that_a_continued_one_draws_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,7 @@ def test_trials_that_ask_for_no_sheets_have_none(tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "store/sheets").exists() and "sheets:" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_sheets_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path) == 0
     before = contents(tmp_path)

@@ -98,7 +98,7 @@ def interrupted_and_continued(
     return rows(folder / "whole", name), rows(folder / "store", name)
 
 
-@pytest.mark.parametrize("sweep", ["grid", "search"])
+@pytest.mark.parametrize("sweep", ["grid", pytest.param("search", marks=pytest.mark.slow)])
 def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp_path: Path) -> None:
     def command(store: Path) -> list[str]:
         if sweep == "grid":
@@ -112,6 +112,7 @@ def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp
     pd.testing.assert_frame_equal(continued, whole)
 
 
+@pytest.mark.slow
 def test_a_search_of_means_that_was_interrupted_continues_to_the_same_rows(tmp_path: Path) -> None:
     """Six proposals of three seeds, two to a cohort, pruned by their means."""
     name = "vje_search"
@@ -262,6 +263,7 @@ OPTIMISERS: Mapping[str, BaseDistribution] = {
 }
 
 
+@pytest.mark.slow
 def test_an_axis_of_optimisers_changes_no_row_of_sgd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with without_ray(tmp_path):
         assert run.main(small_grid(tmp_path / "plain")) == 0
@@ -286,6 +288,7 @@ def test_an_axis_with_sgd_alone_is_no_change(tmp_path: Path, capsys: pytest.Capt
     pd.testing.assert_frame_equal(rows(tmp_path / "store", "anomaly_grid"), before)
 
 
+@pytest.mark.slow
 def test_a_search_over_optimisers_continues_from_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It learns from them which trials had the optimiser that is the default."""
     fixed = {key: value for key, value in vje_search.DIGITS.fixed.items() if key not in OPTIMISERS}
@@ -372,9 +375,8 @@ STACK = [
 """Two trials in a stack."""
 
 
-@pytest.mark.parametrize(
-    ("sweep", "widths"), [pytest.param("search", {4, 1}, marks=pytest.mark.slow), ("population", {4})]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("sweep", "widths"), [("search", {4, 1}), ("population", {4})])
 def test_a_continued_search_keeps_its_compiled_steps(
     sweep: str, widths: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

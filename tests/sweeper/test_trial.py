@@ -72,6 +72,7 @@ def test_what_matches_none_or_several_is_answered_with_the_choices(capsys: pytes
     assert refused(capsys, "seed=1", "--out", "trace.json").startswith("--out requires --profile")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_written_trial_is_one_of_its_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     assert trial.main(["own_sweep.py", "sigma=0.1", "seed=0", "--write"]) == 0
@@ -102,6 +103,7 @@ def test_debug_opens_pdb_at_the_exception(
     assert frames[-1] == str(folder / "own_method.py")
 
 
+@pytest.mark.slow
 def test_a_method_that_cannot_learn_is_found_by_a_few_examples(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ def by_trial(tmp_path: Path, command: str) -> dict[str, object]:
     return {trial.id: trial.facts["changes"] for trial in plan(tmp_path, command).trials}
 
 
+@pytest.mark.slow
 @for_each(
     ("command", "trials", "name"),
     [

@@ -76,6 +76,7 @@ def test_a_shuffled_order_depends_on_its_seed_alone() -> None:
     assert [cohort for cohort in first if cohort in every[5:]] == in_order(every[5:], plan, Order("shuffled", 1))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unreported")
 def test_a_sweep_that_is_continued_in_another_order_has_the_same_rows(tmp_path: Path) -> None:
     tasks: list[CohortTask] = []

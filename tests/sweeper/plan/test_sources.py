@@ -129,6 +129,7 @@ def test_claims_of_cohorts_that_end_at_once_grow(tmp_path: Path, monkeypatch: py
     assert sizes[:7] == [1, 2, 4, 8, 16, 32, 64] and max(sizes) == 64
 
 
+@pytest.mark.slow
 @for_each("deaths", [0, 1, 2])
 @for_each("seed", range(16))
 def test_every_trial_gets_one_row(seed: int, deaths: int, tmp_path: Path) -> None:

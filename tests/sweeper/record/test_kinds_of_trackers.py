@@ -87,6 +87,7 @@ def test_a_trial_that_is_started_again_has_no_point_twice(tmp_path: Path) -> Non
     assert tracker.ended() == {}
 
 
+@pytest.mark.slow
 def test_a_sweep_that_was_interrupted_continues_its_tensorboard_runs(tmp_path: Path) -> None:
     command, attempts = [*small_grid(tmp_path / "store"), "--track", f"tensorboard={tmp_path / 'runs'}"], 0
 

@@ -133,6 +133,7 @@ def test_the_figure_shows_every_pair_and_the_mean(count: int) -> None:
     assert low == -high and ("low" in auroc["mean"][0]) == (count > 1), "zero is in the middle"
 
 
+@pytest.mark.slow
 def test_the_probability_of_improvement_is_the_mean_over_strata_of_mann_whitneys_u() -> None:
     """U over its maximum is the share of pairs of runs that are won, ties counting half."""
     rng, sizes = np.random.default_rng(0), ((5, 4), (5, 5), (3, 6))

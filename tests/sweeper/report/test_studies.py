@@ -85,6 +85,7 @@ def test_one_objective_has_these_files(tmp_path: Path) -> None:
     assert "importance: " in summary and len(summary.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_two_objectives_have_a_picture_each_and_a_front(tmp_path: Path) -> None:
     study = random_study(40, KNN, SECONDS, space={key: SPACE[key] for key in ("lr", "width", "act")})
     summary = write(Files(tmp_path), "f", "s", study, [KNN, SECONDS], [("act", "lr")])

@@ -224,6 +224,7 @@ def wrong_share(name: str, n: int, runs: int, seed: int = 0) -> float:
     return sum(verdict(draw(rng, n), relation, margin) != "undecided" for _ in range(runs)) / runs
 
 
+@pytest.mark.slow
 @for_each("n", [3, 10])
 @for_each("name", TRUTHS)
 def test_wrong_verdicts_are_rarer_than_their_level(name: str, n: int) -> None:

@@ -240,6 +240,7 @@ def test_halves_are_those_of_the_whole_without_trials_that_have_a_result(done: i
     assert {part.id: numbers(part) for part in parts}.items() <= rungs.parts.items()
 
 
+@pytest.mark.slow
 def test_every_trial_of_a_search_ends_and_only_poisoned_ones_fail_whatever_is_halved_or_killed() -> None:
     """No cohort of several trials fails twice: only trials that stand alone do."""
     drawn = random.Random(5)

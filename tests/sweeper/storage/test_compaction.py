@@ -37,6 +37,7 @@ def plain(folder: Path) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
 def test_the_number_of_files_is_logarithmic_and_rows_are_as_without_compaction(tmp_path, monkeypatch):
     store, counts = Store(tmp_path / "compacted"), []
     for cohort in range(100):

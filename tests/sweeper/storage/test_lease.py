@@ -179,6 +179,7 @@ def test_a_store_that_is_gone_does_not_keep_a_driver_from_ending(
     assert Drivers(Files(tmp_path), "s").living() == [], "void, since this process has closed it"
 
 
+@pytest.mark.slow
 @for_each("seed", range(30))
 def test_no_order_of_reads_and_writes_gives_a_claim_to_two_drivers(seed: int, tmp_path: Path) -> None:
     """Three drivers on three machines claim random sets, hold them, and release them. A gate lets one of them do one

@@ -119,6 +119,7 @@ def test_columns_of_two_types_are_refused(source: Store, tmp_path: Path) -> None
         check_columns(source.files, target.files, "grid")
 
 
+@pytest.mark.slow
 def test_a_merge_that_is_cut_off_anywhere_is_ended_by_the_same_call(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
     return monkeypatch.undo
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_name", ["digits", ""])
 def test_a_removal_that_is_cut_off_anywhere_leaves_a_store_that_is_read_and_is_ended_by_the_same_call(
     store: Store, monkeypatch: pytest.MonkeyPatch, request_name: str

@@ -35,6 +35,7 @@ def in_turn(files: Files) -> Files:
     return files
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(seed=st.integers(0, 10**6))
 def test_load_returns_what_the_store_held_at_one_moment_of_the_call(

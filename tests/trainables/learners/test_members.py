@@ -50,6 +50,7 @@ def _assert_plain(stack: Stack, slot: int, model: Awkward) -> None:
         torch.testing.assert_close(actual, tensor.detach(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @for_each("optimiser", STACKED)
 @for_each("chosen", [(0, 1, 2), (2, 0), (1, 2), (0, 1), (1,), (2,)])
 def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ...], optimiser: str) -> None:

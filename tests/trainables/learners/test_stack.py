@@ -35,6 +35,7 @@ IMAGES = torch.randn(7, 1, 5, 5, generator=torch.Generator().manual_seed(5))
 SHIFT = torch.randn(7, D, generator=torch.Generator().manual_seed(6))
 
 
+@pytest.mark.slow
 @for_each("optimiser", STACKED)
 @for_each("streams", [(0, 0, 0), (0, 1, 2), (2, 0, 2)])
 @for_each("members", [slice(0, 3), slice(1, 3), slice(0, 1), slice(2, 3)])

@@ -177,6 +177,7 @@ def _trained(models: Sequence[Any], batches: Sequence[Batch], members: Sequence[
     return {**tensors, **stack.parameters, **stack.buffers}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["simvae", "vae"])
 def test_stacked_convolutions_equal_each_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In float64, with the residual encoder and the transposed convolutions of the paper at 32 by 32 pixels: two

@@ -159,6 +159,7 @@ VARIANTS: tuple[tuple[str, dict[str, Value]], ...] = (
 """Trials with keys of their methods that are no defaults, and that choose what is computed."""
 
 
+@pytest.mark.slow
 @for_each(("name", "keys"), VARIANTS)
 def test_variants_fused_equal_alone(name: str, keys: dict[str, Value]) -> None:
     configs = members(name, **SMOOTH[ALL[name].task], **keys)

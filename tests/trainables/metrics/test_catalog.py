@@ -121,6 +121,7 @@ def evaluations_of(index: int, name: str) -> list[Mapping[str, Value]]:
 EVALUATIONS = [(name, keys) for index, name in enumerate(IMAGE_METHODS) for keys in evaluations_of(index, name)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny_datasets")
 @for_each(("name", "keys"), EVALUATIONS)
 def test_metrics_are_those_promised_in_order(
@@ -156,6 +157,7 @@ def _clean(width: int | None) -> list[Report]:
     return _reports(*_members(knn=5, probe_epochs=2), width=width)
 
 
+@pytest.mark.slow
 @for_each(("vector", "width"), [("z", None), ("mu", 1), ("var", None)])
 def test_features_that_are_not_finite_end_only_their_member(
     vector: str, width: int | None, monkeypatch: pytest.MonkeyPatch
@@ -192,6 +194,7 @@ def test_metrics_are_the_same_fused_or_alone(encoder: str) -> None:
                     assert actual[name] == pytest.approx(value, rel=1e-3, abs=0.02 if of_neighbours else 4e-3), name
 
 
+@pytest.mark.slow
 def test_evaluation_does_not_change_training() -> None:
     configs = _members(**EVERYTHING, encoder="convnet", width=4, score_samples=2)
     evaluated, left = (Cohort(configs, HERE, torch.device("cpu"), None) for _ in range(2))
@@ -208,6 +211,7 @@ def test_evaluation_does_not_change_training() -> None:
         assert all(np.array_equal(losses[name], expected[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_rare_reports_or_a_resume_change_no_metric() -> None:
     saved: list[bytes] = []
     configs = _members(**EVERYTHING, epochs=3)

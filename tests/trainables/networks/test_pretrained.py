@@ -82,6 +82,7 @@ def test_neighbours_of_features_are_an_anomaly_score(weights: Path) -> None:
     assert 0 < metrics["auroc_knn2_z"] < 1 and 0 < metrics["auroc_cosine_norm_z"] < 1  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_fine_tuning_draws_features_together_from_the_file_on(weights: Path) -> None:
     """PANDA: compactness around the mean of the features, with few epochs."""
     config = config_of(

@@ -41,6 +41,7 @@ def test_saving_changes_nothing(width: int | None) -> None:
     assert without_seconds(list(train(three(), HERE, width=width))) == without_seconds(_run(width)[0])
 
 
+@pytest.mark.slow
 @for_each("width", [None, 2])
 @for_each("epoch", [1, 2, 3, 4])
 def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) -> None:
@@ -72,6 +73,7 @@ def _with_options() -> list[TrialConfig]:
     ]
 
 
+@pytest.mark.slow
 @for_each("width", [None, 2])
 def test_every_option_of_training_is_resumed_exactly(width: int | None) -> None:
     saved, resaved = list[bytes](), list[bytes]()

@@ -269,6 +269,7 @@ def test_a_checkpoint_of_them_can_be_cut(trials: list[TrialConfig], tmp_path: Pa
     assert [member.metrics for member in resumed.members] == [member.metrics for member in whole_report.members[1:]]
 
 
+@pytest.mark.slow
 @for_each(
     ("config", "beginnings"),
     [

@@ -44,6 +44,7 @@ def _assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None
         torch.testing.assert_close(actual[name], tensor, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @for_each("width", [None, 1, 2, 4])
 @for_each("stay", [(1, 4), (0, 2, 3, 5), (3,), (0, 1, 2, 3, 4)])
 def test_remaining_members_train_on_as_if_none_had_left(

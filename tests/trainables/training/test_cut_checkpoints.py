@@ -37,6 +37,7 @@ def _restricted(report: Report, members: Sequence[int]) -> Report:
     return Report(report.epoch, tuple(report.members[index] for index in members), report.seconds, report.done)
 
 
+@pytest.mark.slow
 @for_each(("width", "new_width", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))])
 @for_each("step", [0, 1])
 def test_a_cut_checkpoint_continues_like_the_whole_cohort(
@@ -61,6 +62,7 @@ def test_a_cut_checkpoint_continues_like_the_whole_cohort(
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("whole_compiled", "compiled"), [(False, True), (True, False)])
 def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compiled: bool, compiled: bool) -> None:
     """Members that are left over are stacks of their own where steps are compiled, and one narrower stack else."""

@@ -279,6 +279,7 @@ def test_a_population_is_reproducible(width: int | None) -> None:
     assert without_seconds(_saved(width, TRAINING_RULE.judge_of(six()))[0]) == without_seconds(_run(width)[0])
 
 
+@pytest.mark.slow
 @for_each("width", [None, 4])
 @for_each("epoch", [1, 2, 3])
 def test_resuming_a_population_is_exact(epoch: int, width: int | None) -> None:

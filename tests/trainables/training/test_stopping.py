@@ -310,6 +310,7 @@ def test_a_pruned_member_is_never_probed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert evaluated == [False]
 
 
+@pytest.mark.slow
 @for_each("width", [None, 1, 2])
 @for_each("epoch", [1, 2, 3])
 def test_resuming_a_pruned_cohort_is_exact(epoch: int, width: int | None) -> None:

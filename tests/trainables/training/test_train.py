@@ -329,6 +329,7 @@ SINGULAR: Mapping[str, Mapping[str, Value]] = {
 """Method with a fusible jitter -> what makes its matrix singular."""
 
 
+@pytest.mark.slow
 @for_each("method", SINGULAR)
 @for_each("width", [None, 2])
 def test_a_matrix_that_is_not_positive_definite_fails_its_own_member(method: str, width: int | None) -> None:

@@ -65,6 +65,7 @@ def test_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> 
     assert digits.std[0] == pytest.approx(pixels.std(correction=0).item(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_to_train_on_digits_imports_neither_torchvision_nor_sklearn() -> None:
     """Importing either takes seconds in every training process."""
     code = (

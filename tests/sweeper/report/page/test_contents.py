@@ -1,11 +1,13 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from optuna.distributions import FloatDistribution
 
 from sweeper.plan.best_settings import Settings, best_settings
 from sweeper.report import figures
@@ -18,7 +20,7 @@ from sweeper.report.page import findings
 from sweeper.report.page.contents import Contents, collect
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.page.publish import sweep_names
-from sweeper.spec import Metric
+from sweeper.spec import Constraint, Metric, Search, Sweep
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
 from sweeper.storage.load import take_snapshot
 from sweeper.storage.requests import RequestRows, write_request
@@ -296,3 +298,19 @@ def test_metrics_of_a_family_have_one_unit() -> None:
     rows = pd.DataFrame({"knn_mu": [0.5]})
     (column,) = encode(rows, Columns({}, ("knn_mu",)), VIEWS)
     assert column["percent"], "as knn_z, which a view shows in percent"
+
+
+def test_the_page_knows_which_proposals_are_infeasible() -> None:
+    """By the means of their trials, at the places of these among all rows of the sweep."""
+    bounds = (Constraint("seconds", "<=", 60),)
+    search = Search({"lr": FloatDistribution(0, 1)}, {"method": "vje"}, 3, Metric("auroc", "maximize"), 1)
+    plain, bounded = (
+        figures_of(Sweep("", {"digits": replace(search, constraints=own)}), "digits") for own in ((), bounds)
+    )
+    rows = pd.DataFrame(
+        {"trial_id": list("abcde"), "study": "all", "number": [0, 0, 1, 1, 2], "status": "finished"}
+        | {"seconds": [50.0, 80.0, 80.0, 30.0, math.nan]},
+        index=range(7, 12),
+    )
+    assert findings.infeasible(bounded, rows) == [7, 8, 11] and findings.infeasible(plain, rows) == []
+    assert findings.views(bounded)["constraints"] == ["seconds <= 60"]

@@ -34,6 +34,20 @@ FOREIGN_NAMES = {
 """Compared in capital letters: proxies are read in both cases."""
 
 
+LONGEST = (
+    *("end_to_end/test_kills.py", "end_to_end/test_run_tables.py", "cluster/test_slurm.py"),
+    *("end_to_end/test_full_disk.py", "end_to_end/test_submit_job.py", "trainables/training/test_compiled_steps.py"),
+    *("end_to_end/test_run.py", "end_to_end/test_run_search.py", "end_to_end/test_two_drivers.py"),
+    *("end_to_end/test_ray_backend.py", "end_to_end/test_rungs_on_ray.py", "trainables/methods/test_contract_fused.py"),
+    *("sweeper/test_sweeps_without_ray.py", "trainables/worker/test_worker.py", "trainables/metrics/test_catalog.py"),
+    *("test_readme.py", "simulation/test_simulation.py", "simulation/test_mutants.py"),
+    *("trainables/learners/test_compiled.py", "trainables/networks/test_pretrained.py"),
+    *("sweeper/test_continued_store.py", "trainables/training/test_checkpoint.py"),
+    *("trainables/training/test_stopping.py", "sweeper/test_pairs_without_ray.py", "sweeper/test_odd_store.py"),
+)
+"""Files that take the longest, the longest first: they are started before all others."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Runs in the controller first and then in each of its workers."""
     if RUN_FOLDER not in os.environ:
@@ -71,9 +85,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with a slow test come first, so that all processes end together: what is left at the end is short."""
+    """The longest files come first, then others with a slow test, so that all processes end together: what is left at
+    the end is short."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    first = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (first.get(item.path, len(first)), item.path not in slow))
 
 
 def pytest_unconfigure() -> None:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.conftest import RUN_FOLDER
+from tests.conftest import LONGEST, RUN_FOLDER
 
 ROOT = Path(__file__).parents[1]
 SHELL = {
@@ -35,3 +35,7 @@ def test_a_run_in_another_shell_is_isolated_too_and_leaves_no_files() -> None:
     assert completed.returncode == 0, completed.stdout
     (run,) = (line.removeprefix("folder: ") for line in completed.stdout.splitlines() if line.startswith("folder: "))
     assert run != os.environ[RUN_FOLDER] and not Path(run).exists()
+
+
+def test_files_that_are_started_first_exist_and_are_named_once() -> None:
+    assert len({*LONGEST}) == len(LONGEST) and all((ROOT / "tests" / name).is_file() for name in LONGEST)

@@ -190,7 +190,7 @@ def assert_same_results(left: pd.DataFrame, right: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(left.drop(columns=VOLATILE), right.drop(columns=VOLATILE), check_exact=True)
 
 
-def survivors(sweep: Sweep, seconds: float = 60.0, ignored: tuple[str, ...] = ()) -> list[str]:
+def survivors(sweep: Sweep, seconds: float = 180.0, ignored: tuple[str, ...] = ()) -> list[str]:
     """Titles of its processes that still run after `seconds`, apart from those whose titles begin with `ignored`."""
     deadline = time.monotonic() + seconds
     while True:

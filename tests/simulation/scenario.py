@@ -138,8 +138,11 @@ def drawn(random: Random, expected: Callable[[Scenario], Expected]) -> Scenario:
     # What worlds have since is drawn last, so that seeds mean what they meant.
     if scenario.kind.preset == "grids" and ("keep", "best") in scenario.kind.options and some(0.7):
         scenario.sessions = [Session(preset="grid"), *scenario.sessions, Session(fresh=True)]
-    if several and not sleeps and not scenario.store.staleness and some(0.3):
-        scenario.sessions[-1].falls_asleep = int(random.expovariate(1 / 30)) + 1, random.uniform(60.0, 300.0)
+    if several and grid and not sleeps and not scenario.store.staleness and some(0.3):
+        asleep = random.randint(3, 40), random.uniform(60.0, 300.0)
+        place = 1 if scenario.sessions[0].preset else 0
+        scenario.sessions.insert(place, Session(2, falls_asleep=asleep, cohort=1))
+        mishaps.epoch_seconds = 3.0
     if some(0.1):
         scenario.refuses = random.choice((0.2, 0.5))
     return scenario

@@ -58,7 +58,7 @@ class World:
         self.memory = Memory(self.time, self.random, scenario.store, scenario.faults)
         faults, sessions = scenario.faults, scenario.sessions
         asleep = any(session.sleeps[1] or session.falls_asleep for session in sessions)
-        brief = not scenario.jumps and not faults.silent and faults.outage[1] - faults.outage[0] < BRIEF_SECONDS
+        brief = not (scenario.jumps or asleep or faults.silent) and faults.outage[1] - faults.outage[0] < BRIEF_SECONDS
         sure = not (faults.silent or faults.outage[1] or asleep or scenario.store.staleness)
         self.auditor = Auditor(self.memory, scenario.retries, expected, brief, sure)
         blamed = [name for name in MISHAPS if name not in OF_MACHINES and getattr(scenario.mishaps, name)]

@@ -143,9 +143,9 @@ class Progress(CohortListener):
         self._update()
 
     def rank(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Consider rows for the best setting without counting them."""
+        """Consider rows for the best setting, but those of pruned trials, and count none."""
         if self._ranks:
-            self._settings.add(rows)
+            self._settings.add(row for row in rows if row.get("status") != "pruned")
             self._best = None
 
     def print_line(self, text: str) -> None:

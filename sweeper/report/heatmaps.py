@@ -374,6 +374,7 @@ def text(table: pd.DataFrame, digits: int = 3, value_text: ValueText = plain_tex
     measured = {
         "mean",
         "std",
+        "±",
         "low",
         "high",
         "iqm",

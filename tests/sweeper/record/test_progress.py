@@ -111,6 +111,14 @@ def test_best_follows_the_direction_and_skips_values_that_are_not_numbers(direct
     assert f"best score so far: {expected}00 (one trial) at nu=" in out.getvalue().splitlines()[-1]
 
 
+def test_settings_that_were_pruned_are_not_said_to_lack_replicates() -> None:
+    progress, _, _ = make()
+    with progress:
+        recorded(progress, rows(0.4, 0.5) + rows(0.9, status="pruned", start=5))
+    (line,) = progress.best()
+    assert line.startswith("best score so far: 0.5") and "lack" not in line
+
+
 def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
     """Trials from before count by their status. Failed ones are trained again and count by their new row only."""
     before = ("finished",) * 3 + ("pruned",) * 2 + ("diverged", "failed")

@@ -78,6 +78,18 @@ def test_the_text_has_the_cells_the_best_setting_by_class_and_the_correlation(
     assert table["normal_class"].tolist() == [0, 1, 2] and set(table["beta"]) == {1.0}
 
 
+def test_intervals_over_seeds_have_as_many_decimals_as_their_means(tmp_path: Path, rows: pd.DataFrame) -> None:
+    again = [
+        rows.assign(seed=seed, auroc=rows["auroc"] + seed / 700, trial_id=f"{seed}" + rows["trial_id"])
+        for seed in range(3)
+    ]
+    text = findings.write(
+        Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), pd.concat(again, ignore_index=True)
+    )
+    classes = next(part for part in text.split("\n\n") if "by normal_class" in part)
+    assert {len(line.split()[4]) for line in classes.splitlines()[3:]} == {len("0.004")}
+
+
 def test_a_correlation_over_few_cells_is_not_printed(tmp_path: Path, rows: pd.DataFrame) -> None:
     assert "correlation" not in findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), rows)
 

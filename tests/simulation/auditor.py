@@ -298,10 +298,10 @@ class Auditor:
 
     def ended(self, request: Request, client: Client, status: int | None) -> None:
         """Judge a driver that has ended: its last lines say what is true."""
-        self._cut_off = self._cut_off or status not in (0, 1)
         for key in [key for key in self._training if key[0] is client]:
             del self._training[key]
         output = client.output.getvalue()
+        self._cut_off = self._cut_off or status not in (0, 1) or "error: " in output
         said = SAID.search(output)
         stopped = re.search(r"^stopped: (\d+ of \d+ trials are in|what is in) .*", output, re.MULTILINE)
         if status in (0, 1) and not said and "error: " not in output:

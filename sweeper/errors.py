@@ -54,7 +54,7 @@ class DamagedFiles(StoreError):
 
 
 class NodeLost(ClusterError):
-    """A Ray process that the driver depends on has died."""
+    """Ray is lost while a sweep trains: a process that the driver depends on has died, or no worker starts any more."""
 
 
 class JobLost(ClusterError):

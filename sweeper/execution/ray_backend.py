@@ -13,6 +13,7 @@ import ray
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sweeper.errors import NodeLost
 from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
 from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import (
@@ -38,6 +39,9 @@ IDLE_SECONDS = 5.0
 """Seconds for which an actor without a cohort is kept for the next one with equal resources."""
 NODE_LOST = "node has died"
 """Part of Ray's message about an actor that was lost with its machine."""
+LOST_ROUNDS = 50
+"""Times in succession that workers may die before any has started. Machines come and go, but Ray may also refuse every
+worker, as it does once it takes the driver for dead whose machine was too busy to answer it."""
 CALLS = 100_000
 """Calls that may wait in a service at once: one of each cohort, and those of workers that died while they waited."""
 
@@ -81,6 +85,8 @@ class RayBackend(Backend):
         self._actors: list[_Actor] = []
         self._tasks: dict[Resources, deque[CohortTask]] = {}
         """Tasks that wait for an actor with these resources."""
+        self._lost_rounds = 0
+        """Times that actors have died before they started, since one has started."""
 
     def cluster(self) -> Cluster:
         return ray_cluster(self._address, self._data, self._stopping, self._say)
@@ -110,6 +116,7 @@ class RayBackend(Backend):
         self._tasks.setdefault(resources, deque()).append(task)
 
     def advance(self, tell: Tell) -> None:
+        """As `Backend.advance`. Raises NodeLost if no actor starts any more."""
         self._assign(tell)
         self._release()
         waiting = [actor for actor in self._actors if actor.event is not None]
@@ -119,9 +126,10 @@ class RayBackend(Backend):
         events = [actor.event for actor in waiting]
         if ray.wait(events, num_returns=1, timeout=LOOK_SECONDS, fetch_local=False)[0]:
             ready, _ = ray.wait(events, num_returns=len(events), timeout=0, fetch_local=False)
-            for actor in waiting:
-                if actor.event in ready:
-                    self._take(actor, tell)
+            lost = [self._take(actor, tell) for actor in waiting if actor.event in ready]
+            self._lost_rounds += any(lost)
+            if self._lost_rounds >= LOST_ROUNDS:
+                raise NodeLost(f"workers were lost before they started, {LOST_ROUNDS} times in succession")
 
     def _assign(self, tell: Tell) -> None:
         """Give tasks to free actors, and request an actor for each task that is left."""
@@ -153,13 +161,14 @@ class RayBackend(Backend):
             if now - actor.since > IDLE_SECONDS or (actor.node and wanted):
                 self._end(actor)
 
-    def _take(self, actor: _Actor, tell: Tell) -> None:
-        """Take one event of an actor that has one."""
+    def _take(self, actor: _Actor, tell: Tell) -> bool:
+        """Take one event of an actor that has one. Returns whether it has died before it started."""
         cohort = actor.cohort
         try:
             if cohort is None:
                 actor.node, actor.event, actor.since = ray.get(actor.event), None, time.monotonic()
-                return
+                self._lost_rounds = 0
+                return False
             message = ray.get(next(actor.event))
         except StopIteration:
             actor.cohort, actor.event, actor.since = None, None, time.monotonic()
@@ -167,13 +176,14 @@ class RayBackend(Backend):
         except RayError as error:
             failure = _failure(error, actor.node)
             self._end(actor)
-            if cohort is None:  # it died before it had a cohort; another one is requested for the task
-                return
+            if cohort is None:  # another one is requested for the task
+                return True
             ended = Ended(cohort, failure)
         else:
             tell(Told(str(cohort), message))
-            return
+            return False
         tell(ended)
+        return False
 
     def _end(self, actor: _Actor) -> None:
         self._actors.remove(actor)

@@ -20,15 +20,18 @@ import ray._private.services
 import ray._private.utils
 import torch
 
+from sweeper.errors import NodeLost
 from sweeper.execution import ray_backend as module
 from sweeper.execution import ray_internals
-from sweeper.execution.ray_backend import announcement, ray_cluster
+from sweeper.execution.backend import Ended, Event, Started
+from sweeper.execution.ray_backend import LOST_ROUNDS, RayBackend, announcement, ray_cluster
 from sweeper.execution.ray_internals import UNUSED, lean_start, own_sigterm
 from sweeper.execution.signals import StopSignal
-from sweeper.packing.cluster import DeviceKind, ProbeRequest
+from sweeper.packing.cluster import DeviceKind, ProbeRequest, SlotResources
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.test_imports import modules
 from trainables.training.measurement import DeviceMemory, Probe, ProbeWork
+from trainables.worker.messages import CohortSpec, CohortTask
 
 CONFIGS = [{"method": "vje"}]
 PROBE = Probe(DeviceMemory("cpu", 2**30, 2**20))
@@ -156,6 +159,46 @@ def test_a_request_to_stop_ends_the_wait_for_measurements(measured: list[Any], m
     stopping.asked = True
     with pytest.raises(KeyboardInterrupt):
         cluster.measure([ProbeRequest(CONFIGS, kind=LARGE)])
+
+
+class RefusingRay(FakeRay):
+    """Ends every actor before it starts, but for the one with this number, which dies while it trains. Each round has
+    two."""
+
+    def __init__(self, starting: int) -> None:
+        super().__init__()
+        self.starting = starting
+
+    def remote(self, *_: Any, **__: Any) -> Any:
+        dead = ray.exceptions.ActorDiedError()
+
+        def request(*_: object) -> Any:
+            self.options.append({})
+            train = SimpleNamespace(remote=lambda task: iter([dead]))
+            return SimpleNamespace(
+                node=SimpleNamespace(remote=lambda: "node" if len(self.options) == self.starting else dead),
+                train=SimpleNamespace(options=lambda **_: train),
+            )
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=request))
+
+    def kill(self, _: object) -> None: ...
+
+
+@pytest.mark.parametrize(("starting", "rounds"), [(0, LOST_ROUNDS), (11, 5 + LOST_ROUNDS)])
+def test_a_cluster_on_which_no_worker_starts_any_more_is_lost(
+    starting: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ray", RefusingRay(starting))
+    backend = RayBackend(None, "data", "scratch", StopSignal(), print)
+    for name in ("c0", "c1"):
+        backend.start(CohortTask(name, CohortSpec.of(CONFIGS, 1, "c.pt")), SlotResources({"CPU": 1.0}, 2))
+    told = list[Event]()
+    for _ in range(rounds - 1):
+        backend.advance(told.append)
+    with pytest.raises(NodeLost, match="workers were lost before they started, 50 times in succession"):
+        backend.advance(told.append)
+    assert [type(event) for event in told] == ([Started, Ended] if starting else [])
 
 
 CHILDREN = """

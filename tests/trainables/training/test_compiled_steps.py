@@ -254,10 +254,11 @@ OPTIONS: dict[str, Value] = {"optimiser": "adamw", "adam_epsilon": 0.01, "lr_sch
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "members",
     [
-        pytest.param([{"lr": 0.01}, {"lr": 0.02}], marks=pytest.mark.soak),
+        [{"lr": 0.01}, {"lr": 0.02}],
         [{"lr": 0.01, "clip_grad_norm": 0.1, "lr_gamma": 0.9, **OPTIONS}, {"lr": 0.01, "lr_gamma": 0.5, **OPTIONS}],
     ],
     ids=["SGD", "clipped, accumulated AdamW with decays of its own"],
@@ -265,8 +266,8 @@ OPTIONS: dict[str, Value] = {"optimiser": "adamw", "adam_epsilon": 0.01, "lr_sch
 def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(
     members: list[dict[str, Value]], tmp_path: Path
 ) -> None:
-    """Of SGD `test_steps_of_every_method_are_traced_whole` of `test_compiled.py` asserts the quick part, of what is
-    compiled; a compiler takes most of a minute."""
+    """`test_steps_of_every_method_are_traced_whole` of `test_compiled.py` asserts the quick part, of what is compiled;
+    a compiler takes most of a minute."""
     configs = [resolve_sent({**PAIRS, **member}) for member in members]
     folder, lines, saved, again = LibraryFolder(tmp_path / "steps"), list[str](), list[bytes](), list[bytes]()
 

@@ -50,7 +50,7 @@ def sentence(
     place = f"{f' at {at}' if at else ''}{number}{_scores(best)}"
     left_out = best.settings - best.compared - best.infeasible
     beyond = f"; {best.infeasible} of {best.settings} settings are {_infeasible(best)}" if best.infeasible else ""
-    lacking = f"; {left_out} of {best.settings} settings lack replicates and are not compared" if left_out else ""
+    lacking = f"; {left_out} of {best.settings} settings lack results and are not compared" if left_out else ""
     return f"{name}: {value}{place}; {choice}{_ties(best, value_text)}{_ahead(best, value_text)}{beyond}{lacking}"
 
 

@@ -44,7 +44,7 @@ def test_a_setting_cannot_win_by_replicates_that_it_lacks() -> None:
         (best,) = best_settings(rows, AUROC, KEYS)
         assert best.at == {"beta": 1.0} and (best.compared, best.settings) == (1, 2)
         assert sentence(best, so_far=True).startswith("best auroc_joint so far: 0.550")
-        assert sentence(best).endswith("; 1 of 2 settings lack replicates and are not compared")
+        assert sentence(best).endswith("; 1 of 2 settings lack results and are not compared")
 
 
 def test_each_data_set_has_its_own_best_setting() -> None:

@@ -111,7 +111,7 @@ def test_best_follows_the_direction_and_skips_values_that_are_not_numbers(direct
     assert f"best score so far: {expected}00 (one trial) at nu=" in out.getvalue().splitlines()[-1]
 
 
-def test_settings_that_were_pruned_are_not_said_to_lack_replicates() -> None:
+def test_settings_that_were_pruned_are_not_said_to_lack_results() -> None:
     progress, _, _ = make()
     with progress:
         recorded(progress, rows(0.4, 0.5) + rows(0.9, status="pruned", start=5))

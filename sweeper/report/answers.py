@@ -345,7 +345,7 @@ def _narrowing(request: StoredRequest, figures: PresetFigures, best: BestSetting
     for key in sorted(changed.difference(at)):
         if key not in values:
             return None  # an option of a search
-        texts = [_typed(value) for value in values[key]]
+        texts = [_typed(value) for value in own[key].drop_duplicates().sort_values()]
         options += ["--set", f"{key}={texts[0]}"] if len(texts) == 1 else ["--axis", f"{key}={','.join(texts)}"]
     return options
 

@@ -40,8 +40,8 @@ IDLE_SECONDS = 5.0
 NODE_LOST = "node has died"
 """Part of Ray's message about an actor that was lost with its machine."""
 LOST_ROUNDS = 50
-"""Times in succession that workers may die before any has started. Machines come and go, but Ray may also refuse every
-worker, as it does once it takes the driver for dead whose machine was too busy to answer it."""
+"""Times in succession that workers may die before any has started. Machines come and go, but it was seen on a busy
+machine that Ray cancelled every worker from then on."""
 CALLS = 100_000
 """Calls that may wait in a service at once: one of each cohort, and those of workers that died while they waited."""
 
@@ -126,9 +126,14 @@ class RayBackend(Backend):
         events = [actor.event for actor in waiting]
         if ray.wait(events, num_returns=1, timeout=LOOK_SECONDS, fetch_local=False)[0]:
             ready, _ = ray.wait(events, num_returns=len(events), timeout=0, fetch_local=False)
-            lost = [self._take(actor, tell) for actor in waiting if actor.event in ready]
-            self._lost_rounds += any(lost)
-            if self._lost_rounds >= LOST_ROUNDS:
+            due = [actor for actor in waiting if actor.event in ready]
+            starting = [actor for actor in due if actor.cohort is None]
+            for actor in due:
+                if actor.cohort is not None:
+                    self._take(actor, actor.cohort, tell)
+            started = [self._has_started(actor) for actor in starting]
+            self._lost_rounds = 0 if any(started) else self._lost_rounds + bool(started)
+            if self._lost_rounds == LOST_ROUNDS:
                 raise NodeLost(f"workers were lost before they started, {LOST_ROUNDS} times in succession")
 
     def _assign(self, tell: Tell) -> None:
@@ -161,29 +166,27 @@ class RayBackend(Backend):
             if now - actor.since > IDLE_SECONDS or (actor.node and wanted):
                 self._end(actor)
 
-    def _take(self, actor: _Actor, tell: Tell) -> bool:
-        """Take one event of an actor that has one. Returns whether it has died before it started."""
-        cohort = actor.cohort
+    def _has_started(self, actor: _Actor) -> bool:
+        """Take the event of an actor's start. Returns False if it has died before; another one is requested then."""
         try:
-            if cohort is None:
-                actor.node, actor.event, actor.since = ray.get(actor.event), None, time.monotonic()
-                self._lost_rounds = 0
-                return False
+            actor.node, actor.event, actor.since = ray.get(actor.event), None, time.monotonic()
+        except RayError:
+            self._end(actor)
+            return False
+        return True
+
+    def _take(self, actor: _Actor, cohort: str, tell: Tell) -> None:
+        """Take one event of an actor that trains a cohort."""
+        try:
             message = ray.get(next(actor.event))
         except StopIteration:
             actor.cohort, actor.event, actor.since = None, None, time.monotonic()
-            ended = Ended(str(cohort))
+            tell(Ended(cohort))
         except RayError as error:
-            failure = _failure(error, actor.node)
             self._end(actor)
-            if cohort is None:  # another one is requested for the task
-                return True
-            ended = Ended(cohort, failure)
+            tell(Ended(cohort, _failure(error, actor.node)))
         else:
-            tell(Told(str(cohort), message))
-            return False
-        tell(ended)
-        return False
+            tell(Told(cohort, message))
 
     def _end(self, actor: _Actor) -> None:
         self._actors.remove(actor)

@@ -143,7 +143,7 @@ class Progress(CohortListener):
         self._update()
 
     def rank(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Consider rows for the best setting, but those of pruned trials, and count none."""
+        """Consider rows for the best setting without counting them. Those of pruned trials have no part in it."""
         if self._ranks:
             self._settings.add(row for row in rows if row.get("status") != "pruned")
             self._best = None

@@ -301,7 +301,8 @@ class Auditor:
         for key in [key for key in self._training if key[0] is client]:
             del self._training[key]
         output = client.output.getvalue()
-        self._cut_off = self._cut_off or status not in (0, 1) or "error: " in output
+        unanswered = re.search(r"^error: .* no answer for \d+ s$", output, re.MULTILINE)
+        self._cut_off = self._cut_off or status not in (0, 1) or unanswered is not None
         said = SAID.search(output)
         stopped = re.search(r"^stopped: (\d+ of \d+ trials are in|what is in) .*", output, re.MULTILINE)
         if status in (0, 1) and not said and "error: " not in output:

@@ -162,8 +162,7 @@ def test_a_request_to_stop_ends_the_wait_for_measurements(measured: list[Any], m
 
 
 class RefusingRay(FakeRay):
-    """Ends every actor before it starts, but for the one with this number, which dies while it trains. Each round has
-    two."""
+    """Ends every actor before it starts, but for the one with this number, which dies while it trains."""
 
     def __init__(self, starting: int) -> None:
         super().__init__()
@@ -185,10 +184,11 @@ class RefusingRay(FakeRay):
     def kill(self, _: object) -> None: ...
 
 
-@pytest.mark.parametrize(("starting", "rounds"), [(0, LOST_ROUNDS), (11, 5 + LOST_ROUNDS)])
+@pytest.mark.parametrize(("starting", "rounds"), [(0, LOST_ROUNDS), (11, 6 + LOST_ROUNDS)])
 def test_a_cluster_on_which_no_worker_starts_any_more_is_lost(
     starting: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With two tasks two actors are requested a round: the one that starts is of round 6."""
     monkeypatch.setattr(module, "ray", RefusingRay(starting))
     backend = RayBackend(None, "data", "scratch", StopSignal(), print)
     for name in ("c0", "c1"):

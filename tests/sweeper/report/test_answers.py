@@ -101,10 +101,8 @@ def test_it_says_how_the_setting_is_trained_again_and_where_its_model_is(tmp_pat
 def test_seeds_that_were_added_are_trained_again_in_their_order(tmp_path: Path) -> None:
     rows = [{**row, "changes": "decided", "ended": _at(9 - row["seed"])} for row in grid_rows()]
     store = store_of(tmp_path, SWEEP, rows, request="paper, decided")
-    choice = find_answer(store.files, "grid").choice
-    assert (
-        choice.retrain == f"sweeper run grid --preset paper --axis beta=1 --axis seed=0,1,2 --store {tmp_path} --fresh"
-    )
+    again = f"sweeper run grid --preset paper --axis beta=1 --axis seed=0,1,2 --store {tmp_path} --fresh"
+    assert find_answer(store.files, "grid").choice.retrain == again
 
 
 def test_the_request_with_the_latest_result_answers_unless_another_is_named(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_a_method_with_phases_is_not_compiled(method: str) -> None:
         {"optimiser": "adam", "lr": 0.001, "encoder": "convnet", "channels_last": True},
         {"precision": "bfloat16"},
         {"weight_decay": 0.1, "momentum": 0.0, "encoder": "convnet"},
+        {"optimiser": "adamw", "lr": 0.001, "lr_schedule": "exponential", "clip_grad_norm": 0.1, "accumulate": 2},
     ],
     ids=str,
 )

@@ -266,8 +266,8 @@ OPTIONS: dict[str, Value] = {"optimiser": "adamw", "adam_epsilon": 0.01, "lr_sch
 def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(
     members: list[dict[str, Value]], tmp_path: Path
 ) -> None:
-    """`test_steps_of_every_method_are_traced_whole` of `test_compiled.py` asserts the quick part, of what is compiled;
-    a compiler takes most of a minute."""
+    """`test_with_every_optimiser_precision_and_layout` of `test_compiled.py` asserts the quick part, of what is
+    compiled; a compiler takes most of a minute."""
     configs = [resolve_sent({**PAIRS, **member}) for member in members]
     folder, lines, saved, again = LibraryFolder(tmp_path / "steps"), list[str](), list[bytes](), list[bytes]()
 

@@ -40,8 +40,8 @@ IDLE_SECONDS = 5.0
 NODE_LOST = "node has died"
 """Part of Ray's message about an actor that was lost with its machine."""
 LOST_ROUNDS = 50
-"""Times in succession that workers may die before any has started. Machines come and go, but it was seen on a busy
-machine that Ray cancelled every worker from then on."""
+"""Times in succession that workers may die before any has started. Machines come and go, but Ray may also cancel every
+worker: a driver that has used a cluster with a token before answers no cluster without one, which takes it for dead."""
 CALLS = 100_000
 """Calls that may wait in a service at once: one of each cohort, and those of workers that died while they waited."""
 
@@ -134,7 +134,10 @@ class RayBackend(Backend):
             started = [self._has_started(actor) for actor in starting]
             self._lost_rounds = 0 if any(started) else self._lost_rounds + bool(started)
             if self._lost_rounds == LOST_ROUNDS:
-                raise NodeLost(f"workers were lost before they started, {LOST_ROUNDS} times in succession")
+                raise NodeLost(
+                    f"workers were lost before they started, {LOST_ROUNDS} times in succession; after a cluster with a "
+                    "token, such as a local one, only a new process can use one without"
+                )
 
     def _assign(self, tell: Tell) -> None:
         """Give tasks to free actors, and request an actor for each task that is left."""

@@ -1,6 +1,8 @@
 """A sweep on a cluster with two kinds of fake GPU, from their measurement to the rows."""
 
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +10,6 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster
 
-import sweeper.run as run
 from tests.end_to_end.sweeps import rows
 
 ARGUMENTS = [
@@ -24,6 +25,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv("RAY_TMPDIR", folder)  # `Cluster` writes its address into `ray` below it, which must exist
         home = Path(folder, "ray")
         home.mkdir()
+        monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
         cluster = Cluster(
             initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "temp_dir": str(home)}
         )
@@ -35,18 +37,23 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             cluster.shutdown()
 
 
+def _run(*arguments: str) -> str:
+    """The output of a command that ends well, in a new process: this one may have used a cluster with a token, and then
+    none without one can call it."""
+    command = [sys.executable, "-m", "sweeper.run", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and ended.stderr == "", ended.stdout + ended.stderr
+    return ended.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.soak
-def test_each_kind_is_measured_and_cohorts_go_to_both(
-    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_kind_is_measured_and_cohorts_go_to_both(address: str, tmp_path: Path) -> None:
     """`test_gpus_are_told_apart_and_cores_beside_them_are_theirs` of `test_cluster.py` and the tests of
     `test_allocate.py` assert the kinds, `test_a_gpu_is_measured_by_a_worker_that_has_it_for_itself_and_then_ends` the
     measurement."""
     arguments = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *ARGUMENTS, "--cohort", "2"]
-    status = run.main([*arguments, "--address", address])
-    out, err = capsys.readouterr()
-    assert status == 0 and err == "", out + err
+    out = _run(*arguments, "--address", address)
     assert set(rows(tmp_path)["status"]) == {"finished"}
     devices = json.loads(next((tmp_path / "probes/devices").iterdir()).read_text())
     assert [(info["kind"]["accelerator"], info["kind"]["cores"]) for info in devices] == [("A", 2.0), ("B", 1.0)]
@@ -56,7 +63,6 @@ def test_each_kind_is_measured_and_cohorts_go_to_both(
     overlaps = {profile["threads"]: profile["overlap"] for profile in profiles}
     assert not overlaps[1] and overlaps[2] and all(list(ratios) == ["2"] for ratios in overlaps[2].values())
     planned = [*arguments, "--address", address, "--fresh", "--plan", "--json", "--node-price", "3600"]
-    assert run.main(planned) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = json.loads(_run(*planned))
     assert f"{plan['at_a_time']} at a time" in out and plan["hours"] > 0
     assert plan["cost"] == pytest.approx(3600 * plan["hours"] * len(plan["places"]))

@@ -217,7 +217,8 @@ MAX_SHAPES = 4
 
 def study_work(study_run: StudyRun) -> StudyWork:
     """Return what a study has left to train."""
-    search, results = study_run.study.search, [*study_run.statuses.values(), *study_run.ahead]
+    search = study_run.study.search
+    results = [*study_run.statuses.values(), *(status for _, status in study_run.ahead)]
     left = search.trials * search.repeats - sum(status != "failed" for status in results)
     training = resolve(study_run.trials[0].config).training
     share = 1.0

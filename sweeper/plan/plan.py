@@ -62,6 +62,12 @@ class Plan:
         return (*self.grid_trials, *of_studies) if of_studies else self.grid_trials
 
     @property
+    def ahead(self) -> list[tuple[Trial, str]]:
+        """Further trials that have a row, and their statuses: those of waves after one whose failed trials are tried
+        again first."""
+        return [trial for study_run in self.study_runs for trial in study_run.ahead]
+
+    @property
     def ids(self) -> tuple[str, ...]:
         return tuple(trial.id for trial in self.trials)
 
@@ -83,8 +89,8 @@ class Plan:
         counts, statuses = dict.fromkeys((*STATUSES, TO_RUN), 0), self.statuses
         for trial in self.trials:
             counts[statuses.get(trial.id, TO_RUN)] += 1
-        ahead = [status for study_run in self.study_runs for status in study_run.ahead]
-        for status in ahead:
+        ahead = self.ahead
+        for _, status in ahead:
             counts[status] += 1
         return counts | {TO_RUN: counts[TO_RUN] + self.total - len(self.trials) - len(ahead)}
 

@@ -430,8 +430,10 @@ def tracked_trial(trial: Trial, identifying: Sequence[str]) -> TrackedTrial:
 
 def _recorded(plan: Plan, store: Store) -> Recorded:
     """Return what the store has of a plan."""
-    trials = {trial.id: trial for trial in plan.trials}
-    done = [trial_id for trial_id in trials if plan.statuses.get(trial_id, "failed") != "failed"]
+    ahead = plan.ahead
+    trials = {trial.id: trial for trial in (*plan.trials, *(trial for trial, _ in ahead))}
+    statuses = {**plan.statuses, **{trial.id: status for trial, status in ahead}}
+    done = [trial_id for trial_id in trials if statuses.get(trial_id, "failed") != "failed"]
     rows = load_trials(store.files, plan.name, done).to_dict("records") if done else []
     return Recorded(
         {row["trial_id"]: row for row in rows},

@@ -170,10 +170,15 @@ class StudyRun:
         return {trial_id: result.status for trial_id, result in self._results.items()}
 
     @property
-    def ahead(self) -> list[str]:
-        """Statuses of the recorded trials not yet asked again: an earlier wave is open, as one of its trials failed."""
-        later = (recorded for number, recorded in self._recorded.items() if number >= self._proposed)
-        return [result.status for recorded in later for result in recorded.results.values()]
+    def ahead(self) -> list[tuple[Trial, str]]:
+        """The recorded trials not yet asked again, and their statuses: an earlier wave is open, as one of its trials
+        failed."""
+        return [
+            (self._trial(number, recorded.params, replicate), result.status)
+            for number, recorded in self._recorded.items()
+            for replicate in self.study.replicates
+            if number >= self._proposed and (result := self._result(number, replicate))
+        ]
 
     @property
     def diverged(self) -> bool:
@@ -229,19 +234,27 @@ class StudyRun:
         asked = self.engine.ask(min(search.wave, search.trials - asked_before), known)
         trials = []
         for (number, params), replicate in itertools.product(asked, self.study.replicates):
-            config = dict(self._complete({**self.study.fixed, **params, **replicate}))
-            facts: dict[str, Value] = {"study": self.study.name, "study_id": self.id, "number": number}
-            facts = {**self._facts, **facts, "wave": len(self.waves)}
-            results = self._recorded[number].results if number in self._recorded else {}
-            result = results.get(tuple(replicate.values()))
-            trial_id = content_hash([self.id, number, identity(config)])
+            trials.append(trial := self._trial(number, params, replicate))
+            result = self._result(number, replicate)
             if result and result.status != "failed":  # failed trials are tried again
-                trial_id = str(
-                    result.attributes.get("trial_id", trial_id)
-                )  # of a version in which trials had fewer keys
-                self._results[trial_id] = result
-            trials.append(Trial(trial_id, config, facts))
+                self._results[trial.id] = result
         return tuple(trials)
+
+    def _trial(self, number: int, params: Mapping[str, Value], replicate: Mapping[str, Value]) -> Trial:
+        """A trial of a proposal. One with a result has the id of its row, which may be of a version in which trials had
+        fewer keys."""
+        config = dict(self._complete({**self.study.fixed, **params, **replicate}))
+        facts: dict[str, Value] = {"study": self.study.name, "study_id": self.id, "number": number}
+        facts = {**self._facts, **facts, "wave": number // self.study.search.wave}
+        result, trial_id = self._result(number, replicate), content_hash([self.id, number, identity(config)])
+        if result and result.status != "failed":
+            trial_id = str(result.attributes.get("trial_id", trial_id))
+        return Trial(trial_id, config, facts)
+
+    def _result(self, number: int, replicate: Mapping[str, Value]) -> TrialResult | None:
+        """What the store has of a trial."""
+        recorded = self._recorded.get(number)
+        return recorded.results.get(tuple(replicate.values())) if recorded else None
 
 
 WORST_FIRST: tuple[Status, ...] = ("failed", "diverged", "pruned", "finished")

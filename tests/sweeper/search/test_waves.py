@@ -94,7 +94,18 @@ def test_a_failed_trial_does_not_stall_a_search_and_is_tried_again_by_the_next()
     assert source.exhausted and len(asked_trials(source)) == 10
     failed = [trial for cohort in trained for trial in cohort.trials]
     later = study_run(definition, recorded(failed, definition, "failed"))
-    assert later.ahead == ["failed"] * 6 and waves(later).next() is not None
+    assert [status for _, status in later.ahead] == ["failed"] * 6 and waves(later).next() is not None
+
+
+def test_trials_with_a_result_are_known_though_a_failed_one_of_an_earlier_wave_is_tried_again_first() -> None:
+    definition = study()
+    source = waves(study_run(definition))
+    while cohort := source.next():
+        source.completed(cohort.id, rows(cohort), [])
+    first, *others = asked_trials(source)
+    known = recorded(others, definition) | {0: recorded([first], definition, "failed")[0]}
+    later = study_run(definition, known)
+    assert [trial for trial, _ in later.ahead] == list(asked_trials(source)[4:]) and len(later.trials) == 4
 
 
 @pytest.mark.parametrize("status", ["diverged", "pruned"])

@@ -1,4 +1,8 @@
-"""A disk that is full, for a while and for good: the rows in the store stay, and the same command continues."""
+"""A disk that is full, for a while and for good: the rows in the store stay, and the same command continues.
+
+`test_files.py` and `test_local_disk.py` of `tests/sweeper/storage` assert what is said and tried again, the worlds of
+`tests/simulation` that no failing operation costs a row.
+"""
 
 import contextlib
 import subprocess
@@ -13,7 +17,7 @@ from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors
 from tests.end_to_end.undisturbed import GRID, TRIALS, assert_undisturbed
 from tests.fake_executor import without_ray
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unreported")]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.usefixtures("unreported")]
 
 
 @pytest.fixture

@@ -53,8 +53,11 @@ def test_every_method_in_one_sweep(tmp_path: Path, capsys: pytest.CaptureFixture
     assert set(points["epoch"]) == {0, 1} and (tmp_path / f"trajectories/ssl_cifar10/{views}/knn.png").exists()
 
 
+@pytest.mark.soak
 def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path) -> None:
-    """Two workers over gloo train as one would. One of them is killed, and the group continues from its checkpoint."""
+    """Two workers over gloo train as one would. One of them is killed, and the group continues from its checkpoint.
+
+    `test_two_processes_equal_one_with_the_whole_batch` of `test_data_parallel.py` asserts the first."""
     arguments = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
     write_imagenet(tmp_path / "data", train=8, val=2)
     store = tmp_path / "group"

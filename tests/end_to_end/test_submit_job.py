@@ -1,4 +1,5 @@
-"""Sweeps sent to the job server of a real head, which requires a token."""
+"""Sweeps sent to the job server of a real head, which requires a token. `test_submit.py` and `test_jobs.py` of
+`tests/cluster` assert the same with a server of their own."""
 
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from tests.end_to_end import heads
 from tests.end_to_end.heads import ROOT, Head, Submission, wait_until
 from tests.end_to_end.sweeps import listening, row_files, tells_metrics
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 SWEEP = (
     *("anomaly_grid", "--preset", "digits", "--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3"),

@@ -28,6 +28,7 @@ GROUP += ["--axis", "seed=0", "--save-every", "0.1", "--set", f"epochs={EPOCHS}"
 
 def test_every_method_in_one_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--set", "epochs=1", "--set", "report_every=1", "--set", "probe_epochs=1", "--axis", "seed=0,1"]
+    arguments += ["--set", "encoder=mlp", "--set", "width=8", "--set", "features=8", "--set", "bottleneck=8"]
     with without_ray(tmp_path):
         status = run.main(["ssl_cifar10", "--preset", "digits", "--store", str(tmp_path), *arguments, "--cohort", "2"])
     out, err = capsys.readouterr()
@@ -40,7 +41,7 @@ def test_every_method_in_one_sweep(tmp_path: Path, capsys: pytest.CaptureFixture
     assert frame[["knn_z", "knn_weighted_z", "probe_z", "probe_top5_z"]].notna().all(axis=None)
     assert frame["probe_mu"].notna().eq(frame["method"] == "vje").all()
     (views,) = Store(tmp_path).files.list("tables/ssl_cifar10")
-    assert views == "digits, epochs=1 probe_epochs=1 report_every=1"
+    assert views == "digits, bottleneck=8 encoder=mlp epochs=1 features=8 probe_epochs=1 report_every=1 width=8"
     table = pd.read_parquet(tmp_path / f"tables/ssl_cifar10/{views}/accuracy.parquet")
     for cell in table[table["metric"] == "probe_z"].to_dict("records"):
         width = frame["projector_width"]

@@ -5,7 +5,8 @@ those of a cohort that are not the best of a cell before it writes the cohort's 
 cohort's best have displaced. So nothing that is wanted is ever missing, whenever a process is killed:
 
 - before the rows are written, the cohort is trained again from its checkpoint, and its models are written again;
-- before the displaced models are deleted, the next run deletes them at its end (`remove_displaced`).
+- before the displaced models are deleted, the next run deletes them at its end (`remove_displaced`), with those of
+  trials that have failed.
 
 The best trials of another request of the sweep, for example with other seeds, are left alone. Every request lists its
 own in the store: before it writes rows with a new best trial, and exactly at its end.
@@ -49,7 +50,8 @@ class KeptModels(CohortListener):
         if (listed := before | best) != self._listed:
             write_best(self._files, self._plan.request_folder, listed)
             self._listed = listed
-        worse = {str(row["trial_id"]) for row in rows} - best
+        # Of a trial that failed here another driver may have a result, which only the rows in the store tell.
+        worse = {str(row["trial_id"]) for row in rows if row["status"] != "failed"} - best
         if worse:
             kept = best_of_others(self._files, self._plan.request_folder)
             delete_models(self._files, self._plan.name, sorted(worse - kept))

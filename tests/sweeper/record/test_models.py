@@ -69,6 +69,18 @@ def test_a_run_that_continues_knows_the_best_from_their_rows(files: Files) -> No
     assert models(files) == ["a"]
 
 
+def test_the_model_of_a_trial_that_fails_stays_until_the_end_as_another_driver_may_have_its_result(files: Files) -> None:
+    kept, failed = KeptModels(files, PLAN), {**row("a", 0.5, 0.7), "status": "failed"}
+    write(files, "a", "b")
+    kept.ended(COHORT, [failed, row("b", 0.5, 0.6)])
+    kept.recorded(COHORT, [])
+    assert models(files) == ["a", "b"]
+    remove_displaced(files, PLAN, [row("a", 0.5, 0.7), row("b", 0.5, 0.6)])  # as the store has them
+    assert models(files) == ["a"]
+    remove_displaced(files, PLAN, [failed, row("b", 0.5, 0.6)])
+    assert models(files) == []
+
+
 @pytest.mark.parametrize(("keep", "left"), [("best", ["b", "new"]), ("all", ["a", "b", "new"])])
 def test_what_a_killed_driver_has_left_goes_at_the_end_but_not_what_was_kept_on_request(
     keep: str, left: list[str], files: Files

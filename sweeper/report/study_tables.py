@@ -90,7 +90,7 @@ def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Me
     """Return a copy of the study for figures, with all objectives or `only` one. Trials keep their numbers.
 
     - Metrics with `percent` are in percent.
-    - A trial that is not complete, is infeasible, or has a value that is not finite, is failed in the copy.
+    - A trial that is not complete, still runs, is infeasible, or has a value that is not finite, is failed in the copy.
     - With `only`, values that are much worse than the others are cut (see `CUT_DISTANCE`) and have the attribute
       `CUT`: otherwise a single bad trial would compress the scale of all others.
     """
@@ -99,7 +99,7 @@ def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Me
     trials = study.get_trials(deepcopy=False)
     trial_values = [[_values(trial, len(objectives))[index] for index in chosen] for trial in trials]
     usable = [
-        _state(trial) == STATES[TrialState.COMPLETE] and all(map(math.isfinite, values))
+        trial.state in STATES and _state(trial) == STATES[TrialState.COMPLETE] and all(map(math.isfinite, values))
         for trial, values in zip(trials, trial_values, strict=True)
     ]
     low, high = value_limits([values[0] for values, ok in zip(trial_values, usable, strict=True) if ok], only)
@@ -204,6 +204,7 @@ def _values(trial: FrozenTrial, objectives: int) -> list[float]:
 
 
 def _state(trial: FrozenTrial) -> str:
+    """Return the name in tables of a finished trial's state."""
     if trial.user_attrs.get("status") == DIVERGED:
         return DIVERGED
     is_beyond = any(violation > 0 for violation in trial.constraints.values())

@@ -128,6 +128,14 @@ def test_one_objective_has_the_best_trial_for_a_front_whatever_a_pruned_one_repo
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_a_search_that_stops_within_a_wave_has_the_figures_of_what_has_ended(tmp_path: Path) -> None:
+    study = study_of([0.2, 0.5, 0.3], ONE)
+    study.ask(ONE)
+    assert write(Files(tmp_path), "f", "s", study, [KNN]).splitlines()[0] == "s, 3 trials: 3 complete"
+    assert [trial.state for trial in copy_for_figures(study, [KNN]).trials][3:] == [TrialState.FAIL]
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:
     write(Files(tmp_path), "f", "s", random_study(35, NLL), [NLL])
     table = pd.read_parquet(tmp_path / "f/importance.parquet")

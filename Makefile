@@ -37,9 +37,10 @@ check: lint
 test: lint
 	$(PYTEST) -m 'not soak'
 
-# Those.
+# Those, and simulated worlds that nobody has seen.
 soak: install
 	$(PYTEST) -m soak
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.simulation --worlds 500
 
 # All tests, and the lines that none of them runs in any process.
 coverage: install

@@ -1,5 +1,6 @@
 """Runs simulated worlds: `python -m tests.simulation --seed 4711` replays one and prints its history,
-`--worlds 10000 --first-seed 0` runs many on all cores, `--hours 1` as many as there is time for.
+`--worlds 10000 --first-seed 0` runs many on all cores, `--hours 1` as many as there is time for. The first seed is that
+of the time where none is given, so that each run has other worlds.
 
 The exit status is 1 if something did not hold in a world. Its seed and the end of its history are printed.
 """
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.hours is not None:
         deadline = begun + 3600 * options.hours
         seeds = itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count(first))
+    print(f"worlds from seed {first}", flush=True)
     count, failed = 0, 0
     for outcome in run_all(seeds, options.processes):
         count += 1

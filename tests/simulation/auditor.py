@@ -132,8 +132,8 @@ class Auditor:
     """Whether listings are never stale, and a trial with a row lacks nothing."""
     tracked: dict[str, Run] | None = None
     """What the tracker has; None in a world without one."""
-    failed: set[str] = field(default_factory=set)
-    """Trials that had a row that says that they failed."""
+    failed: bool = False
+    """Whether a trial failed for good in a driver. Its row need not say so where another driver has its result."""
 
     def __post_init__(self) -> None:
         self._files: dict[str, tuple[Row, ...]] = {}
@@ -201,7 +201,7 @@ class Auditor:
         self.seen = {trial: row["status"] for trial, row in rows.items()}
         self._results = {_key(row): trial for trial, row in rows.items() if row["status"] != "failed"}
         self._moments.append(frozenset(self.seen.items()))
-        self.failed |= {trial for trial, status in self.seen.items() if status == "failed"}
+        self.failed = self.failed or "failed" in self.seen.values()
 
     def _claim(self, client: Client, claims: frozenset[str]) -> None:
         new = claims - self._claims[client]
@@ -301,6 +301,7 @@ class Auditor:
         for key in [key for key in self._training if key[0] is client]:
             del self._training[key]
         output = client.output.getvalue()
+        self.failed = self.failed or "failed for good" in output
         unanswered = re.search(r"^error: .* no answer for \d+ s$", output, re.MULTILINE)
         self._cut_off = self._cut_off or status not in (0, 1) or unanswered is not None
         said = SAID.search(output)

@@ -69,7 +69,7 @@ def test_a_run_that_continues_knows_the_best_from_their_rows(files: Files) -> No
     assert models(files) == ["a"]
 
 
-def test_the_model_of_a_trial_that_fails_stays_until_the_end_as_another_driver_may_have_its_result(files: Files) -> None:
+def test_the_model_of_a_trial_that_fails_stays_until_the_end_as_another_may_have_trained_it(files: Files) -> None:
     kept, failed = KeptModels(files, PLAN), {**row("a", 0.5, 0.7), "status": "failed"}
     write(files, "a", "b")
     kept.ended(COHORT, [failed, row("b", 0.5, 0.6)])

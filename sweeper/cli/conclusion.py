@@ -47,13 +47,13 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         rows = load_request(store.files, plan.name, plan.request_rows)
         if plan.study_runs:
             rows["study"] = rows["trial_id"].map(plan.study_names).fillna(rows["study"])
-        comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
+        stored = _stored(plan, rows)
         text = publish.write(
             store.files,
             publish.Subject(plan.name, plan.sweep, plan.preset, plan.request_folder, plan.request),
-            comparable,
+            stored.comparable,
             hyperparameters=list(columns.hyperparameters),
-            so_far=_stored(plan, rows).so_far,
+            so_far=stored.so_far,
             spread=request.spread,
             alarm_rate=request.alarm_rate,
         )

@@ -177,7 +177,7 @@ def shown_of(
 ) -> Shown:
     """Return what the figures of a preset show of a request. `hyperparameters` are columns of its rows; those that
     figures show may be left out."""
-    rows = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
+    rows = request.comparable
     known = (*hyperparameters, *(key for figure in figures.figures for key in figure.hyperparameters))
     keys = [key for key in dict.fromkeys((*known, *figures.replicates)) if key in rows]
     value_text = text_with_class_names(files, name, rows)

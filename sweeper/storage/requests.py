@@ -95,6 +95,11 @@ class StoredRequest:
         return self.label.removeprefix(self.preset).removeprefix(", ")
 
     @property
+    def comparable(self) -> pd.DataFrame:
+        """Its rows without those of pruned trials, whose metrics are of an earlier epoch."""
+        return self.rows[self.rows["status"] != "pruned"]
+
+    @property
     def so_far(self) -> bool:
         """Whether trials are still to come."""
         return self.total is not None and int((self.rows["status"] != "failed").sum()) < self.total

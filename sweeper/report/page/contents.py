@@ -152,8 +152,7 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
             *earlier.notes,
         ],
     }
-    latest = known[0].rows if known else rows
-    summary = summarise(report, shown, rows["status"], latest)
+    summary = summarise(report, shown, rows["status"], next(iter(known), None))
     return Contents(report, packed.values.astype("<f8").tobytes(), summary)
 
 
@@ -213,7 +212,7 @@ def _requests(
         }
         views = shown.get(request.preset)
         if index < MAX_REQUESTS and views:
-            comparable = request.rows[request.rows["status"] != "pruned"]  # their metrics are of an earlier epoch
+            comparable = request.comparable
             value_text = text_with_class_names(files, name, comparable)
             request_shown = Shown(views, comparable, lambda: snapshot.history, value_text)
             record["figures"] = _figures_of(request_shown, failures.append)
@@ -286,25 +285,25 @@ def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets
 
 
 def summarise(
-    report: Mapping[str, Any], shown: Mapping[str, PresetFigures], every: pd.Series, own: pd.DataFrame
+    report: Mapping[str, Any], shown: Mapping[str, PresetFigures], every: pd.Series, request: StoredRequest | None
 ) -> Summary:
     """Return the summary of a sweep from the `report` of its page, the views of its presets, the statuses of `every`
-    trial, and the rows of the request with the latest one."""
+    trial, and the request with the latest one."""
     statuses = every.value_counts()
     summary = Summary(str(report["about"])[:MAX_TEXT], {name: int(statuses.get(name, 0)) for name in STATUSES})
-    if not report["requests"]:
+    if request is None:
         return summary
     latest = report["requests"][0]
-    views, ended = shown.get(latest["preset"]), own["ended"].max()
+    views, ended = shown.get(latest["preset"]), request.rows["ended"].max()
     return replace(
         summary,
         request=str(latest["label"])[:MAX_TEXT],
         requests=len(report["requests"]),
-        done=len(own),
+        done=len(request.rows),
         total=latest["total"],
         best=_best_sentences(views, latest["best"]),
         last=None if pd.isna(ended) else ended.timestamp(),
-        heatmap=made(_left_out, "heatmap", partial(_thumbnail, views, own[own["status"] != "pruned"])),
+        heatmap=made(_left_out, "heatmap", partial(_thumbnail, views, request.comparable)),
     )
 
 

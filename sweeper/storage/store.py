@@ -269,11 +269,15 @@ class Store(StoreReader):
             self.files.write(sheet_path(sweep, trial, name), picture)
 
     def delete_history(self, sweep: str, cohort: str, trials: Sequence[str]) -> None:
-        """Delete from a cohort's file the history of trials that are reported anew by other cohorts. Others of the
-        cohort may have a result already."""
+        """Delete from a cohort's file the history of trials that are reported anew by other cohorts, but for those
+        that have a result: others of the cohort, and these where another driver has trained them."""
         folder, name = history_folder(sweep), check_name(cohort) + SUFFIX
+        columns = ["trial_id", "status"]
+        stored = quarantining(self.files, lambda: read_tables(self.files, trials_folder(sweep), columns))
+        rows = [row for _, table in stored.values() for row in table.to_pylist()]
+        results = {row["trial_id"] for row in rows if row["status"] != "failed"}
         for table in self._rows(folder, name):
-            if len(kept := tables.rows_except(table, trials)):
+            if len(kept := tables.rows_except(table, [trial for trial in trials if trial not in results])):
                 self.files.write(f"{folder}/{name}", table_to_parquet(kept))
             else:
                 self.files.delete(f"{folder}/{name}")

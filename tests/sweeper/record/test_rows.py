@@ -157,6 +157,19 @@ def test_a_cohort_that_is_halved_leaves_the_history_of_those_with_a_result(harne
     assert harness.history() == [("a2", 1, "auroc", 0.7)]
 
 
+def test_a_cohort_that_is_halved_leaves_the_history_of_what_another_driver_has_trained_meanwhile(
+    harness: Harness, tmp_path: Path
+) -> None:
+    """This driver's machine slept, and both halves are its own still."""
+    assert harness.source.next() is not None
+    harness.report("c0", message(1, [0.5, 0.6]))
+    other = Harness(tmp_path)
+    other.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
+    history = other.history()
+    harness.tell("split", "c0", harness.source.halve(COHORTS[0]), error("out of memory"))
+    assert harness.history() == history and len(history) == 4
+
+
 def test_the_epoch_and_the_last_metric_of_running_cohorts_are_shown(harness: Harness) -> None:
     view = harness.progress.running_cohorts
     harness.report("c0", message(1, [0.5, 0.6]))

@@ -21,8 +21,10 @@ import pyarrow as pa
 from sweeper.execution.backend import Ended, Event, Told
 from sweeper.request import Request
 from sweeper.storage.rows import PROVENANCE
+from tests.simulation import laws
 from tests.simulation.backend import Machines, poison_of
 from tests.simulation.files import ROOT, Client, Memory, contents
+from tests.simulation.sweeps import Kind
 from tests.simulation.tracker import SAID, Run
 from trainables.worker.messages import CohortReport, CohortTask
 
@@ -106,7 +108,9 @@ class Expected:
 
 def _key(config: Mapping[str, Any]) -> Key:
     """What tells a trial from others, in its config and in its row."""
-    return tuple(config.get(name) for name in ("lr", "seed", "epochs", "width", "examples", "weight_decay"))
+    return tuple(
+        config.get(name) for name in ("lr", "seed", "epochs", "width", "examples", "weight_decay", "ema", "patience")
+    )
 
 
 @dataclass
@@ -130,6 +134,9 @@ class Auditor:
     """Trial -> status of the row that was seen last."""
     listed: bool = False
     """Whether listings are never stale, and a trial with a row lacks nothing."""
+    divided: bool = False
+    """Whether a driver that slept may go on with a search that another has taken over, while trials fail: what the two
+    propose and prune differs then."""
     tracked: dict[str, Run] | None = None
     """What the tracker has; None in a world without one."""
     failed: bool = False
@@ -237,7 +244,7 @@ class Auditor:
         for trial, _ in self._moments[since]:
             if trial not in counts and not self._set_aside(trial):
                 self.note(f"a reader misses {trial}")
-        if not self._aside and frozenset(rows) not in self._moments[since:]:
+        if not self._aside and not self.divided and frozenset(rows) not in self._moments[since:]:
             self.note("a reader has rows of several moments")
 
     # Events
@@ -339,7 +346,7 @@ class Auditor:
             if client.fresh and left:
                 self.note(f"--fresh has left {len(left)} trials as they were")
 
-    def judge(self, status: int | None, poisons: frozenset[str]) -> None:
+    def judge(self, kind: Kind, status: int | None, poisons: frozenset[str]) -> None:
         """Judge the store at the end of all. `poisons` are those of the trials that cannot be trained."""
         assert self.expected
         files = contents(self.memory)
@@ -357,7 +364,10 @@ class Auditor:
             self.note(f"the last driver has ended with status {status}")
         self._judge_history(history_in(files), poisoned)
         self._judge_tracker(files)
-        self._judge_models(files, poisoned)
+        if not (self.divided and self.failed):
+            self._judge_models(files, poisoned)
+            for problem in laws.broken(kind, rows, history_in(files), files):
+                self.note(problem)
         unwanted = {trial for trial in rows if f"models/sweep=simulated/{trial}.safetensors" not in files}
         leases = [json.loads(data) for path, data in files.items() if path.startswith(".drivers/")]
         living = any(lease["host"] != "host" and not lease["ended"] for lease in leases)

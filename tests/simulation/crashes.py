@@ -124,7 +124,7 @@ def run(crash: Crash) -> tuple[Crash, int, list[str], list[str]]:
             world.time.run(lambda: process.ended, world.time.now + LIMIT)
             disturbed.active = False
             status = world.last(small.kind.request())  # where nothing is left, it tidies up
-            auditor.judge(status, frozenset())
+            auditor.judge(small.kind, status, frozenset())
             if lost := before - _trained(world.memory):
                 auditor.note(f"rows are neither in their place nor set aside: {sorted(lost)}")
         except Stuck as stuck:

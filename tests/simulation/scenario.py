@@ -20,7 +20,7 @@ CLUSTERS = (
     Machines((DeviceKind(True, "T4", (1,), 4.0, on_demand=True),), "simulated:6379"),
 )
 """Clusters that worlds draw."""
-TELLS_APART = ("grid", "grids")
+TELLS_APART = ("grid", "grids", "patient")
 """Presets of grids, whose trials do not depend on each other."""
 
 
@@ -77,14 +77,16 @@ class Scenario:
     """Probability that a call of the tracker fails; 0 without a tracker."""
 
 
-def drawn(random: Random, expected: Callable[[Scenario], Expected]) -> Scenario:
-    """The scenario of a world. Each has few kinds of what can happen, and much of these: then they meet. `expected`:
-    the end of a scenario that nothing disturbs."""
+def drawn(random: Random, kinds: Random, expected: Callable[[Scenario], Expected]) -> Scenario:
+    """The scenario of a world. Each has few kinds of what can happen, and much of these: then they meet. `kinds`
+    decides whether its sweep is one of `sweeps.LATER`. `expected`: the end of a scenario that nothing disturbs."""
 
     def some(share: float) -> bool:
         return random.random() < share
 
     scenario = Scenario(random.choice(sweeps.KINDS), random.choice((files.OBJECTS, files.OBJECTS, files.SHARE)))
+    if kinds.random() < 0.3:
+        scenario.kind = kinds.choice(sweeps.LATER)
     scenario.machines, grid = random.choice(CLUSTERS), scenario.kind.preset in TELLS_APART
     scenario.retries, scenario.save_every = random.choice((0, 1, 1, 3)), random.choice((0.0, 0.0, 1e9))
     mishaps, faults = scenario.mishaps, scenario.faults
@@ -136,7 +138,7 @@ def drawn(random: Random, expected: Callable[[Scenario], Expected]) -> Scenario:
     scenario.patience = random.choice((60.0, 600.0))
     scenario.reports = some(0.01)
     # What worlds have since is drawn last, so that seeds mean what they meant.
-    if scenario.kind.preset == "grids" and ("keep", "best") in scenario.kind.options and some(0.7):
+    if scenario.kind.preset == "grids" and scenario.kind.keep.trials == "best" and some(0.7):
         scenario.sessions = [Session(preset="grid"), *scenario.sessions, Session(fresh=True)]
     if several and grid and not sleeps and not scenario.store.staleness and some(0.3):
         asleep = random.randint(3, 40), random.uniform(60.0, 300.0)

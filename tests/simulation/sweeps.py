@@ -1,50 +1,77 @@
 """The small sweeps that worlds run: every kind that there is, of four to twelve trials."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from sweeper.request import Keep, Request
-from sweeper.spec import Grid, Metric, Search, Sweep, Table, Value
+from sweeper.spec import Constraint, Grid, Metric, Search, Sweep, Table, Value
 from sweeper.spec.pruners import Halving
-from sweeper.spec.space import Population
+from sweeper.spec.space import Population, Space, When
 
 LOSS = Metric("nll_excess", "minimize")
 FIXED: Mapping[str, Value] = {"method": "jepa_pairs", "dataset": "synthetic_a", "epochs": 4, "examples": 128}
 RATE = {"lr": FloatDistribution(1e-3, 1e-1, log=True)}
 RATES = (0.01, 0.02, 0.05)
+KNN = Metric("knn_z", "maximize")
+RANKED = "val_knn_z"
+"""The metric that patience waits for, and that ranks epochs."""
+IMAGES: Mapping[str, Value] = {
+    **{"method": "autoencoder", "dataset": "digits", "epochs": 6, "validation": 0.2, "knn": 5},
+}
+"""Of trials that have a metric on validation images, by which epochs are ranked."""
+OF_IMAGES = ("patient", "pruned_grid")
+"""Presets of such trials."""
+BOUNDS = Constraint("nll_excess", ">=", 0.2), Constraint("loss", "<=", 0.8)
+EMA = 0.9
+"""The default of `ema`, which is searched where `WIDE` holds."""
+WIDE = When("width", 64, {"ema": FloatDistribution(0.5, 0.99)})
 
 
 def _grid(*seeds: int, **fixed: Value) -> Grid:
     return Grid({**FIXED, **fixed}, {"lr": RATES, "seed": seeds})
 
 
-def _search(**options: Any) -> Search:
+def _search(space: Mapping[str, BaseDistribution] = RATE, **options: Any) -> Search:
     fixed = {**FIXED, "epochs": options.pop("epochs", 4)}
-    return Search(RATE, fixed, metric=LOSS, **{"trials": 8, "wave": 4, "sampler": "random", **options})
+    return Search(space, fixed, metric=LOSS, **{"trials": 8, "wave": 4, "sampler": "random", **options})
 
 
+HALVING = Halving(first=2, factor=2)
+OLD: Mapping[str, Space] = {
+    "grid": _grid(0, 1),
+    "grids": (_grid(0, 1), _grid(0, 1, epochs=2, width=32), _grid(0, examples=256)),
+    "search": _search(),
+    "tpe": _search(sampler="tpe", trials=12),
+    "halving": _search(epochs=6, pruner=HALVING),
+    "hyperband": _search(epochs=6, trials=9, wave=9, pruner=replace(HALVING, brackets=2)),
+    "population": _search(trials=4, wave=4, population=Population(every=1)),
+    "replicates": _search(trials=4, wave=2, replicates={"seed": (0, 1)}),
+    "replicates_halving": _search(epochs=6, trials=4, wave=2, replicates={"seed": (0, 1)}, pruner=HALVING),
+    "studies": _search(trials=4, wave=2, axes={"weight_decay": (0.0, 0.01)}),
+    "mixed": (_grid(0), _search(trials=4, wave=2)),
+}
+"""The presets that worlds have drawn first."""
+PRESETS: Mapping[str, Space] = {
+    **OLD,
+    "pruned_grid": Grid(IMAGES, {"lr": RATES, "weight_decay": (0.0, 0.01), "seed": (0, 1)}, pruner=HALVING),
+    "patient": Grid({**IMAGES, "patience_metric": RANKED}, {"lr": RATES[:2], "patience": (0, 1, 2), "seed": (0, 1)}),
+    "constrained": _search(sampler="tpe", constraints=BOUNDS),
+    "constrained_halving": _search(epochs=6, sampler="tpe", constraints=BOUNDS, pruner=HALVING),
+    "conditional": _search(
+        {**RATE, "width": CategoricalDistribution((32, 64))}, sampler="tpe", trials=12, conditions=(WIDE,)
+    ),
+}
 SWEEP = Sweep(
     name="simulated",
     about="sweeps that train nothing",
-    presets={
-        "grid": _grid(0, 1),
-        "grids": (_grid(0, 1), _grid(0, 1, epochs=2, width=32), _grid(0, examples=256)),
-        "search": _search(),
-        "tpe": _search(sampler="tpe", trials=12),
-        "halving": _search(epochs=6, pruner=Halving(first=2, factor=2)),
-        "hyperband": _search(epochs=6, trials=9, wave=9, pruner=Halving(first=2, factor=2, brackets=2)),
-        "population": _search(trials=4, wave=4, population=Population(every=1)),
-        "replicates": _search(trials=4, wave=2, replicates={"seed": (0, 1)}),
-        "replicates_halving": _search(
-            epochs=6, trials=4, wave=2, replicates={"seed": (0, 1)}, pruner=Halving(first=2, factor=2)
-        ),
-        "studies": _search(trials=4, wave=2, axes={"weight_decay": (0.0, 0.01)}),
-        "mixed": (_grid(0), _search(trials=4, wave=2)),
-    },
-    figures=(Table("loss", ("lr",), (LOSS,)),),
+    presets=PRESETS,
+    figures=(
+        Table("loss", ("lr",), (LOSS,), presets=tuple(name for name in PRESETS if name not in OF_IMAGES)),
+        Table("knn", ("lr",), (KNN,), presets=OF_IMAGES),
+    ),
 )
 
 
@@ -57,11 +84,17 @@ class Kind:
     """Options of the request, and their values."""
 
     def request(self, **options: Any) -> Request:
-        own = {"keep": "none", **dict(self.options), **options}
-        return Request(SWEEP.name, SWEEP, self.preset, **{**own, "keep": Keep(own["keep"])})
+        own = {**dict(self.options), **options}
+        return Request(SWEEP.name, SWEEP, self.preset, **{**own, "keep": self.keep})
+
+    @property
+    def keep(self) -> Keep:
+        """Which models it keeps: by default none."""
+        asked = dict(self.options).get("keep", "none")
+        return asked if isinstance(asked, Keep) else Keep(asked)
 
 
-PRUNED = ("halving", "hyperband", "replicates_halving")
+PRUNED = ("halving", "hyperband", "replicates_halving", "pruned_grid", "constrained_halving")
 """Presets whose trials are pruned."""
 KEEPING = (
     *(("grid", "all", ()), ("grid", "best", (("cohort", 2),)), ("grids", "all", (("cohort", 3),))),
@@ -69,7 +102,7 @@ KEEPING = (
 )
 """Preset, which models it keeps, and how it is cut."""
 KINDS = (
-    *(Kind(preset) for preset in SWEEP.presets),
+    *(Kind(preset) for preset in OLD),
     *(
         Kind(preset, (("cohort", size),))
         for preset in ("grid", "grids", "halving", "search", "mixed")
@@ -77,3 +110,16 @@ KINDS = (
     ),
     *(Kind(preset, (("keep", keep), *size)) for preset, keep, size in 2 * KEEPING),
 )
+LATER = (
+    *(Kind(preset, (("cohort", size),)) for preset in ("pruned_grid", "patient", "conditional") for size in (2, 3)),
+    *(Kind(preset) for preset in ("pruned_grid", "constrained", "constrained_halving", "conditional")),
+    *(Kind(preset, (("keep", "best"),)) for preset in ("pruned_grid", "constrained", "constrained_halving")),
+    *(
+        Kind("patient", (("keep", keep), ("cohort", size)))
+        for keep in (Keep("all", every=2), Keep("best", best_epoch=True), Keep("all", every=1, best_epoch=True))
+        for size in (2, 3)
+    ),
+    *(Kind(preset, (("keep", Keep("all", every=2)),)) for preset in ("grid", "halving", "population")),
+    *(Kind(preset, (("keep", Keep("best", every=1)), ("cohort", 2))) for preset in ("grid", "search")),
+)
+"""Kinds that worlds draw by a stream of their own, so that seeds of the others mean what they meant."""

@@ -40,6 +40,11 @@ def digest(*content: object) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> (64 - BITS)
 
 
+def value(metric: str, weight: int) -> float:
+    """The value of a metric of a member with this weight, in [0, 1)."""
+    return digest(metric, weight) / 2**BITS
+
+
 class _Pickler(pickle.Pickler):
     def reducer_override(self, content: object) -> Any:
         """A tensor is written by its values, and all else as ever."""
@@ -130,16 +135,23 @@ class CannedCohort:
     def _value(self, metric: str, index: int, epoch: int) -> float:
         if metric == "loss" and self._diverges[index] == epoch + 1:
             return math.nan
-        return digest(metric, self._weights[index]) / 2**BITS
+        return value(metric, self._weights[index])
 
     def evaluate(self, last: bool, members: Sequence[int] | None = None) -> dict[str, Any]:
         self._raise_if_stopped()
+        members = self.members if members is None else members
         if last:
-            self.pictures = [{"picture.png": b"a picture"} for _ in self.members]
+            self.pictures = [{"picture.png": b"a picture"} for _ in members]
         names = (name for name in self._metrics[last] if name != "loss")
-        return {name: np.array([self._value(name, index, -1) for index in self.members]) for name in names}
+        return {name: np.array([self._value(name, index, -1) for index in members]) for name in names}
 
     def evaluate_to_keep(self, members: Sequence[int]) -> None: ...
+
+    def tensors_of(self, member: int) -> dict[str, torch.Tensor]:
+        return {"digest": torch.tensor([self._weights[member]])}
+
+    def load_tensors(self, tensors: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
+        self._weights |= {index: int(own["digest"][0]) for index, own in tensors.items()}
 
     def begin_epoch(self, number: int, first: int = 0) -> None: ...
 
@@ -178,8 +190,7 @@ class CannedCohort:
 
     def trained_models(self, members: Iterable[int]) -> Iterator[tuple[int, TrainedModel]]:
         for index in members:
-            tensors = {"digest": torch.tensor([self._weights[index]])}
-            yield index, TrainedModel(self._configs[index], tensors, {"x": (1,), "y": (1,)}, {})
+            yield index, TrainedModel(self._configs[index], self.tensors_of(index), {"x": (1,), "y": (1,)}, {})
 
     def _members_by_stack(self) -> list[tuple[int, ...]]:
         return split_into_stacks(self.members, self._width, self.compiled)

@@ -35,7 +35,7 @@ from tests.simulation.auditor import Auditor, Expected, table_in, trials_set_asi
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend
 from tests.simulation.files import Client, Faults, Memory, SimulatedFiles, contents
 from tests.simulation.processes import Condition, Killed, Lock, Process, Stuck, Time
-from tests.simulation.scenario import CORES, Scenario, Session, drawn
+from tests.simulation.scenario import CORES, TELLS_APART, Scenario, Session, drawn
 from tests.simulation.tracker import SimulatedTracker
 from tests.simulation.training import CannedCohort, Watchdog
 from trainables.training import train
@@ -63,8 +63,9 @@ class World:
         self.auditor = Auditor(self.memory, scenario.retries, expected, brief, sure)
         blamed = [name for name in MISHAPS if name not in OF_MACHINES and getattr(scenario.mishaps, name)]
         self.auditor.excused = not (blamed or scenario.mishaps.poisoned) and faults == Faults()
+        self.auditor.divided = asleep and scenario.kind.preset not in TELLS_APART and not self.auditor.excused
         self.auditor.cut_anew = asleep or any(session.cohort or session.narrow for session in sessions)
-        self.auditor.listed = not scenario.store.staleness and "keep" not in dict(scenario.kind.options)
+        self.auditor.listed = not scenario.store.staleness and scenario.kind.keep.trials == "none"
         self.auditor.tracked = {} if scenario.refuses else None
         self.refusing = Random(f"tracker {seed}")
         self.memory.watch = self.watch
@@ -346,7 +347,7 @@ def _expected(kind: sweeps.Kind, machines: Machines) -> Expected:
 
 def run(seed: int) -> Outcome:
     """Run the world of a seed to its end."""
-    return run_scenario(drawn(Random(f"scenario {seed}"), expected), seed)
+    return run_scenario(drawn(Random(f"scenario {seed}"), Random(f"kinds {seed}"), expected), seed)
 
 
 def run_scenario(scenario: Scenario, seed: int) -> Outcome:
@@ -362,7 +363,8 @@ def run_scenario(scenario: Scenario, seed: int) -> Outcome:
                 world.time.begin("clock", world.jump)
             for number, session in enumerate(scenario.sessions):
                 world.session(session, number, request)
-            auditor.judge(world.last(request, Mishaps(poisoned=poisoned, poisoned_in=poisoned_in)), poisoned)
+            status = world.last(request, Mishaps(poisoned=poisoned, poisoned_in=poisoned_in))
+            auditor.judge(scenario.kind, status, poisoned)
         except Stuck as stuck:
             auditor.note(f"no progress: {stuck}")
         except Exception as error:

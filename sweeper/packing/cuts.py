@@ -9,8 +9,9 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group, parts
 from sweeper.plan.plan import Plan
 from sweeper.request import Request
+from sweeper.storage.checkpoints import CHECKPOINT
 from sweeper.storage.files import Files, read_record
-from sweeper.storage.layout import cut_path, halved_folder
+from sweeper.storage.layout import checkpoints_folder, cut_path, halved_folder
 from trainables.json_input import PositiveCount
 
 
@@ -89,11 +90,15 @@ def record_cuts(files: Files, plan: Plan, cuts: Sequence[Cut], measured: object,
 
 
 def record_paths(files: Files, plan: Plan) -> list[str]:
-    """Return the paths of the records of a plan: of its cuts, and of each of its cohorts that was halved."""
+    """Return the paths of the records of a plan: of its cuts, and of each of its cohorts that was halved, after those
+    of the checkpoints of its parts, which nobody would know of without it."""
     cuts, halved = recorded_cuts(files, plan), recorded_halves(files, plan.name)
     ancestors_of = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
     halved_ids = dict.fromkeys(cohort.id for ancestors in ancestors_of.values() for cohort in ancestors)
-    return [_path(plan), *(f"{halved_folder(plan.name)}/{cohort_id}" for cohort_id in halved_ids)]
+    folder = checkpoints_folder(plan.name)
+    names = [name for name in files.list(folder) if name.partition(CHECKPOINT)[0] in ancestors_of] if halved_ids else []
+    records = (f"{halved_folder(plan.name)}/{cohort_id}" for cohort_id in halved_ids)
+    return [*(f"{folder}/{name}" for name in names), _path(plan), *records]
 
 
 def recorded_halves(files: Files, name: str) -> set[str]:

@@ -21,6 +21,7 @@ from sweeper.packing.profiler import fixed_shape
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut, Trial, cut, group
 from sweeper.storage.files import Files
+from sweeper.storage.layout import checkpoint_path
 from tests.cases import for_each
 from tests.sweeper.plan.test_cohorts import make
 
@@ -166,3 +167,15 @@ def test_halves_are_kept_and_belong_to_the_records_of_the_plan_with_their_cohort
     cut_path, *halved_paths = record_paths(files, make())
     assert [path.rpartition("/")[2] for path in halved_paths] == [first.id]
     assert files.read(cut_path) and all(files.read(path) == b'["a", "b"]' for path in halved_paths)
+
+
+def test_checkpoints_of_halves_belong_to_the_records_of_the_plan_and_go_first(tmp_path: Path) -> None:
+    """A fresh run that set the record of the halving aside knows nothing of the halves."""
+    files, cuts = Files(tmp_path), [Cut(3, 3)] * 2
+    record_cuts(files, make(), cuts, measured=None)
+    first, second = cohorts.cut(make().groups, cuts)
+    record_halved(files, "grid", first.id, [])
+    checkpoints = [checkpoint_path("grid", part.id) for part in cohorts.halves(first)]
+    for path in (*checkpoints, f"{checkpoints[0]}.why", checkpoint_path("grid", second.id)):
+        files.write(path, b"")
+    assert set(record_paths(files, make())[:3]) == {*checkpoints, f"{checkpoints[0]}.why"}

@@ -36,14 +36,12 @@ def _run(width: int | None) -> tuple[list[Report], list[bytes]]:
     return list(train(three(), HERE, width=width, checkpointing=Checkpointing(save=at_ends(saved), every=0.0))), saved
 
 
-@pytest.mark.parametrize("width", [None, 2])  # 2: a stack of two, and one of one
-def test_saving_changes_nothing(width: int | None) -> None:
-    assert without_seconds(list(train(three(), HERE, width=width))) == without_seconds(_run(width)[0])
+def test_saving_changes_nothing() -> None:
+    """In a stack of two members, and one of one."""
+    assert without_seconds(list(train(three(), HERE, width=2))) == without_seconds(_run(2)[0])
 
 
-@pytest.mark.slow
-@for_each("width", [None, 2])
-@for_each("epoch", [1, 2, 3, 4])
+@for_each(("epoch", "width"), [(1, 2), (2, None), (3, 2), (4, None)])
 def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _run(width)
     assert len(saved) == 4
@@ -66,23 +64,20 @@ def _with_options() -> list[TrialConfig]:
     return [
         replace(
             config,
-            training=replace(config.gradient, clip_grad_norm=limit, accumulate=2, batch_size=32),
+            training=replace(config.gradient, clip_grad_norm=limit, accumulate=2),
             optimiser=replace(config.optimiser, optimiser="adamw", lr_schedule="exponential", lr_gamma=gamma),
         )
-        for config, limit, gamma in zip(three(), (0.1, math.inf, 1.0), (0.9, 0.5, 0.7), strict=True)
+        for config, limit, gamma in zip(three(epochs=3), (0.1, math.inf, 1.0), (0.9, 0.5, 0.7), strict=True)
     ]
 
 
-@pytest.mark.slow
-@for_each("width", [None, 2])
-def test_every_option_of_training_is_resumed_exactly(width: int | None) -> None:
+def test_every_option_of_training_is_resumed_exactly() -> None:
+    """In a stack of two members, and one of one."""
     saved, resaved = list[bytes](), list[bytes]()
-    whole = list(train(_with_options(), HERE, width=width, checkpointing=Checkpointing(save=at_ends(saved), every=0.0)))
-    again = Checkpointing(saved[1], save=at_ends(resaved), every=0.0)
-    assert without_seconds(list(train(_with_options(), HERE, width=width, checkpointing=again))) == without_seconds(
-        whole
-    )
-    assert [state_of(checkpoint) for checkpoint in resaved] == [state_of(checkpoint) for checkpoint in saved[2:]]
+    whole = list(train(_with_options(), HERE, width=2, checkpointing=Checkpointing(save=at_ends(saved), every=0.0)))
+    again = Checkpointing(saved[0], save=at_ends(resaved), every=0.0)
+    assert without_seconds(list(train(_with_options(), HERE, width=2, checkpointing=again))) == without_seconds(whole)
+    assert [state_of(checkpoint) for checkpoint in resaved] == [state_of(checkpoint) for checkpoint in saved[1:]] != []
 
 
 def test_a_checkpoint_of_an_earlier_version_has_neither_a_largest_norm_nor_best_epochs() -> None:
@@ -131,6 +126,19 @@ def test_checkpoints_keep_their_interval() -> None:
     assert saved == []
 
 
+def _first_step(
+    configs: list[TrialConfig], width: int | None, resume: bytes | None
+) -> tuple[tuple[tuple[int, int], Any], list[str]]:
+    """Where a training that is given this checkpoint is after its first step, its state there, and the lines that were
+    said about the checkpoint."""
+    saved, notices = list[bytes](), list[str]()
+    callbacks = Callbacks(stop=lambda: True, notify=notices.append)
+    with pytest.raises(Stopped):
+        list(train(configs, HERE, width=width, checkpointing=Checkpointing(resume, saved.append), callbacks=callbacks))
+    standing = content_of(saved[-1])["standing"]
+    return ((standing["epoch"], standing["step"]), state_of(saved[-1])), notices
+
+
 class _Bomb:
     """Creates a folder when it is unpickled."""
 
@@ -162,16 +170,14 @@ def _flipped(share: float) -> Callable[[bytes], bytes]:
         *(_flipped(share) for share in (0.0, 0.1, 0.5, 0.99)),
     ],
 )
-def test_a_damaged_checkpoint_is_ignored(damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    reports, saved = _run(None)
-    epochs = _epochs_trained(monkeypatch)
-    assert without_seconds(
-        list(train(three(), HERE, checkpointing=Checkpointing(damage(saved[2]))))
-    ) == without_seconds(reports)
-    assert epochs == [0, 1, 2, 3, 4]
+def test_a_damaged_checkpoint_is_ignored(damage: Callable[[bytes], bytes]) -> None:
+    _, saved = _run(None)
+    damaged = damage(saved[2])
+    begun, notices = _first_step(three(), None, damaged)
+    assert len(notices) == bool(damaged) and (begun, []) == _first_step(three(), None, None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("configs", "width"),
     [
         ([config_of(beta=9.0), *three()[1:]], None),
@@ -183,18 +189,13 @@ def test_a_damaged_checkpoint_is_ignored(damage: Callable[[bytes], bytes], monke
 )
 def test_a_checkpoint_of_another_cohort_is_ignored(configs: list[TrialConfig], width: int | None) -> None:
     _, saved = _run(None)
-    fresh = without_seconds(list(train(configs, HERE, width=width)))
-    assert without_seconds(list(train(configs, HERE, width=width, checkpointing=Checkpointing(saved[2])))) == fresh
+    assert _first_step(configs, width, saved[2]) == _first_step(configs, width, None)
 
 
-@pytest.mark.parametrize("content", [["list"], {}, {"format": 0}, {"format": 1}])
+@for_each("content", [["list"], {}, {"format": 0}, {"format": 1}])
 def test_a_foreign_checkpoint_is_ignored(content: Any) -> None:
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    reports, _ = _run(None)
-    assert without_seconds(
-        list(train(three(), HERE, checkpointing=Checkpointing(with_digest(buffer.getvalue()))))
-    ) == without_seconds(reports)
+    begun, notices = _first_step(three(), None, _bytes_of(content))
+    assert len(notices) == 1 and (begun, []) == _first_step(three(), None, None)
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")

@@ -13,7 +13,7 @@ import torch
 from tests.cases import for_each
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from tests.trainables.training.judged import State, float64, six, smooth, tensors_of, without_seconds
-from trainables.reports import Judge, Member, Move, Report, Status, Verdict
+from trainables.reports import Judge, Member, Move, Report, Status, Stopped, Verdict
 from trainables.sections import TrialConfig
 from trainables.training.population import Population, parse_schedule
 from trainables.training.train import Callbacks, Checkpointing, train
@@ -198,13 +198,30 @@ HYPER = {key: f"buffers.method.{key}" if key in ("beta", "nu") else f"rates.{key
 
 
 @cache
-def _run(width: int | None = None, moving: bool = True) -> tuple[list[Report], list[State]]:
+def _run(width: int | None = None) -> tuple[list[Report], list[State]]:
     """The reports of four epochs with moves after the first three, and the members' state after each of these."""
-    reports, saved = _saved(width, TRAINING_RULE.judge_of(six()) if moving else None)
+    reports, saved = _whole(width)
     return reports, [tensors_of(content_of(checkpoint)["state"], range(6)) for checkpoint in saved]
 
 
-def _saved(width: int | None, judge: Judge | None, resume: bytes | None = None) -> tuple[list[Report], list[bytes]]:
+def _before_any_move(width: int | None) -> State:
+    """The members' state after the first epoch, in which a judge stops them."""
+
+    def stop(report: Report) -> Verdict:
+        raise Stopped
+
+    saved: list[bytes] = []
+    with pytest.raises(Stopped):
+        list(train(six(), HERE, width=width, callbacks=Callbacks(stop), checkpointing=Checkpointing(save=saved.append)))
+    return tensors_of(content_of(saved[-1])["state"], range(6))
+
+
+@cache
+def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
+    return _saved(width, TRAINING_RULE.judge_of(six()))
+
+
+def _saved(width: int | None, judge: Judge, resume: bytes | None = None) -> tuple[list[Report], list[bytes]]:
     saved: list[bytes] = []
     reports = train(
         six(),
@@ -216,10 +233,9 @@ def _saved(width: int | None, judge: Judge | None, resume: bytes | None = None) 
     return list(reports), saved
 
 
-@pytest.mark.parametrize("width", [None, 1, 4])
+@for_each("width", [None, 4])
 def test_a_moved_member_has_the_weights_and_momenta_of_its_source(width: int | None) -> None:
     reports, states = _run(width)
-    _, unmoved = _run(width, moving=False)
     moved = {
         (index, entry["epoch"], entry["from"])
         for index, member in enumerate(reports[-1].members)
@@ -230,8 +246,9 @@ def test_a_moved_member_has_the_weights_and_momenta_of_its_source(width: int | N
         for name, tensor in states[epoch - 1][index].items():
             if name not in HYPER.values():
                 assert torch.equal(tensor, states[epoch - 1][source][name]), name
+    before = _before_any_move(width)
     for index in set(range(6)) - {index for index, epoch, _ in moved if epoch == 1}:
-        assert all(torch.equal(tensor, unmoved[0][index][name]) for name, tensor in states[0][index].items())
+        assert all(torch.equal(tensor, before[index][name]) for name, tensor in states[0][index].items())
 
 
 def test_members_have_the_hyperparameters_that_their_schedules_say() -> None:
@@ -274,26 +291,21 @@ def test_the_worst_of_each_report_move_to_the_best() -> None:
         assert set(moved) == set(ranked[4:]) and set(moved.values()) <= set(ranked[:2])
 
 
-@pytest.mark.parametrize("width", [None, 1, 4])
-def test_a_population_is_reproducible(width: int | None) -> None:
-    assert without_seconds(_saved(width, TRAINING_RULE.judge_of(six()))[0]) == without_seconds(_run(width)[0])
+def test_a_population_is_reproducible() -> None:
+    assert without_seconds(_saved(4, TRAINING_RULE.judge_of(six()))[0]) == without_seconds(_whole(4)[0])
 
 
-@pytest.mark.slow
-@for_each("width", [None, 4])
-@for_each("epoch", [1, 2, 3])
+@for_each(("epoch", "width"), [(1, 4), (2, None), (3, 4)])
 def test_resuming_a_population_is_exact(epoch: int, width: int | None) -> None:
-    judge = TRAINING_RULE.judge_of(six())
-    reports, saved = _saved(width, judge)
-    resumed, again = _saved(width, judge, resume=saved[epoch - 1])
+    reports, saved = _whole(width)
+    resumed, again = _saved(width, TRAINING_RULE.judge_of(six()), resume=saved[epoch - 1])
     assert without_seconds(resumed) == without_seconds(reports)
     for mine, theirs in zip(again, saved[epoch:], strict=True):
         states = [tensors_of(content_of(checkpoint)["state"], range(6)) for checkpoint in (mine, theirs)]
         assert all(torch.equal(states[0][i][name], tensor) for i in range(6) for name, tensor in states[1][i].items())
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
-def test_the_stack_width_does_not_change_a_population(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stack_width_does_not_change_a_population(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whom a member moves to does not hang on the stack that it is in."""
     moves = {
         1: {0: Move(5, {"lr": 0.03, "beta": 1.7}), 2: Move(4, {"weight_decay": 0.02})},
@@ -304,9 +316,7 @@ def test_the_stack_width_does_not_change_a_population(width: int, monkeypatch: p
         return Verdict(pruned={1: "slow"} if report.epoch == 2 else {}, moves=moves.get(report.epoch, {}))
 
     with float64(monkeypatch):
-        stacked, cut = (
-            list(train(six(), HERE, width=stack_width, callbacks=Callbacks(judge))) for stack_width in (None, width)
-        )
+        stacked, cut = (list(train(six(), HERE, width=width, callbacks=Callbacks(judge))) for width in (None, 2))
     for index in range(6):
         assert [report.members[index].schedule for report in cut] == [
             report.members[index].schedule for report in stacked

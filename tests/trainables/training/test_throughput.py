@@ -37,10 +37,9 @@ def _configs(count: int, **changes: Value) -> list[TrialConfig]:
     return [resolve({**small, "beta": float(index), **changes}) for index in range(count)]
 
 
-@pytest.mark.parametrize(("members", "widths"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
-def test_each_width_is_measured(members: int, widths: list[int]) -> None:
-    measured = measure(_configs(members), Path(), "cpu", seconds=60)
-    assert [measurement.width for measurement in measured] == widths
+def test_each_width_is_measured() -> None:
+    measured = measure(_configs(3), Path(), "cpu", seconds=60)
+    assert [measurement.width for measurement in measured] == stack_widths(3) == [1, 2, 3]
     assert all(measurement.seconds > 0 and measurement.bytes >= 0 for measurement in measured)
 
 
@@ -53,9 +52,9 @@ def test_the_seconds_of_a_step_are_shared_by_the_members(
     monkeypatch.setattr(module.torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(module.time, clock, partial(next, itertools.count()))
     measured = {
-        measurement.width: measurement.seconds for measurement in measure(_configs(16), Path(), "cpu", seconds=600)
+        measurement.width: measurement.seconds for measurement in measure(_configs(3), Path(), "cpu", seconds=600)
     }
-    assert measured == {width: 1 / width for width in (1, 2, 4, 8, 16)}
+    assert measured == {width: 1 / width for width in (1, 2, 3)}
 
 
 def test_width_one_is_measured_whatever_the_time() -> None:
@@ -168,7 +167,7 @@ CONFIGS = [
 
 @pytest.mark.slow
 def test_each_width_has_a_slowdown_for_each_number_of_processes() -> None:
-    slowdowns = measure_slowdowns(CONFIGS, Path(), "cpu", widths=[2, 1], max_processes=2, seconds=0.2)
+    slowdowns = measure_slowdowns(CONFIGS, Path(), "cpu", widths=[2, 1], max_processes=2, seconds=0.05)
     assert list(slowdowns) == [1, 2] and all(list(ratios) == [2] for ratios in slowdowns.values())
     assert all(1.0 <= ratio < 20 for ratios in slowdowns.values() for ratio in ratios.values())
 
@@ -219,9 +218,9 @@ def test_widths_are_powers_of_two_and_all_members(members: int, widths: list[int
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 def test_memory_is_in_bytes_and_grows_with_what_is_held() -> None:
     before = memory_of_process("VmData")
-    allocated = bytearray(1 << 30)  # untouched, so it costs nothing; other threads may free some MiB meanwhile
+    allocated = torch.empty(1 << 30, dtype=torch.uint8)  # untouched; other threads may free some MiB meanwhile
     after = memory_of_process("VmData")
-    assert before and after and after - before >= len(allocated) // 2
+    assert before and after and after - before >= allocated.nbytes // 2
     assert memory_of_process("VmHWM")
 
 

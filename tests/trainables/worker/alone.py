@@ -1,10 +1,14 @@
-"""Train a cohort in a process of its own, as a worker does: `python -m tests.trainables.worker.alone CASE FOLDER`.
+"""Train a cohort in a process of its own, as a worker does.
 
-It prints its progress line by line, and keeps its checkpoint in FOLDER.
+It prints its progress line by line, and keeps its checkpoint and its errors in a folder. To import what it needs takes
+seconds, so `python -m tests.trainables.worker.alone` does so once, for all processes that it forks.
 """
 
 import ctypes
 import faulthandler
+import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -29,6 +33,10 @@ SLOW = 0.05
 STEP_TIMEOUT = 1.5
 """Seconds without a step after which the process ends itself. It is set only where the process hangs, because on a busy
 machine an ordinary step may take longer."""
+FOR_GOOD = 300
+"""Seconds that a process sleeps where something else should end it."""
+ENDED = "ended with status "
+"""Begins the line that is printed once a process has ended."""
 watchdogs: list[StepWatchdog] = []
 """The watchdog of the cohort that is trained."""
 limits: list[float] = []
@@ -74,7 +82,7 @@ def train(task: CohortTask, folder: Path, judge: Judge | None = None) -> None:
 def hang(cohort: Cohort) -> None:
     """Never return; other threads run."""
     watchdogs[-1]._step_timeout = STEP_TIMEOUT
-    time.sleep(1000)
+    time.sleep(FOR_GOOD)
 
 
 def hold(cohort: Cohort) -> None:
@@ -83,7 +91,7 @@ def hold(cohort: Cohort) -> None:
     while 1.5 * STEP_TIMEOUT not in limits:
         watchdogs[-1].stop()
         time.sleep(0.01)
-    ctypes.PyDLL(None).sleep(1000)
+    ctypes.PyDLL(None).sleep(FOR_GOOD)
 
 
 def ponder(report: Report) -> Verdict:
@@ -91,7 +99,7 @@ def ponder(report: Report) -> Verdict:
     watchdogs[-1]._step_timeout = STEP_TIMEOUT
     time.sleep(STEP_TIMEOUT + 0.5)
     print("judging", flush=True)
-    time.sleep(1000)
+    time.sleep(FOR_GOOD)
     return Verdict()
 
 
@@ -141,11 +149,11 @@ def overrun(folder: Path) -> None:
     """Train a cohort with too small a memory limit, then one without a limit, then exceed a limit with PyTorch's and
     with Python's allocator."""
     configs = [config_of(width=64, batch_size=120, epochs=1, encoder="convnet", seed=seed) for seed in range(16)]
-    for memory in (80 * 2**20, None):
-        try:
-            train(task_of(configs, len(configs), f"c{memory}", memory=memory), folder)
-        except OutOfMemory as error:
-            print(f"{type(error).__name__}: {error}", flush=True)
+    try:
+        train(task_of(configs, len(configs), "c", memory=80 * 2**20), folder)
+    except OutOfMemory as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+    train(task_of(configs[:1], 1, "c1"), folder)
     for allocate in (lambda: torch.empty(10**9), lambda: bytearray(4 * 10**9)):
         try:
             with limited(torch.device("cpu"), 50 * 2**20, "it"):
@@ -154,23 +162,70 @@ def overrun(folder: Path) -> None:
             print("caught", flush=True)
 
 
-def main(case: str, folder: Path) -> None:
+class Alone:
+    """A process that runs a case, of those that `main` starts."""
+
+    def __init__(self, server: subprocess.Popen[str], case: str, folder: Path) -> None:
+        assert server.stdin and server.stdout
+        self._server, self._folder, self._ended = server.stdout, folder, False
+        print(case, folder, file=server.stdin, flush=True)
+        self._number = int(self._server.readline())
+
+    def until(self, line: str) -> None:
+        """Wait until it prints this line."""
+        while (printed := self._server.readline().strip()) != line:
+            assert not printed.startswith(ENDED), f"the process ended before it printed '{line}'"
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self._number, number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end. Returns its status, what it printed since the last wait, and its errors."""
+        printed = ""
+        while not (line := self._server.readline()).startswith(ENDED):
+            printed += line
+        self._ended = True
+        return int(line.removeprefix(ENDED)), printed, (self._folder / "errors").read_text()
+
+    def kill(self) -> None:
+        """End it, if it has not ended."""
+        if not self._ended:
+            self.send(signal.SIGKILL)
+            self.end()
+
+
+def run(case: str, folder: Path) -> None:
     if case == "overrun":
         overrun(folder)
         return
     _listen()
     _slow_down({"hang": hang, "hold": hold}.get(case))
 
-    def run() -> None:
+    def train_three() -> None:
         train(task_of(three(), 3, "c"), folder, {"ponder": ponder, "room": make_room}.get(case))
         print("over", flush=True)
 
-    thread = threading.Thread(target=run)  # Tune trains on a thread, too
+    thread = threading.Thread(target=train_three)  # Tune trains on a thread, too
     thread.start()
     while thread.is_alive():
         time.sleep(0.05)
-    time.sleep(0.0 if case == "plain" else 1000)
+    time.sleep(0.0 if case == "plain" else FOR_GOOD)
+
+
+def main() -> None:
+    """For each line of the standard input, a case and a folder, fork a process that prints its number and runs the
+    case. Its end is printed, too, and the next line is read after it."""
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            case, folder = line.split()
+            with (Path(folder) / "errors").open("w") as errors:
+                os.dup2(errors.fileno(), 2)
+            print(os.getpid(), flush=True)
+            return run(case, Path(folder))
+        print(f"{ENDED}{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main()

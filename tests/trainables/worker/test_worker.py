@@ -1,11 +1,13 @@
 """Cohorts that are trained in this process: what they report, keep and resume."""
 
+import contextlib
 import math
 import os
 import pickle
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ import torch
 
 from tests.trainables.small import HERE, TracingCompiler, config_of, content_of, three
 from tests.trainables.training.judged import without_seconds
-from tests.trainables.worker.alone import FolderCheckpoints, settings, spec_of, task_of
+from tests.trainables.worker import alone
+from tests.trainables.worker.alone import Alone, FolderCheckpoints, settings, spec_of, task_of
 from trainables.reports import CheckpointError, KeptEpochs, ModelError
 from trainables.training.checkpoint import unpack
 from trainables.training.train import Checkpointing, train
@@ -25,21 +28,29 @@ from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train
 
 pytestmark = pytest.mark.slow
 
-GIVEN_UP = 300.0
-"""Seconds to wait for a process that should end. The processes sleep for 1,000 s where nothing ends them."""
+Start = Callable[[str, Path], Alone]
 
 
-def _start(case: str, folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.trainables.worker.alone", case, str(folder)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", alone.__name__],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as process:  # fmt: skip
+        yield process
 
 
-def _until(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdout
-    while (printed := process.stdout.readline().strip()) != line:
-        assert printed, f"the process ended before it printed '{line}'"
+@pytest.fixture
+def start(server: subprocess.Popen[str]) -> Iterator[Start]:
+    """Starts a process that runs a case in a folder, and ends it after the test."""
+    with contextlib.ExitStack() as ends:
+
+        def start(case: str, folder: Path) -> Alone:
+            process = Alone(server, case, folder)
+            ends.callback(process.kill)
+            return process
+
+        yield start
 
 
 def _reason(folder: Path) -> str:
@@ -49,13 +60,13 @@ def _reason(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("line", ["step 1 0", "reported"])
-def test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step(tmp_path: Path, line: str) -> None:
-    process = _start("plain", tmp_path)
-    _until(process, line)
-    process.send_signal(signal.SIGTERM)
-    _, notice, afterwards = process.communicate(timeout=GIVEN_UP)[0].partition("asked")
-    assert notice and afterwards.count("step") <= 1 and "over" not in afterwards
-    assert process.returncode == 1
+def test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step(start: Start, tmp_path: Path, line: str) -> None:
+    process = start("plain", tmp_path)
+    process.until(line)
+    process.send(signal.SIGTERM)
+    status, printed, _ = process.end()
+    _, notice, afterwards = printed.partition("asked")
+    assert notice and afterwards.count("step") <= 1 and "over" not in afterwards and status == 1
     standing = content_of((tmp_path / "c").read_bytes())["standing"]
     assert (
         _reason(tmp_path) == f"stopped: SIGTERM; checkpoint saved at epoch {standing['epoch']} step {standing['step']}"
@@ -64,52 +75,50 @@ def test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step(tmp_path: Path, 
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
 
-def test_sigterm_ends_a_process_that_waits_for_its_judge(tmp_path: Path) -> None:
+def test_sigterm_ends_a_process_that_waits_for_its_judge(start: Start, tmp_path: Path) -> None:
     """The step timeout does not count while a judge is awaited."""
-    process = _start("ponder", tmp_path)
-    _until(process, "judging")
-    process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=GIVEN_UP)[0] == "asked\n" and process.returncode == 1
+    process = start("ponder", tmp_path)
+    process.until("judging")
+    process.send(signal.SIGTERM)
+    assert process.end()[:2] == (1, "asked\n")
     assert _reason(tmp_path) == "stopped: SIGTERM; checkpoint saved at epoch 1 step 2"
 
 
-def test_a_judge_that_stops_a_cohort_ends_the_process_with_a_checkpoint(tmp_path: Path) -> None:
-    assert _start("room", tmp_path).wait(timeout=GIVEN_UP) == 1
+def test_a_judge_that_stops_a_cohort_ends_the_process_with_a_checkpoint(start: Start, tmp_path: Path) -> None:
+    assert start("room", tmp_path).end()[0] == 1
     assert _reason(tmp_path) == "stopped: it makes room at epoch 2; checkpoint saved at epoch 1 step 2"
     resumed = list(train(three(), HERE, width=3, checkpointing=Checkpointing((tmp_path / "c").read_bytes())))
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
 
-def test_sigterm_ends_a_process_that_trains_nothing_at_once(tmp_path: Path) -> None:
-    process = _start("idle", tmp_path)
-    _until(process, "over")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=GIVEN_UP) != 0
+def test_sigterm_ends_a_process_that_trains_nothing_at_once(start: Start, tmp_path: Path) -> None:
+    process = start("idle", tmp_path)
+    process.until("over")
+    process.send(signal.SIGTERM)
+    assert process.end()[0] != 0
     assert not (tmp_path / "c.why").exists()
 
 
-def test_a_process_that_hangs_ends_itself_and_says_where(tmp_path: Path) -> None:
-    process = _start("hang", tmp_path)
-    _until(process, "step 1 0")
-    process.communicate(timeout=GIVEN_UP)
-    assert process.returncode == 1
+def test_a_process_that_hangs_ends_itself_and_says_where(start: Start, tmp_path: Path) -> None:
+    process = start("hang", tmp_path)
+    process.until("step 1 0")
+    assert process.end()[0] == 1
     reason = _reason(tmp_path)
     assert reason.startswith("hung: no step was completed within 1.5 s, at worker/alone.py:") and "hang" in reason
     assert "\n" not in reason
 
 
-def test_a_process_that_holds_the_interpreter_is_ended_too(tmp_path: Path) -> None:
-    process = _start("hold", tmp_path)
-    _until(process, "step 1 0")
-    _, errors = process.communicate(timeout=GIVEN_UP)
-    assert process.returncode == 1
+def test_a_process_that_holds_the_interpreter_is_ended_too(start: Start, tmp_path: Path) -> None:
+    process = start("hold", tmp_path)
+    process.until("step 1 0")
+    status, _, errors = process.end()
+    assert status == 1
     assert "hold" in errors and not (tmp_path / "c.why").exists()
 
 
-def test_exceeding_the_memory_limit_raises_and_the_process_trains_on(tmp_path: Path) -> None:
-    process = _start("overrun", tmp_path)
-    out, errors = process.communicate(timeout=GIVEN_UP)
-    assert process.returncode == 0, errors
+def test_exceeding_the_memory_limit_raises_and_the_process_trains_on(start: Start, tmp_path: Path) -> None:
+    status, out, errors = start("overrun", tmp_path).end()
+    assert status == 0, errors
     first, *rest = out.splitlines()
     assert first.startswith("OutOfMemory: a cohort of 16 in stacks of 16 may use 80 MiB, but needed more; the process ")
     assert rest == ["reported", "caught", "caught"]
@@ -174,8 +183,8 @@ def test_the_checkpoint_of_an_earlier_cohort_is_cut_for_the_part() -> None:
 
 
 def reports(folder: Path, compiled: bool) -> list[CohortReport]:
-    """The reports of three members in stacks of two."""
-    task = CohortTask("c0", CohortSpec.of([config.flat() for config in three(epochs=2)], 2, "c", compiled))
+    """The reports of a stack of two members."""
+    task = CohortTask("c0", CohortSpec.of([config.flat() for config in three(epochs=2)[:2]], 2, "c", compiled))
     sent: list[Message] = []
     worker.train_cohort(task, settings(folder), None, torch.device("cpu"), sent.append)
     return [message for message in sent if isinstance(message, CohortReport)]
@@ -204,14 +213,14 @@ def test_without_a_compiler_it_trains_with_eager_steps_and_says_so_once(
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_cohort_goes_on_from_its_checkpoint_with_the_other_kind_of_steps(tmp_path: Path, compiled: bool) -> None:
-    saved: list[bytes] = []
+    saved, configs = list[bytes](), three()[:2]
     compiler = TracingCompiler() if compiled else None
-    list(train(three(), HERE, width=2, compiler=compiler, checkpointing=Checkpointing(save=saved.append, every=0.0)))
+    list(train(configs, HERE, width=2, compiler=compiler, checkpointing=Checkpointing(save=saved.append, every=0.0)))
     (tmp_path / "c").write_bytes(saved[-1])
-    spec = CohortSpec.of([config.flat() for config in three()], 2, "c", not compiled)
+    spec = CohortSpec.of([config.flat() for config in configs], 2, "c", not compiled)
     resumed = worker.checkpoint_to_resume(CohortTask("c0", spec), FolderCheckpoints(tmp_path), pytest.fail)
     assert resumed
-    found = unpack(resumed, three(), 2, pytest.fail, not compiled)
+    found = unpack(resumed, configs, 2, pytest.fail, not compiled)
     assert found and found[0].epoch == content_of(saved[-1])["standing"]["epoch"] > 0
 
 

@@ -37,9 +37,10 @@ def _restricted(report: Report, members: Sequence[int]) -> Report:
     return Report(report.epoch, tuple(report.members[index] for index in members), report.seconds, report.done)
 
 
-@pytest.mark.slow
-@for_each(("width", "new_width", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))])
-@for_each("step", [0, 1])
+@for_each(
+    ("width", "new_width", "members", "step"),
+    [(None, None, (0, 1, 2), 0), (4, 2, (3, 4, 5), 1), (2, None, range(6), 0)],
+)
 def test_a_cut_checkpoint_continues_like_the_whole_cohort(
     width: int | None, new_width: int | None, members: Sequence[int], step: int
 ) -> None:
@@ -67,12 +68,12 @@ def test_a_cut_checkpoint_continues_like_the_whole_cohort(
 def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compiled: bool, compiled: bool) -> None:
     """Members that are left over are stacks of their own where steps are compiled, and one narrower stack else."""
     _, saved = _whole(4, whole_compiled)
-    configs, reports = six()[1:], _whole(4)[0]
+    configs, reports = six()[3:], _whole(4)[0]
     cut = slice_checkpoint(
         saved[len(saved) // 2], six(), 4, configs, 2, whole_compiled=whole_compiled, compiled=compiled
     )
     assert cut
-    judge = pruning({1: {}, 2: {3: "lower"}})
+    judge = pruning({2: {1: "lower"}})
     lines: list[str] = []
     resumed = list(
         train(
@@ -85,8 +86,8 @@ def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compile
         )
     )
     assert not lines
-    for index in range(5):
-        assert_near(resumed, reports, index, index + 1)
+    for index in range(3):
+        assert_near(resumed, reports, index, index + 3)
 
 
 def _compiler(compiled: bool) -> TracingCompiler | None:
@@ -105,7 +106,7 @@ def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
     members = (1, 0, 5)  # in an order of their own
     configs = [six()[index] for index in members]
     judge = pruning({1: {1: "low"}})
-    for data in saved:
+    for data in saved[::3]:
         cut = slice_checkpoint(data, six(), 1, configs, 1)
         assert cut
         actual = list(train(configs, HERE, width=1, callbacks=Callbacks(judge), checkpointing=Checkpointing(cut)))

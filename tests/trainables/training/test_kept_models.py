@@ -11,7 +11,7 @@ from tests.trainables.small import HERE, content_of, three
 from tests.trainables.training.judged import pruning, without_seconds
 from trainables.data.datasets.catalog import load
 from trainables.metrics.scores import auroc
-from trainables.reports import EpochRanking, KeptEpochs, Report
+from trainables.reports import EpochRanking, KeptEpochs, Report, Stopped
 from trainables.sections import TrialConfig
 from trainables.training.checkpoint import slice_checkpoint
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
@@ -107,7 +107,7 @@ def test_the_model_of_the_best_epoch_gives_what_was_reported_there() -> None:
 def test_a_resumed_training_has_the_same_models() -> None:
     reports, models = whole()
     assert len(models.saved) > EPOCHS
-    for saved in models.saved[1::5]:
+    for saved in models.saved[1::7]:
         standing = content_of(saved)["standing"]
         before = {at: data for at, data in models.of_epoch.items() if at[1] <= standing["epoch"]}
         again = Models(of_epoch=before)
@@ -134,7 +134,17 @@ def test_a_checkpoint_without_the_models_that_are_asked_for_is_not_used() -> Non
     late = plain.saved[-1]
     for kept in (KeptEpochs(2), replace(BOTH, every=None)):
         again = Models()
-        list(train(configs(), HERE, width=WIDTH, checkpointing=Checkpointing(late), callbacks=again.callbacks(kept)))
+        callbacks = replace(again.callbacks(kept), stop=lambda: True)
+        with pytest.raises(Stopped, match="at epoch 0 step 1"):
+            list(
+                train(
+                    configs(),
+                    HERE,
+                    width=WIDTH,
+                    checkpointing=Checkpointing(late, lambda data: None),
+                    callbacks=callbacks,
+                )
+            )
         assert again.notices == ["its checkpoint cannot be used: it was made without the models of earlier epochs"]
     again = Models()
     list(

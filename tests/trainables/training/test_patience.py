@@ -62,15 +62,16 @@ def test_members_end_in_the_epoch_in_which_their_patience_is_over() -> None:
         alone = unpack_model(models.last[index])
         assert alone.epochs == EpochRanking(METRIC, True).best(plain[:epoch], index)
         at_end = unpack_model(models.of_epoch[index, epoch])
-        again = retrain(configs()[index], HERE)
-        assert again.epochs == epoch
-        assert all((again.tensors[name] == tensor).all() for name, tensor in at_end.tensors.items())
+        if epoch == min(expected):
+            again = retrain(configs()[index], HERE)
+            assert again.epochs == epoch
+            assert all((again.tensors[name] == tensor).all() for name, tensor in at_end.tensors.items())
 
 
 def test_a_resumed_training_ends_the_same_members_and_has_their_models() -> None:
     reports, models = trained(2)
     early = min(member.epochs_run for member in reports[-1].members)
-    for saved in models.saved[2::9]:
+    for saved in models.saved[2::12]:
         epoch = content_of(saved)["standing"]["epoch"]
         before = [index for index, member in enumerate(reports[-1].members) if member.epochs_run <= epoch]
         again = Models({index: models.last[index] for index in before}, dict(models.of_epoch))

@@ -184,7 +184,7 @@ def test_the_checkpoint_of_an_earlier_cohort_is_cut_for_the_part() -> None:
 
 def reports(folder: Path, compiled: bool) -> list[CohortReport]:
     """The reports of a stack of two members."""
-    task = CohortTask("c0", CohortSpec.of([config.flat() for config in three(epochs=2)[:2]], 2, "c", compiled))
+    task = CohortTask("c0", CohortSpec.of([config.flat() for config in three(epochs=1)[:2]], 2, "c", compiled))
     sent: list[Message] = []
     worker.train_cohort(task, settings(folder), None, torch.device("cpu"), sent.append)
     return [message for message in sent if isinstance(message, CohortReport)]

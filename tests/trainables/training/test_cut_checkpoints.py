@@ -68,26 +68,25 @@ def test_a_cut_checkpoint_continues_like_the_whole_cohort(
 def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compiled: bool, compiled: bool) -> None:
     """Members that are left over are stacks of their own where steps are compiled, and one narrower stack else."""
     _, saved = _whole(4, whole_compiled)
-    configs, reports = six()[3:], _whole(4)[0]
-    cut = slice_checkpoint(
-        saved[len(saved) // 2], six(), 4, configs, 2, whole_compiled=whole_compiled, compiled=compiled
-    )
+    configs, reports = six()[1:], _whole(4)[0]
+    data = next(data for data in saved if content_of(data)["standing"]["epoch"] == 1)
+    cut = slice_checkpoint(data, six(), 4, configs, 3, whole_compiled=whole_compiled, compiled=compiled)
     assert cut
-    judge = pruning({2: {1: "lower"}})
+    judge = pruning({2: {3: "lower"}})
     lines: list[str] = []
     resumed = list(
         train(
             configs,
             HERE,
-            width=2,
+            width=3,
             compiler=_compiler(compiled),
             callbacks=Callbacks(judge, notify=lines.append),
             checkpointing=Checkpointing(cut),
         )
     )
     assert not lines
-    for index in range(3):
-        assert_near(resumed, reports, index, index + 3)
+    for index in range(5):
+        assert_near(resumed, reports, index, index + 1)
 
 
 def _compiler(compiled: bool) -> TracingCompiler | None:

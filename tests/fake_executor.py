@@ -47,6 +47,6 @@ def report_nothing(patched: pytest.MonkeyPatch) -> None:
     """Let runs end without figures, tables and claims: with their rows, models, studies and page alone. The page lacks
     what is judged of requests, and the pictures of studies are none."""
     patched.setattr(charts, "png", lambda chart, **values: b"png")
-    patched.setattr(contents, "_requests", lambda *_: ([], []))
+    patched.setattr(contents, "stored_requests", lambda *_: ([], {}))
     patched.setattr(publish, "write", lambda *_, **__: "")
     patched.setattr(conclusion, "write_claims", lambda *_: None)

@@ -89,6 +89,14 @@ def history_in(files: Mapping[str, bytes]) -> dict[tuple[str, int, str], float |
     }
 
 
+def unwritten_of_searches(files: Mapping[str, bytes]) -> frozenset[str]:
+    """The trials of searches that are listed as their models could not be written. No run trains these again, and
+    each says so: what a search proposes and prunes has followed from them. Those of grids are trained again."""
+    rows = best_rows(files)
+    lists = (json.loads(data) for path, data in files.items() if path.startswith("models/unwritten/"))
+    return frozenset(trial for trial in itertools.chain(*lists) if rows.get(trial, {}).get("study"))
+
+
 @dataclass(frozen=True)
 class Expected:
     """What a run that nothing disturbs leaves."""
@@ -141,6 +149,8 @@ class Auditor:
     """What the tracker has; None in a world without one."""
     failed: bool = False
     """Whether a trial failed for good in a driver. Its row need not say so where another driver has its result."""
+    missing: int = 0
+    """How many models could not be written and are missing, by the last lines of the driver that ended last."""
 
     def __post_init__(self) -> None:
         self._files: dict[str, tuple[Row, ...]] = {}
@@ -309,6 +319,8 @@ class Auditor:
             del self._training[key]
         output = client.output.getvalue()
         self.failed = self.failed or "failed for good" in output
+        missing = re.search(r"^error: (\d+) models could not be written, and are missing", output, re.MULTILINE)
+        self.missing = int(missing[1]) if missing else 0
         unanswered = re.search(r"^error: .* no answer for \d+ s$", output, re.MULTILINE)
         self._cut_off = self._cut_off or status not in (0, 1) or unanswered is not None
         said = SAID.search(output)
@@ -360,7 +372,7 @@ class Auditor:
         poisoned = {trial for trial, row in self.expected.rows.items() if poison_of(row) in poisons}
         for trial in self.expected.rows.keys() | rows.keys():
             self._compare(trial, rows.get(trial), poisoned)
-        if status != (1 if poisoned else 0):
+        if status != (1 if poisoned or self.missing else 0):
             self.note(f"the last driver has ended with status {status}")
         self._judge_history(history_in(files), poisoned)
         self._judge_tracker(files)
@@ -368,7 +380,7 @@ class Auditor:
             self._judge_models(files, poisoned)
             for problem in laws.broken(kind, rows, history_in(files), files):
                 self.note(problem)
-        unwanted = {trial for trial in rows if f"models/sweep=simulated/{trial}.safetensors" not in files}
+        unwanted = {trial for trial in rows if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
         leases = [json.loads(data) for path, data in files.items() if path.startswith(".drivers/")]
         living = any(lease["host"] != "host" and not lease["ended"] for lease in leases)
         for path in files:
@@ -383,16 +395,18 @@ class Auditor:
 
     def _judge_models(self, files: Mapping[str, bytes], poisoned: set[str]) -> None:
         assert self.expected
-        models, wanted = (
-            {path for path in paths if path.startswith("models/sweep=")} for paths in (files, self.expected.figures)
-        )
-        if not self.failed and not poisoned and (lacking := wanted - models):
-            self.note(f"models that are wanted are missing: {sorted(lacking)}")
+        unwritten, wanted = unwritten_of_searches(files), self.expected.figures
+        lacking = {path for path in wanted if path.startswith(laws.MODELS)} - files.keys()
+        if not self.failed and not poisoned:
+            if missed := sorted(path for path in lacking if laws.trial_of(path) not in unwritten):
+                self.note(f"models that are wanted are missing: {missed}")
+            if self.missing != (count := len({laws.trial_of(path) for path in lacking} & unwritten)):
+                self.note(f"{count} models could not be written and are missing, not {self.missing}")
         for path, data in files.items():
-            if path.startswith("models/best/"):
-                lacking = {f"models/sweep=simulated/{trial}.safetensors" for trial in json.loads(data)} - models
-                if lacking:
-                    self.note(f"models that {path} lists are missing: {sorted(lacking)}")
+            if path.startswith(laws.BEST):
+                trials = {trial for trial in json.loads(data) if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
+                if trials - unwritten:
+                    self.note(f"models that {path} lists are missing: {sorted(trials - unwritten)}")
 
     def _judge_history(self, history: Mapping[tuple[str, int, str], float | None], poisoned: set[str]) -> None:
         assert self.expected

@@ -18,6 +18,11 @@ MODELS, BEST = "models/sweep=simulated/", "models/best/"
 SUFFIX = ".safetensors"
 
 
+def trial_of(path: str) -> str:
+    """The trial of a model's path."""
+    return path.removeprefix(MODELS).partition("/")[0].removesuffix(SUFFIX)
+
+
 def broken(kind: sweeps.Kind, rows: Mapping[str, Row], history: History, files: Mapping[str, bytes]) -> Iterator[str]:
     """Yield what does not hold. `rows`: by trial; `files`: content by path."""
     for trial, row in rows.items():

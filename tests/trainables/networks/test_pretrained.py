@@ -15,6 +15,9 @@ import torchvision
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
+from torchvision.models import get_model
+from torchvision.models.convnext import CNBlockConfig, ConvNeXt
+from torchvision.models.vision_transformer import VisionTransformer
 from torchvision.transforms.v2 import functional as tv
 
 from sweeper.plan.cohorts import enumerate_trials
@@ -212,18 +215,24 @@ def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
     assert image_trial({"method": "vje"}).pretrained.weights == ""
 
 
-LARGE = ("convnext_tiny", "vit_b_32")
+def small(name: str, image_size: int = 224, **_: object) -> nn.Module:
+    """As `torchvision.models.get_model`, with fewer and narrower layers where a network has tens of millions of
+    weights."""
+    if name == "vit_b_32":
+        return VisionTransformer(image_size, patch_size=32, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32)
+    if name == "convnext_tiny":
+        return ConvNeXt([CNBlockConfig(16, 32, 1), CNBlockConfig(32, None, 1)])
+    network: nn.Module = get_model(name, weights=None)
+    return network
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small"]
-    + [pytest.param(name, marks=pytest.mark.slow) for name in LARGE],
-)
-def test_other_networks_have_the_features_before_their_last_layer_also_as_a_stack(name: str) -> None:
+@pytest.mark.parametrize("name", ["efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "convnext_tiny", "vit_b_32"])
+def test_other_networks_have_the_features_before_their_last_layer_also_as_a_stack(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In evaluation, and with gradients in training, where nothing is random."""
-    sized = {"image_size": SIDE} if name == "vit_b_32" else {}
-    theirs = torchvision.models.get_model(name, weights=None, **sized).eval()
+    monkeypatch.setattr(torchvision.models, "get_model", small)
+    theirs = small(name, SIDE).eval()
     encoder = PretrainedEncoder(f"torchvision:{name}", SIDE, frozen=False)
     encoder.load(theirs.state_dict(), "file")
     encoders = [encoder, deepcopy(encoder)]

@@ -13,7 +13,7 @@ def test_what_did_not_hold_once_holds(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(1000, 1050, 10))]
+    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(1000, 1020, 10))]
 )
 def test_worlds_hold(first: int) -> None:
     for seed in range(first, first + 10):

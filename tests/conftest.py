@@ -35,15 +35,15 @@ FOREIGN_NAMES = {
 
 
 LONGEST = (
-    *("end_to_end/test_kills.py", "end_to_end/test_run_tables.py", "cluster/test_slurm.py"),
-    *("end_to_end/test_full_disk.py", "end_to_end/test_submit_job.py", "trainables/training/test_compiled_steps.py"),
-    *("end_to_end/test_run.py", "end_to_end/test_run_search.py", "end_to_end/test_two_drivers.py"),
-    *("end_to_end/test_ray_backend.py", "end_to_end/test_rungs_on_ray.py", "trainables/methods/test_contract_fused.py"),
-    *("sweeper/test_sweeps_without_ray.py", "trainables/worker/test_worker.py", "trainables/metrics/test_catalog.py"),
-    *("test_readme.py", "simulation/test_simulation.py", "simulation/test_mutants.py"),
-    *("trainables/learners/test_compiled.py", "trainables/networks/test_pretrained.py"),
-    *("sweeper/test_continued_store.py", "trainables/training/test_checkpoint.py"),
-    *("trainables/training/test_stopping.py", "sweeper/test_pairs_without_ray.py", "sweeper/test_odd_store.py"),
+    *("cluster/test_slurm.py", "trainables/methods/test_contract_fused.py", "sweeper/test_sweeps_without_ray.py"),
+    *("end_to_end/test_rungs_on_ray.py", "sweeper/report/page/test_in_browser.py", "end_to_end/test_run.py"),
+    *("trainables/learners/test_compiled.py", "test_readme.py", "sweeper/record/test_kinds_of_trackers.py"),
+    *("sweeper/test_view.py", "end_to_end/test_ray_backend.py", "end_to_end/test_kills.py"),
+    *("sweeper/test_continued_store.py", "sweeper/test_odd_store.py", "trainables/metrics/test_catalog.py"),
+    *("simulation/test_simulation.py", "trainables/networks/test_pretrained.py", "end_to_end/test_run_search.py"),
+    *("benchmarks/test_benchmarks.py", "simulation/test_mutants.py", "end_to_end/test_two_drivers.py"),
+    *("end_to_end/test_tune_trainable.py", "end_to_end/test_run_tables.py", "trainables/worker/test_worker.py"),
+    *("end_to_end/test_full_disk.py", "end_to_end/test_submit_job.py"),
 )
 """Files that take the longest, the longest first: they are started before all others."""
 

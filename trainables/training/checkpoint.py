@@ -9,6 +9,7 @@ Shapes: K members that are still running.
 """
 
 import dataclasses
+import functools
 import hashlib
 import io
 import math
@@ -81,9 +82,9 @@ class Progress:
 
 
 def read_progress(plain: object, members: int, epochs: int) -> Progress:
-    """Rebuild a Progress from the plain values that `dataclasses.asdict` made of it. The cohort has `members` members
-    and trains for `epochs` epochs. Raises CheckpointError where a value is not of the type of its field or contradicts
-    another value."""
+    """Rebuild a Progress from the plain values that `_plain` made of it. The cohort has `members` members and trains
+    for `epochs` epochs. Raises CheckpointError where a value is not of the type of its field or contradicts another
+    value."""
     if isinstance(plain, dict):
         plain = {"best": (), **plain}  # which those of earlier versions lack
     progress: Progress = _read(plain, Progress, "standing")
@@ -119,6 +120,18 @@ def _laws(progress: Progress, members: int, epochs: int) -> dict[str, bool]:
     }
 
 
+def _plain(value: Any) -> Any:
+    """The opposite of `_read`: a dict of the fields of a dataclass, and of its parts recursively. Unlike
+    `dataclasses.asdict` it copies no tensor, such as those of the best models."""
+    if dataclasses.is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in _types_of(type(value))}
+    if isinstance(value, tuple):
+        return tuple(_plain(part) for part in value)
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return value
+
+
 def _read(value: Any, kind: Any, name: str) -> Any:
     """Convert `value` to the type `kind`: a dict of its fields to a frozen dataclass, and its parts recursively. `name`
     is the path of the value, such as `standing.epoch`. Raises CheckpointError, which names the path, for the first
@@ -132,7 +145,7 @@ def _read(value: Any, kind: Any, name: str) -> Any:
         expected = getattr(kind, "__name__", kind)
         raise CheckpointError(f"its {name} must be {expected}, but is of type {type(value).__name__}")
     if dataclasses.is_dataclass(kind):
-        kinds = typing.get_type_hints(kind)
+        kinds = _types_of(kind)
         fields = {key: _read(value[key], kinds[key], f"{name}.{key}") for key in kinds}
         return cast(Any, kind)(**fields)
     if origin is tuple:
@@ -142,11 +155,15 @@ def _read(value: Any, kind: Any, name: str) -> Any:
     return value
 
 
+_types_of: Callable[[Any], Mapping[str, Any]] = functools.cache(typing.get_type_hints)
+"""Field of a dataclass -> its type."""
+
+
 def _is_of(value: Any, kind: Any) -> bool:
     """Whether the value is of the type `kind`, which is no union; its parts are not checked."""
     origin = typing.get_origin(kind)
     if dataclasses.is_dataclass(kind):
-        return isinstance(value, dict) and set(value) == set(typing.get_type_hints(kind))
+        return isinstance(value, dict) and set(value) == set(_types_of(kind))
     if origin is Mapping:
         return isinstance(value, dict) and all(type(key) is str for key in value)
     if origin is Literal:
@@ -171,7 +188,7 @@ def pack(
     not."""
     buffer = io.BytesIO()
     content = {"format": FORMAT, "identity": _identity(configs, width, compiled), "state": state}
-    torch.save(content | {"standing": dataclasses.asdict(progress)}, buffer)
+    torch.save(content | {"standing": _plain(progress)}, buffer)
     return with_digest(buffer.getvalue())
 
 

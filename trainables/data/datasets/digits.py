@@ -5,6 +5,7 @@ its tint. None of them says anything about which digit it is.
 Shapes: N images, C channels, H rows, W columns, K digits, T thresholds.
 """
 
+import functools
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
@@ -61,9 +62,11 @@ def digits_tint(root: Path) -> Dataset:
     return replace(dataset, attributes={**dataset.attributes, "hue": hue})
 
 
+@functools.cache
 def _digits() -> tuple[Tensor, Tensor]:
     """Images, uint8 `[1797, 1, 8, 8]` with pixels in 0..16, and labels, int64 `[1797]`, from scikit-learn's file:
-    importing scikit-learn would take as long as importing torch, in every training process."""
+    importing scikit-learn would take as long as importing torch, in every training process. A
+    process parses the file once."""
     if FILE.exists():
         table = np.loadtxt(FILE, delimiter=",", dtype=np.int64)
         images, labels = table[:, :-1], table[:, -1]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 import ray
-from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
+from ray.exceptions import RayActorError
 
 from sweeper.execution.ray_backend import RayBackend
 from sweeper.execution.session import connected
@@ -60,15 +60,14 @@ def report(epoch: int, values: Sequence[float | None], status: Status = "running
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[list[Any]]:
-    """Two processes of a cluster that ends with this module."""
+    """Three processes of a cluster that ends with this module. A test may end the last one."""
     with connected(None):
-        yield [ray.remote(Worker).options(num_cpus=0).remote() for _ in range(2)]
+        yield [ray.remote(Worker).options(num_cpus=0).remote() for _ in range(3)]
 
 
 def ask(client: RungClient, cohort: str, *values: float) -> Any:
-    """Call the server from a process of its own, and return the reference to its answer."""
-    call: Any = ray.remote(num_cpus=0)(lambda server: server.ask("judge", cohort, 2, dict(enumerate(values))))
-    return call.remote(client.judge_factory.server)
+    """Call the server from this process, and return the reference to its answer."""
+    return actor_of(client).judge.remote(cohort, 2, dict(enumerate(values)))
 
 
 def waits(client: RungClient, call: Any, position: Position = (1,)) -> bool:
@@ -127,10 +126,11 @@ def test_a_worker_that_died_while_it_waited_asks_again(workers: list[Any]) -> No
     client = client_of({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0, 1]))
     client.tell(CohortAnnounced("one", (1,), "high", [2, 3]))
-    first_call = ask(client, "high", 0.5, 0.9)
+    worker = workers.pop()
+    first_call = worker.judged.remote(client.judge_factory, "high", report(2, [0.5, 0.9]))
     assert waits(client, first_call)
-    ray.cancel(first_call, force=True)
-    with pytest.raises((TaskCancelledError, WorkerCrashedError)):
+    ray.kill(worker)
+    with pytest.raises(RayActorError):
         ray.get(first_call)
     second_call = ask(client, "high", 0.5, 0.9)
     assert waits(client, second_call)
@@ -166,7 +166,7 @@ def test_the_server_has_room_for_more_calls_than_ray_gives_by_default(workers: l
     client = client_of({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0]))
     client.tell(CohortAnnounced("one", (1,), "high", [1, 2]))
-    waiting = [actor_of(client).judge.remote("high", 2, {0: 0.1, 1: 0.2}) for _ in range(1050)]
+    waiting = [ask(client, "high", 0.1, 0.2) for _ in range(1050)]
     try:
         assert waits(client, waiting[0])
         client.tell(CohortEnded("low"))

@@ -241,10 +241,9 @@ def _sweep(words: Sequence[str], nodes: int, cluster: Mapping[str, subprocess.Po
     of a failure if a part of the `cluster` ends before it."""
     if os.environ.get(STARTED_AGAIN, "0") != "0":
         words = [word for word in words if word != "--fresh"]  # what this job has trained is not set aside
-    commands = (
-        [sys.executable, "-m", "cluster.slurm_job", "--await-nodes", str(nodes)],
-        [sys.executable, "-m", "sweeper.run", *words],
-    )
+    commands = [[sys.executable, "-m", "sweeper.run", *words]]
+    if nodes > 1:  # the head of a job of one node is that node
+        commands.insert(0, [sys.executable, "-m", "cluster.slurm_job", "--await-nodes", str(nodes)])
     status = EXIT_INTERRUPTED
     for command in commands:
         with _ended(subprocess.Popen(command, text=True)) as process:

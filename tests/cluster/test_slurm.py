@@ -147,7 +147,7 @@ def test_a_job_that_was_cancelled_is_not_requeued(jobs: Path, capsys: pytest.Cap
     assert state.read_text() == "REQUEUED"
 
 
-TRIALS = 6
+TRIALS = 3
 
 
 def until(holds: Callable[[], object], seconds: float = 300.0) -> None:

@@ -15,11 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
-import ray.train
 import ray.util.queue
 import torch
-from ray.train import RunConfig, ScalingConfig, TrainingFailedError
-from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
 from trainables.learners.data_parallel import Peers
 from trainables.reports import OutOfMemory
@@ -87,6 +84,10 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
 
     Raises OutOfMemory if the cohort needs more memory than it may use.
     """
+    import ray.train  # here: it takes a second, and the driver, which imports this module, does not need it
+    from ray.train import RunConfig, ScalingConfig, TrainingFailedError
+    from ray.train.torch import TorchConfig, TorchTrainer, get_device
+
     workers, judge = task.spec.config(0).training.processes, judge_of(task, dispatch.judge_factory)
     if workers == 1:
 

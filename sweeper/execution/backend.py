@@ -66,7 +66,8 @@ class Backend(ABC):
 
     @abstractmethod
     def serve(self, server: Callable[..., Any], *arguments: object) -> Service:
-        """Return the client of `server(*arguments)`, an object that the driver and all cohorts may call."""
+        """Return the client of `server(*arguments)`, an object that the driver and all cohorts may call. Its methods
+        are coroutines: so many may be called at once that Ray cannot give each a thread."""
 
     @abstractmethod
     def training(self, dispatch: Dispatch) -> AbstractContextManager[None]:

@@ -16,7 +16,6 @@ from sweeper.execution.session import connected
 from sweeper.search.rung_server import JudgeFactory, Rule, RungClient, RungServer
 from sweeper.search.rungs import (
     CohortAnnounced,
-    CohortEnded,
     CohortReported,
     CohortRestored,
     CohortStarted,
@@ -159,20 +158,6 @@ def test_a_cohort_that_continued_from_a_checkpoint_counts_by_its_reports(workers
     assert waits(client, waiting)
     client.tell(CohortReported("low", 2, {0: 0.9, 1: 0.65}))
     assert set(ray.get(waiting)) == {1}
-
-
-def test_the_server_has_room_for_more_calls_than_ray_gives_by_default(workers: list[Any]) -> None:
-    """The default is a thousand. With that, the call that all others wait for would not be accepted."""
-    client = client_of({"one": RULE})
-    client.tell(CohortAnnounced("one", (0,), "low", [0]))
-    client.tell(CohortAnnounced("one", (1,), "high", [1, 2]))
-    waiting = [ask(client, "high", 0.1, 0.2) for _ in range(1050)]
-    try:
-        assert waits(client, waiting[0])
-        client.tell(CohortEnded("low"))
-        assert all(set(pruned) == {0} for pruned in ray.get(waiting, timeout=300))
-    finally:
-        ray.kill(actor_of(client))
 
 
 def test_cohorts_are_judged_in_their_order_whichever_asks_first(workers: list[Any]) -> None:

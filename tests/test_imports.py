@@ -30,17 +30,17 @@ class Import(NamedTuple):
 def imports(source: str, module: str, package: bool = False) -> Iterator[Import]:
     """Everything that `source`, the text of `module`, imports by name: statements anywhere in it, `import_module("x")`
     and `__import__("x")`, and submodules reached as attributes of an imported package (`torch.distributed`)."""
-    tree = ast.parse(source)
+    nodes = list(ast.walk(ast.parse(source)))
     typing_only = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
         for statement in node.body
         for inner in ast.walk(statement)
     }
     parents = module.split(".") if package else module.split(".")[:-1]
     known: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(node.lineno, alias.name, id(node) in typing_only)
@@ -52,18 +52,25 @@ def imports(source: str, module: str, package: bool = False) -> Iterator[Import]
             for alias in node.names:
                 name = origin if alias.name == "*" else f"{origin}.{alias.name}"
                 yield Import(node.lineno, name, id(node) in typing_only)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+        elif isinstance(node, ast.Call) and _names(node.func)[-1] in ("import_module", "__import__"):
             yield from (
                 Import(node.lineno, given.value, False)
                 for given in node.args[:1]
                 if isinstance(given, ast.Constant) and isinstance(given.value, str)
             )
-    inner_parts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and id(node) not in inner_parts:
-            root, _, rest = ast.unparse(node).partition(".")
-            if root in known and rest.replace(".", "").isidentifier():
-                yield Import(node.lineno, f"{known[root]}.{rest}", True)  # what it may reach is what it may import
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+    inner_parts = {id(node.value) for node in attributes}
+    for node in attributes:
+        root, *rest = _names(node)
+        if root in known and id(node) not in inner_parts:
+            yield Import(node.lineno, ".".join([known[root], *rest]), True)  # what it may reach is what it may import
+
+
+def _names(node: ast.expr) -> list[str]:
+    """The names of `a.b.c`; of another expression its attributes after an empty name."""
+    if isinstance(node, ast.Attribute):
+        return [*_names(node.value), node.attr]
+    return [node.id if isinstance(node, ast.Name) else ""]
 
 
 def direct_imports(sources: Mapping[str, str]) -> dict[str, set[str]]:

@@ -81,6 +81,7 @@ def test_models_are_evaluated_on_other_data_as_written(tmp_path: Path, monkeypat
     assert len(own) and own["auroc_joint"].tolist() == pytest.approx(own["auroc_joint_other"].tolist(), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_ways_to_train_are_planned_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _, text in blocks("Ways to train", ROOT / "trainables" / "README.md"):
@@ -212,6 +213,7 @@ def test_searches_are_planned_as_written(user_folder: Path, tmp_path: Path, caps
         assert line in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_rungs_of_a_grid_are_planned_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ((_, text),) = blocks("Rungs of a grid")
     for line in text.splitlines():

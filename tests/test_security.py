@@ -1,6 +1,7 @@
 """Nothing fetched is executed, and nothing is fetched unverified: checked in the source, and by an attack."""
 
 import ast
+import functools
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -25,21 +26,25 @@ FETCHERS = {"urllib.request", "requests", "httpx", "aiohttp", "ftplib", "http.cl
 """Modules and classes that fetch data from the network."""
 
 
+@functools.cache
+def nodes_of(source: str) -> list[ast.AST]:
+    """All nodes of the tree of the source."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def dangers(source: str) -> list[str]:
     """Dangerous imports and calls in the source, one text per line of code, in the order of the file."""
-    tree = ast.parse(source)
-    return [f"{line}: {reason}" for line, reason in sorted({*_imported(tree), *_called(tree)})]
+    return [f"{line}: {reason}" for line, reason in sorted({*_imported(source), *_called(source)})]
 
 
 def fetched(source: str) -> bool:
     """Whether the source imports anything that fetches from the network."""
-    return any(_within(name, FETCHERS) for _, name in _names(ast.parse(source)).values())
+    return any(_within(name, FETCHERS) for _, name in _names(source).values())
 
 
 def unguarded_downloads(source: str) -> list[int]:
     """Lines of calls with `download=True` outside the arguments of `ensure_downloaded`, which verifies checksums."""
-    tree = ast.parse(source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(source) if isinstance(node, ast.Call)]
     ensured = [call for call in calls if ast.unparse(call.func).split(".")[-1] == "ensure_downloaded"]
     guarded = {id(node) for call in ensured for node in ast.walk(call)}
     return [
@@ -50,10 +55,10 @@ def unguarded_downloads(source: str) -> list[int]:
     ]
 
 
-def _names(tree: ast.AST) -> dict[str, tuple[int, str]]:
+def _names(source: str) -> dict[str, tuple[int, str]]:
     """Imported name -> the line that imports it, and the full name of the imported object."""
     imported = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 imported[alias.asname or alias.name] = (node.lineno, alias.name)
@@ -63,15 +68,15 @@ def _names(tree: ast.AST) -> dict[str, tuple[int, str]]:
     return imported
 
 
-def _imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for line, name in _names(tree).values():
+def _imported(source: str) -> Iterator[tuple[int, str]]:
+    for line, name in _names(source).values():
         if _within(name, UNPICKLERS):
             yield line, f"{name} can create arbitrary objects from bytes"
 
 
-def _called(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    names = {name: full_name for name, (_, full_name) in _names(tree).items()}
-    for node in ast.walk(tree):
+def _called(source: str) -> Iterator[tuple[int, str]]:
+    names = {name: full_name for name, (_, full_name) in _names(source).items()}
+    for node in nodes_of(source):
         if not isinstance(node, ast.Call):
             continue
         root, dot, attributes = ast.unparse(node.func).partition(".")

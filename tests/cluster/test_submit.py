@@ -137,6 +137,7 @@ def test_a_token_that_travels_in_clear_is_warned_of(
     assert "note: the token goes to http://10.0.0.7:8265 unencrypted" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_no_line_shows_a_secret(client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install -e '.[test]'")
     arguments = [*arguments, "--track", "mlflow=http://me:SECRET@tracker:5000", "--no-wait"]

@@ -71,6 +71,7 @@ for turn in range(10**9):
 """
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_only_whole_files(tmp_path):
     code = KILLED.format(root=os.getcwd(), uri=str(tmp_path))
     for files in (4, 9):

@@ -44,6 +44,7 @@ def test_these_are_all_the_sweeps_and_the_first_preset_is_the_papers() -> None:
     assert grids == list(COUNTS)
 
 
+@pytest.mark.slow
 @each_preset
 def test_every_trial_resolves_and_no_two_are_equal(name: str, preset: str) -> None:
     configs = all_configs_of(name, preset)

@@ -36,6 +36,7 @@ def test_all_digits_presets_have_one_probe() -> None:
     assert probes == {tuple(fixed[key] for key in vars(Evaluation()) if key.startswith("probe")) for fixed in searched}
 
 
+@pytest.mark.slow
 @each_preset
 def test_choices_on_digits_are_made_on_validation_images(name: str, preset: str) -> None:
     """Only the anomaly grid chooses a best cell, and one-class methods a score. The paper's presets choose on test

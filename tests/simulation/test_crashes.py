@@ -10,6 +10,7 @@ SHARE = 0.02
 """Share of the crashes that a test draws."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", range(len(crashes.SMALL)), ids=[small.name for small in crashes.SMALL])
 def test_a_sweep_that_crashed_anywhere_is_continued(small: int) -> None:
     every = crashes.every(small)

@@ -183,6 +183,7 @@ def test_clusters_and_stores_that_cannot_be_used_are_exceptions(tmp_path: Path) 
         sweeper.load_model(tmp_path, "abc")
 
 
+@pytest.mark.slow
 def test_an_interrupt_stops_in_order_and_the_same_call_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

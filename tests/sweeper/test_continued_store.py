@@ -80,6 +80,7 @@ def test_the_same_command_repairs_damaged_files(command: Command) -> None:
     assert command()[0] == 0 and command.trained == []
 
 
+@pytest.mark.slow
 def test_a_history_that_is_damaged_meanwhile_is_trained_again_by_the_next_run(command: Command) -> None:
     def damage() -> None:
         flipped(command.store.files, f"history/sweep=anomaly_grid/c{command.trained[0]}.parquet")
@@ -145,6 +146,7 @@ def test_every_kept_version_is_tested() -> None:
     assert {path.name.removesuffix(".tar.xz") for path in STORES.iterdir()} == {FIRST, UNNAMED, *CONTINUED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [UNNAMED, *CONTINUED])
 def test_a_search_of_an_earlier_version_goes_on(
     version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -186,6 +188,7 @@ def test_a_grid_of_an_earlier_version_is_continued_and_its_rows_stay(
         assert load_model(store, path.stem).config.flat()["beta"] in (0.5, 1.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [FIRST, UNNAMED])
 def test_trials_that_had_other_ids_are_told_and_trained_again(
     version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

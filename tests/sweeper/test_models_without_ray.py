@@ -149,6 +149,7 @@ EPOCHS = ("--set", "epochs=4", "--set", "lr=0.3", "--save-every", "0")
 """With them trials are best in different epochs, and there is a checkpoint after each step."""
 
 
+@pytest.mark.slow
 def test_models_of_epochs_are_the_same_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep = ("--keep", "all,every=2,best-epoch", *EPOCHS)
     assert train(tmp_path, *keep) == 0

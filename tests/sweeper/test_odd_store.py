@@ -140,6 +140,7 @@ def test_every_folder_of_a_store_is_known_as_one(store: Path) -> None:
     assert folders <= FOLDERS and {"requests", "trials"} <= folders
 
 
+@pytest.mark.slow
 @for_each(
     ("kinds", "damage"),
     [

@@ -54,6 +54,7 @@ def requests(folder: Path, store: str = "store") -> set[str]:
     return {path.stem for path in (folder / store / "requests/tiny").iterdir()}
 
 
+@pytest.mark.slow
 def test_the_best_settings_of_each_class_by_their_mean_over_seeds_go_on(define: Any, tmp_path: Path) -> None:
     define(RUNGS)
     assert train(tmp_path) == 0
@@ -74,6 +75,7 @@ def test_the_best_settings_of_each_class_by_their_mean_over_seeds_go_on(define: 
     pd.testing.assert_frame_equal(rows(tmp_path / "killed", "tiny"), rows(tmp_path / "store", "tiny"), check_like=True)
 
 
+@pytest.mark.slow
 def test_the_command_line_adds_and_removes_rungs_without_mixing_trials(define: Any, tmp_path: Path) -> None:
     define(RUNGS)
     one = ("--axis", "normal_class=0")

@@ -61,6 +61,7 @@ def test_the_same_command_again_trains_nothing(tmp_path: Path, capsys: pytest.Ca
     assert "6 finished of 6 trials" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_trial_that_cannot_train_fails_alone_and_is_tried_again_by_the_next_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset:
     return json.loads(capsys.readouterr().out, parse_constant=refuse)
 
 
+@pytest.mark.slow
 @for_each(("name", "preset"), PRESETS)
 def test_every_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str) -> None:
     outline = planned(tmp_path, capsys, name, preset)

@@ -125,6 +125,7 @@ def test_an_exception_of_who_takes_a_message_is_no_failure_of_the_cohort(tmp_pat
         backend.advance(tell)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_debugged_in_this_process_where_prints_are_seen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,6 +211,7 @@ PRIVATE = re.compile(r"\bray(?:\.\w+)*\._(?!_)\w+(?:\.\w+)*|\b_raylet\b")
 """A private name of Ray, in source."""
 
 
+@pytest.mark.slow
 def test_ray_starts_what_a_sweep_uses_and_nothing_else() -> None:
     started = subprocess.run([sys.executable, "-c", CHILDREN], capture_output=True, text=True, check=True)
     assert (started.stdout.split(), started.stderr) == (["gcs_server", "raylet"], "")

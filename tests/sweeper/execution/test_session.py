@@ -120,6 +120,7 @@ def test_an_impossible_address_is_refused_in_one_line(address: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_asking_imports_neither_ray_nor_what_takes_seconds() -> None:
     """Ray's environment is set when it is used, which is too late once it has been imported."""
     imports = "import sys, sweeper.run, sweeper.execution.session"

@@ -230,6 +230,7 @@ def test_a_fresh_sweep_begins_its_runs_anew(said: list[str]) -> None:
 # ---- Sweeps of the command line, in this process
 
 
+@pytest.mark.slow
 def test_a_tracker_that_fails_changes_no_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

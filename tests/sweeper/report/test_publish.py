@@ -46,6 +46,7 @@ def test_heatmaps_and_tables_are_in_the_store(tmp_path: Path, rows: pd.DataFrame
     assert (tmp_path / "heatmaps/grid/paper/auroc.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_views_of_presets_and_of_changed_requests_stand_side_by_side(tmp_path: Path, rows: pd.DataFrame) -> None:
     files, both = Files(tmp_path), replace(SWEEP, figures=(*SWEEP.figures, *TABLES.figures))
     for index, folder in enumerate(("", "grid/paper, epochs=5", "grid/digits")):

@@ -215,6 +215,7 @@ def test_a_whole_request_keeps_the_rows_that_only_the_paper_has() -> None:
     assert found and {"simclr", "byol", "swav"} < set(found["cells"]["method"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "axes", "wanted"),
     [

@@ -75,6 +75,7 @@ def pictures(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*.png")}
 
 
+@pytest.mark.slow
 def test_one_objective_has_these_files(tmp_path: Path) -> None:
     summary = write(Files(tmp_path), "studies/s/all", "s / all", random_study(35, KNN), [KNN])
     folder = tmp_path / "studies/s/all"
@@ -401,6 +402,7 @@ def test_infeasible_trials_are_counted_by_themselves_and_never_on_the_front(tmp_
     assert "3 trials: 2 complete, 1 infeasible" in write(Files(tmp_path), "f", "title", study, [KNN, SECONDS])
 
 
+@pytest.mark.slow
 def test_parameters_that_some_trials_lack_have_columns_and_contours_and_no_importance(tmp_path: Path) -> None:
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
     for number in range(40):

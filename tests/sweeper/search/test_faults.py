@@ -254,6 +254,7 @@ def undisturbed(seed: int, seeds: int = 1) -> Mapping[Key, tuple[str, int, str |
     return search(seed, 8, Faults(), seeds).rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faults",
     [
@@ -273,6 +274,7 @@ def test_the_same_trials_are_pruned_whatever_happens(faults: Faults) -> None:
     assert splits > 10 or not faults.splits
 
 
+@pytest.mark.slow
 def test_replicates_are_pruned_together_whatever_happens() -> None:
     """Also where a cohort was split between them, or the driver was killed while some had a row and others none."""
     faults, splits, pruned = Faults(0.08, 0.05, 0.05, lateness=10.0, repeats=0.3), 0, 0

@@ -36,6 +36,7 @@ def best(sampler: str, seed: int) -> float:
     return bowl(lowest.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 5), ("cmaes", 5), SLOW_GP])
 def test_in_waves_samplers_find_better_trials_than_random_draws(sampler: str, seeds: int) -> None:
     at_random = statistics.median(best("random", seed) for seed in range(7))
@@ -108,6 +109,7 @@ def test_samplers_propose_less_where_trials_diverge_or_are_pruned(sampler: str, 
     assert spoilt(sampler, status, LOSS, seeds) < spoilt(sampler, "failed", LOSS, seeds) * 0.7
 
 
+@pytest.mark.slow
 def test_with_several_objectives_samplers_avoid_where_trials_diverge() -> None:
     several = (LOSS, AUROC)
     assert spoilt("tpe", "diverged", several, 4) < spoilt("tpe", "failed", several, 4) * 0.7

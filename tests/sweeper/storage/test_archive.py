@@ -117,6 +117,7 @@ def test_a_restore_of_sheets_that_was_interrupted_is_completed(store: Store, mon
     assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "ad"] == [b"a", b"d"]
 
 
+@pytest.mark.slow
 def test_a_fresh_run_that_is_killed_anywhere_and_repeated_can_be_restored(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -287,5 +287,5 @@ class StoreStates(RuleBasedStateMachine):
         return {row for folder in (self.folder, *self.folder.glob("_replaced/*")) for row in rows_in(folder)}
 
 
-TestStoreStates = StoreStates.TestCase
+TestStoreStates = pytest.mark.slow(StoreStates.TestCase)
 TestStoreStates.settings = settings(max_examples=14, stateful_step_count=15)

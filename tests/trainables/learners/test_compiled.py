@@ -55,6 +55,7 @@ def cohort_of(configs: Sequence[TrialConfig], compiler: StepCompiler | None = No
     return Cohort(configs, Path(), torch.device("cpu"), None, compiler=compiler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", trained([name for name in BY_GRADIENTS if name not in WITH_PHASES]))
 def test_steps_of_every_method_are_traced_whole(method: str) -> None:
     compiler = TracingCompiler()
@@ -75,6 +76,7 @@ def test_a_method_with_phases_is_not_compiled(method: str) -> None:
     assert not compiler.compiled and not compiler.traced
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -142,6 +144,7 @@ def test_gradients_are_averaged_between_two_compiled_parts() -> None:
     assert_close(actual, stepped(cohort_of(configs)))
 
 
+@pytest.mark.slow
 def test_members_that_are_left_over_are_stepped_one_at_a_time() -> None:
     """So pruning never asks for steps of another shape than the whole stack's and a single member's."""
     configs, compiler = [config_of(lr=lr) for lr in (0.01, 0.02, 0.03, 0.04, 0.05)], TracingCompiler()

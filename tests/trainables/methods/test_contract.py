@@ -348,6 +348,7 @@ def _learned(name: str, noise_seed: int) -> dict[str, Tensor]:
     return {"total": learn(model, step_of(name).batch, step_of(name, noise_seed).noise).total, **_buffers(model)}
 
 
+@pytest.mark.slow
 @every_trained
 def test_noise_is_the_only_source_of_chance(name: str) -> None:
     noise, size = step_of(name).noise, step_of(name).size

@@ -88,6 +88,7 @@ def test_each_score_is_that_of_other_code(name: str, train_KND: Tensor, x_KMD: T
     assert np.ptp(actual) > 0.05
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     members=st.integers(1, 4), count=st.integers(1, 30), rows=st.integers(1, 9), chunk=st.integers(1, 4000),

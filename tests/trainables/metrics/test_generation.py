@@ -195,6 +195,7 @@ def _samples(features_ND: Tensor, labels_N: Tensor) -> np.ndarray[Any, np.dtype[
     return np.stack(samples)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_samples_are_decoded_from_a_gaussian_of_each_class() -> None:
     """Fitted to the representations of its training images."""

@@ -233,6 +233,7 @@ def few_images_have_a_frechet_distance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_quality, "FRECHET_IMAGES", S)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("density", ["own", "own_weighted"])
 def test_samples_of_the_methods_own_density_are_decoded_and_judged(

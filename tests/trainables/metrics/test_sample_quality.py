@@ -381,6 +381,7 @@ def test_features_are_64_of_a_relu_and_determine_the_logits() -> None:
     torch.testing.assert_close(classifier.output(features_BNF), classifier(images_BN1HW))
 
 
+@pytest.mark.slow
 def test_it_is_trained_once_and_always_the_same_whatever_the_state_of_the_global_generator() -> None:
     first, before = digits_classifier(), torch.get_rng_state()
     threads = torch.get_num_threads()

@@ -93,6 +93,7 @@ def test_methods_that_ship_take_it(method: str) -> None:
     assert why_not_stacked(resolve({"method": method, **keys})) == ""
 
 
+@pytest.mark.slow
 def test_a_member_trains_the_same_alone_or_stacked() -> None:
     _own(Tiny)
     stacked, alone = _trained(0, 1), [_trained(0)[0], _trained(1)[0]]

@@ -68,6 +68,7 @@ def features_of(theirs: nn.Module, images_N188: Tensor) -> Tensor:
     return features_ND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen", [False, True])
 def test_features_are_those_of_torchvision_and_a_model_needs_the_file_no_longer(
     theirs: nn.Module, weights: Path, frozen: bool
@@ -79,6 +80,7 @@ def test_features_are_those_of_torchvision_and_a_model_needs_the_file_no_longer(
     torch.testing.assert_close(model.embed(images)["z"], features_of(theirs, images), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_neighbours_of_features_are_an_anomaly_score(weights: Path) -> None:
     (report,) = train([config_of(weights)], HERE)
     metrics = report.members[0].metrics
@@ -98,6 +100,7 @@ def test_fine_tuning_draws_features_together_from_the_file_on(weights: Path) -> 
     assert any(not torch.equal(tensor, before[name]) for name, tensor in cohort._stacks[0].parameters.items())
 
 
+@pytest.mark.slow
 def test_what_is_frozen_stays_to_the_last_statistic(weights: Path) -> None:
     config = config_of(weights, method="simclr", epochs=1, frozen=True, projector_width=16, projection=8, lr=0.1)
     config = replace(config, training=replace(config.gradient, batch_size=60))
@@ -109,6 +112,7 @@ def test_what_is_frozen_stays_to_the_last_statistic(weights: Path) -> None:
     assert before and all(torch.equal(stack.buffers[name], tensor) for name, tensor in before.items())
 
 
+@pytest.mark.slow
 def test_parts_can_stay_frozen_while_the_others_are_fine_tuned(weights: Path) -> None:
     """As in PANDA: the later layers draw the features together, and the earlier ones keep even their statistics."""
     config = config_of(
@@ -163,6 +167,7 @@ def test_a_trial_is_identified_by_the_content_of_the_file(theirs: nn.Module, wei
         Cohort([planned], HERE, torch.device("cpu"), None)
 
 
+@pytest.mark.slow
 def test_a_file_of_safetensors_without_the_last_layer_will_do(theirs: nn.Module, tmp_path: Path) -> None:
     body = {name: tensor for name, tensor in theirs.state_dict().items() if not name.startswith("fc.")}
     save_file(body, str(tmp_path / "weights.safetensors"))
@@ -226,6 +231,7 @@ def small(name: str, image_size: int = 224, **_: object) -> nn.Module:
     return network
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "convnext_tiny", "vit_b_32"])
 def test_other_networks_have_the_features_before_their_last_layer_also_as_a_stack(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -44,6 +44,7 @@ def _assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None
         torch.testing.assert_close(actual[name], tensor, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @for_each(("stay", "width"), [((1, 4), None), ((0, 2, 3, 5), 4), ((3,), 2), ((3,), 1), ((0, 1, 2, 3, 4), 2)])
 def test_remaining_members_train_on_as_if_none_had_left(
     stay: tuple[int, ...], width: int | None, monkeypatch: pytest.MonkeyPatch

@@ -297,6 +297,7 @@ def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(
     assert state_of(again[-1]) == state_of(saved[-1])
 
 
+@pytest.mark.slow
 def test_what_is_built_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Library, file of operations and record, in this order: a crash of the machine leaves no half of a file."""
     events: list[tuple[str, ...]] = []

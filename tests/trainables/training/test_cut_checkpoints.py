@@ -37,6 +37,7 @@ def _restricted(report: Report, members: Sequence[int]) -> Report:
     return Report(report.epoch, tuple(report.members[index] for index in members), report.seconds, report.done)
 
 
+@pytest.mark.slow
 @for_each(
     ("width", "new_width", "members", "step"),
     [(None, None, (0, 1, 2), 0), (4, 2, (3, 4, 5), 1), (2, None, range(6), 0)],

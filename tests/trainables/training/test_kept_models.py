@@ -77,6 +77,7 @@ def weights(data: bytes) -> Mapping[str, list[float]]:
     return {name: tensor.tolist() for name, tensor in unpack_model(data).tensors.items()}
 
 
+@pytest.mark.slow
 def test_each_member_has_the_model_of_its_own_best_epoch_and_those_of_every_so_many() -> None:
     reports, models = whole()
     best = best_epochs(reports)

@@ -94,6 +94,7 @@ SOME = sorted(QUICK | {"csi", "deep_svdd", "goad", "moco_v2", "random", "smc_gmj
 """Of each kind one or two, and methods whose models have more than weights: a queue, a bank, a centre, statistics."""
 
 
+@pytest.mark.slow
 @for_each("name", SOME)
 def test_a_loaded_model_gives_what_was_recorded(name: str) -> None:
     _assert_that_loaded_models_give_what_was_recorded(name)

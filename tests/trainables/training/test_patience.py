@@ -47,6 +47,7 @@ def ends(reports: list[Report]) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_members_end_in_the_epoch_in_which_their_patience_is_over() -> None:
     """In turn, as a stack of others rounds otherwise."""
     plain = list(train(configs((0, 0, 0, 0)), HERE, width=1))
@@ -68,6 +69,7 @@ def test_members_end_in_the_epoch_in_which_their_patience_is_over() -> None:
             assert all((again.tensors[name] == tensor).all() for name, tensor in at_end.tensors.items())
 
 
+@pytest.mark.slow
 def test_a_resumed_training_ends_the_same_members_and_has_their_models() -> None:
     reports, models = trained(2)
     early = min(member.epochs_run for member in reports[-1].members)

@@ -55,6 +55,7 @@ def _stopped(
     return reports, saved[-1], str(stopped.value)
 
 
+@pytest.mark.slow
 @for_each(("at", "width"), [(2, None), (3, 2), (7, None)])
 def test_resuming_after_a_stop_at_any_step_is_exact(at: int, width: int | None) -> None:
     """Stopped at steps and within the evaluation after the second epoch; the resumed run saves after each epoch."""

@@ -150,6 +150,7 @@ def test_measuring_does_not_change_the_global_generator() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.slow
 def test_objects_are_frozen_afterwards_if_some_were_before() -> None:
     for frozen in (False, True):
         gc.unfreeze()

@@ -236,6 +236,7 @@ def own_files(user_folder: Path) -> Path:
     return user_folder
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_files")
 def test_own_data_encoders_and_views_are_planned_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = re.findall(r"^sweeper plan (.*)$", OWN, re.MULTILINE)

@@ -58,6 +58,7 @@ def test_every_form_of_a_cpu_has_the_losses_of_the_eager_one(capsys: pytest.Capt
     assert all(float(line.split()[-5]) > 0 for line in lines)
 
 
+@pytest.mark.slow
 def test_a_form_that_fails_is_one_line_and_the_next_one_runs(capsys: pytest.CaptureFixture[str]) -> None:
     failed, *others = lines_of(capsys, "mlp", "compiled", "eager", compile_graph=no_compiler)
     assert (
@@ -79,6 +80,7 @@ def test_what_does_not_fit_into_the_time_is_said(capsys: pytest.CaptureFixture[s
     assert ["skipped: it needs" in line for line in lines] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_model_is_compiled_once_for_all_members_and_forms() -> None:
     graphs = []
 
@@ -92,6 +94,7 @@ def test_a_model_is_compiled_once_for_all_members_and_forms() -> None:
     assert len(graphs) == 1
 
 
+@pytest.mark.slow
 def test_an_error_of_the_compiler_is_raised_again_without_compiling() -> None:
     find, tasks = StepsOfThisProcess(no_compiler), list[StepTask]()
 
@@ -116,6 +119,7 @@ def test_flop_are_those_of_the_matmuls() -> None:
     assert flop_of_step(work) == 2 * rows * (2 * first + 3 * sum(others))
 
 
+@pytest.mark.slow
 def test_the_peak_counts_two_flop_for_each_product() -> None:
     assert 1e6 < matmul_peak(CPU, torch.float32, 64) < 1e13
 

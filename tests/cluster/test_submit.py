@@ -118,6 +118,7 @@ def test_a_wrong_request_is_refused_before_any_cluster_is_asked(
     assert out == "" and err.startswith(f"error: {law}") and err.count("\n") == 1, err
 
 
+@pytest.mark.slow
 def test_without_a_token_nothing_is_asked(
     client: FakeClient, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +154,7 @@ def test_no_line_shows_a_secret(client: FakeClient, arguments: list[str], capsys
     assert "https://host:port without a user, but got" in err
 
 
+@pytest.mark.slow
 def test_a_sweep_that_a_job_already_runs_is_not_run_by_another(
     client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,7 @@ def s3():
     server.stop()
 
 
+@pytest.mark.slow
 def test_s3(s3):
     uri, _ = s3
     store = Store(uri)

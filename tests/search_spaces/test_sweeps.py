@@ -239,6 +239,7 @@ def test_every_metric_of_a_view_is_reported(name: str, preset: str) -> None:
     assert headline.direction == ("minimize" if name in ("simvae_generation", "synthetic_alignment") else "maximize")
 
 
+@pytest.mark.slow
 @each_preset
 def test_every_varied_key_is_an_axis_or_averaged_on_purpose(name: str, preset: str) -> None:
     """Trials in one cell of a table or heatmap differ only in what the cell averages over: seeds or classes.

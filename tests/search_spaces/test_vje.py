@@ -22,6 +22,7 @@ from trainables.metrics.evaluator import Floats, ProbeData
 from trainables.training.train import train
 
 
+@pytest.mark.slow
 def test_all_digits_presets_have_one_probe() -> None:
     """It standardises the features, without which it would not converge."""
     probes = {

@@ -48,6 +48,7 @@ def test_importing_the_package_imports_nothing_large() -> None:
     python("import sys, sweeper; assert not {'torch', 'ray', 'pandas', 'pyarrow', 'numpy'} & sys.modules.keys()")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     [
@@ -75,6 +76,7 @@ def test_functions_and_modules_of_one_name_work_in_either_order(imports: str) ->
     python(code)
 
 
+@pytest.mark.slow
 def test_a_run_returns_its_rows_and_the_same_call_again_trains_nothing(tmp_path: Path) -> None:
     tasks: list[CohortTask] = []
     frame = run(tmp_path, tasks.append)

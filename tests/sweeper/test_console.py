@@ -73,6 +73,7 @@ def test_a_usage_line_names_the_command_that_was_typed(
     assert end.value.code == 0 and capsys.readouterr().out.startswith(f"usage: sweeper {name} ")
 
 
+@pytest.mark.slow
 def test_a_command_prints_the_version_as_a_module_too() -> None:
     shown = subprocess.run([sys.executable, "-m", "sweeper.run", "--version"], cwd=ROOT, capture_output=True, text=True)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"sweeper {code_version()}\n", "")

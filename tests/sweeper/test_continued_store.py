@@ -169,6 +169,7 @@ def plan(preset: str, store: Path, capsys: pytest.CaptureFixture[str], *argument
     return capsys.readouterr()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", CONTINUED)
 def test_a_grid_of_an_earlier_version_is_continued_and_its_rows_stay(
     version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -74,6 +74,7 @@ def knn(model: object, folder: Path) -> float:
     )
 
 
+@pytest.mark.slow
 def test_models_are_evaluated_as_scikit_learn_judges_their_representations_and_once(
     store: Path, other: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

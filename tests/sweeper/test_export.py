@@ -80,6 +80,7 @@ def test_a_replicate_of_the_best_setting_is_chosen_by_its_seed(store: Path, caps
         assert f" seed={seed} auroc_joint=" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_export_says_the_sentence_of_the_terminal_in_its_unit_and_with_its_replicates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_sweep_is_named_by_its_file(store: Path, user_folder: Path) -> None:
     assert (user_folder / "tiny.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_method_of_the_user_is_imported_by_its_sweep_or_by_its_name_alone(
     user_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,7 @@ def best_of_rows(rows: pd.DataFrame) -> set[str]:
     return set(rows.loc[rows.groupby("beta")["val_auroc_joint"].idxmax(), "trial_id"])
 
 
+@pytest.mark.slow
 def test_the_best_of_each_cell_stay_and_a_killed_sweep_that_continues_has_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ def test_all_are_kept_on_request_also_by_a_later_run_that_keeps_the_best(tmp_pat
     assert contents(tmp_path).keys() == first.keys() | best_of_rows(load("tiny", tmp_path / "store"))
 
 
+@pytest.mark.slow
 def test_none_are_kept_on_request_and_a_trial_is_then_trained_again_alone(tmp_path: Path) -> None:
     assert train(tmp_path, "--keep", "none") == 0 and not contents(tmp_path)
     assert train(tmp_path, "--keep", "all", store="all") == 0
@@ -104,6 +106,7 @@ def test_none_are_kept_on_request_and_a_trial_is_then_trained_again_alone(tmp_pa
         assert (parameter - parameters[name]).abs().max() < 1e-5, name
 
 
+@pytest.mark.slow
 def test_models_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     epochs = ("--set", "epochs=2")
     assert train(tmp_path, "--keep", "every=1", *epochs) == 0
@@ -114,6 +117,7 @@ def test_models_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pyte
     assert run.main(restore) == 0 and len(before) == 4 and all_contents(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_written_costs_no_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +181,7 @@ def test_models_of_epochs_are_the_same_after_a_kill(tmp_path: Path, monkeypatch:
     assert train(tmp_path, *keep, store="killed") == 0 and all_contents(tmp_path, "killed") == whole
 
 
+@pytest.mark.slow
 def test_the_models_of_epochs_of_the_best_trials_stay_and_go_with_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +200,7 @@ def test_the_models_of_epochs_of_the_best_trials_stay_and_go_with_them(
         load_model(store, trial, epoch=5)
 
 
+@pytest.mark.slow
 def test_trials_of_a_grid_end_early_by_the_metric_that_ranks_them_and_load_as_they_ended(tmp_path: Path) -> None:
     words = ("--axis", "patience=0,1", "--axis", "seed=0", "--set", "epochs=6", "--set", "lr=0.3", "--keep", "all")
     assert train(tmp_path, *words) == 0

@@ -134,6 +134,7 @@ def in_one_line(act: Callable[..., Any], *arguments: Any, **options: Any) -> Non
         assert "\n" not in str(error)
 
 
+@pytest.mark.slow
 def test_every_folder_of_a_store_is_known_as_one(store: Path) -> None:
     """No other store can lie in it."""
     folders = {path.name for path in store.iterdir() if path.is_dir()}

@@ -77,6 +77,7 @@ def test_the_loss_of_the_store_is_one_line_that_says_how_to_continue(
     assert out == f"stopped: what is in {tmp_path} cannot be read now; the same command continues\n"
 
 
+@pytest.mark.slow
 def test_a_wrong_name_is_refused_before_pytorch_is_imported() -> None:
     """Which takes seconds."""
     code = "import sys, sweeper.run; print(sweeper.run.main(['anomaly_gird']), 'torch' in sys.modules)"

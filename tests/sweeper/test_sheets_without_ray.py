@@ -48,6 +48,7 @@ def pixels(picture: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(picture)), int)
 
 
+@pytest.mark.slow
 def test_each_trial_has_its_sheets_and_the_sweep_has_one_with_all_methods(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,7 @@ def fail_with(beta: float) -> Callable[[CohortTask], None]:
     return fail
 
 
+@pytest.mark.slow
 def test_the_same_command_again_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tasks: list[CohortTask] = []
     for _ in range(2):
@@ -236,6 +237,7 @@ def test_a_search_can_begin_with_the_rows_of_a_grid(tmp_path: Path, capsys: pyte
     assert "4 to run" in capsys.readouterr().out, "a study without a warm start is another one"
 
 
+@pytest.mark.slow
 def test_a_population_keeps_the_whole_schedule_of_each_member(tmp_path: Path) -> None:
     arguments = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
     with without_ray(tmp_path):
@@ -277,6 +279,7 @@ def test_an_axis_of_optimisers_changes_no_row_of_sgd(tmp_path: Path, capsys: pyt
     assert not set(adam["loss"]) & set(sgd["loss"]) and set(adam["changes"].str.split().str[-1]) >= {"optimiser=adam"}
 
 
+@pytest.mark.slow
 def test_an_axis_with_sgd_alone_is_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with without_ray(tmp_path):
         assert run.main(small_grid(tmp_path / "store")) == 0
@@ -403,6 +406,7 @@ def test_a_continued_search_keeps_its_compiled_steps(
     assert {task.step.size for task, _ in compiler.traced} == widths
 
 
+@pytest.mark.slow
 def test_half_a_library_is_a_line_and_no_trial_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return err.removeprefix("error: ").strip()
 
 
+@pytest.mark.slow
 def test_it_computes_what_a_sweep_does_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert trial.main(["own_sweep.py", "sigma=0.2", "seed=1"]) == 0
     out = capsys.readouterr().out

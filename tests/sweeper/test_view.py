@@ -70,6 +70,7 @@ def get(server: view.Server, path: str, host: str = "127.0.0.1", version: str | 
     return ask(server, path, Host=host, Cookie=f"{server.cookie}={server.token}", **known)[:2]
 
 
+@pytest.mark.slow
 def test_pages_and_newer_data(server: view.Server, store: Store) -> None:
     assert b'<a href="grid.html">grid</a>' in get(server, "/")[1]
     assert b'data-live="live"' in get(server, "/grid.html")[1]
@@ -80,6 +81,7 @@ def test_pages_and_newer_data(server: view.Server, store: Store) -> None:
     assert after["version"] != before["version"] and store.files.list("reports") == ["grid.views"]
 
 
+@pytest.mark.slow
 def test_data_that_a_page_has_are_not_sent_again(
     server: view.Server, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

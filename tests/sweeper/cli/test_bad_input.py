@@ -46,6 +46,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
     )
 
 
+@pytest.mark.slow
 @for_each(
     ("arguments", "law"),
     [

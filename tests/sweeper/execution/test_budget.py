@@ -84,6 +84,7 @@ def test_a_cost_counts_the_nodes_of_each_stage_from_its_first_cohort_on() -> Non
     assert not budget.fits(cohort("a"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unreported")
 def test_a_run_stops_before_its_limit_and_the_same_command_continues_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

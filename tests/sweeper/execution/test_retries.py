@@ -255,5 +255,5 @@ class Retries(RuleBasedStateMachine):
         assert sorted(self.ended) == self.trials
 
 
-TestRetries = Retries.TestCase
+TestRetries = pytest.mark.slow(Retries.TestCase)
 TestRetries.settings = settings(max_examples=60, stateful_step_count=40)

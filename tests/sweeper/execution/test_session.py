@@ -174,6 +174,7 @@ def test_workers_do_not_look_for_a_server_that_is_not_there(monkeypatch: pytest.
     assert "RAY_API_SERVER_ADDRESS" not in os.environ
 
 
+@pytest.mark.slow
 def test_a_call_of_ray_after_its_end_starts_no_other_cluster() -> None:
     code = (
         "from sweeper.execution.session import set_environment\n"

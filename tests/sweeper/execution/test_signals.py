@@ -85,6 +85,7 @@ def test_signals_that_were_handled_end_no_process_afterwards(monkeypatch: pytest
     assert left == []
 
 
+@pytest.mark.slow
 def test_a_sweep_handles_signals_from_its_first_to_its_last_line() -> None:
     """One that comes as the interpreter ends changes neither its last line nor its status."""
     code = (

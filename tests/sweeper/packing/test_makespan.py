@@ -87,6 +87,7 @@ def test_the_shortest_makespan_of_all_combinations_is_found(seed: int) -> None:
     assert makespan(minimise_makespan(groups, slot_pool), slot_pool) == pytest.approx(least)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(seed=some.integers(0, 19))
 def test_smaller_cohorts_cost_no_more_than_they_are_worth(seed: int) -> None:

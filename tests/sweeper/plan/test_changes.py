@@ -68,6 +68,7 @@ def test_what_a_request_changes(tmp_path: Path, command: str, trials: set[str], 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "other_command"),
     [

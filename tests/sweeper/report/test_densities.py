@@ -45,6 +45,7 @@ def _keep(folder: Path, **densities_by_trial: bytes) -> Files:
     return files
 
 
+@pytest.mark.slow
 def test_each_data_set_has_a_panel_for_each_model_of_its_first_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,7 @@ def test_the_colours_of_a_metric_whose_lower_values_are_better_are_reversed():
 LONG = "a_metric_with_a_name_of_" + "many_" * 6 + "words"
 
 
+@pytest.mark.slow
 @for_each(
     ("rows_at", "columns_at", "values"),
     [

@@ -68,6 +68,7 @@ def wrong_share(
     return wrong / draws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [[3, 5, 7, 10], list(range(3, 13))], ids=["4 looks", "10 looks"])
 @pytest.mark.parametrize("estimate", [alone, best_of_three, trend])
 def test_verdicts_of_repeated_looks_are_seldom_wrong(

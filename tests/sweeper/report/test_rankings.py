@@ -50,6 +50,7 @@ def row_of(ranked: pd.DataFrame, method: str) -> pd.Series:
     return ranked.set_index("method").loc[method]
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 200))
 def test_rows_have_their_mean_over_classes_their_rank_and_their_difference(seed: int) -> None:

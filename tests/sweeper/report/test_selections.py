@@ -192,6 +192,7 @@ def shown_tables(sweep: Sweep, preset: str, rows: pd.DataFrame, folder: Path) ->
     return text, stored
 
 
+@pytest.mark.slow
 def test_a_request_for_some_methods_and_one_data_set_shows_these_alone(tmp_path: Path) -> None:
     sweep = registry.find("simvae_content")
     rows = rows_of(sweep, "paper", method=("vae", "simvae"), dataset=("mnist",))

@@ -286,6 +286,7 @@ def test_a_picture_that_cannot_be_drawn_does_not_stop_the_others(
     assert {"parallel.png", "importance.png"} < pictures(tmp_path / "f")
 
 
+@pytest.mark.slow
 def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     level = optuna.logging.get_verbosity()
     with warnings.catch_warnings():
@@ -388,6 +389,7 @@ def test_trials_of_another_range_are_weighed_with_the_others() -> None:
     assert set(importances(study)) == set(SPACE)
 
 
+@pytest.mark.slow
 def test_infeasible_trials_are_counted_by_themselves_and_never_on_the_front(tmp_path: Path) -> None:
     study = optuna.create_study(directions=["maximize", "minimize"])
     for number, (knn, seconds, violation) in enumerate([(0.9, 1.0, 0.5), (0.8, 2.0, 0.0), (0.7, 1.5, -0.1)]):

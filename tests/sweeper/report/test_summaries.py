@@ -18,6 +18,7 @@ def summary(values: list[float], replicates: list[int] | None = None) -> dict[st
     return dict(table.iloc[0])
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES, min_size=1, max_size=4))
 @settings(deadline=None, max_examples=50)
 def test_each_cell_agrees_with_scipy(cells: list[list[float]]) -> None:

@@ -77,6 +77,7 @@ def test_what_no_row_has_is_one_line() -> None:
     assert points["eta"].isna().all() and points["count"].tolist() == [6, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "epochs", "seeds"), [(1, [], 1), (1, [50], 1), (9, [1, 2], 2), (25, [*range(1, 90)], 2)]
 )

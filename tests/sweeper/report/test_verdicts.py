@@ -55,6 +55,7 @@ def test_an_unpaired_difference_is_welch_s() -> None:
     assert interval(estimate) == pytest.approx(tuple(expected.confidence_interval(0.95)))
 
 
+@pytest.mark.slow
 @given(arrays(np.float64, (3, 7), elements=st.floats(-1e3, 1e3)))
 def test_a_metric_has_settled_at_the_first_report_after_which_it_stays_near_its_last_value(values: np.ndarray) -> None:
     at = np.arange(10.0, 80.0, 10.0)

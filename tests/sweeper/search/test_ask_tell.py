@@ -180,6 +180,7 @@ def test_warm_trials_come_first_in_optuna_and_do_not_count_in_ours() -> None:
             AskTellStudy(study("tpe"), [(INSIDE, (wrong,))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_optuna_logs_nothing_here_and_as_before_elsewhere(sampler: str, caplog, request) -> None:
     request.addfinalizer(partial(optuna.logging.set_verbosity, optuna.logging.get_verbosity()))

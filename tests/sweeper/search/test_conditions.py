@@ -46,6 +46,7 @@ def test_a_proposal_has_the_keys_whose_conditions_hold(sampler: str) -> None:
     assert len({len(trial.params) for trial in trials}) > 2
 
 
+@pytest.mark.slow
 @for_each("sampler", CONDITIONAL)
 def test_a_continued_study_equals_the_undisturbed_one(sampler: str) -> None:
     whole = waves(AskTellStudy(conditional(sampler)), 5, outcome)
@@ -55,6 +56,7 @@ def test_a_continued_study_equals_the_undisturbed_one(sampler: str) -> None:
         assert waves(AskTellStudy(conditional(sampler)), 5, outcome, known) == whole
 
 
+@pytest.mark.slow
 def test_tpe_learns_where_to_draw_what_it_draws_on_a_condition() -> None:
     """Of the last proposals with the bowl, those of TPE lie near its bottom."""
 

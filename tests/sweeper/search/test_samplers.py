@@ -52,6 +52,7 @@ def test_a_wave_of_the_gaussian_process_is_spread() -> None:
     assert min(distances) > 1e-3 and statistics.mean(distances) > 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
 def test_a_proposal_depends_on_those_before_it_in_its_wave(sampler: str) -> None:
     begun = 2 * WAVE

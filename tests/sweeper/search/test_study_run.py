@@ -106,6 +106,7 @@ SEEDS = {"seed": (0, 1, 2)}
 STATUSES = st.sampled_from(["finished"] * 6 + ["pruned", "diverged", "failed"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(STATUSES, st.floats(-1e3, 1e3)), min_size=9, max_size=9), st.integers(0, 9))
 def test_the_sampler_is_told_the_mean_of_the_rows_of_a_proposal_before_and_after_the_study_is_continued(
     outcomes: list[tuple[str, float]], in_the_store: int

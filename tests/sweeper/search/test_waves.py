@@ -167,6 +167,7 @@ def test_a_population_stays_whole() -> None:
     assert max(len(cohort.trials) for cohort in (source.next(), source.next()) if cohort) > 1
 
 
+@pytest.mark.slow
 @given(st.integers(1, 9), st.integers(2, 4), st.integers(1, 12))
 def test_the_replicates_of_a_proposal_are_in_one_cohort_as_far_as_it_can_hold_them(
     wave: int, seeds: int, size: int

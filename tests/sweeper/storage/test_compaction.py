@@ -62,6 +62,7 @@ def test_fewer_cohorts_than_a_merge_takes_are_left_alone(tmp_path):
     assert len(store.files.list("trials/sweep=grid")) == 1
 
 
+@pytest.mark.slow
 def test_a_row_is_rewritten_once_a_level(tmp_path, monkeypatch):
     store, row_counts = Store(tmp_path), []
     write = Files.write

@@ -4,6 +4,7 @@ import tempfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = st.lists(st.tuples(st.sampled_from(TRIALS), st.sampled_from(STATUSES)), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(rows=ROWS, listed=st.lists(st.sampled_from(TRIALS), unique=True))
 def test_each_trial_counts_once_as_what_did_not_fail(rows: list[tuple[str, str]], listed: list[str]) -> None:

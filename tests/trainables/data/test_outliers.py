@@ -28,6 +28,7 @@ def of_digits(name: str, digits: Dataset, split: Split | None = None) -> Tensor:
     return load_outliers(name, digits, split or all_classes_split(digits), Path())
 
 
+@pytest.mark.slow
 @for_each("name", OUTLIERS)
 def test_all_outliers_of_a_set_fit_it(root: Path, name: str) -> None:
     digits32 = load("digits32", root)

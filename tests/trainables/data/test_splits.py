@@ -270,6 +270,7 @@ def is_normal(indexed: Dataset, chosen: set[int], normal_class: int = 3) -> list
     return [bool(indexed.train_labels[index] == normal_class) for index in sorted(chosen)]
 
 
+@pytest.mark.slow
 @given(
     st.tuples(st.integers(1, 125), st.integers(1, 125)).map(sorted),
     st.tuples(st.floats(0.1, 0.49), st.floats(0.1, 0.49)).map(sorted),

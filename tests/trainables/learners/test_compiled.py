@@ -101,6 +101,7 @@ def test_with_every_optimiser_precision_and_layout(changes: dict[str, Value]) ->
         assert_close(actual, expected)
 
 
+@pytest.mark.slow
 def test_a_changed_rate_is_that_of_the_next_step() -> None:
     """Rates are arguments of a compiled step, and no part of its code."""
     configs, compiler = two("vje"), TracingCompiler()
@@ -112,6 +113,7 @@ def test_a_changed_rate_is_that_of_the_next_step() -> None:
     assert len(compiler.traced) == 1
 
 
+@pytest.mark.slow
 def test_a_member_that_diverges_affects_no_other() -> None:
     configs = [config_of(lr=lr) for lr in (1e30, 0.02)]
     actual = stepped(cohort_of(configs, TracingCompiler()))
@@ -132,6 +134,7 @@ class TwoEqualPeers(Peers):
         self.averaged.append(len(tensors))
 
 
+@pytest.mark.slow
 def test_gradients_are_averaged_between_two_compiled_parts() -> None:
     configs, peers, compiler = [config_of()], TwoEqualPeers(0, 2), TracingCompiler()
     peers.averaged.clear()

@@ -206,6 +206,7 @@ def _image_method(name: str) -> ImageMethod:
     return model
 
 
+@pytest.mark.slow
 @every_capability
 def test_an_example_is_evaluated_alone_and_leaves_no_trace(name: str, capability: Capability) -> None:
     model, (examples, *noise) = _used(name), arguments_of(name)[capability]
@@ -224,6 +225,7 @@ def test_an_example_is_evaluated_alone_and_leaves_no_trace(name: str, capability
     assert all(torch.equal(before[key], buffer) for key, buffer in model.named_buffers())
 
 
+@pytest.mark.slow
 @for_each(("name", "capability"), [(name, verb) for name, verb in EVERY if name not in FITTED])
 def test_in_bfloat16_outputs_are_float32_and_near_the_exact_ones(name: str, capability: Capability) -> None:
     model, arguments = _used(name), arguments_of(name)[capability]
@@ -290,6 +292,7 @@ def _equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(tensor, second[key]) for key, tensor in first.items())
 
 
+@pytest.mark.slow
 @for_each("name", ALL)
 def test_nothing_draws_random_numbers(name: str) -> None:
     step, model, evaluated = step_of(name), model_of(name), arguments_of(name)
@@ -311,6 +314,7 @@ def test_losses_are_scalars_with_declared_parts(name: str) -> None:
     assert all(part.shape == () and part.isfinite() for part in losses.parts.values())
 
 
+@pytest.mark.slow
 @for_each("name", BY_GRADIENTS)
 def test_in_bfloat16_networks_alone_are_rounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the functions of `trainables.losses` are given and return is float32; the loss is near the exact one."""
@@ -360,6 +364,7 @@ def test_noise_is_the_only_source_of_chance(name: str) -> None:
         assert not _equal(first, other)
 
 
+@pytest.mark.slow
 @every_trained
 def test_the_order_of_examples_does_not_matter(name: str) -> None:
     step = step_of(name)
@@ -389,6 +394,7 @@ def test_fitting_moves_buffers_in_place_and_keeps_their_shapes(name: str) -> Non
     assert moved and moved.isdisjoint(ALL[name].fusible)
 
 
+@pytest.mark.slow
 @for_each("name", BY_GRADIENTS)
 def test_a_batch_can_be_split_exactly_where_the_method_says_so(name: str) -> None:
     """The loss is the mean over both halves, and each half changes buffers as the whole does (except BatchNorm's)."""

@@ -78,6 +78,7 @@ def test_an_epoch_is_scikit_learns_fit(components: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_best_of_several_starts_is_kept() -> None:
     """The first two of these end in a worse mixture."""
     pairs = draw_pairs("synthetic_a", 600, torch.Generator().manual_seed(0))
@@ -292,6 +293,7 @@ def test_networks_learn_side_by_side_as_plain_ones_do_and_the_likeliest_predicts
     assert -predicted.log_prob(batch["y"]).mean().item() == pytest.approx(min(reached), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_it_finds_three_branches() -> None:
     """In a quarter of the steps of the sweep, on small batches, already nearly everywhere. A Gaussian is 1.6 nats from
     the true density, and finds a fifth of the branches."""

@@ -111,6 +111,7 @@ def test_accuracies_of_several_starts_are_the_mean_over_them(sets: Sets, hidden:
         np.testing.assert_allclose(getattr(actual, name), np.mean([getattr(each, name) for each in singles], axis=0))
 
 
+@pytest.mark.slow
 def test_real_digits_as_well_as_scikit_learns_regression() -> None:
     """At the learning rate that 1,260 images need, on pixels as the specification scales them."""
     images, labels = load_digits(return_X_y=True)

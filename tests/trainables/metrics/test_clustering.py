@@ -57,6 +57,7 @@ def test_the_matching_is_the_best_of_all(classes: int, clusters: int) -> None:
     assert matched_share(labels_M, clusters_M) == pytest.approx(best) and 0 < best < 1
 
 
+@pytest.mark.slow
 def test_random_clusters_reach_a_high_accuracy_and_nmi_on_batches_but_no_ari() -> None:
     """The figures that the specification gives for ten classes."""
     pair = random_labels(10, 10_000, 4), random_labels(10, 10_000, 5)

@@ -33,6 +33,7 @@ DECODED: dict[str, Value] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [

@@ -150,6 +150,7 @@ def test_ties_among_neighbours_and_copies_of_training_vectors_have_their_exact_d
     np.testing.assert_allclose(scores["knn5"], np.mean(distances, axis=1), rtol=1e-6)  # of all four
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_vector_that_is_not_finite_gives_nan_to_its_member_alone(
     bad: float, train_KND: Tensor, x_KMD: Tensor
@@ -162,6 +163,7 @@ def test_a_vector_that_is_not_finite_gives_nan_to_its_member_alone(
         torch.testing.assert_close(values_KM[1].nan_to_num(), torch.where(values_KM[1].isnan(), 0, expected[name][1]))
 
 
+@pytest.mark.slow
 def test_float32_ranks_as_float64(train_KND: Tensor, x_KMD: Tensor) -> None:
     exact, rounded = (
         FittedScores(NAMES, train_KND.to(kind), [7] * K)(x_KMD.to(kind)) for kind in (torch.float64, torch.float32)

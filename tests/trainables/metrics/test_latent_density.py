@@ -315,6 +315,7 @@ def test_a_member_whose_covariance_is_not_positive_definite_fails_alone() -> Non
         assert math.isnan(metrics[name][0]) and metrics[name][1] == expected[name][1], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "density"), [("simclr", "gmm"), ("gmje_parametric", "own")])
 def test_a_member_has_the_same_metrics_and_pictures_whatever_is_stacked_with_it(method: str, density: str) -> None:
     configs = [_trial(method, density, density_pictures=True, tau=tau, seed=s) for tau, s in ((0.1, 0), (0.2, 1))]
@@ -358,6 +359,7 @@ def test_nothing_is_drawn_or_fitted_before_the_end() -> None:
     assert not any("density" in name for name in cohort.evaluate(False)) and not cohort.pictures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 3])
 def test_samples_are_drawn_and_decoded_once_for_all_metrics_and_pictures(
     members: int, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def test_a_threshold_is_the_conformal_quantile_or_refused(scores: list[int], per
         assert alarm_threshold(np.array(scores, float), rate) == sorted(scores)[place - 1]
 
 
+@pytest.mark.slow
 @for_each(("held_out", "rate"), [(19, 0.05), (40, 0.1), (99, 0.01), (150, 0.25)])
 @for_each("decimals", [0, 1, 12])
 def test_new_normal_images_are_flagged_at_most_at_the_rate(held_out: int, rate: float, decimals: int) -> None:

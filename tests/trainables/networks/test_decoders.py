@@ -54,6 +54,7 @@ def test_means_are_the_sigmoid_of_the_logits(name: str) -> None:
     torch.testing.assert_close(1 / (1 + (-decoder.logits(z_BL)).exp()), decoder(z_BL))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DECODERS)
 def test_layers_in_half_precision_give_float32_images(name: str) -> None:
     """The eight bits of bfloat16 would round a mean of 0.99 to the 256 levels that pixels have; float64 is kept."""

@@ -187,6 +187,7 @@ def test_pooled_features_of_any_image(depth: Literal[18, 50], side: int, channel
         assert network(torch.randn(2, channels, side, side)).shape == (2, network.features)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [18, 50])
 def test_equals_torchvision_with_its_weights(depth: Literal[18, 50]) -> None:
     import torchvision

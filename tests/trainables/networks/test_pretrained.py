@@ -143,6 +143,7 @@ def test_a_method_without_weights_beside_a_frozen_encoder_is_refused_when_it_is_
     assert config_of(weights, frozen=True).method == "random", "which trains nothing"
 
 
+@pytest.mark.slow
 def test_a_trial_is_identified_by_the_content_of_the_file(theirs: nn.Module, weights: Path, tmp_path: Path) -> None:
     """Not by its name, its folder or its time."""
 

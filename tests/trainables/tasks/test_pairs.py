@@ -132,6 +132,7 @@ def test_fused_equals_alone(method: str, width: int | None) -> None:
         assert_near(fused, list(train([config], HERE)), index, 0)
 
 
+@pytest.mark.slow
 @every_method
 def test_resuming_from_any_step_is_exact(method: str) -> None:
     saved: list[bytes] = []

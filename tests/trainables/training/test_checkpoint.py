@@ -36,11 +36,13 @@ def _run(width: int | None) -> tuple[list[Report], list[bytes]]:
     return list(train(three(), HERE, width=width, checkpointing=Checkpointing(save=at_ends(saved), every=0.0))), saved
 
 
+@pytest.mark.slow
 def test_saving_changes_nothing() -> None:
     """In a stack of two members, and one of one."""
     assert without_seconds(list(train(three(), HERE, width=2))) == without_seconds(_run(2)[0])
 
 
+@pytest.mark.slow
 @for_each(("epoch", "width"), [(1, 2), (2, None), (3, 2), (4, None)])
 def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _run(width)
@@ -71,6 +73,7 @@ def _with_options() -> list[TrialConfig]:
     ]
 
 
+@pytest.mark.slow
 def test_every_option_of_training_is_resumed_exactly() -> None:
     """In a stack of two members, and one of one."""
     saved, resaved = list[bytes](), list[bytes]()
@@ -159,6 +162,7 @@ def _flipped(share: float) -> Callable[[bytes], bytes]:
     return damage
 
 
+@pytest.mark.slow
 @for_each(
     "damage",
     [
@@ -296,6 +300,7 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
         assert len(notices) <= 1 and "\n" not in "".join(notices)
 
 
+@pytest.mark.slow
 @for_each(
     ("path", "change", "message"),
     [

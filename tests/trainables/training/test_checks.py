@@ -273,6 +273,7 @@ def _few_steps(method: str = "vje", /, **changes: Value) -> TrialConfig:
     return eval_config(method, **{"batch_size": 60 if "normal_class" in changes else 420, **changes})
 
 
+@pytest.mark.slow
 @for_each(
     ("config", "beginnings"),
     [

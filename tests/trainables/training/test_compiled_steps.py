@@ -344,6 +344,7 @@ def test_a_step_that_reads_values_leaves_a_record_that_says_so(tmp_path: Path, m
     assert not (tmp_path / "step.so").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("failures", "error"), [(1, None), (2, "PyTorch cannot compile a step: KeyError: 'buf1'")])
 def test_a_step_at_which_pytorch_fails_is_compiled_again_with_fewer_fusions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, error: str | None

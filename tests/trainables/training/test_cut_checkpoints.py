@@ -101,6 +101,7 @@ def test_a_checkpoint_of_eager_steps_is_another_one() -> None:
     assert unpack(saved[0], six(), 4, compiled=True) is None
 
 
+@pytest.mark.slow
 def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
     reports, saved = _whole(1)
     members = (1, 0, 5)  # in an order of their own

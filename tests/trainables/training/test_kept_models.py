@@ -105,6 +105,7 @@ def test_the_model_of_the_best_epoch_gives_what_was_reported_there() -> None:
         assert model.threshold_at(0.2)
 
 
+@pytest.mark.slow
 def test_a_resumed_training_has_the_same_models() -> None:
     reports, models = whole()
     assert len(models.saved) > EPOCHS
@@ -129,6 +130,7 @@ def test_a_part_of_a_cohort_has_the_best_models_of_its_members() -> None:
     assert [again.last[0], again.last[1]] == [models.last[0], models.last[1]] and not again.notices
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_the_models_that_are_asked_for_is_not_used() -> None:
     _, plain = whole(KeptEpochs())
     _, models = whole()

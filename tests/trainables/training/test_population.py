@@ -233,6 +233,7 @@ def _saved(width: int | None, judge: Judge, resume: bytes | None = None) -> tupl
     return list(reports), saved
 
 
+@pytest.mark.slow
 @for_each("width", [None, 4])
 def test_a_moved_member_has_the_weights_and_momenta_of_its_source(width: int | None) -> None:
     reports, states = _run(width)
@@ -295,6 +296,7 @@ def test_a_population_is_reproducible() -> None:
     assert without_seconds(_saved(4, TRAINING_RULE.judge_of(six()))[0]) == without_seconds(_whole(4)[0])
 
 
+@pytest.mark.slow
 @for_each(("epoch", "width"), [(1, 4), (2, None), (3, 4)])
 def test_resuming_a_population_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _whole(width)

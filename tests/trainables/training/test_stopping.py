@@ -263,6 +263,7 @@ def test_a_pruned_member_keeps_the_metrics_of_its_last_report() -> None:
         assert judged.status == "running" and ended.metrics == judged.metrics and None not in ended.metrics.values()
 
 
+@pytest.mark.slow
 @for_each("width", [None, 4])
 def test_pruning_does_not_change_the_metrics_of_the_remaining_members(
     width: int | None, monkeypatch: pytest.MonkeyPatch
@@ -276,6 +277,7 @@ def test_pruning_does_not_change_the_metrics_of_the_remaining_members(
                 assert actual == pytest.approx(metrics, rel=1e-7, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_judge_that_prunes_no_member_changes_nothing() -> None:
     judged, plain = (list(train(six(), HERE, width=2, callbacks=Callbacks(judge))) for judge in (pruning({}), None))
     assert without_seconds(judged) == without_seconds(plain)
@@ -307,6 +309,7 @@ def test_a_pruned_member_is_never_probed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert evaluated == [False]
 
 
+@pytest.mark.slow
 @for_each(("epoch", "width"), [(1, None), (2, 2), (3, None)])
 def test_resuming_a_pruned_cohort_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _pruning_whole(width)
@@ -351,6 +354,7 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, beta: float) -> None:
     monkeypatch.setattr(VJE, "losses", losses)
 
 
+@pytest.mark.slow
 @for_each(("report_every", "width"), [(1, None), (3, 2)])
 def test_a_diverged_member_leaves_the_stack_too(
     report_every: int, width: int | None, monkeypatch: pytest.MonkeyPatch

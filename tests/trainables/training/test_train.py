@@ -334,6 +334,7 @@ SINGULAR: Mapping[str, Mapping[str, Value]] = {
 """Method with a fusible jitter -> what makes its matrix singular."""
 
 
+@pytest.mark.slow
 @for_each(("method", "width"), [*((method, None) for method in SINGULAR), ("gje", 2)])
 def test_a_matrix_that_is_not_positive_definite_fails_its_own_member(method: str, width: int | None) -> None:
     """The others of its stack train as they do without it; with `width=2` it is in the first of two stacks."""

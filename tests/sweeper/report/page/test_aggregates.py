@@ -37,6 +37,7 @@ def ids(report: Mapping[str, Any]) -> list[str]:
     return next(column["values"] for column in report["columns"] if column["name"] == "trial_id")
 
 
+@pytest.mark.slow
 def test_the_cells_are_those_of_all_trials(files: Files) -> None:
     rows, report = load(NAME, files), collect(files, NAME).report
     (request,) = report["requests"]

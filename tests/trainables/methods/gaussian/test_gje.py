@@ -161,6 +161,7 @@ def _length(**changes: Any) -> float:
     return (rows.detach().norm(dim=-1).max() / start).item()
 
 
+@pytest.mark.slow
 def test_the_exact_likelihood_shrinks_the_embeddings_and_the_entropy_does_not() -> None:
     """Under the batch's own moments (the trace trap) and under moments without a gradient (the cheat)."""
     assert _length(objective="nll") < 0.1 and _length(objective="nll", decoupled=True, ema=0.5) < 0.1
@@ -181,6 +182,7 @@ def _agreement(**changes: Any) -> tuple[float, float]:
     return cosines.diagonal().mean().item(), (cosines.sum() - cosines.diagonal().sum()).item() / (B * (B - 1))
 
 
+@pytest.mark.slow
 def test_entropy_keeps_images_apart_and_alignment_views_together() -> None:
     """Without the entropy nothing keeps images apart. The marginal entropy does not oppose alignment; the joint one
     does, and wins where the squared distance is a mean over dimensions."""

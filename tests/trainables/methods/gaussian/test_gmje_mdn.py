@@ -116,6 +116,7 @@ def _trained_rank(**changes: Any) -> float:
     return float(np.exp(stats.entropy(np.linalg.eigvalsh(context.T @ context / B).clip(1e-12))))
 
 
+@pytest.mark.slow
 def test_literal_form_collapses_and_the_entropy_form_does_not() -> None:
     """To rank 1 of P = 3: the marginal term is no barrier (specification, 4.6)."""
     assert _trained_rank(objective="literal", ema=0.9) < 1.02
@@ -130,6 +131,7 @@ def _nll_of_unpredictable_targets(leaky: bool) -> float:
     return _minimise(model, "nll", list(model.parameter_network.parameters()))
 
 
+@pytest.mark.slow
 def test_a_network_that_sees_the_target_explains_what_no_context_can() -> None:
     """Towards its bound, `P (log(floor) + log(2 pi) / 2)`, which is -11."""
     assert _nll_of_unpredictable_targets(leaky=True) < -5

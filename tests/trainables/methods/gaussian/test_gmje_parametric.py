@@ -145,6 +145,7 @@ def _concentration(weight: float) -> float:
     return float(np.linalg.norm(_joint(model).mean(0)) / np.sqrt(2))
 
 
+@pytest.mark.slow
 def test_without_the_entropy_all_images_become_one() -> None:
     assert _concentration(0.0) > 0.99
     assert _concentration(20.0) < 0.8
@@ -203,6 +204,7 @@ def _dam_concentration(numerator: str) -> float:
     return float(np.linalg.norm(unit(rows_of(model)[0]).mean(0)))
 
 
+@pytest.mark.slow
 def test_trained_on_the_exact_density_images_become_one_and_on_info_nce_they_do_not() -> None:
     assert _dam_concentration("all") > 0.99 and _dam_concentration("matching") < 0.2
 

@@ -97,5 +97,6 @@ def _clusters(entropy_weight: float) -> int:
     return len({tuple(row) for row in together.tolist()})
 
 
+@pytest.mark.slow
 def test_without_the_entropy_images_become_two_clusters_and_with_it_they_do_not() -> None:
     assert _clusters(0.0) == 2 and _clusters(1.0) == B

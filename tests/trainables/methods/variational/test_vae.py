@@ -111,6 +111,7 @@ def test_it_takes_one_view_and_noise_of_each_image() -> None:
     assert model.noise(B) == {"posterior": Noise((B, L), batch_dim=0)}
 
 
+@pytest.mark.slow
 def test_the_digits_collapse_with_a_variance_of_1_but_not_of_one_tenth() -> None:
     """The posterior of a collapsed VAE is the prior, whatever the image. Members of one cohort, alike but for the
     variance."""

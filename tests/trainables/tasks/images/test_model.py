@@ -200,6 +200,7 @@ def count_calls(module: nn.Module) -> list[None]:
     return calls
 
 
+@pytest.mark.slow
 def test_a_method_that_can_only_embed_scores_images_by_its_kept_training_vectors(
     contrastive: tuple[ImageTrial, TrainedModel, Member],
 ) -> None:
@@ -233,6 +234,7 @@ def test_a_method_that_can_only_embed_scores_images_by_its_kept_training_vectors
         model.score(tested.test_images, "knn2_z")
 
 
+@pytest.mark.slow
 def test_of_many_training_vectors_as_many_are_kept_as_fit_and_thresholds_are_by_these(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

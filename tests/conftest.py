@@ -35,14 +35,15 @@ FOREIGN_NAMES = {
 
 
 LONGEST = (
-    *("cluster/test_slurm.py", "trainables/methods/test_contract_fused.py", "sweeper/test_sweeps_without_ray.py"),
-    *("end_to_end/test_rungs_on_ray.py", "sweeper/report/page/test_in_browser.py", "end_to_end/test_run.py"),
-    *("trainables/learners/test_compiled.py", "test_readme.py", "sweeper/record/test_kinds_of_trackers.py"),
-    *("sweeper/test_view.py", "end_to_end/test_ray_backend.py", "end_to_end/test_kills.py"),
+    *("cluster/test_slurm.py", "end_to_end/test_ray_backend.py", "sweeper/test_sweeps_without_ray.py"),
+    *("trainables/networks/test_pretrained.py", "trainables/methods/test_contract_fused.py"),
+    *("sweeper/record/test_kinds_of_trackers.py", "trainables/learners/test_compiled.py", "end_to_end/test_run.py"),
+    *("test_readme.py", "sweeper/report/page/test_in_browser.py", "sweeper/test_view.py"),
+    *("simulation/test_simulation.py", "end_to_end/test_rungs_on_ray.py", "end_to_end/test_kills.py"),
     *("sweeper/test_continued_store.py", "sweeper/test_odd_store.py", "trainables/metrics/test_catalog.py"),
-    *("simulation/test_simulation.py", "trainables/networks/test_pretrained.py", "end_to_end/test_run_search.py"),
-    *("benchmarks/test_benchmarks.py", "simulation/test_mutants.py", "end_to_end/test_two_drivers.py"),
-    *("end_to_end/test_tune_trainable.py", "end_to_end/test_run_tables.py", "trainables/worker/test_worker.py"),
+    *("benchmarks/test_benchmarks.py", "trainables/networks/test_encoders.py", "end_to_end/test_run_search.py"),
+    *("sweeper/search/test_samplers.py", "end_to_end/test_run_tables.py", "simulation/test_mutants.py"),
+    *("end_to_end/test_two_drivers.py", "trainables/worker/test_worker.py", "end_to_end/test_tune_trainable.py"),
     *("end_to_end/test_full_disk.py", "end_to_end/test_submit_job.py"),
 )
 """Files that take the longest, the longest first: they are started before all others."""

@@ -26,9 +26,9 @@ FETCHERS = {"urllib.request", "requests", "httpx", "aiohttp", "ftplib", "http.cl
 """Modules and classes that fetch data from the network."""
 
 
-@functools.cache
+@functools.lru_cache(1)
 def nodes_of(source: str) -> list[ast.AST]:
-    """All nodes of the tree of the source."""
+    """All nodes of the tree of the source. Those of the last one are kept: all of them would take much memory."""
     return list(ast.walk(ast.parse(source)))
 
 

@@ -233,7 +233,8 @@ class _Run:
         spent, decision = "", decision_of(self.request, self.plan, self.store)
         self.plans.append(self.plan)
         try:
-            with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
+            fresh, wait_of = self.request.fresh, self.budget.wait_of
+            with tracked(self.trackers, self.plan, self.store, _print_line, fresh=fresh, wait_of=wait_of) as trials:
                 try:
                     self._train_all(trials, decision)
                 except BudgetSpent as reached:

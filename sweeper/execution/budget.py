@@ -88,6 +88,11 @@ class Budget(CohortListener):
         if self._seconds_left <= 0:
             raise BudgetSpent(self.name)
 
+    def wait_of(self, seconds: float) -> float:
+        """Return for how long the end of the run may wait for something: so many seconds, but at most half of those
+        that are left until a limit, for what follows needs some, too."""
+        return max(0.0, min(seconds, min(self._ends) / 2))
+
     def fits(self, cohort: Cohort) -> bool:
         """Whether a cohort that would start now ends in time, as far as that is known."""
         seconds = self.seconds_of(cohort) if self.limited else None

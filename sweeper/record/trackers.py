@@ -39,7 +39,8 @@ if TYPE_CHECKING:  # it imports torch
 RETRY_SECONDS = 30.0
 """Time, in seconds, between a failed call of a tracker and the next call."""
 CLOSE_SECONDS, INTERRUPTED_SECONDS = 60.0, 5.0
-"""Longest time, in seconds, that the end of a sweep waits for a tracker; the same if the sweep was interrupted."""
+"""Longest time, in seconds, that the end of a sweep waits for a tracker; the same if the sweep was interrupted. A run
+with a limit of time or cost waits as long as its `Budget` says."""
 MOST_VALUES = 2_000_000
 """Most values of metrics that wait to be sent. A tracker that is so far behind gets the rest from the next run."""
 LONGEST_REASON = 200
@@ -224,12 +225,13 @@ class Tracking:
         recorded: Recorded | None = None,
         *,
         anew: bool = False,
+        wait_of: Callable[[float], float] = float,
         surroundings: Surroundings = REAL,
     ) -> None:
         """`connect` opens the tracker `name`, `say` prints a line. With `anew` all trials are trained again, so that
-        runs that the tracker has are replaced."""
+        runs that the tracker has are replaced. `wait_of` shortens the time that the end waits for the tracker."""
         self._name, self._connect, self._say = name, connect, say
-        self._recorded, self._anew = recorded or Recorded(), anew
+        self._recorded, self._anew, self._wait_of = recorded or Recorded(), anew, wait_of
         self._runs: dict[str, _Run] = {}
         self._waiting: dict[str, None] = {}
         """Ids of the runs of which something is to be sent, those that failed last at the end."""
@@ -250,7 +252,7 @@ class Tracking:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join(INTERRUPTED_SECONDS if kind else CLOSE_SECONDS)
+        self._thread.join(self._wait_of(INTERRUPTED_SECONDS if kind else CLOSE_SECONDS))
         if self._thread.is_alive() and not self._said:
             self._say(f"tracker {self._name} has not taken everything yet; the same command sends it the rest")
         with self._changed:
@@ -407,14 +409,21 @@ class Trackers(CohortListener):
 
 @contextmanager
 def tracked(
-    connects: Mapping[str, Callable[[], Tracker]], plan: Plan, store: Store, say: Callable[[str], None], *, fresh: bool
+    connects: Mapping[str, Callable[[], Tracker]],
+    plan: Plan,
+    store: Store,
+    say: Callable[[str], None],
+    *,
+    fresh: bool,
+    wait_of: Callable[[float], float] = float,
 ) -> Iterator[Trackers]:
-    """Context in which trials of a plan are passed on to trackers. Those that the store has are sent first."""
+    """Context in which trials of a plan are passed on to trackers. Those that the store has are sent first. `wait_of`
+    shortens the time that its end waits for each tracker."""
     recorded = _recorded(plan, store) if connects and not fresh else None
     with ExitStack() as stack:
         around = store.files.surroundings
         trackings = [
-            Tracking(name, connect, say, recorded, anew=fresh, surroundings=around)
+            Tracking(name, connect, say, recorded, anew=fresh, wait_of=wait_of, surroundings=around)
             for name, connect in connects.items()
         ]
         yield Trackers([stack.enter_context(tracking) for tracking in trackings], plan.identifying_columns)

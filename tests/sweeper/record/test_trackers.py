@@ -152,6 +152,24 @@ def test_a_tracker_that_hangs_delays_neither_the_sweep_nor_its_end(
     forever.set()
 
 
+def test_a_run_with_a_limit_waits_for_a_tracker_as_long_as_the_limit_allows(said: list[str]) -> None:
+    forever, asked = threading.Event(), list[float]()
+
+    def connect() -> Tracker:
+        forever.wait()
+        return Memory()
+
+    def wait_of(seconds: float) -> float:
+        asked.append(seconds)
+        return 0.05
+
+    with Tracking("memory", connect, said.append, wait_of=wait_of) as tracking:
+        report_both(tracking)
+    assert said == ["tracker memory has not taken everything yet; the same command sends it the rest"]
+    assert asked == [trackers.CLOSE_SECONDS]
+    forever.set()
+
+
 def test_a_tracker_that_is_far_behind_is_left_out(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trackers, "MOST_VALUES", 2)
     forever, memory = threading.Event(), Memory()

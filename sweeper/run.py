@@ -167,7 +167,7 @@ class PlannedRequest:
         request, plan, columns = self.request, self.plan, self.columns
         check_address(address_of(request))
         check_free_space(self.store.files)
-        if request.wait and wait_for_others(Drivers(self.store.files, plan.name), _print_line):
+        if request.wait and wait_for_others(Drivers(self.store.files, plan.name), _print_line, stopping.check):
             return self._planned_again().begin(stopping)
         damaged, store = self.store.damaged, Store(self.store.files.with_retries(store_retries(), _print_line))
         check_writable(store.files)
@@ -175,7 +175,7 @@ class PlannedRequest:
         lease = Lease(store.files, plan.name, plan.request)
         lease.open()
         try:
-            share(lease, plan, request.fresh, _print_line)
+            share(lease, plan, request.fresh, _print_line, stopping.check)
             if plan.study_runs and lease.ids():  # a driver that has ended since may have written rows
                 plan, columns = prepare(request, self.store)
             store.quarantine(damaged)

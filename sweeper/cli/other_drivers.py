@@ -16,39 +16,49 @@ class OtherDriver(StoreError):
     """Another driver has what this command needs for itself."""
 
 
-def wait_for_others(drivers: Drivers, say: Callable[[str], None]) -> bool:
-    """Wait until no other driver runs the sweep. Returns whether there was one."""
+def wait_for_others(drivers: Drivers, say: Callable[[str], None], check: Callable[[], None]) -> bool:
+    """Wait until no other driver runs the sweep. Returns whether there was one. Calls `check` between two looks, which
+    raises KeyboardInterrupt if this process was asked to stop."""
     told = False
     while others := drivers.living():
         if not told:
             say(f"waiting for another driver of this sweep: {_named(others)}")
         told = True
         drivers.surroundings.sleep(LOOK_SECONDS)
+        check()
     return told
 
 
-def share(lease: Lease, plan: Plan, fresh: bool, say: Callable[[str], None]) -> None:
+def share(lease: Lease, plan: Plan, fresh: bool, say: Callable[[str], None], check: Callable[[], None]) -> None:
     """Say who else runs the sweep. Raises OtherDriver if it cannot be shared: a study has one driver, and so has a
-    sweep with `--fresh`."""
+    sweep with `--fresh`. Calls `check` as `wait_for_others` does."""
     studies = {study_run.id for study_run in plan.study_runs}
     if fresh:
-        refuse_others(lease, "--fresh needs the sweep for itself", WAIT)
+        refuse_others(lease, "--fresh needs the sweep for itself", WAIT, check=check)
     while not lease.claim(studies):
-        refuse_others(lease, "a search needs its studies for itself", WAIT, studies)
+        refuse_others(lease, "a search needs its studies for itself", WAIT, studies, check)
     if others := lease.living():
         left = "" if studies else "; what it has begun is left to it"
         say(f"another driver runs this sweep, too: {_named(others)}{left}")
 
 
-def refuse_others(drivers: Drivers, law: str, remedy: str, claims: set[str] | None = None) -> None:
+def refuse_others(
+    drivers: Drivers,
+    law: str,
+    remedy: str,
+    claims: set[str] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Raise OtherDriver if another driver runs the sweep, or has one of these claims.
 
-    A driver on another machine may have died, which a look for up to a minute shows.
+    A driver on another machine may have died, which a look for up to a minute shows. Calls `check` as `wait_for_others`
+    does.
     """
     while others := [other for other in drivers.living() if claims is None or claims.intersection(other.lease.claims)]:
         if any(other.proven for other in others):
             raise OtherDriver(f"{law}, but another driver runs it: {_named(others)}; {remedy}")
         drivers.surroundings.sleep(LOOK_SECONDS)
+        check()
 
 
 def describe_driver(driver: Driver) -> str:

@@ -66,8 +66,15 @@ class KeptModels(CohortListener):
 
 def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]) -> None:
     """Delete the models of the request's trials that have a row and are not best, as far as runs with `--keep best`
-    wrote them: a driver that was killed may have left some. `rows` are those of the request."""
-    best = final_best(plan, rows)
+    wrote them: a driver that was killed may have left some. `rows` are those of the request.
+
+    While a trial of the request has failed or has no row, its next run may make any setting the best, so the best trial
+    of each setting stays."""
+    best, ended = final_best(plan, rows), {row["trial_id"] for row in rows if row["status"] != "failed"}
+    if len(ended) < plan.total or not ended.issuperset(plan.request_rows.trials):
+        so_far = BestTrials(rankings_of(plan))
+        so_far.add(rows)
+        best |= so_far.ids
     write_best(files, plan.request_folder, best)
     stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best
     if stale:

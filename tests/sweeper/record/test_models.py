@@ -12,10 +12,12 @@ from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.models import KeptModels, remove_displaced
+from sweeper.spec import Grid, Metric, Table
 from sweeper.storage.files import Files
 from sweeper.storage.layout import epoch_model_path, model_path
 from sweeper.storage.models import trials_with_models
-from tests.sweeper.small_sweeps import TINY
+from sweeper.storage.requests import RequestRows
+from tests.sweeper.small_sweeps import FIXED, TINY
 
 PLAN = Plan("tiny", "digits", TINY)
 
@@ -79,6 +81,22 @@ def test_the_model_of_a_trial_that_fails_stays_until_the_end_as_another_may_have
     assert models(files) == ["a"]
     remove_displaced(files, PLAN, [failed, row("b", 0.5, 0.6)])
     assert models(files) == []
+
+
+def test_while_a_trial_has_no_result_the_best_of_each_setting_stays_which_it_may_make_the_best(files: Files) -> None:
+    grid = Grid(FIXED, {"beta": (0.5, 1.5), "nu": (0.5, 3.0), "seed": (0, 1)})
+    figures = (Table("auroc", ("nu",), (Metric("auroc_joint", "maximize"),)),)
+    sweep = replace(TINY, presets={"digits": grid}, figures=figures)
+    plan = Plan("tiny", "digits", sweep, whole=RequestRows("digits", "digits", ("a", "b", "c")))
+    rows = [{**row("a", 0.5, 0.7), "nu": 0.5}, {**row("b", 1.5, 0.6), "nu": 0.5}]
+    last = {**row("c", 2.5, 0.5), "nu": 0.5}
+    write(files, "a", "b")
+    remove_displaced(files, plan, rows)
+    assert models(files) == ["a", "b"]
+    remove_displaced(files, plan, [*rows, {**last, "status": "failed"}])
+    assert models(files) == ["a", "b"]
+    remove_displaced(files, plan, [*rows, last])
+    assert models(files) == ["a"]
 
 
 @pytest.mark.parametrize(("keep", "left"), [("best", ["b", "new"]), ("all", ["a", "b", "new"])])

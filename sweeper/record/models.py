@@ -9,7 +9,8 @@ cohort's best have displaced. So nothing that is wanted is ever missing, wheneve
   trials that have failed.
 
 The best trials of another request of the sweep, for example with other seeds, are left alone. Every request lists its
-own in the store: before it writes rows with a new best trial, and exactly at its end.
+own in the store: before it writes rows with a new best trial, and exactly at its end once all its trials have a
+result.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

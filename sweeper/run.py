@@ -233,8 +233,10 @@ class _Run:
         spent, decision = "", decision_of(self.request, self.plan, self.store)
         self.plans.append(self.plan)
         try:
-            fresh, wait_of = self.request.fresh, self.budget.wait_of
-            with tracked(self.trackers, self.plan, self.store, _print_line, fresh=fresh, wait_of=wait_of) as trials:
+            fresh, longest_wait = self.request.fresh, self.budget.longest_wait
+            with tracked(
+                self.trackers, self.plan, self.store, _print_line, fresh=fresh, longest_wait=longest_wait
+            ) as trials:
                 try:
                     self._train_all(trials, decision)
                 except BudgetSpent as reached:

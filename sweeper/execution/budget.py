@@ -88,9 +88,9 @@ class Budget(CohortListener):
         if self._seconds_left <= 0:
             raise BudgetSpent(self.name)
 
-    def wait_of(self, seconds: float) -> float:
-        """Return for how long the end of the run may wait for something: so many seconds, but at most half of those
-        that are left until a limit, for what follows needs some, too."""
+    def longest_wait(self, seconds: float) -> float:
+        """Return for how long the end of the run may wait for something: for so many seconds, but for at most half of
+        those that are left until a limit, because what follows needs some, too."""
         return max(0.0, min(seconds, min(self._ends) / 2))
 
     def fits(self, cohort: Cohort) -> bool:

@@ -107,13 +107,16 @@ def rankings_of(plan: Plan) -> list[Ranking]:
     return list(dict.fromkeys([of_settings, *of_studies, *_of_figures(plan.sweep, bounds)]))
 
 
-def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """The best trials once all have ended: of the settings, only the best one of each data set has one, and so has the
-    best proposal of each study."""
+def best_at_end(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The best trials at the end of a run, by the rows of its request. Once all trials of the request have a result, of
+    the settings only the best one of each data set has one, and so has the best proposal of each study. As long as one
+    has failed or has no row, the next run may make any setting the best, so each has one."""
     objectives, replicated = _objectives(plan), _replicated(plan)
     bounds = _of_single_trials(plan)
     of_studies = [] if replicated else [Ranking(metric, ("study_id",), constraints=bounds) for metric in objectives]
-    best = BestTrials([*of_studies, *_of_figures(plan.sweep, bounds)])
+    ended = {row["trial_id"] for row in rows if row["status"] != "failed"}
+    complete = len(ended) >= plan.total and ended.issuperset(plan.request_rows.trials)
+    best = BestTrials([*of_studies, *_of_figures(plan.sweep, bounds), *(() if complete else rankings_of(plan))])
     best.add(rows)
     grids = bool(plan.sweep.grids(plan.preset))
     if not grids and not replicated:

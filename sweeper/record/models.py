@@ -16,7 +16,7 @@ result.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweeper.plan.best_trials import BestTrials, final_best, rankings_of, settings_of
+from sweeper.plan.best_trials import BestTrials, best_at_end, rankings_of, settings_of
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
@@ -67,15 +67,8 @@ class KeptModels(CohortListener):
 
 def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]) -> None:
     """Delete the models of the request's trials that have a row and are not best, as far as runs with `--keep best`
-    wrote them: a driver that was killed may have left some. `rows` are those of the request.
-
-    While a trial of the request has failed or has no row, its next run may make any setting the best, so the best trial
-    of each setting stays."""
-    best, ended = final_best(plan, rows), {row["trial_id"] for row in rows if row["status"] != "failed"}
-    if len(ended) < plan.total or not ended.issuperset(plan.request_rows.trials):
-        so_far = BestTrials(rankings_of(plan))
-        so_far.add(rows)
-        best |= so_far.ids
+    wrote them: a driver that was killed may have left some. `rows` are those of the request."""
+    best = best_at_end(plan, rows)
     write_best(files, plan.request_folder, best)
     stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best
     if stale:

@@ -40,7 +40,7 @@ RETRY_SECONDS = 30.0
 """Time, in seconds, between a failed call of a tracker and the next call."""
 CLOSE_SECONDS, INTERRUPTED_SECONDS = 60.0, 5.0
 """Longest time, in seconds, that the end of a sweep waits for a tracker; the same if the sweep was interrupted. A run
-with a limit of time or cost waits as long as its `Budget` says."""
+with a limit of time or cost waits at most as long as its `Budget` says."""
 MOST_VALUES = 2_000_000
 """Most values of metrics that wait to be sent. A tracker that is so far behind gets the rest from the next run."""
 LONGEST_REASON = 200
@@ -225,13 +225,13 @@ class Tracking:
         recorded: Recorded | None = None,
         *,
         anew: bool = False,
-        wait_of: Callable[[float], float] = float,
+        longest_wait: Callable[[float], float] = lambda seconds: seconds,
         surroundings: Surroundings = REAL,
     ) -> None:
         """`connect` opens the tracker `name`, `say` prints a line. With `anew` all trials are trained again, so that
-        runs that the tracker has are replaced. `wait_of` shortens the time that the end waits for the tracker."""
+        runs that the tracker has are replaced. `longest_wait` shortens the time that the end waits for the tracker."""
         self._name, self._connect, self._say = name, connect, say
-        self._recorded, self._anew, self._wait_of = recorded or Recorded(), anew, wait_of
+        self._recorded, self._anew, self._longest_wait = recorded or Recorded(), anew, longest_wait
         self._runs: dict[str, _Run] = {}
         self._waiting: dict[str, None] = {}
         """Ids of the runs of which something is to be sent, those that failed last at the end."""
@@ -252,7 +252,7 @@ class Tracking:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join(self._wait_of(INTERRUPTED_SECONDS if kind else CLOSE_SECONDS))
+        self._thread.join(self._longest_wait(INTERRUPTED_SECONDS if kind else CLOSE_SECONDS))
         if self._thread.is_alive() and not self._said:
             self._say(f"tracker {self._name} has not taken everything yet; the same command sends it the rest")
         with self._changed:
@@ -415,15 +415,15 @@ def tracked(
     say: Callable[[str], None],
     *,
     fresh: bool,
-    wait_of: Callable[[float], float] = float,
+    longest_wait: Callable[[float], float],
 ) -> Iterator[Trackers]:
-    """Context in which trials of a plan are passed on to trackers. Those that the store has are sent first. `wait_of`
-    shortens the time that its end waits for each tracker."""
+    """Context in which trials of a plan are passed on to trackers. Those that the store has are sent first.
+    `longest_wait` shortens the time that its end waits for each tracker."""
     recorded = _recorded(plan, store) if connects and not fresh else None
     with ExitStack() as stack:
         around = store.files.surroundings
         trackings = [
-            Tracking(name, connect, say, recorded, anew=fresh, wait_of=wait_of, surroundings=around)
+            Tracking(name, connect, say, recorded, anew=fresh, longest_wait=longest_wait, surroundings=around)
             for name, connect in connects.items()
         ]
         yield Trackers([stack.enter_context(tracking) for tracking in trackings], plan.identifying_columns)

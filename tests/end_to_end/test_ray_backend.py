@@ -1,4 +1,4 @@
-"""Actors of a real cluster with two cores: what runs where, and what is told of deaths."""
+"""Actors of a real cluster with two cores: what runs where, what is told of deaths, and how many calls one takes."""
 
 import asyncio
 import os

@@ -342,7 +342,7 @@ class Auditor:
                 self.note(f"the tracker works, but {client.name} has not sent it the end of {lacking}")
         if status in (0, 1) and said and self.expected:
             counts = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", said[1])}
-            cut_short = request.hours and "error: " in output  # the store failed a run that --hours had stopped
+            cut_short = request.hours and unanswered  # of a run that --hours had stopped the store fell silent
             if (sum(counts.values()) != int(said[2]) and not cut_short) or (counts.get("failed") and status == 0):
                 self.note(f"status {status} with {said[0]!r}")
             if status == 0 and not request.fixed and counts != dict(Counter(self.seen.values())) and not self.failed:
@@ -379,7 +379,7 @@ class Auditor:
         self._judge_tracker(files)
         if not (self.divided and self.failed):
             self._judge_models(files, poisoned)
-            for problem in laws.broken(kind, rows, history_in(files), files):
+            for problem in laws.broken(kind, rows, history_in(files), files, self.sure):
                 self.note(problem)
         unwanted = {trial for trial in rows if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
         leases = [json.loads(data) for path, data in files.items() if path.startswith(".drivers/")]

@@ -120,6 +120,10 @@ def _laws(progress: Progress, members: int, epochs: int) -> dict[str, bool]:
     }
 
 
+_types_of: Callable[[Any], Mapping[str, Any]] = functools.cache(typing.get_type_hints)
+"""Field of a dataclass -> its type."""
+
+
 def _plain(value: Any) -> Any:
     """The opposite of `_read`: a dict of the fields of a dataclass, and of its parts recursively. Unlike
     `dataclasses.asdict` it copies no tensor, such as those of the best models."""
@@ -153,10 +157,6 @@ def _read(value: Any, kind: Any, name: str) -> Any:
     if origin is Mapping:
         return {key: _read(part, arguments[1], f"{name}.{key}") for key, part in value.items()}
     return value
-
-
-_types_of: Callable[[Any], Mapping[str, Any]] = functools.cache(typing.get_type_hints)
-"""Field of a dataclass -> its type."""
 
 
 def _is_of(value: Any, kind: Any) -> bool:

@@ -84,8 +84,8 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
 
     Raises OutOfMemory if the cohort needs more memory than it may use.
     """
-    import ray.train  # here: it takes a second, and the driver, which imports this module, does not need it
-    from ray.train import RunConfig, ScalingConfig, TrainingFailedError
+    # Here: it takes a second, and the driver, which imports this module, does not need it.
+    from ray.train import RunConfig, ScalingConfig, TrainingFailedError, get_context
     from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
     workers, judge = task.spec.config(0).training.processes, judge_of(task, dispatch.judge_factory)
@@ -103,7 +103,7 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
     def together(_: dict[str, Any]) -> None:
         import_from(dispatch.module_folders)
         use_cores(dispatch.resources.get("CPU", 1.0))
-        context = ray.train.get_context()
+        context = get_context()
         peers = Peers(context.get_world_rank(), context.get_world_size())
         share = device_share(dispatch.resources, _node_resources(), peers.size)
         send = messages.put if peers.rank == 0 else _send_nothing

@@ -87,11 +87,11 @@ def test_a_cost_counts_the_nodes_of_each_stage_from_its_first_cohort_on() -> Non
 def test_the_end_of_a_run_waits_for_half_of_what_is_left_at_most() -> None:
     clock = Clock()
     budget = Budget(1.0, clock=clock)
-    assert budget.wait_of(60.0) == Budget(clock=clock).wait_of(60.0) == 60.0
+    assert budget.longest_wait(60.0) == Budget(clock=clock).longest_wait(60.0) == 60.0
     clock.now = HOUR - 30.0
-    assert (budget.wait_of(60.0), budget.wait_of(5.0)) == (15.0, 5.0)
+    assert (budget.longest_wait(60.0), budget.longest_wait(5.0)) == (15.0, 5.0)
     clock.now = HOUR + 1.0
-    assert budget.wait_of(60.0) == 0.0
+    assert budget.longest_wait(60.0) == 0.0
 
 
 @pytest.mark.slow

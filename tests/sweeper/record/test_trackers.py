@@ -159,11 +159,11 @@ def test_a_run_with_a_limit_waits_for_a_tracker_as_long_as_the_limit_allows(said
         forever.wait()
         return Memory()
 
-    def wait_of(seconds: float) -> float:
+    def longest_wait(seconds: float) -> float:
         asked.append(seconds)
         return 0.05
 
-    with Tracking("memory", connect, said.append, wait_of=wait_of) as tracking:
+    with Tracking("memory", connect, said.append, longest_wait=longest_wait) as tracking:
         report_both(tracking)
     assert said == ["tracker memory has not taken everything yet; the same command sends it the rest"]
     assert asked == [trackers.CLOSE_SECONDS]

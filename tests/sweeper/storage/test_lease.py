@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeper.cli.other_drivers import refuse_others, wait_for_others
 from sweeper.errors import StoreError
 from sweeper.storage.files import Files
 from sweeper.storage.lease import TERM, Content, Drivers, Lease
@@ -116,27 +115,6 @@ def test_a_lease_that_this_process_has_left_open_is_void(tmp_path: Path) -> None
     with opened(tmp_path) as left:
         assert left.claim(["a"])
         assert Drivers(Files(tmp_path, surroundings=Surroundings()), "s").living() == []
-
-
-def test_a_process_that_was_asked_to_stop_waits_for_no_other_driver(tmp_path: Path) -> None:
-    """Also where the KeyboardInterrupt of the signal was lost in foreign code: it is asked for between two looks."""
-    clock, asked_at = Clock(), 5.0
-
-    def sleep(seconds: float) -> None:
-        clock.now += seconds
-
-    def check() -> None:
-        if clock.now >= asked_at:
-            raise KeyboardInterrupt
-
-    written(tmp_path, host="other", boot="other")
-    others = Drivers(Files(tmp_path, surroundings=Surroundings(monotonic=clock, sleep=sleep)), "s")
-    with pytest.raises(KeyboardInterrupt):
-        wait_for_others(others, print, check)
-    assert clock.now == 6.0
-    with pytest.raises(KeyboardInterrupt):
-        refuse_others(others, "the law", "the remedy", check=check)
-    assert clock.now == 8.0
 
 
 def test_a_driver_of_another_machine_counts_until_its_lease_has_not_changed_for_a_term(tmp_path: Path) -> None:

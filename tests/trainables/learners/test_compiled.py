@@ -55,7 +55,6 @@ def cohort_of(configs: Sequence[TrialConfig], compiler: StepCompiler | None = No
     return Cohort(configs, Path(), torch.device("cpu"), None, compiler=compiler)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", trained([name for name in BY_GRADIENTS if name not in WITH_PHASES]))
 def test_steps_of_every_method_are_traced_whole(method: str) -> None:
     compiler = TracingCompiler()

@@ -51,7 +51,6 @@ FALLS: Mapping[str, float] = {"jepa_pairs": 0.01}
 distance of the branches from their mean."""
 
 
-@pytest.mark.slow
 @every_trained
 def test_learns_and_everything_stays_finite(name: str) -> None:
     """The loss falls, and the metric improves."""
@@ -137,7 +136,6 @@ FLOAT32 = {"swav": 1e-2}
 """Tolerance where rounding grows: cosines are divided by an epsilon of down to 0.0125."""
 
 
-@pytest.mark.slow
 @every_trained
 def test_fused_equals_alone(name: str) -> None:
     """Members that differ in all that is fusible, in stacks of three and one, and of some methods in one stack, too; 6
@@ -176,7 +174,6 @@ OPTIONS: tuple[dict[str, Value], ...] = (
 """Ways to train, each with members of different largest gradients and decays of the learning rate."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", trained(BY_GRADIENTS))
 def test_every_way_to_train_fused_equals_alone(name: str) -> None:
     """Its results are finite, and those of the optimiser's state, too. All ways of one method that looks at one example

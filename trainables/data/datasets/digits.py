@@ -65,8 +65,8 @@ def digits_tint(root: Path) -> Dataset:
 @functools.cache
 def _digits() -> tuple[Tensor, Tensor]:
     """Images, uint8 `[1797, 1, 8, 8]` with pixels in 0..16, and labels, int64 `[1797]`, from scikit-learn's file:
-    importing scikit-learn would take as long as importing torch, in every training process. A
-    process parses the file once."""
+    importing scikit-learn would take as long as importing torch, in every training process. The file is parsed once in
+    a process."""
     if FILE.exists():
         table = np.loadtxt(FILE, delimiter=",", dtype=np.int64)
         images, labels = table[:, :-1], table[:, -1]

@@ -12,7 +12,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -72,11 +71,28 @@ THREADS = 8
 
 
 def _map(act: Callable[[str], Any], names: Iterable[str]) -> list[Any]:
+    """Call `act` in threads that do not keep the process alive, as those of a `ThreadPoolExecutor` do."""
     names = list(names)
     if len(names) <= 1:  # a single name is not worth a thread
         return [act(name) for name in names]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(act, names))
+    results, errors = dict[int, Any](), list[BaseException]()
+    left = iter(list(enumerate(names)))
+
+    def work() -> None:
+        for index, name in left:
+            try:
+                results[index] = act(name)
+            except BaseException as error:
+                errors.append(error)
+            if errors:
+                return
+
+    threads = [_begin("map", work) for _ in range(min(THREADS, len(names)))]
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return [results[index] for index in range(len(names))]
 
 
 def _begin(name: str, act: Callable[[], None]) -> Task:
@@ -103,7 +119,8 @@ class Surroundings:
     condition: Callable[[], Condition] = threading.Condition
     """As `lock`, for one that waits for what another notes."""
     map: Callable[[Callable[[str], Any], Iterable[str]], list[Any]] = _map
-    """Calls a function for each name in a pool of threads, and returns the results in the order of the names.
+    """Calls a function for each name in several threads, and returns the results in the order of the names. Raises its
+    first error; names whose turn has not come by then are left out.
 
     The function should not retry by itself, because nothing can interrupt a thread that sleeps between two attempts.
     """

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -33,8 +33,9 @@ from sweeper.storage.retry import (
     call_with_retries,
     is_transient,
     made_progress,
+    step_of_call,
 )
-from sweeper.surroundings import REAL, Surroundings
+from sweeper.surroundings import REAL, THREADS, Surroundings
 from trainables.json_input import MAX_BYTES, read_json
 
 HIDDEN = (".", "_")
@@ -83,8 +84,9 @@ class Files:
         return f"Files({self.display_uri!r})"
 
     def with_retries(self, retry_policy: RetryPolicy, log: Log | None = None) -> Files:
+        """The same files by the same connection, with another policy."""
         files = copy.copy(self)
-        files.retry_policy, files._log = retry_policy, log
+        files.retry_policy, files._log, files._opened = retry_policy, log, self._opened
         return files
 
     def pin_folder(self) -> None:
@@ -307,6 +309,29 @@ class Files:
             raise DamagedError(message(error)) from error
         except (OSError, ArrowException) as error:
             raise StoreError(message(error)) from error
+
+    def each(
+        self, verb: str, folder: str, act: Callable[[Files, str], Result], names: Iterable[str]
+    ) -> builtins.list[Result]:
+        """Return `act(files, name)` for each name, in their order. Several are called at once, with files that do not
+        retry: if one fails, those that have not succeeded yet are tried again together, as `retry` does."""
+        results, order = dict[str, Result](), list(names)
+
+        def operation() -> None:
+            once = self.with_retries(NO_RETRIES)
+
+            def call(name: str) -> None:
+                results[name] = act(once, name)
+
+            left, step = [name for name in order if name not in results], step_of_call(call)
+            if self.local_folder and len(left) <= THREADS:  # which takes less time than starting threads
+                for name in left:
+                    step(name)
+            else:
+                self.surroundings.map(step, left)
+
+        self.retry(verb, folder, operation)
+        return [results[name] for name in order]
 
     def _open(self) -> tuple[fs.FileSystem, str]:
         """Return the filesystem and the store's root in it. Raises StoreError if the first call fails to open them."""

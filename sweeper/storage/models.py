@@ -7,7 +7,7 @@ lists the trials that are its best in `models/best/SWEEP/REQUEST.json`, so that 
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -22,7 +22,6 @@ from sweeper.storage.layout import (
     models_folder,
     unwritten_models_folder,
 )
-from sweeper.storage.retry import NO_RETRIES, Result
 from trainables.reports import ModelError
 from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, read_metadata
 
@@ -51,41 +50,33 @@ def read_best(files: Files, views: str) -> frozenset[str]:
 
 def best_of_others(files: Files, views: str) -> frozenset[str]:
     """The best trials of all requests of a sweep but this one. `views`: `SWEEP/REQUEST`."""
-    path, once = PurePosixPath(best_models_path(views)), files.with_retries(NO_RETRIES)
+    path = PurePosixPath(best_models_path(views))
     folder = str(path.parent)
 
-    def read(name: str) -> list[str] | None:
+    def read(once: Files, name: str) -> list[str] | None:
         return read_record(once, f"{folder}/{name}", list[str])
 
     others = [name for name in files.list_files(folder, path.suffix) if name != path.name]
-    lists = files.retry("read", folder, lambda: _of_each(files, read, others))
-    return frozenset(trial for trials in lists for trial in trials or ())
+    return frozenset(trial for trials in files.each("read", folder, read, others) for trial in trials or ())
 
 
 def delete_models(files: Files, sweep: str, trials: Collection[str]) -> None:
     """Delete the models of these trials, where there are some, those of earlier epochs first."""
-    once = files.with_retries(NO_RETRIES)
     for trial in sorted(set(trials).intersection(files.list(models_folder(sweep)))):
         files.delete_folder(epoch_models_folder(sweep, trial))
     paths = [model_path(sweep, trial) for trial in trials]
-    files.retry("delete", models_folder(sweep), lambda: _of_each(files, once.delete, paths))
+    files.each("delete", models_folder(sweep), Files.delete, paths)
 
 
 def delete_displaced(files: Files, sweep: str, trials: Collection[str]) -> None:
     """Delete those models of these trials that were written under `--keep best`."""
-    once = files.with_retries(NO_RETRIES)
 
-    def kept(trial: str) -> str | None:
+    def kept(once: Files, trial: str) -> str | None:
         policy: str | None = known_metadata(once, model_path(sweep, trial)).get("kept")
         return policy
 
-    policies = files.retry("read", models_folder(sweep), lambda: _of_each(files, kept, trials))
+    policies = files.each("read", models_folder(sweep), kept, trials)
     delete_models(files, sweep, [trial for trial, policy in zip(trials, policies, strict=True) if policy == "best"])
-
-
-def _of_each(files: Files, act: Callable[[str], Result], names: Collection[str]) -> list[Result]:
-    """Call `act` for each name: on a local disk, which takes less time than starting threads, one after the other."""
-    return files.surroundings.map(act, names) if files.local_folder is None else [act(name) for name in names]
 
 
 def model_metadata(files: Files, path: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, damaged_folder, holds_history, timestamp
-from sweeper.storage.retry import NO_RETRIES, Result
+from sweeper.storage.retry import Result
 from sweeper.storage.rows import HISTORY, STATUSES
 
 MARK = bytes.fromhex("d17e8ce55c0ffee5") + b"sha256\r\n"
@@ -196,24 +196,13 @@ def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: 
     """
     data = table_to_parquet(table)
     files.write(f"{folder}/{name}", data)
-    once = files.with_retries(NO_RETRIES)
-
-    def remove(old_name: str) -> None:
-        once.delete_if_unchanged(f"{folder}/{old_name}", old[old_name])
-
-    files.retry("delete", folder, lambda: files.surroundings.map(remove, old))
+    files.each("delete", folder, lambda once, each: once.delete_if_unchanged(f"{folder}/{each}", old[each]), old)
     return len(data)
 
 
 def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes]:
     """Return the bytes of those of the named files that exist, by name."""
-    if len(names) == 1:  # as each time that a cohort's file is written
-        contents = [files.read(f"{folder}/{names[0]}")]
-    else:
-        once = files.with_retries(NO_RETRIES)
-        contents = files.retry(
-            "read", folder, lambda: files.surroundings.map(lambda name: once.read(f"{folder}/{name}"), names)
-        )
+    contents = files.each("read", folder, lambda once, name: once.read(f"{folder}/{name}"), names)
     return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
 
 
@@ -270,11 +259,8 @@ def no_files(files: Files, folder: str) -> dict[str, str]:
 
 def find_damaged(files: Files, folder: str) -> dict[str, str]:
     """Map the path of each damaged file of the folder to the reason. Reads the files in parallel, a few at a time."""
-    once = files.with_retries(NO_RETRIES)
     paths = [f"{folder}/{name}" for name in names_in(files, folder)]
-    reasons = files.retry(
-        "read", folder, lambda: files.surroundings.map(lambda path: _damage(folder, once.read(path)), paths)
-    )
+    reasons = files.each("read", folder, lambda once, path: _damage(folder, once.read(path)), paths)
     damaged = {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
     return damaged | no_files(files, folder)
 

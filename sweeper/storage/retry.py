@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential
 
@@ -157,7 +157,10 @@ def call_remotely(
     `operation` runs in a daemon thread. After `silence` seconds without an answer `on_silence` is called once, with the
     seconds that are left. An operation of several steps calls `made_progress` after each, and the time begins anew. If
     there is no answer in time, or this thread is interrupted, the operation is left alone: it may still take effect.
+    What an operation calls in turn is a part of it.
     """
+    if _call_of_thread():
+        return operation()
     call = _Call(operation)
     threading.Thread(target=call.run, name="store", daemon=True).start()
     told = False
@@ -178,8 +181,28 @@ def call_remotely(
 
 def made_progress() -> None:
     """Say that the store has answered, from within an operation; elsewhere nothing happens."""
-    if call := getattr(_OF_THREAD, "call", None):
+    if call := _call_of_thread():
         call.progress_at = _now()
+
+
+def step_of_call(act: Callable[[str], Result]) -> Callable[[str], Result]:
+    """Return `act` as a step of the operation that calls this, which other threads may make for it: its end is
+    progress, and what it calls remotely is called in its own thread."""
+    call = _call_of_thread()
+
+    def step(name: str) -> Result:
+        _OF_THREAD.call = call
+        result = act(name)
+        made_progress()
+        return result
+
+    return step
+
+
+def _call_of_thread() -> _Call[Any] | None:
+    """The call of whose operation this thread is a part."""
+    call: _Call[Any] | None = getattr(_OF_THREAD, "call", None)
+    return call
 
 
 class _Call(Generic[Result]):

@@ -14,12 +14,13 @@ import pytest
 from pyarrow import fs
 
 from sweeper.errors import StoreError
+from sweeper.storage import files as files_module
 from sweeper.storage import layout, local_disk
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.filesystems import AddressError, join_address, move, open_filesystem, parse_address
 from sweeper.storage.layout import checkpoint_path, history_folder, trials_folder
 from sweeper.storage.parquet_files import contents_of
-from sweeper.storage.retry import RetryPolicy
+from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
 from tests.cases import for_each
 from trainables.json_input import PositiveCount
 
@@ -54,6 +55,19 @@ def test_list_is_sorted_and_hides_hidden(tmp_path):
         files.write(name, b"")
     files.write("folder/x", b"")
     assert files.list() == ["a", "b", "folder"]
+
+
+def test_files_with_other_retries_use_the_same_connection(tmp_path, monkeypatch) -> None:
+    opened: list[str] = []
+
+    def opens(uri: str) -> tuple[fs.FileSystem, str]:
+        opened.append(uri)
+        return open_filesystem(uri)
+
+    monkeypatch.setattr(files_module, "open_filesystem", opens)
+    files = Files(tmp_path)
+    assert files.list() == files.with_retries(LONG_RETRIES).list() == []
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a\\..\\x", "x\0"])

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from sweeper.storage.retry import (
     is_transient,
     made_progress,
 )
+from sweeper.surroundings import REAL, THREADS
 from tests.cases import for_each
 
 UNREACHABLE = (
@@ -239,6 +242,66 @@ def test_the_seconds_that_the_line_of_silence_promises_are_tried(
         files.retry("read", "a", operation)
 
 
+def test_what_is_done_to_each_of_many_files_is_tried_again_where_it_failed_alone() -> None:
+    """A store of many files that fails now and then was never read to the end: each attempt read all of them."""
+    failures, calls = {"a": 2, "c": 1}, list[str]()
+
+    def act(files: Files, name: str) -> str:
+        calls.append(name)
+        if failures.get(name, 0):
+            failures[name] -= 1
+            raise OSError(errno.ECONNRESET, "reset")
+        return name.upper()
+
+    sleepless = replace(REAL, sleep=lambda seconds: None, map=lambda act, names: [act(name) for name in names])
+    files = Files("gs://anonymous@bucket/x", LONG_RETRIES, lambda line: None, sleepless)
+    assert files.each("read", "folder", act, "abcd") == ["A", "B", "C", "D"]
+    assert "".join(calls) == "aaabccd"
+    failures["e"] = 1
+    with pytest.raises(StoreError, match="cannot read 'folder': reset"):
+        files.with_retries(NO_RETRIES).each("read", "folder", act, "e")
+
+
+def test_each_of_many_files_that_a_store_answers_begins_its_time_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPER_PATIENCE", "0")
+    monkeypatch.setattr(retry, "MIN_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(files_module, "MIN_ATTEMPT_SECONDS", 0.5)
+    files, begun = Files("gs://anonymous@bucket/x"), time.monotonic()
+    names = [str(number) for number in range(8 * THREADS)]
+    assert files.each("read", "folder", lambda once, name: time.sleep(0.1), names) == [None] * len(names)
+    assert time.monotonic() - begun > 0.5, "it took longer than a store may be silent"
+
+
+SILENT = """
+import signal, threading
+from sweeper.storage.files import Files
+signal.signal(signal.SIGINT, signal.default_int_handler)
+read = lambda files, name: print("reads", flush=True) or threading.Event().wait()
+Files("gs://anonymous@bucket/x").each("read", "folder", read, map(str, range(99)))
+"""
+
+
+def test_an_interrupt_while_each_of_many_files_is_read_ends_the_process() -> None:
+    """The threads that read were waited for as it ended."""
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", SILENT], cwd=ROOT, **pipes) as process, killed_after(120, process):
+        assert process.stdout and process.stdout.readline().startswith("reads")
+        process.send_signal(signal.SIGINT)
+        assert process.communicate()[1].endswith("KeyboardInterrupt\n")
+
+
+@contextlib.contextmanager
+def killed_after(seconds: float, process: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill the process at the end, or after so many seconds."""
+    killer = threading.Timer(seconds, process.kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        killer.cancel()
+        process.kill()
+
+
 @pytest.mark.slow
 def test_programs_that_wait_for_a_silent_store_heed_a_signal(silent_port: int) -> None:
     """Without the thread that makes the call, each of them ignored signals for as long as the store was silent."""
@@ -249,10 +312,7 @@ def test_programs_that_wait_for_a_silent_store_heed_a_signal(silent_port: int) -
             command = [sys.executable, "-m", module, *(word.replace("URI", uri) for word in arguments)]
             pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
             process = stack.enter_context(subprocess.Popen(command, cwd=ROOT, **pipes))
-            stack.callback(process.kill)
-            killer = threading.Timer(300, process.kill)
-            killer.start()
-            stack.callback(killer.cancel)
+            stack.enter_context(killed_after(300, process))
             processes.append(process)
         for program, process, number in zip(PROGRAMS, processes, itertools.cycle(SIGNALS), strict=False):
             assert process.stderr

@@ -171,6 +171,10 @@ class Auditor:
         """Whether a driver has died, or ended before its time."""
         self._hopeless: set[str] = set()
         """Cohorts that did not fit into memory or made no step, which are tried less often."""
+        self._put_back: set[str] = set()
+        """Cohorts whose history was written late: as the guide says, what others wrote before may be gone."""
+        self._statuses: dict[str, int | None] = {}
+        """Preset -> exit status of its driver that ended last."""
         self._ended: set[tuple[Client, str]] = set()
         self._begun: set[tuple[Client, str]] = set()
         """Driver and cohort of which a step was made."""
@@ -198,6 +202,8 @@ class Auditor:
                 self.note(f"{path} is deleted before {len(left)} of its trials have a result")
         if path.startswith(".drivers/") and verb == "write":
             self._claim(client, frozenset(json.loads(self.memory.get(f"{ROOT}/{path}") or b"")["claims"]))
+        if path.startswith(HISTORY) and path in client.late:
+            self._put_back.add(path.removeprefix(HISTORY).removesuffix(".parquet"))
         if not path.startswith(TRIALS) or not path.endswith(".parquet"):
             return
         data = self.memory.get(f"{ROOT}/{path}")
@@ -209,11 +215,12 @@ class Auditor:
         self._files[path] = new
         rows = merged(self._files.values())
         self._judge_new(path, [row for row in new if self.seen.get(row["trial_id"]) != row["status"]])
+        late = path in client.late  # as the guide says, a failure may then take the place of a result
         for trial, status in self.seen.items():
             found = rows.get(trial)
             if found is None and not self._set_aside(trial):
                 self.note(f"the row of {trial} is lost after {verb} {path}")
-            elif found and found["status"] == "failed" != status and not self._set_aside(trial):
+            elif found and found["status"] == "failed" != status and not (late or self._set_aside(trial)):
                 self.note(f"the result of {trial} is replaced by a failure after {verb} {path}")
         self.seen = {trial: row["status"] for trial, row in rows.items()}
         self._results = {_key(row): trial for trial, row in rows.items() if row["status"] != "failed"}
@@ -315,6 +322,7 @@ class Auditor:
 
     def ended(self, request: Request, client: Client, status: int | None) -> None:
         """Judge a driver that has ended: its last lines say what is true."""
+        self._statuses[request.preset or ""] = status
         for key in [key for key in self._training if key[0] is client]:
             del self._training[key]
         output = client.output.getvalue()
@@ -378,7 +386,7 @@ class Auditor:
         self._judge_history(history_in(files), poisoned)
         self._judge_tracker(files)
         if not (self.divided and self.failed):
-            self._judge_models(files, poisoned)
+            self._judge_models(files, poisoned, kind.preset)
             for problem in laws.broken(kind, rows, history_in(files), files, self.sure):
                 self.note(problem)
         unwanted = {trial for trial in rows if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
@@ -394,7 +402,7 @@ class Auditor:
             if path.startswith(LEFT_BEHIND) and not unknown and not lease:
                 self.note(f"{path} is left behind")
 
-    def _judge_models(self, files: Mapping[str, bytes], poisoned: set[str]) -> None:
+    def _judge_models(self, files: Mapping[str, bytes], poisoned: set[str], preset: str) -> None:
         assert self.expected
         unwritten, wanted = unwritten_of_searches(files), self.expected.figures
         lacking = {path for path in wanted if path.startswith(laws.MODELS)} - files.keys()
@@ -405,6 +413,9 @@ class Auditor:
                 self.note(f"{count} models could not be written and are missing, not {self.missing}")
         for path, data in files.items():
             if path.startswith(laws.BEST):
+                listing = path.removeprefix(f"{laws.BEST}simulated/").removesuffix(".json")
+                if listing != preset and self._statuses[listing] != 0:
+                    continue  # it is exact once its request has ended
                 trials = {trial for trial in json.loads(data) if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
                 if trials - unwritten:
                     self.note(f"models that {path} lists are missing: {sorted(trials - unwritten)}")
@@ -413,8 +424,9 @@ class Auditor:
         assert self.expected
         if self.failed:
             return
+        put_back = {self._results.get(key) for cohort in self._put_back for key in self._cohorts.get(cohort, ())}
         for key, value in self.expected.history.items():
-            if key[0] not in poisoned and (key not in history or history[key] != value):
+            if key[0] not in poisoned and history.get(key, value if key[0] in put_back else math.inf) != value:
                 self.note(f"the history of {key[0]} differs in {key[2]} at epoch {key[1]}")
         for key in history.keys() - self.expected.history.keys():
             if key[0] not in poisoned:

@@ -94,6 +94,8 @@ class Client:
     """From when until when its machine sleeps."""
     asleep_at: tuple[int, float] | None = None
     """Number of the operation at which its machine falls asleep, and the seconds for which it sleeps."""
+    late: set[str] = field(default_factory=set)
+    """Paths of operations that are about to take effect late: its machine slept meanwhile, or it has given them up."""
     asked_at: float | None = None
     """When it got a signal."""
     begun_at: float | None = None
@@ -138,6 +140,7 @@ class Memory:
                 self._die(client, f"{'after' if client.die_at[1] else 'before'} {verb} {path}")
         process.sleep(self.random.expovariate(1.0) * self.kind.seconds * client.slowness)
         while client.asleep[0] <= self.time.now < client.asleep[1]:
+            client.late.add(path)
             process.sleep(client.asleep[1] - self.time.now)
         fault = self._fault(client) if client.faulty else ""
         if fault == "slow":
@@ -160,6 +163,7 @@ class Memory:
         return result
 
     def _take_late_effect(self, client: Client, verb: str, path: str, effect: Callable[[], Result]) -> None:
+        client.late.add(path)
         with contextlib.suppress(OSError):  # nobody waits for the answer: another may have deleted the file first
             self._take_effect(client, verb, path, effect)
 
@@ -168,6 +172,7 @@ class Memory:
         if verb not in READS:
             self.time.say(f"{client.name}: {verb} {path}")
             self.watch(client, verb, path)
+        client.late.discard(path)
         return result
 
     def _fault(self, client: Client) -> str:

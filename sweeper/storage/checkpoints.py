@@ -22,7 +22,9 @@ def remove_orphans(store: Store, sweep: str) -> list[str]:
     the slower one writes the checkpoint again, and it stays behind if that driver is killed. A driver that still trains
     such a cohort loses nothing, because the rows that it would write are in the store. A cohort that was split has no
     rows of its own: its last half removes its checkpoint, unless the driver is killed just then. Its checkpoint is
-    removed here if all its parts have their rows; a version that did not record the parts leaves it.
+    removed here if all its parts have their rows; a version that did not record the parts leaves it. Its parts have
+    none if the driver that split it was killed, and another one trained the whole cohort: their checkpoints are removed
+    with its own.
     """
     folder = checkpoints_folder(sweep)
     names = [name for name in store.files.list(folder) if CHECKPOINT in name]
@@ -38,6 +40,7 @@ def remove_orphans(store: Store, sweep: str) -> list[str]:
     parts = {cohort: _parts(store.files, sweep, cohort) for cohort in store.files.list(halved_folder(sweep))}
     for _ in parts:  # a part may have been split, too
         finished |= {cohort for cohort, own in parts.items() if own and finished.issuperset(own)}
+        finished |= {part for cohort, own in parts.items() if cohort in finished for part in own}
     orphans = [name for name in names if name.partition(CHECKPOINT)[0] in finished]
     for name in orphans:
         store.files.delete(f"{folder}/{name}")

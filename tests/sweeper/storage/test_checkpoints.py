@@ -51,6 +51,17 @@ def test_the_checkpoint_of_a_cohort_that_was_split_is_deleted_once_all_its_parts
     assert remove_orphans(store, "grid") == ["done.pt", "inner.pt", "pruned.pt", "whole.pt"]
 
 
+def test_the_checkpoints_of_the_parts_of_a_cohort_that_another_driver_trained_as_a_whole_are_deleted(
+    store: Store,
+) -> None:
+    files = store.files
+    for whole, own in {"done": ["half", "other"], "half": ["quarter"], "begun": ["running"]}.items():
+        record_halved(files, "grid", whole, own)
+    for part in ("half", "other", "quarter", "running"):
+        files.write(checkpoint_path("grid", part), b"weights")
+    assert remove_orphans(store, "grid") == ["done.pt", "half.pt", "other.pt", "pruned.pt", "quarter.pt"]
+
+
 def test_checkpoints_of_other_sweeps_are_kept(store: Store) -> None:
     store.files.write(checkpoint_path("other", "done"), b"weights")
     remove_orphans(store, "grid")

@@ -279,6 +279,8 @@ class SimulatedBackend(Backend):
         except _Hung:
             write_failure(checkpoints.write, task.spec.checkpoint, settings.run, Failure("hung", "it made no step"))
             failure = DIED
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError):
+            raise  # a mistake, which ends the world
         except Exception as error:
             failure = failure_of(error)
         self._leave(worker, failure)

@@ -140,8 +140,7 @@ class CannedCohort:
     def evaluate(self, last: bool, members: Sequence[int] | None = None) -> dict[str, Any]:
         self._raise_if_stopped()
         members = self.members if members is None else members
-        if last:
-            self.pictures = [{"picture.png": b"a picture"} for _ in members]
+        self.pictures = [{"picture.png": b"a picture"} for _ in members] if last else ()
         names = (name for name in self._metrics[last] if name != "loss")
         return {name: np.array([self._value(name, index, -1) for index in members]) for name in names}
 

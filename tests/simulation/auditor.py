@@ -142,6 +142,8 @@ class Auditor:
     """Trial -> status of the row that was seen last."""
     listed: bool = False
     """Whether listings are never stale, and a trial with a row lacks nothing."""
+    asleep: bool = False
+    """Whether machines sleep: where a trial failed in one of two drivers, a model may be missing."""
     divided: bool = False
     """Whether a driver that slept may go on with a search that another has taken over, while trials fail: what the two
     propose and prune differs then."""
@@ -386,7 +388,8 @@ class Auditor:
         self._judge_history(history_in(files), poisoned)
         self._judge_tracker(files)
         if not (self.divided and self.failed):
-            self._judge_models(files, poisoned, kind.preset)
+            if not (self.asleep and self.failed):
+                self._judge_models(files, poisoned, kind.preset)
             for problem in laws.broken(kind, rows, history_in(files), files, self.sure):
                 self.note(problem)
         unwanted = {trial for trial in rows if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}

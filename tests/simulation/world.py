@@ -63,6 +63,7 @@ class World:
         self.auditor = Auditor(self.memory, scenario.retries, expected, brief, sure)
         blamed = [name for name in MISHAPS if name not in OF_MACHINES and getattr(scenario.mishaps, name)]
         self.auditor.excused = not (blamed or scenario.mishaps.poisoned) and faults == Faults()
+        self.auditor.asleep = asleep
         self.auditor.divided = asleep and scenario.kind.preset not in TELLS_APART and not self.auditor.excused
         self.auditor.cut_anew = asleep or any(each.cohort or each.narrow or each.preset for each in sessions)
         self.auditor.listed = not scenario.store.staleness and scenario.kind.keep.trials == "none"

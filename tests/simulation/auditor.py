@@ -143,7 +143,8 @@ class Auditor:
     listed: bool = False
     """Whether listings are never stale, and a trial with a row lacks nothing."""
     asleep: bool = False
-    """Whether machines sleep: where a trial failed in one of two drivers, a model may be missing."""
+    """Whether machines sleep: where a trial failed in one of two drivers, models and what trackers have may lack
+    something."""
     divided: bool = False
     """Whether a driver that slept may go on with a search that another has taken over, while trials fail: what the two
     propose and prune differs then."""
@@ -436,7 +437,7 @@ class Auditor:
                 self.note(f"the history has {key}, which nobody expects")
 
     def _judge_tracker(self, files: Mapping[str, bytes]) -> None:
-        if self.tracked is None:
+        if self.tracked is None or (self.asleep and self.failed):
             return
         for trial, row in best_rows(files).items():
             run = self.tracked.get(trial, Run())

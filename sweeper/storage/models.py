@@ -62,10 +62,11 @@ def best_of_others(files: Files, views: str) -> frozenset[str]:
 
 def delete_models(files: Files, sweep: str, trials: Collection[str]) -> None:
     """Delete the models of these trials, where there are some, those of earlier epochs first."""
-    for trial in sorted(set(trials).intersection(files.list(models_folder(sweep)))):
-        files.delete_folder(epoch_models_folder(sweep, trial))
-    paths = [model_path(sweep, trial) for trial in trials]
-    files.each("delete", models_folder(sweep), Files.delete, paths)
+    folder = models_folder(sweep)
+    known = sorted(set(trials).intersection(files.list(folder)))
+    of_epochs = [epoch_models_folder(sweep, trial) for trial in known]
+    files.each("delete", folder, Files.delete_folder, of_epochs)
+    files.each("delete", folder, Files.delete, [model_path(sweep, trial) for trial in trials])
 
 
 def delete_displaced(files: Files, sweep: str, trials: Collection[str]) -> None:

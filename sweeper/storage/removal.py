@@ -12,7 +12,7 @@ Of a whole sweep each kind is deleted in the order of `layout.sweep_folders`; wh
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sweeper.errors import DamagedError, SpecError, StoreError
@@ -125,8 +125,10 @@ def remove(files: Files, removal: Removal) -> None:
     delete_models(files, sweep, trials)
     for folder in _trial_folders(sweep):
         known = set(files.list(folder))
-        _delete_each(files, (f"{folder}/{trial}" for trial in trials if trial in known))
-    _delete_each(files, request_files(sweep, request))
+        of_trials = [f"{folder}/{trial}" for trial in trials if trial in known]
+        files.each("delete", folder, Files.delete_folder, of_trials)
+    for path in request_files(sweep, request):
+        _delete(files, path)
     files.delete(mark)
 
 
@@ -142,11 +144,6 @@ def _remove_rows(files: Files, folder: str, trials: list[str]) -> None:
             files.delete_if_unchanged(f"{folder}/{name}", data)
         elif len(kept) < len(table):
             replace(files, folder, {name: data}, f"segment-{files.surroundings.token()[:16]}{SUFFIX}", kept)
-
-
-def _delete_each(files: Files, paths: Iterable[str]) -> None:
-    for path in paths:
-        _delete(files, path)
 
 
 def _delete(files: Files, path: str) -> None:

@@ -30,8 +30,8 @@ class TrainedElsewhere:
     """Number of cohorts of the source that had no other trials."""
 
 
-RecordHalved = Callable[[str, Sequence[str]], None]
-"""Takes the id of a cohort that was halved, and those of its parts."""
+RecordHalved = Callable[[str, Sequence[Cohort]], None]
+"""Takes the id of a cohort that was halved, and its parts."""
 
 
 class CohortSource:
@@ -82,7 +82,7 @@ class CohortSource:
     def _replace_by_halves(self, cohort: Cohort, statuses: Mapping[str, str]) -> list[Cohort]:
         """Return what remains of the halves of the whole cohort, which are the same in every run."""
         parts = halves(self._whole[cohort.id])
-        self._record_halved(cohort.id, [part.id for part in parts])
+        self._record_halved(cohort.id, parts)
         self._ancestors |= dict.fromkeys((part.id for part in parts), (cohort, *self.ancestors(cohort.id)))
         self._whole |= {part.id: part for part in parts}
         left = remaining(parts, statuses)

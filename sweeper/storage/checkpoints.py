@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path, checkpoints_folder, halved_folder, new_archive, trials_folder
-from sweeper.storage.parquet_files import read_tables
+from sweeper.storage.parquet_files import read_all, read_tables
 from sweeper.storage.store import Store
 from trainables.json_input import JsonError, read_json
 
@@ -20,11 +20,10 @@ def remove_orphans(store: Store, sweep: str) -> list[str]:
 
     A driver deletes a cohort's checkpoint once it has written the cohort's rows. If two drivers train the same cohort,
     the slower one writes the checkpoint again, and it stays behind if that driver is killed. A driver that still trains
-    such a cohort loses nothing, because the rows that it would write are in the store. A cohort that was split has no
-    rows of its own: its last half removes its checkpoint, unless the driver is killed just then. Its checkpoint is
-    removed here if all its parts have their rows; a version that did not record the parts leaves it. Its parts have
-    none if the driver that split it was killed, and another one trained the whole cohort: their checkpoints are removed
-    with its own.
+    such a cohort loses nothing, because the rows that it would write are in the store. A cohort that was split may have
+    no rows of its own, and neither have its parts if the driver that split it was killed and another one trained them
+    together. So their checkpoints are removed by the trials that the record of the split lists; a version that did not
+    list them leaves those.
     """
     folder = checkpoints_folder(sweep)
     names = [name for name in store.files.list(folder) if CHECKPOINT in name]
@@ -37,22 +36,24 @@ def remove_orphans(store: Store, sweep: str) -> list[str]:
     sizes = rows.groupby("cohort")["cohort_size"].max()
     results = rows[rows["status"] != "failed"].groupby("cohort")["trial_id"].nunique()
     finished = set(results.index[results >= sizes[results.index]])
-    parts = {cohort: _parts(store.files, sweep, cohort) for cohort in store.files.list(halved_folder(sweep))}
-    for _ in parts:  # a part may have been split, too
-        finished |= {cohort for cohort, own in parts.items() if own and finished.issuperset(own)}
-        finished |= {part for cohort, own in parts.items() if cohort in finished for part in own}
+    trained = set(rows["trial_id"][rows["status"] != "failed"])
+    folder_of_halved = halved_folder(sweep)
+    for cohort, record in read_all(store.files, folder_of_halved, store.files.list(folder_of_halved)).items():
+        parts = _parts(record)
+        ended = {part for part, trials in parts.items() if trained.issuperset(trials)}
+        finished |= {*ended, cohort} if len(ended) == len(parts) > 0 else ended
     orphans = [name for name in names if name.partition(CHECKPOINT)[0] in finished]
     for name in orphans:
         store.files.delete(f"{folder}/{name}")
     return orphans
 
 
-def _parts(files: Files, sweep: str, cohort: str) -> list[str]:
-    """The ids of the parts of a cohort that was split; none if a version that did not record them split it."""
-    data = files.read(f"{halved_folder(sweep)}/{cohort}")
-    parts: list[str] = []
+def _parts(record: bytes) -> dict[str, list[str]]:
+    """The id of each part of a cohort that was split -> its trials; nothing if a version that did not list them split
+    it."""
+    parts: dict[str, list[str]] = {}
     with contextlib.suppress(JsonError):
-        parts = read_json(list[str], data) if data else []
+        parts = read_json(dict[str, list[str]], record)
     return parts
 
 

@@ -161,12 +161,14 @@ def test_halves_are_kept_and_belong_to_the_records_of_the_plan_with_their_cohort
     assert recorded_halves(files, "grid") == set()
     record_cuts(files, make(), cuts, measured=None)
     first, _ = cohorts.cut(make().groups, cuts)
+    parts = cohorts.halves(first)
     for cohort_id in (first.id, "another"):
-        record_halved(files, "grid", cohort_id, ["a", "b"])
+        record_halved(files, "grid", cohort_id, parts)
     assert recorded_halves(files, "grid") == {first.id, "another"} and recorded_halves(files, "other") == set()
     cut_path, *halved_paths = record_paths(files, make())
     assert [path.rpartition("/")[2] for path in halved_paths] == [first.id]
-    assert files.read(cut_path) and all(files.read(path) == b'["a", "b"]' for path in halved_paths)
+    trials = {part.id: [trial.id for trial in part.trials] for part in parts}
+    assert files.read(cut_path) and json.loads(files.read(halved_paths[0]) or b"") == trials
 
 
 def test_checkpoints_of_halves_belong_to_the_records_of_the_plan_and_go_first(tmp_path: Path) -> None:
@@ -174,7 +176,7 @@ def test_checkpoints_of_halves_belong_to_the_records_of_the_plan_and_go_first(tm
     files, cuts = Files(tmp_path), [Cut(3, 3)] * 2
     record_cuts(files, make(), cuts, measured=None)
     first, second = cohorts.cut(make().groups, cuts)
-    record_halved(files, "grid", first.id, [])
+    record_halved(files, "grid", first.id, cohorts.halves(first))
     checkpoints = [checkpoint_path("grid", part.id) for part in cohorts.halves(first)]
     for path in (*checkpoints, f"{checkpoints[0]}.why", checkpoint_path("grid", second.id)):
         files.write(path, b"")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.packing.cuts import record_halved
+from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.storage.checkpoints import fresh_checkpoints, remove_orphans
 from sweeper.storage.layout import checkpoint_path, halved_folder
 from sweeper.storage.store import Store
@@ -41,25 +42,23 @@ def test_merged_rows_are_read_too(store: Store) -> None:
     assert remove_orphans(store, "grid") == ["done.pt", "pruned.pt"]
 
 
-def test_the_checkpoint_of_a_cohort_that_was_split_is_deleted_once_all_its_parts_have_ended(store: Store) -> None:
-    files = store.files
-    parts = {"inner": ["pruned"], "whole": ["done", "inner"], "half": ["done", "begun"], "earlier": []}
+def test_the_checkpoints_of_a_cohort_that_was_split_are_deleted_once_its_trials_have_results(store: Store) -> None:
+    """Whether its parts were trained or, by another driver, the whole: `done` has a row of each part's trial."""
+    parts = {
+        "whole": {"first": ["a", "c"], "second": ["b", "d"]},
+        "first": {"quarter": ["a"], "done": ["b"]},
+        "half": {"ended": ["e"], "begun": ["e", "waits"]},
+        "again": {"lost": ["f"], "kept": ["g"]},
+    }
     for whole, own in parts.items():
-        record_halved(files, "grid", whole, own)
-        files.write(checkpoint_path("grid", whole), b"weights")
-    files.write(f"{halved_folder('grid')}/earlier", b"")  # as an earlier version recorded it
-    assert remove_orphans(store, "grid") == ["done.pt", "inner.pt", "pruned.pt", "whole.pt"]
-
-
-def test_the_checkpoints_of_the_parts_of_a_cohort_that_another_driver_trained_as_a_whole_are_deleted(
-    store: Store,
-) -> None:
-    files = store.files
-    for whole, own in {"done": ["half", "other"], "half": ["quarter"], "begun": ["running"]}.items():
-        record_halved(files, "grid", whole, own)
-    for part in ("half", "other", "quarter", "running"):
-        files.write(checkpoint_path("grid", part), b"weights")
-    assert remove_orphans(store, "grid") == ["done.pt", "half.pt", "other.pt", "pruned.pt", "quarter.pt"]
+        split = [Cohort(part, tuple(Trial(trial, {}) for trial in trials), 1) for part, trials in own.items()]
+        record_halved(store.files, "grid", whole, split)
+        for cohort in (whole, *own):
+            store.files.write(checkpoint_path("grid", cohort), b"weights")
+    store.files.write(f"{halved_folder('grid')}/earlier", b'["first"]')  # as earlier versions recorded it
+    store.files.write(f"{halved_folder('grid')}/first_version", b"")
+    removed = {"done", "ended", "first", "kept", "pruned", "quarter", "second", "whole"}
+    assert remove_orphans(store, "grid") == sorted(f"{name}.pt" for name in removed)
 
 
 def test_checkpoints_of_other_sweeps_are_kept(store: Store) -> None:

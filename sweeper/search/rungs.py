@@ -271,7 +271,7 @@ class Rungs:
             if first in staying if went_on is None else went_on:
                 continue
             members = [index for index in cohort.values[epoch] if cohort.numbers[index] == number]
-            if went_on is not None:
+            if went_on is not None and first in staying:
                 reason = f"its replicates were pruned at epoch {epoch}"
             elif not best:
                 reason = f"no value at epoch {epoch}, where nobody had one and the first went on"

@@ -152,6 +152,16 @@ def test_a_replicate_that_is_tried_again_follows_the_others_of_its_proposal() ->
     assert rungs.verdict((0,), 2, [0, 2]) == {}
 
 
+def test_the_reason_of_a_replicate_that_is_trained_after_the_others_is_theirs() -> None:
+    """Only where the values of all replicates say otherwise, it follows the others without a reason of its own."""
+    for known in (None, {0: {1: 0.5, 2: 0.5}, 1: {1: 0.75, 2: 0.5}, 3: {1: 0.0}}):
+        rungs = Rungs("maximize", Halving(1, 2), [(1, 2)])
+        rungs.announce((0,), [0] * 4, known, numbers=[7, 7, 8, 8])
+        rungs.post((0,), 1, {0: 0.5, 1: 0.75, 2: 0.875, 3: 0.0})
+        reason = "0.4375 (mean of 2) at epoch 1 was not among the best 1 of 2 (0.625 or better)"
+        assert rungs.verdict((0,), 1, [2]) == {2: reason}
+
+
 def test_invalid_calls_are_refused() -> None:
     rungs = Rungs("maximize", Halving(1, 2), [(1,)])
     rungs.announce((3,), [0, 0])

@@ -131,7 +131,7 @@ def _set_aside(files: Files, sweep: str, parts: Sequence[_Part], paths: Sequence
         else:
             name = f"segment-{files.surroundings.token()[:16]}{SUFFIX}"
             replace(files, part.folder, {part.name: part.data}, name, part.kept)
-    moved = files.each("move", folder, lambda once, path: once.move(path, f"{folder}/{path}"), paths)
+    moved = [files.move(path, f"{folder}/{path}") for path in paths]
     return _summary(folder, parts) if parts or any(moved) else None
 
 
@@ -178,7 +178,8 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     _set_aside(files, sweep, [part for part in replaced if not part.name.startswith(prefix)], paths)
     for part in reversed(parts):  # history before rows, because a row means that its trial is complete
         files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
-    files.each("move", source, lambda once, path: once.move(f"{source}/{path}", path), paths)
+    for path in paths:
+        files.move(f"{source}/{path}", path)
     for part in parts:
         files.delete(f"{part.folder}/{part.name}")
     if len(parts) == len(candidates):

@@ -7,11 +7,12 @@ import functools
 import io
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -54,6 +55,8 @@ class World:
 
     def __init__(self, scenario: Scenario, seed: int, expected: Expected | None = None) -> None:
         self.scenario, self.random = scenario, Random(f"world {seed}")
+        self.order = Random(f"order {seed}")
+        """Chooses in which order threads do what they do at once."""
         self.time = Time(self.random)
         self.memory = Memory(self.time, self.random, scenario.store, scenario.faults)
         faults, sessions = scenario.faults, scenario.sessions
@@ -91,13 +94,18 @@ class World:
                 raise Killed
             return event.is_set()
 
+        def in_any_order(act: Callable[[str], Any], names: Iterable[str]) -> list[Any]:
+            names = list(names)
+            results = {name: act(name) for name in self.order.sample(names, len(names))}
+            return [results[name] for name in names]
+
         return Surroundings(
             monotonic=lambda: time.now,
             now=time.wall,
             sleep=lambda seconds: time.current.sleep(seconds),
             wait=wait,
             begin=begin,
-            map=lambda act, names: [act(name) for name in names],
+            map=in_any_order,
             lock=lambda: Lock(time),
             condition=lambda: Condition(time),
             draw=random.random,

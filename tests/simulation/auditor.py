@@ -172,6 +172,8 @@ class Auditor:
         self._failures: Counter[tuple[Client, str]] = Counter()
         self._cut_off = False
         """Whether a driver has died, or ended before its time."""
+        self._given_up: dict[Client, set[str]] = defaultdict(set)
+        """Driver -> trials of which it has written failures; its progress lacks that others have trained them since."""
         self._hopeless: set[str] = set()
         """Cohorts that did not fit into memory or made no step, which are tried less often."""
         self._put_back: set[str] = set()
@@ -216,6 +218,7 @@ class Auditor:
             self.note(f"a file of rows is not whole after {verb} {path}: {error}")
             return
         self._files[path] = new
+        self._given_up[client] |= {row["trial_id"] for row in new if row["status"] == "failed"}
         rows = merged(self._files.values())
         self._judge_new(path, [row for row in new if self.seen.get(row["trial_id"]) != row["status"]])
         late = path in client.late  # as the guide says, a failure may then take the place of a result
@@ -359,12 +362,9 @@ class Auditor:
             if status == 0 and not request.fixed and counts != dict(Counter(self.seen.values())) and not self.failed:
                 self.note(f"the last line says {said[0]!r}, but the rows are otherwise")
             shown = re.findall(r"^simulated \(.*?\): (\d+) of \d+ trials,", output, re.MULTILINE)
-            if (
-                shown
-                and self.sure
-                and not request.fixed
-                and int(shown[-1]) != sum(counts.values()) - counts.get("failed", 0)
-            ):
+            elsewhere = sum(self.seen.get(trial) != "failed" for trial in self._given_up[client])
+            late = sum(counts.values()) - counts.get("failed", 0) - int(shown[-1]) if shown else 0
+            if self.sure and not request.fixed and not 0 <= late <= elsewhere:
                 self.note(f"the last line of progress says {shown[-1]} trials, the last line {said[0]!r}")
             left = {key for key in self._results if not request.fixed or key[1] == 0} - self._given[client]
             if client.fresh and left:

@@ -46,7 +46,7 @@ class TrialSelection:
     studies: Collection[str] = ()
     """Ids of studies. All their trials are selected, because later proposals of a study depend on earlier results."""
     paths: Sequence[str] = ()
-    """Files and folders, as paths in the store."""
+    """Files and folders, as paths in the store; they move in this order."""
 
     def select(self, rows: pa.Table) -> list[str]:
         """Return the ids of the selected trials among these rows."""

@@ -178,6 +178,8 @@ class Auditor:
         """Cohorts that did not fit into memory or made no step, which are tried less often."""
         self._put_back: set[str] = set()
         """Cohorts whose history was written late: as the guide says, what others wrote before may be gone."""
+        self._deleters: dict[str, str] = {}
+        """Trial -> preset of the driver that has deleted its model last."""
         self._statuses: dict[str, int | None] = {}
         """Preset -> exit status of its driver that ended last."""
         self._ended: set[tuple[Client, str]] = set()
@@ -209,6 +211,8 @@ class Auditor:
             self._claim(client, frozenset(json.loads(self.memory.get(f"{ROOT}/{path}") or b"")["claims"]))
         if path.startswith(HISTORY) and path in client.late:
             self._put_back.add(path.removeprefix(HISTORY).removesuffix(".parquet"))
+        if path.startswith(laws.MODELS) and verb == "delete":
+            self._deleters[laws.trial_of(path)] = client.preset
         if not path.startswith(TRIALS) or not path.endswith(".parquet"):
             return
         data = self.memory.get(f"{ROOT}/{path}")
@@ -389,8 +393,7 @@ class Auditor:
         self._judge_history(history_in(files), poisoned)
         self._judge_tracker(files)
         if not (self.divided and self.failed):
-            if not (self.asleep and self.failed):
-                self._judge_models(files, poisoned, kind.preset)
+            self._judge_models(files, poisoned, kind.preset)
             for problem in laws.broken(kind, rows, history_in(files), files, self.sure):
                 self.note(problem)
         unwanted = {trial for trial in rows if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
@@ -418,9 +421,10 @@ class Auditor:
         for path, data in files.items():
             if path.startswith(laws.BEST):
                 listing = path.removeprefix(f"{laws.BEST}simulated/").removesuffix(".json")
-                if listing != preset and self._statuses[listing] != 0:
-                    continue  # it is exact once its request has ended
                 trials = {trial for trial in json.loads(data) if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
+                if (self.asleep and self.failed) or (listing != preset and self._statuses.get(listing) != 0):
+                    # Until a request has ended its list has what it has displaced itself.
+                    trials = {trial for trial in trials if self._deleters.get(trial, listing) != listing}
                 if trials - unwritten:
                     self.note(f"models that {path} lists are missing: {sorted(trials - unwritten)}")
 

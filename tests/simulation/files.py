@@ -88,6 +88,8 @@ class Client:
     """Whether faults hit it."""
     slowness: float = 1.0
     """How much longer its operations take than others'."""
+    preset: str = ""
+    """The preset of its request, if it is a driver."""
     fresh: bool = False
     """Whether it is a driver that trains everything anew."""
     asleep: tuple[float, float] = (0.0, 0.0)

@@ -123,7 +123,7 @@ class World:
         machines: Machines | None = None,
     ) -> Process:
         """Begin a driver. `end` is called with its exit status, or with None when it has died."""
-        statuses: list[int] = []
+        statuses, client.preset = list[int](), request.preset or ""
 
         def act() -> None:
             try:

@@ -254,7 +254,7 @@ class Auditor:
             trial, cohort = row["trial_id"], row["cohort"]
             if row["status"] == "finished" and not self.memory.paths(f"{ROOT}/sheets/simulated/{trial}"):
                 self.note(f"{trial} has a row before its sheets")
-            if row["status"] == "failed" and self.excused:
+            if row["status"] == "failed" and self.excused and trial not in self.seen:
                 self.note(f"{trial} has failed, though only machines were lost")
             if row["status"] != "failed" or cohort in self._hopeless:
                 continue

@@ -345,7 +345,7 @@ class Auditor:
         stopped = re.search(r"^stopped: (\d+ of \d+ trials are in|what is in) .*", output, re.MULTILINE)
         if status in (0, 1) and not said and "error: " not in output:
             self.note(f"a driver that ended with status {status} does not say how many trials it has: {output[-300:]}")
-        if status == 130 and not (stopped or said or request.hours or "interrupted" in output):
+        if status == 130 and not (stopped or said or request.hours or unanswered or "interrupted" in output):
             self.note(f"a driver that was interrupted does not say so: {output[-300:]}")
         if (
             self.brief

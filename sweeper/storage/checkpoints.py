@@ -37,11 +37,12 @@ def remove_orphans(store: Store, sweep: str) -> list[str]:
     results = rows[rows["status"] != "failed"].groupby("cohort")["trial_id"].nunique()
     finished = set(results.index[results >= sizes[results.index]])
     trained = set(rows["trial_id"][rows["status"] != "failed"])
-    folder_of_halved = halved_folder(sweep)
-    for cohort, record in read_all(store.files, folder_of_halved, store.files.list(folder_of_halved)).items():
+    halved = halved_folder(sweep)
+    for cohort, record in read_all(store.files, halved, store.files.list(halved)).items():
         parts = _parts(record)
-        ended = {part for part, trials in parts.items() if trained.issuperset(trials)}
-        finished |= {*ended, cohort} if len(ended) == len(parts) > 0 else ended
+        finished |= {part for part, trials in parts.items() if trained.issuperset(trials)}
+        if parts and finished.issuperset(parts):
+            finished.add(cohort)
     orphans = [name for name in names if name.partition(CHECKPOINT)[0] in finished]
     for name in orphans:
         store.files.delete(f"{folder}/{name}")

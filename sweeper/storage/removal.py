@@ -126,7 +126,7 @@ def remove(files: Files, removal: Removal) -> None:
     for folder in _trial_folders(sweep):
         known = set(files.list(folder))
         of_trials = [f"{folder}/{trial}" for trial in trials if trial in known]
-        files.each("delete", folder, Files.delete_folder, of_trials)
+        files.each("delete", folder, _delete, of_trials)
     for path in request_files(sweep, request):
         _delete(files, path)
     files.delete(mark)

@@ -423,7 +423,8 @@ class Auditor:
                 listing = path.removeprefix(f"{laws.BEST}simulated/").removesuffix(".json")
                 trials = {trial for trial in json.loads(data) if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
                 if (self.asleep and self.failed) or (listing != preset and self._statuses.get(listing) != 0):
-                    # Until a request has ended its list has what it has displaced itself.
+                    # Its list has what the request itself has displaced, until it has ended, or where the driver that
+                    # slept ranks otherwise. What another request deletes is wrong even then.
                     trials = {trial for trial in trials if self._deleters.get(trial, listing) != listing}
                 if trials - unwritten:
                     self.note(f"models that {path} lists are missing: {sorted(trials - unwritten)}")

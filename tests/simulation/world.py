@@ -123,7 +123,8 @@ class World:
         machines: Machines | None = None,
     ) -> Process:
         """Begin a driver. `end` is called with its exit status, or with None when it has died."""
-        statuses, client.preset = list[int](), request.preset or ""
+        client.preset = request.preset or ""
+        statuses: list[int] = []
 
         def act() -> None:
             try:

@@ -43,21 +43,22 @@ def test_merged_rows_are_read_too(store: Store) -> None:
 
 
 def test_the_checkpoints_of_a_cohort_that_was_split_are_deleted_once_its_trials_have_results(store: Store) -> None:
-    """Whether its parts were trained or, by another driver, the whole: `done` has a row of each part's trial."""
+    """Whatever the cohort is of which they have rows: another driver may have trained the whole, or other parts."""
     parts = {
         "whole": {"first": ["a", "c"], "second": ["b", "d"]},
-        "first": {"quarter": ["a"], "done": ["b"]},
-        "half": {"ended": ["e"], "begun": ["e", "waits"]},
-        "again": {"lost": ["f"], "kept": ["g"]},
+        "first": {"quarter": ["a"], "other": ["c"]},
+        "half": {"ended": ["e"], "waiting": ["e", "without a row"]},
+        "again": {"lost": ["f"], "kept": ["g"]},  # f has failed
     }
     for whole, own in parts.items():
         split = [Cohort(part, tuple(Trial(trial, {}) for trial in trials), 1) for part, trials in own.items()]
         record_halved(store.files, "grid", whole, split)
         for cohort in (whole, *own):
             store.files.write(checkpoint_path("grid", cohort), b"weights")
-    store.files.write(f"{halved_folder('grid')}/earlier", b'["first"]')  # as earlier versions recorded it
-    store.files.write(f"{halved_folder('grid')}/first_version", b"")
-    removed = {"done", "ended", "first", "kept", "pruned", "quarter", "second", "whole"}
+    for version, record in {"earlier": b'["first", "second"]', "earliest": b""}.items():  # as such versions wrote it
+        store.files.write(f"{halved_folder('grid')}/{version}", record)
+        store.files.write(checkpoint_path("grid", version), b"weights")
+    removed = {"done", "ended", "first", "kept", "other", "pruned", "quarter", "second", "whole"}
     assert remove_orphans(store, "grid") == sorted(f"{name}.pt" for name in removed)
 
 

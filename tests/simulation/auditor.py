@@ -328,13 +328,16 @@ class Auditor:
                 if self._losses[key] > LOSSES + 1 or self._failures[key] > self.retries + LOSSES + 2:
                     self.note(f"cohort {task.cohort} is tried again and again")
 
+    def stopped(self, client: Client) -> None:
+        """A driver ends its workers, and with that what it trains."""
+        for key in [key for key in self._training if key[0] is client]:
+            del self._training[key]
+
     # At the end
 
     def ended(self, request: Request, client: Client, status: int | None) -> None:
         """Judge a driver that has ended: its last lines say what is true."""
         self._statuses[request.preset or ""] = status
-        for key in [key for key in self._training if key[0] is client]:
-            del self._training[key]
         output = client.output.getvalue()
         self.failed = self.failed or "failed for good" in output
         missing = re.search(r"^error: (\d+) models could not be written, and are missing", output, re.MULTILINE)

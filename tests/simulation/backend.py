@@ -109,6 +109,7 @@ class Observed:
     """Called with a task, and the devices that all begun cohorts take, by kind."""
     told: Callable[[CohortTask, Event], None]
     stepped: Callable[[CohortTask, int], None]
+    stopped: Callable[[], None]
 
 
 class SimulatedBackend(Backend):
@@ -176,6 +177,7 @@ class SimulatedBackend(Backend):
 
     def stop(self, most: float) -> None:
         """End all workers, within so many seconds."""
+        self._observed.stopped()
         for node in self._nodes:
             for worker in [*node.workers]:
                 if worker.process:

@@ -1,4 +1,4 @@
-"""Every crash of five small sweeps: `python -m tests.simulation.crashes`.
+"""Every crash of six small sweeps: `python -m tests.simulation.crashes`.
 
 Whoever makes an operation that changes the store dies before it, or after it: the driver, or the node of a worker. Or
 the operation fails although it has had its effect, or is not answered. Each such world is continued to the end, and
@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -23,10 +23,11 @@ from typing import Any
 import pytest
 
 from sweeper.cli import conclusion
+from sweeper.request import Request
 from sweeper.storage import parquet_files
 from sweeper.storage.retry import NoAnswerError
 from tests.simulation.auditor import rows_in
-from tests.simulation.backend import Mishaps
+from tests.simulation.backend import Mishaps, poison_of
 from tests.simulation.files import READS, Client, Memory, Result, contents
 from tests.simulation.processes import Stuck
 from tests.simulation.scenario import Scenario
@@ -45,8 +46,13 @@ class Small:
 
     name: str
     kind: Kind
-    again: Mapping[str, Any] = field(default_factory=dict)
-    """How the request that is disturbed differs from one that has ended before; empty if there was none."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of all its requests."""
+    fresh: bool = False
+    """Whether the request that is disturbed trains anew what an earlier one has trained."""
+    dies_at: int | None = None
+    """Number of the operation at which the earlier driver dies, which halves cohorts because of a trial; None where it
+    has ended, and nothing went wrong."""
     merging: bool = False
     """Whether two files are many, so that they are merged while the sweep runs and at its end."""
 
@@ -55,7 +61,8 @@ SMALL = (
     Small("grid", Kind("grid", (("cohort", 2),))),
     Small("search with pruning", Kind("halving", (("cohort", 2),))),
     Small("population", Kind("population")),
-    Small("--fresh", Kind("grid", (("cohort", 2),)), {"fresh": True}),
+    Small("--fresh", Kind("grid", (("cohort", 2),)), fresh=True),
+    Small("--fresh of halves", Kind("grid"), {"save_every": 0.0, "retries": 0}, fresh=True, dies_at=25),
     Small("merging", Kind("grid", (("cohort", 1),)), merging=True),
 )
 
@@ -108,22 +115,25 @@ def run(crash: Crash) -> tuple[Crash, int, list[str], list[str]]:
     scenario = Scenario(small.kind)
     world = World(scenario, 0, expected(scenario))
     auditor, disturbed = world.auditor, Disturbed(world.memory, crash)
+    request = small.kind.request(**small.options)
     world.memory.operate = disturbed  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patched, simulated(world.time, reports=False):
         if small.merging:
             patched.setattr(parquet_files, "MANY", 2)
             patched.setattr(conclusion, "COMPACT_ABOVE", 2)
         try:
-            if small.again:
-                world.last(small.kind.request())
+            if small.dies_at is not None:
+                halved = poison_of(next(iter(expected(scenario).rows.values())))
+                first = Client("host first", faulty=False, die_at=(small.dies_at, False))
+                _drive(world, first, request, Mishaps(poisoned=frozenset({halved}), poisoned_in=2))
+            elif small.fresh:
+                world.last(request)
             before = _trained(world.memory)
-            disturbed.active = True
-            client, request = Client("host driver", faulty=False), small.kind.request(**small.again)
-            client.fresh, auditor.brief = request.fresh, False
-            process = world.drive(client, request, Mishaps(), partial(auditor.ended, request))
-            world.time.run(lambda: process.ended, world.time.now + LIMIT)
+            disturbed.active, auditor.brief = True, False
+            own = replace(request, fresh=small.fresh)
+            _drive(world, Client("host driver", faulty=False, fresh=small.fresh), own, Mishaps())
             disturbed.active = False
-            status = world.last(small.kind.request())  # where nothing is left, it tidies up
+            status = world.last(request)  # where nothing is left, it tidies up
             auditor.judge(small.kind, status, frozenset())
             if lost := before - _trained(world.memory):
                 auditor.note(f"rows are neither in their place nor set aside: {sorted(lost)}")
@@ -132,6 +142,12 @@ def run(crash: Crash) -> tuple[Crash, int, list[str], list[str]]:
         except Exception as error:
             auditor.note(f"an exception: {''.join(traceback.format_exception(error))}")
     return crash, disturbed.count, auditor.problems, world.time.history
+
+
+def _drive(world: World, client: Client, request: Request, mishaps: Mishaps) -> None:
+    """Run a driver to its end."""
+    process = world.drive(client, request, mishaps, partial(world.auditor.ended, request))
+    world.time.run(lambda: process.ended, world.time.now + LIMIT)
 
 
 def _trained(memory: Memory) -> set[tuple[str, str]]:

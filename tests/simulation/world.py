@@ -146,7 +146,8 @@ class World:
         own = SimulatedFiles(self.memory, client, self.surroundings(client))
         auditor = self.auditor
         observed = Observed(
-            partial(auditor.started, client, machines), partial(auditor.told, client), partial(auditor.stepped, client)
+            *(partial(auditor.started, client, machines), partial(auditor.told, client)),
+            *(partial(auditor.stepped, client), partial(auditor.stopped, client)),
         )
         cluster = SimulatedBackend(
             *(self.time, self.random, machines, mishaps, own, client, observed, request.patience)

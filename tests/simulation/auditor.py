@@ -6,13 +6,11 @@ The rows of a run that nothing disturbed are what is expected.
 
 from __future__ import annotations
 
-import functools
-import itertools
 import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,98 +18,37 @@ import pyarrow as pa
 
 from sweeper.execution.backend import Ended, Event, Told
 from sweeper.request import Request
-from sweeper.storage.rows import PROVENANCE
 from tests.simulation import laws
 from tests.simulation.backend import Machines, poison_of
 from tests.simulation.files import ROOT, Client, Memory, contents
+from tests.simulation.stored import (
+    BEST,
+    HISTORY,
+    MODELS,
+    TRIALS,
+    UNWRITTEN,
+    Expected,
+    History,
+    Row,
+    best_rows,
+    comparable,
+    history_in,
+    merged,
+    model_path,
+    rows_in,
+    trial_of,
+    trials_set_aside,
+    unwritten_of_searches,
+)
 from tests.simulation.sweeps import Kind
 from tests.simulation.tracker import SAID, Run
 from trainables.worker.messages import CohortReport, CohortTask
 
-TRIALS, HISTORY = "trials/sweep=simulated/", "history/sweep=simulated/"
-LEFT_BEHIND = ("checkpoints/", ".drivers/", ".probe-", "_damaged/", "models/unwritten/")
+LEFT_BEHIND = ("checkpoints/", ".drivers/", ".probe-", "_damaged/", UNWRITTEN)
 """What a sweep that has ended leaves nothing of."""
 LOSSES = 50
 """As the guide says: times that a cohort may lose its machine without reaching a further epoch."""
-CUT = ("cohort", "cohort_size", "preset")
-"""Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved, and by which
-request first."""
-Row = Mapping[str, Any]
 Key = tuple[Any, ...]
-
-
-@functools.lru_cache(maxsize=4096)
-def table_in(data: bytes) -> pa.Table:
-    """The table of a file. Raises an exception of Arrow if it is not whole."""
-    return pa.ipc.open_stream(data).read_all()
-
-
-@functools.lru_cache(maxsize=4096)
-def rows_in(data: bytes) -> tuple[Row, ...]:
-    """The rows of a file, as `table_in`."""
-    return tuple(table_in(data).to_pylist())
-
-
-def comparable(row: Row) -> Row:
-    """A row without what may differ between equal runs."""
-    own = {name: value for name, value in row.items() if name not in (*PROVENANCE, *CUT) and value is not None}
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in own.items()}
-
-
-def best_rows(files: Mapping[str, bytes]) -> dict[str, Row]:
-    """Trial -> its row, of all files of rows: one that did not fail, if there is one."""
-    paths = (path for path in files if path.startswith(TRIALS) and path.endswith(".parquet"))
-    return merged(rows_in(files[path]) for path in paths)
-
-
-def merged(of_files: Iterable[Sequence[Row]]) -> dict[str, Row]:
-    """As `best_rows`, of rows."""
-    found: dict[str, Row] = {}
-    for row in itertools.chain.from_iterable(of_files):
-        if found.get(row["trial_id"], {}).get("status", "failed") == "failed":
-            found[row["trial_id"]] = row
-    return found
-
-
-def trials_set_aside(files: Mapping[str, bytes]) -> frozenset[str]:
-    """The trials of which `--fresh` has set a row aside."""
-    paths = (path for path in files if path.startswith("_replaced/") and f"/{TRIALS}" in path)
-    return frozenset(row["trial_id"] for path in paths for row in rows_in(files[path]))
-
-
-def history_in(files: Mapping[str, bytes]) -> dict[tuple[str, int, str], float | None]:
-    """Trial, epoch and metric -> value."""
-    return {
-        (record["trial_id"], record["epoch"], record["metric"]): record["value"]
-        for path, data in files.items()
-        if path.startswith(HISTORY)
-        for record in rows_in(data)
-    }
-
-
-def unwritten_of_searches(files: Mapping[str, bytes]) -> frozenset[str]:
-    """The trials of searches that are listed as their models could not be written. No run trains these again, and
-    each says so: what a search proposes and prunes has followed from them. Those of grids are trained again."""
-    rows = best_rows(files)
-    lists = (json.loads(data) for path, data in files.items() if path.startswith("models/unwritten/"))
-    return frozenset(trial for trial in itertools.chain(*lists) if rows.get(trial, {}).get("study"))
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a run that nothing disturbs leaves."""
-
-    rows: Mapping[str, Row]
-    history: Mapping[tuple[str, int, str], float | None]
-    figures: frozenset[str]
-    """Paths of the files besides rows and history, without those that are named at random."""
-
-    @classmethod
-    def of(cls, memory: Memory) -> Expected:
-        files = contents(memory)
-        rows = {trial: comparable(row) for trial, row in best_rows(files).items()}
-        shown = (path for path in files if path.startswith(("tables/", "studies/", "reports/", "requests/", "models/")))
-        return cls(rows, history_in(files), frozenset(shown))
 
 
 def _key(config: Mapping[str, Any]) -> Key:
@@ -211,8 +148,8 @@ class Auditor:
             self._claim(client, frozenset(json.loads(self.memory.get(f"{ROOT}/{path}") or b"")["claims"]))
         if path.startswith(HISTORY) and path in client.late:
             self._put_back.add(path.removeprefix(HISTORY).removesuffix(".parquet"))
-        if path.startswith(laws.MODELS) and verb == "delete":
-            self._deleters[laws.trial_of(path)] = client.preset
+        if path.startswith(MODELS) and verb == "delete":
+            self._deleters[trial_of(path)] = client.preset
         if not path.startswith(TRIALS) or not path.endswith(".parquet"):
             return
         data = self.memory.get(f"{ROOT}/{path}")
@@ -399,32 +336,30 @@ class Auditor:
             self._judge_models(files, poisoned, kind.preset)
             for problem in laws.broken(kind, rows, history_in(files), files, self.sure):
                 self.note(problem)
-        unwanted = {trial for trial in rows if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
+        unwanted = {trial for trial in rows if model_path(trial) not in files}
         leases = [json.loads(data) for path, data in files.items() if path.startswith(".drivers/")]
         living = any(lease["host"] != "host" and not lease["ended"] for lease in leases)
         for path in files:
             lease = path.startswith(".drivers/") and living  # for a minute from the first look at it
             unknown = path.startswith("checkpoints/") and (poisoned or self.cut_anew)
             unknown = unknown or (path.startswith(".probe-") and self._cut_off)  # it goes an hour later
-            unknown = unknown or (
-                path.startswith("models/unwritten/") and not unwanted.isdisjoint(json.loads(files[path]))
-            )
+            unknown = unknown or (path.startswith(UNWRITTEN) and not unwanted.isdisjoint(json.loads(files[path])))
             if path.startswith(LEFT_BEHIND) and not unknown and not lease:
                 self.note(f"{path} is left behind")
 
     def _judge_models(self, files: Mapping[str, bytes], poisoned: set[str], preset: str) -> None:
         assert self.expected
         unwritten, wanted = unwritten_of_searches(files), self.expected.figures
-        lacking = {path for path in wanted if path.startswith(laws.MODELS)} - files.keys()
+        lacking = {path for path in wanted if path.startswith(MODELS)} - files.keys()
         if not self.failed and not poisoned:
-            if missed := sorted(path for path in lacking if laws.trial_of(path) not in unwritten):
+            if missed := sorted(path for path in lacking if trial_of(path) not in unwritten):
                 self.note(f"models that are wanted are missing: {missed}")
-            if self.missing != (count := len({laws.trial_of(path) for path in lacking} & unwritten)):
+            if self.missing != (count := len({trial_of(path) for path in lacking} & unwritten)):
                 self.note(f"{count} models could not be written and are missing, not {self.missing}")
         for path, data in files.items():
-            if path.startswith(laws.BEST):
-                listing = path.removeprefix(f"{laws.BEST}simulated/").removesuffix(".json")
-                trials = {trial for trial in json.loads(data) if f"{laws.MODELS}{trial}{laws.SUFFIX}" not in files}
+            if path.startswith(BEST):
+                listing = path.removeprefix(f"{BEST}simulated/").removesuffix(".json")
+                trials = {trial for trial in json.loads(data) if model_path(trial) not in files}
                 if (self.asleep and self.failed) or (listing != preset and self._statuses.get(listing) != 0):
                     # Its list has what the request itself has displaced, until it has ended, or where the driver that
                     # slept ranks otherwise. What another request deletes is wrong even then.
@@ -432,7 +367,7 @@ class Auditor:
                 if trials - unwritten:
                     self.note(f"models that {path} lists are missing: {sorted(trials - unwritten)}")
 
-    def _judge_history(self, history: Mapping[tuple[str, int, str], float | None], poisoned: set[str]) -> None:
+    def _judge_history(self, history: History, poisoned: set[str]) -> None:
         assert self.expected
         if self.failed:
             return

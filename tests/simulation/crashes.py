@@ -26,11 +26,11 @@ from sweeper.cli import conclusion
 from sweeper.request import Request
 from sweeper.storage import parquet_files
 from sweeper.storage.retry import NoAnswerError
-from tests.simulation.auditor import rows_in
 from tests.simulation.backend import Mishaps, poison_of
 from tests.simulation.files import READS, Client, Memory, Result, contents
 from tests.simulation.processes import Stuck
 from tests.simulation.scenario import Scenario
+from tests.simulation.stored import rows_in
 from tests.simulation.sweeps import Kind
 from tests.simulation.world import LIMIT, World, expected, simulated
 

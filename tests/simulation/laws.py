@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from safetensors.numpy import load
 
 from sweeper.spec.space import Search, parts_of
 from tests.simulation import sweeps, training
+from tests.simulation.stored import BEST, MODEL_SUFFIX, MODELS, History, Row
 from tests.simulation.sweeps import OF_IMAGES, RANKED
-
-Row = Mapping[str, Any]
-History = Mapping[tuple[str, int, str], float | None]
-MODELS, BEST = "models/sweep=simulated/", "models/best/"
-SUFFIX = ".safetensors"
-
-
-def trial_of(path: str) -> str:
-    """The trial of a model's path."""
-    return path.removeprefix(MODELS).partition("/")[0].removesuffix(SUFFIX)
 
 
 def broken(
@@ -83,7 +73,7 @@ def _models(
     """A model has the weights of the epoch that it must be of, which every metric of that epoch follows from."""
     keep, metric = kind.keep, RANKED if kind.preset in OF_IMAGES else sweeps.LOSS.name
     for path, data in files.items():
-        trial, _, epoch_file = path.removeprefix(MODELS).removesuffix(SUFFIX).partition("/")
+        trial, _, epoch_file = path.removeprefix(MODELS).removesuffix(MODEL_SUFFIX).partition("/")
         if not path.startswith(MODELS) or rows.get(trial, {}).get("status") in (None, "failed"):
             continue
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
@@ -97,6 +87,6 @@ def _models(
         if (due := best_epoch(history, trial, run) if keep.best_epoch else run) != epoch:
             yield f"{path} must be of epoch {due}, but is of epoch {epoch}"
         epochs = range(keep.every, run, keep.every) if keep.every else ()
-        wanted = {f"{MODELS}{trial}/epoch-{each}{SUFFIX}" for each in epochs}
+        wanted = {f"{MODELS}{trial}/epoch-{each}{MODEL_SUFFIX}" for each in epochs}
         if lacking := wanted - files.keys():
             yield f"{path} is there, but not {sorted(lacking)}"

@@ -8,9 +8,9 @@ from random import Random
 
 from sweeper.packing.cluster import DeviceKind
 from tests.simulation import files, sweeps
-from tests.simulation.auditor import Expected
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, poison_of
 from tests.simulation.files import Faults
+from tests.simulation.stored import Expected
 
 CORES = Machines((DeviceKind(False, "", (2,)),))
 CLUSTERS = (

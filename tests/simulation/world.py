@@ -32,11 +32,12 @@ from sweeper.storage.layout import report_path
 from sweeper.storage.load import load
 from sweeper.surroundings import Machine, Surroundings
 from tests.simulation import sweeps, training
-from tests.simulation.auditor import Auditor, Expected, table_in, trials_set_aside
+from tests.simulation.auditor import Auditor
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend
 from tests.simulation.files import Client, Faults, Memory, SimulatedFiles, contents
 from tests.simulation.processes import Condition, Killed, Lock, Process, Stuck, Time
 from tests.simulation.scenario import CORES, TELLS_APART, Scenario, Session, drawn
+from tests.simulation.stored import Expected, table_in, trials_set_aside
 from tests.simulation.tracker import SimulatedTracker
 from tests.simulation.training import CannedCohort, Watchdog
 from trainables.training import train

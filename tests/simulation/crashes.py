@@ -1,4 +1,4 @@
-"""Every crash of six small sweeps: `python -m tests.simulation.crashes`.
+"""Every crash of small sweeps: `python -m tests.simulation.crashes`.
 
 Whoever makes an operation that changes the store dies before it, or after it: the driver, or the node of a worker. Or
 the operation fails although it has had its effect, or is not answered. Each such world is continued to the end, and
@@ -38,6 +38,8 @@ SILENT = 60.0
 """Seconds after which an operation that is not answered is given up."""
 DISTURBANCES = ("dies before", "dies after", "fails, but is done", "is not answered")
 ROWS = "/sweep=simulated/"
+SAVING: Mapping[str, Any] = {"save_every": 0.0}
+"""Options of a request that writes a checkpoint in every step."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,9 @@ SMALL = (
     Small("search with pruning", Kind("halving", (("cohort", 2),))),
     Small("population", Kind("population")),
     Small("--fresh", Kind("grid", (("cohort", 2),)), fresh=True),
-    Small("--fresh of halves", Kind("grid"), {"save_every": 0.0, "retries": 0}, fresh=True, dies_at=25),
+    Small("--fresh of halves", Kind("grid"), {**SAVING, "retries": 0}, fresh=True, dies_at=25),
+    Small("--fresh with models", Kind("grid", (("keep", "all"), ("cohort", 2))), SAVING, fresh=True),
+    Small("best models", Kind("grid", (("keep", "best"), ("cohort", 2))), SAVING),
     Small("merging", Kind("grid", (("cohort", 1),)), merging=True),
 )
 
@@ -129,7 +133,7 @@ def run(crash: Crash) -> tuple[Crash, int, list[str], list[str]]:
             elif small.fresh:
                 world.last(request)
             before = _trained(world.memory)
-            disturbed.active, auditor.brief = True, False
+            disturbed.active, auditor.brief, auditor.sure = True, False, crash.disturbance != "is not answered"
             own = replace(request, fresh=small.fresh)
             _drive(world, Client("host driver", faulty=False, fresh=small.fresh), own, Mishaps())
             disturbed.active = False

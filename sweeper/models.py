@@ -17,7 +17,7 @@ from sweeper.spec.space import unknown
 from sweeper.spec.user_code import search_folder
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files
-from sweeper.storage.layout import MODEL_SUFFIX, epoch_model_path, model_path, sweeps_in
+from sweeper.storage.layout import MODEL_SUFFIX, model_path, sweeps_in
 from sweeper.storage.models import known_metadata
 from sweeper.storage.rows import rows_of
 from sweeper.storage.store import StoreReader
@@ -177,7 +177,7 @@ def _kept_model(files: Files, sweep: str, trial_id: str, epoch: int | None) -> t
     """The path and the content of a trial's model, or of that of an epoch; None if it was not kept."""
     path = model_path(sweep, trial_id)
     if epoch is not None:
-        own = epoch_model_path(sweep, trial_id, epoch)
+        own = model_path(sweep, trial_id, epoch)
         if (content := files.read(own)) is not None:
             return own, content
         metadata = known_metadata(files, path)

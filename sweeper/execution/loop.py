@@ -18,7 +18,7 @@ from sweeper.plan.sources import CohortSource
 from sweeper.record.listener import CohortListener
 from sweeper.spec import user_code
 from sweeper.storage.files import Files
-from sweeper.storage.layout import epoch_model_path, model_path
+from sweeper.storage.layout import model_path
 from sweeper.storage.models import kept_epochs
 from sweeper.storage.retry import NO_RETRIES
 from trainables.reports import LAST_EPOCH, CheckpointError, Heartbeat, KeptEpochs, ModelError
@@ -60,9 +60,9 @@ class ModelStorage:
     def write(self, trial: str, data: bytes, *, epoch: int | None = None, retry: bool) -> None:
         """Write the model of a trial, or that of one of its epochs. Raises ModelError if it cannot be written, with
         `retry` after the retries of `files`."""
-        path = model_path(self.sweep, trial) if epoch is None else epoch_model_path(self.sweep, trial, epoch)
+        files = self.files if retry else self.files.with_retries(NO_RETRIES)
         try:
-            (self.files if retry else self.files.with_retries(NO_RETRIES)).write(path, data)
+            files.write(model_path(self.sweep, trial, epoch), data)
         except StoreError as error:
             raise ModelError(str(error)) from error
 

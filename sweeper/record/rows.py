@@ -196,8 +196,8 @@ class Rows(CohortListener):
 
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         if message.report.done:
-            if message.without_model:
-                record_unwritten(self._store.files, self._sweep, cohort.id, message.without_model)
+            if message.without_models:
+                record_unwritten(self._store.files, self._sweep, cohort.id, message.without_models)
             self._write(cohort, message.report.members, message.origin)
 
     def failed(self, cohort: Cohort, failure: Failure) -> None:

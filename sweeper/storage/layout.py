@@ -155,19 +155,29 @@ def models_folder(sweep: str) -> str:
     return f"models/{_SWEEP}{check_name(sweep)}"
 
 
-def model_path(sweep: str, trial: str) -> str:
-    """The path of a trial's model."""
-    return f"{models_folder(sweep)}/{check_name(trial)}{MODEL_SUFFIX}"
+Model = tuple[str, int | None]
+"""A trial, and the epoch of a model that is kept beside the trial's model; None is the trial's model."""
+
+
+def model_name(trial: str, epoch: int | None = None) -> str:
+    """The path of a model without its suffix, below the folder of the sweep's models."""
+    return check_name(trial) if epoch is None else f"{check_name(trial)}/{_EPOCH}{epoch}"
+
+
+def model_named(name: str) -> Model:
+    """The model with a `model_name`."""
+    trial, _, epoch = name.partition("/")
+    return trial, next(iter(epochs_in([epoch])), None)
+
+
+def model_path(sweep: str, trial: str, epoch: int | None = None) -> str:
+    """The path of a trial's model, or of that of an `epoch`."""
+    return f"{models_folder(sweep)}/{model_name(trial, epoch)}{MODEL_SUFFIX}"
 
 
 def epoch_models_folder(sweep: str, trial: str) -> str:
     """The folder of a trial's models of earlier epochs."""
     return f"{models_folder(sweep)}/{check_name(trial)}"
-
-
-def epoch_model_path(sweep: str, trial: str, epoch: int) -> str:
-    """The path of a trial's model of one of its epochs."""
-    return f"{epoch_models_folder(sweep, trial)}/{_EPOCH}{epoch}{MODEL_SUFFIX}"
 
 
 def epochs_in(names: Iterable[str]) -> list[int]:
@@ -177,7 +187,7 @@ def epochs_in(names: Iterable[str]) -> list[int]:
 
 
 def unwritten_models_folder(sweep: str) -> str:
-    """The folder of the lists of trials whose models could not be written, one a cohort."""
+    """The folder of the lists of models that could not be written, one a cohort."""
     return f"models/unwritten/{check_name(sweep)}"
 
 

@@ -6,6 +6,7 @@ was written, so a run with `--keep best` deletes no model of a run with `--keep 
 lists the trials that are its best in `models/best/SWEEP/REQUEST.json`, so that no other request deletes their models.
 """
 
+import itertools
 import json
 from collections.abc import Collection
 from pathlib import PurePosixPath
@@ -15,9 +16,12 @@ from sweeper.errors import DamagedError
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import (
     MODEL_SUFFIX,
+    Model,
     best_models_path,
     epoch_models_folder,
     epochs_in,
+    model_name,
+    model_named,
     model_path,
     models_folder,
     unwritten_models_folder,
@@ -29,6 +33,16 @@ from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, rea
 def trials_with_models(files: Files, sweep: str) -> list[str]:
     """The ids of the sweep's trials whose models are in the store, sorted."""
     return [name.removesuffix(MODEL_SUFFIX) for name in files.list_files(models_folder(sweep), MODEL_SUFFIX)]
+
+
+def models_by_trial(files: Files, sweep: str) -> dict[str, set[Model]]:
+    """Trial -> its models in the store. Trials that were pruned or have diverged have those of earlier epochs alone."""
+    folder, models = models_folder(sweep), dict[str, set[Model]]()
+    for path in files.sizes(folder):
+        if path.endswith(MODEL_SUFFIX):
+            model = model_named(path.removeprefix(f"{folder}/").removesuffix(MODEL_SUFFIX))
+            models.setdefault(model[0], set()).add(model)
+    return models
 
 
 def kept_epochs(files: Files, sweep: str, trial: str) -> list[int]:
@@ -95,30 +109,35 @@ def known_metadata(files: Files, path: str) -> dict[str, Any]:
         return {}
 
 
-def record_unwritten(files: Files, sweep: str, cohort: str, trials: Collection[str]) -> None:
-    """Record that the models of these trials of a cohort could not be written."""
-    files.write(f"{unwritten_models_folder(sweep)}/{cohort}.json", json.dumps(sorted(trials)).encode())
+def record_unwritten(files: Files, sweep: str, name: str, models: Collection[Model]) -> None:
+    """List models that could not be written. `name`: that of the list, such as the id of their cohort."""
+    data = json.dumps(sorted(model_name(*model) for model in models)).encode()
+    files.write(f"{unwritten_models_folder(sweep)}/{name}.json", data)
 
 
-def unwritten_models(files: Files, sweep: str) -> frozenset[str]:
-    """The trials whose models could not be written, and are not in the store. Lists of models that have all been
-    written since are deleted by `forget_written`."""
-    lists = _unwritten_lists(files, sweep)
-    return frozenset(trial for trials in lists.values() for trial in trials)
+def unwritten_models(files: Files, sweep: str) -> frozenset[Model]:
+    """The models that could not be written, and are not in the store. Lists of models that have all been written since
+    are deleted by `forget_written`."""
+    return frozenset(itertools.chain.from_iterable(_unwritten_lists(files, sweep).values()))
 
 
 def forget_written(files: Files, sweep: str) -> None:
     """Delete the lists of models that have all been written since."""
-    for path, trials in _unwritten_lists(files, sweep).items():
-        if not trials:
+    for path, models in _unwritten_lists(files, sweep).items():
+        if not models:
             files.delete(path)
 
 
-def _unwritten_lists(files: Files, sweep: str) -> dict[str, set[str]]:
-    """Path of each list -> its trials that still have no model."""
+def _unwritten_lists(files: Files, sweep: str) -> dict[str, list[Model]]:
+    """Path of each list -> its models that are not in the store."""
     folder = unwritten_models_folder(sweep)
     if not (names := files.list_files(folder, ".json")):
         return {}
-    written = set(trials_with_models(files, sweep))
-    paths = [f"{folder}/{name}" for name in names]
-    return {path: set(read_record(files, path, list[str]) or ()) - written for path in paths}
+    stored = models_by_trial(files, sweep)
+
+    def unwritten(once: Files, name: str) -> list[Model]:
+        listed = map(model_named, read_record(once, f"{folder}/{name}", list[str]) or ())
+        return [model for model in listed if stored.get(model[0], set()).isdisjoint({model, (model[0], None)})]
+
+    lists = files.each("read", folder, unwritten, names)
+    return {f"{folder}/{name}": models for name, models in zip(names, lists, strict=True)}

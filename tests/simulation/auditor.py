@@ -33,6 +33,7 @@ from tests.simulation.stored import (
     best_rows,
     comparable,
     history_in,
+    lacking_models,
     merged,
     model_path,
     rows_in,
@@ -336,14 +337,13 @@ class Auditor:
             self._judge_models(files, poisoned, kind.preset)
             for problem in laws.broken(kind, rows, history_in(files), files, self.sure):
                 self.note(problem)
-        unwanted = {trial for trial in rows if model_path(trial) not in files}
         leases = [json.loads(data) for path, data in files.items() if path.startswith(".drivers/")]
         living = any(lease["host"] != "host" and not lease["ended"] for lease in leases)
         for path in files:
             lease = path.startswith(".drivers/") and living  # for a minute from the first look at it
             unknown = path.startswith("checkpoints/") and (poisoned or self.cut_anew)
             unknown = unknown or (path.startswith(".probe-") and self._cut_off)  # it goes an hour later
-            unknown = unknown or (path.startswith(UNWRITTEN) and not unwanted.isdisjoint(json.loads(files[path])))
+            unknown = unknown or (path.startswith(UNWRITTEN) and bool(lacking_models(files, files[path])))
             if path.startswith(LEFT_BEHIND) and not unknown and not lease:
                 self.note(f"{path} is left behind")
 

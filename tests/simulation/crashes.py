@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from sweeper.cli import conclusion
-from sweeper.request import Request
+from sweeper.request import Keep, Request
 from sweeper.storage import parquet_files
 from sweeper.storage.retry import NoAnswerError
 from tests.simulation.backend import Mishaps, poison_of
@@ -67,6 +67,8 @@ SMALL = (
     Small("--fresh of halves", Kind("grid"), {**SAVING, "retries": 0}, fresh=True, dies_at=25),
     Small("--fresh with models", Kind("grid", (("keep", "all"), ("cohort", 2))), SAVING, fresh=True),
     Small("best models", Kind("grid", (("keep", "best"), ("cohort", 2))), SAVING),
+    Small("models of epochs", Kind("pruned_grid", (("keep", Keep("all", every=2)),)), SAVING),
+    Small("models of epochs before NaN", Kind("diverging", (("keep", Keep("all", every=1)),)), SAVING),
     Small("merging", Kind("grid", (("cohort", 1),)), merging=True),
 )
 

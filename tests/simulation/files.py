@@ -238,9 +238,14 @@ class MemoryFilesystem:
     def _do(self, verb: str, path: str, effect: Callable[[], Result]) -> Result:
         return self.memory.operate(self._client, verb, path.removeprefix(f"{ROOT}/"), effect)
 
+    def normalize_path(self, path: str) -> str:
+        return path
+
     def get_file_info(self, what: Any) -> Any:
         if isinstance(what, fs.FileSelector):
             return self._do("list", what.base_dir, lambda: self._listing(what.base_dir, what.recursive))
+        if isinstance(what, list):
+            return [self.get_file_info(each) for each in what]
         return self._do("look", what, lambda: self._info(what))
 
     def _info(self, path: str) -> fs.FileInfo:

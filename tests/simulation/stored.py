@@ -85,11 +85,17 @@ def history_in(files: Mapping[str, bytes]) -> History:
     }
 
 
+def lacking_models(files: Mapping[str, bytes], data: bytes) -> set[str]:
+    """The trials that lack a model of a list of those that could not be written. One that has its model lacks none."""
+    names = (name for name in json.loads(data) if f"{MODELS}{name}{MODEL_SUFFIX}" not in files)
+    return {trial for trial in map(trial_of, names) if model_path(trial) not in files}
+
+
 def unwritten_of_searches(files: Mapping[str, bytes]) -> frozenset[str]:
-    """The trials of searches that are listed as their models could not be written. No run trains these again, and
+    """The trials of searches whose models are listed as unwritten, and are. No run trains these again, and
     each says so: what a search proposes and prunes has followed from them. Those of grids are trained again."""
     rows = best_rows(files)
-    lists = (json.loads(data) for path, data in files.items() if path.startswith(UNWRITTEN))
+    lists = (lacking_models(files, data) for path, data in files.items() if path.startswith(UNWRITTEN))
     return frozenset(trial for trial in itertools.chain(*lists) if rows.get(trial, {}).get("study"))
 
 

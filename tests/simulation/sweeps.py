@@ -56,6 +56,7 @@ OLD: Mapping[str, Space] = {
 """The presets that worlds have drawn first."""
 PRESETS: Mapping[str, Space] = {
     **OLD,
+    "diverging": _grid(5),  # trials diverge in the third and in the fourth epoch
     "pruned_grid": Grid(IMAGES, {"lr": RATES, "weight_decay": (0.0, 0.01), "seed": (0, 1)}, pruner=HALVING),
     "patient": Grid({**IMAGES, "patience_metric": RANKED}, {"lr": RATES[:2], "patience": (0, 1, 2), "seed": (0, 1)}),
     "constrained": _search(sampler="tpe", constraints=BOUNDS),

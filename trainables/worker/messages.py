@@ -165,8 +165,9 @@ class CohortReport:
     """A line for the user: a checkpoint was of no use."""
     about_steps: str | None = None
     """A line for the user: why steps that should be compiled are not, or that a compiled one was damaged; said once."""
-    without_model: tuple[str, ...] = ()
-    """Ids of the trials whose model could not be written, in the last report."""
+    without_models: tuple[tuple[str, int | None], ...] = ()
+    """Models that could not be written, in the last report: the id of the trial and the epoch, or None for the trial's
+    model."""
 
 
 Message = CohortReport | Heartbeat

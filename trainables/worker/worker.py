@@ -176,7 +176,7 @@ def train_cohort(
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
     judged_epochs, notices, unkept, about_steps = set[int](), list[str](), list[str](), list[str]()
-    without_model = list[str]()
+    without_models = list[tuple[str, int | None]]()
     compiler = StepCompiler(about_steps.append) if task.spec.compiled else None
 
     def write(failure: Failure) -> None:
@@ -191,16 +191,17 @@ def train_cohort(
     def write_model(index: int, model: TrainedModel, epoch: int | None) -> None:
         assert task.models and settings.models
         trial = task.models.trials[index]
-        if trial in without_model:  # a trial's model means that those of its earlier epochs are there
+        if any(trial == other for other, _ in without_models):
+            without_models.append((trial, epoch))  # a trial's model means that those of its earlier epochs are there
             return
         content = pack_model(model, {"trial_id": trial, "kept": task.models.kept})
         with watchdog.suspended():
             try:  # the store is given its time with the first model that it does not take
-                settings.models.write(trial, content, epoch=epoch, retry=not without_model)
+                settings.models.write(trial, content, epoch=epoch, retry=not without_models)
             except ModelError as error:
-                if not without_model:
+                if not without_models:
                     unkept.append(f"its models cannot be kept: {error}")
-                without_model.append(trial)
+                without_models.append((trial, epoch))
 
     def keep(index: int, model: TrainedModel) -> None:
         write_model(index, model, None)
@@ -264,7 +265,7 @@ def train_cohort(
                 judged = report.epoch in judged_epochs
                 about = "; ".join(about_steps) or None
                 sent = report if report.done else _without_pictures(report)
-                send(CohortReport(sent, from_here, judged, notice, about, tuple(without_model)))
+                send(CohortReport(sent, from_here, judged, notice, about, tuple(without_models)))
             about_steps.clear()
 
     ends_itself = math.isfinite(settings.step_timeout)

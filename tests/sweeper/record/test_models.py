@@ -14,7 +14,7 @@ from sweeper.plan.plan import Plan
 from sweeper.record.models import KeptModels, remove_displaced
 from sweeper.spec import Grid, Metric, Table
 from sweeper.storage.files import Files
-from sweeper.storage.layout import epoch_model_path, model_path
+from sweeper.storage.layout import model_path
 from sweeper.storage.models import trials_with_models
 from sweeper.storage.requests import RequestRows
 from tests.sweeper.small_sweeps import FIXED, TINY
@@ -34,7 +34,7 @@ def write(files: Files, *trials: str, kept: str = "best") -> None:
         metadata = {"format": 1, "kept": kept, "config": {}, "shapes": {}, "inputs": {}, "digest": ""}
         header = json.dumps({"__metadata__": {"sweeper": json.dumps(metadata)}}).encode()
         files.write(model_path("tiny", trial), len(header).to_bytes(8, "little") + header + b"weights")
-        files.write(epoch_model_path("tiny", trial, 1), b"earlier")
+        files.write(model_path("tiny", trial, 1), b"earlier")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage.evaluations import read_evaluations, write_evaluations
-from sweeper.storage.layout import epoch_model_path, model_path, sheet_path
+from sweeper.storage.layout import model_path, sheet_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.merging import check_columns, merge, plan_merge
 from sweeper.storage.requests import RequestRows, read_request, write_request
@@ -25,7 +25,7 @@ def store_of(folder: Path, rows: dict[str, dict[str, object]], columns: Columns 
         store.write("grid", f"c{trial}", [row(trial, **more)], columns)  # type: ignore[arg-type]
         store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", float(more.get("auroc", 0.9)))])  # type: ignore[arg-type]
         store.files.write(model_path("grid", trial), f"{folder.name} {trial}".encode())
-        store.files.write(epoch_model_path("grid", trial, 5), f"{folder.name} {trial} earlier".encode())
+        store.files.write(model_path("grid", trial, 5), f"{folder.name} {trial} earlier".encode())
         store.files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
     return store
 
@@ -87,7 +87,7 @@ def test_rows_that_are_lacking_are_added_and_results_stay(source: Store, target:
     assert rows["auroc"].to_dict() == dict.fromkeys(["equal", "failed", "mended", "new", "old", "other"], 0.9)
     assert set(rows["status"]) == {"finished"} and rows["host"]["equal"] == "b" and "extra" in rows
     assert target.files.read(model_path("grid", "new")) == b"source new"
-    assert target.files.read(epoch_model_path("grid", "new", 5)) == b"source new earlier"
+    assert target.files.read(model_path("grid", "new", 5)) == b"source new earlier"
     assert target.files.read(model_path("grid", "other")) == b"target other"
     listed = read_request(target.files, "grid", "digits")
     assert listed and listed.trials == ["new", "equal", "other", "mended", "failed"]

@@ -19,7 +19,6 @@ from sweeper.errors import SchemaError, StoreError
 from sweeper.storage.evaluations import merge_evaluations
 from sweeper.storage.files import Files
 from sweeper.storage.layout import (
-    MODEL_SUFFIX,
     SUFFIX,
     best_models_path,
     epoch_models_folder,
@@ -35,6 +34,7 @@ from sweeper.storage.layout import (
     study_path,
     trials_folder,
 )
+from sweeper.storage.models import models_by_trial, record_unwritten, unwritten_models
 from sweeper.storage.parquet_files import read_tables, table_to_parquet
 from sweeper.storage.requests import RequestRows, list_requests
 from sweeper.storage.rows import HISTORY, PROVENANCE, Columns, conform, merged_rows, one_per_record, rows_of
@@ -91,8 +91,12 @@ def plan_merge(source: Files, target: Files, sweep: str) -> Merged:
     lists = list_requests(source, sweep)[0]
     kept = [each.request for each in lists if each.request in of_target and not _same(each, of_target[each.request])]
     shared |= added
-    models = {name.removesuffix(MODEL_SUFFIX) for name in source.list_files(models_folder(sweep), MODEL_SUFFIX)}
-    known = {name.removesuffix(MODEL_SUFFIX) for name in target.list_files(models_folder(sweep), MODEL_SUFFIX)}
+    models, known = models_by_trial(source, sweep), models_by_trial(target, sweep)
+    lacking = {
+        trial
+        for trial, own in models.items()
+        if (trial, None) not in (stored := known.get(trial, set())) and not own <= stored
+    }
     return Merged(
         sweep,
         frozenset(added),
@@ -102,7 +106,7 @@ def plan_merge(source: Files, target: Files, sweep: str) -> Merged:
         tuple(sorted(differing)),
         tuple(each.request for each in lists if each.request not in of_target),
         tuple(kept),
-        tuple(sorted((models & shared) - known)),
+        tuple(sorted(lacking & shared)),
     )
 
 
@@ -127,6 +131,8 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
         if trial in of_epochs:
             _copy_folder(source, target, epoch_models_folder(sweep, trial))
         _copy(source, target, [model_path(sweep, trial)])
+    if unwritten := [model for model in unwritten_models(source, sweep) if model[0] in merged.added]:
+        record_unwritten(target, sweep, f"merged-{_digest(' '.join(trials).encode())}", unwritten)
     tables = [table for _, table in read_tables(source, history_folder(sweep)).values()]
     if tables and len(history := rows_of(one_per_record(pa.concat_tables(tables)), trials)):
         _add(target, history_folder(sweep), history.replace_schema_metadata(HISTORY.metadata))
@@ -170,9 +176,13 @@ def _same(first: RequestRows, second: RequestRows) -> bool:
 def _add(files: Files, folder: str, table: pa.Table) -> None:
     """Write a table under a name that follows from its content."""
     data = table_to_parquet(table)
-    path = f"{folder}/segment-{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
+    path = f"{folder}/segment-{_digest(data)}{SUFFIX}"
     if files.read(path) != data:
         files.write(path, data)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _copy(source: Files, target: Files, paths: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from sweeper.storage.evaluations import read_evaluations, write_evaluations
 from sweeper.storage.layout import model_path, sheet_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.merging import check_columns, merge, plan_merge
+from sweeper.storage.models import delete_models, record_unwritten, unwritten_models
 from sweeper.storage.requests import RequestRows, read_request, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
@@ -34,9 +35,13 @@ def store_of(folder: Path, rows: dict[str, dict[str, object]], columns: Columns 
 def source(tmp_path: Path) -> Store:
     rows: dict[str, dict[str, object]] = {
         "new": {}, "equal": {"host": "a"}, "other": {"auroc": 0.1}, "mended": {}, "failed": {"status": "failed"},
+        "pruned": {"status": "pruned"}, "lost": {},
     }  # fmt: skip
     columns = Columns(COLUMNS.hyperparameters, (*COLUMNS.metrics, "extra"))
     store = store_of(tmp_path / "source", rows, columns)
+    store.files.delete(model_path("grid", "pruned"))
+    delete_models(store.files, "grid", ["lost"])
+    record_unwritten(store.files, "grid", "c", [("lost", 5), ("lost", None)])
     write_request(store.files, "grid", RequestRows("digits", "digits", [*rows]))
     evaluate(store, "a", **dict.fromkeys(rows, 0.5))
     evaluate(store, "b", new=0.7)
@@ -68,6 +73,7 @@ def content(store: Store) -> dict[str, object]:
         "rows": rows[["status", "auroc", "host"]].fillna("").to_dict("index"),
         "history": load_history("grid", store.files).values.tolist(),
         "models": {path: store.files.read(path) for path in store.files.sizes("models/sweep=grid")},
+        "unwritten": unwritten_models(store.files, "grid"),
         "sheets": store.files.list("sheets/grid"),
         "requests": store.files.list("requests/grid"),
         "evaluations": {
@@ -80,21 +86,27 @@ def content(store: Store) -> dict[str, object]:
 def test_rows_that_are_lacking_are_added_and_results_stay(source: Store, target: Store) -> None:
     before = content(source)
     merged = plan_merge(source.files, target.files, "grid")
-    assert (merged.added, merged.replaced, merged.equal) == ({"new", "mended"}, {"mended"}, 2)
-    assert merged.differing == ("other",) and merged.requests == ("digits",) and merged.models == ("new",)
+    assert (merged.added, merged.replaced, merged.equal) == ({"lost", "mended", "new", "pruned"}, {"mended"}, 2)
+    assert merged.differing == ("other",) and merged.requests == ("digits",) and merged.models == ("new", "pruned")
     merge(source.files, target.files, merged)
     rows = load("grid", target.files).set_index("trial_id")
-    assert rows["auroc"].to_dict() == dict.fromkeys(["equal", "failed", "mended", "new", "old", "other"], 0.9)
-    assert set(rows["status"]) == {"finished"} and rows["host"]["equal"] == "b" and "extra" in rows
+    trials = ["equal", "failed", "lost", "mended", "new", "old", "other", "pruned"]
+    assert rows["auroc"].to_dict() == dict.fromkeys(trials, 0.9)
+    assert set(rows["status"].drop("pruned")) == {"finished"} and rows["host"]["equal"] == "b" and "extra" in rows
     assert target.files.read(model_path("grid", "new")) == b"source new"
     assert target.files.read(model_path("grid", "new", 5)) == b"source new earlier"
     assert target.files.read(model_path("grid", "other")) == b"target other"
+    assert target.files.read(model_path("grid", "pruned", 5)) == b"source pruned earlier"
+    assert unwritten_models(target.files, "grid") == {("lost", 5), ("lost", None)}
     listed = read_request(target.files, "grid", "digits")
-    assert listed and listed.trials == ["new", "equal", "other", "mended", "failed"]
+    assert listed and listed.trials == ["new", "equal", "other", "mended", "failed", "pruned", "lost"]
     assert content(source) == before
     after, again = content(target), plan_merge(source.files, target.files, "grid")
-    assert after["evaluations"] == {"a": {"equal": 0.4, "mended": 0.5, "new": 0.5, "old": 0.2}, "b": {"new": 0.7}}
-    assert not again.added and again.equal == 4 and again.requests == again.models == again.kept_lists == ()
+    assert after["evaluations"] == {
+        "a": {"equal": 0.4, "lost": 0.5, "mended": 0.5, "new": 0.5, "old": 0.2, "pruned": 0.5},
+        "b": {"new": 0.7},
+    }
+    assert not again.added and again.equal == 6 and again.requests == again.models == again.kept_lists == ()
     merge(source.files, target.files, again)
     assert content(target) == after
 

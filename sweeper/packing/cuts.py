@@ -91,12 +91,12 @@ def record_cuts(files: Files, plan: Plan, cuts: Sequence[Cut], measured: object,
 
 def record_paths(files: Files, plan: Plan) -> list[str]:
     """Return the paths of the records of a plan: of its cuts, and of each of its cohorts that was halved, after those
-    of the checkpoints of its parts, which nobody would know of without it."""
+    of its checkpoints and of its parts', which nobody would know of without it."""
     cuts, halved = recorded_cuts(files, plan), recorded_halves(files, plan.name)
     ancestors_of = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
     halved_ids = dict.fromkeys(cohort.id for ancestors in ancestors_of.values() for cohort in ancestors)
-    folder = checkpoints_folder(plan.name)
-    names = [name for name in files.list(folder) if name.partition(CHECKPOINT)[0] in ancestors_of] if halved_ids else []
+    folder, known = checkpoints_folder(plan.name), {*ancestors_of, *halved_ids}
+    names = [name for name in files.list(folder) if name.partition(CHECKPOINT)[0] in known] if known else []
     records = (f"{halved_folder(plan.name)}/{cohort_id}" for cohort_id in halved_ids)
     return [*(f"{folder}/{name}" for name in names), _path(plan), *records]
 

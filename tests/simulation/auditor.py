@@ -24,6 +24,7 @@ from tests.simulation.files import ROOT, Client, Memory, contents
 from tests.simulation.stored import (
     BEST,
     HISTORY,
+    LOOKS,
     MODELS,
     TRIALS,
     UNWRITTEN,
@@ -304,7 +305,8 @@ class Auditor:
             cut_short = request.hours and unanswered  # of a run that --hours had stopped the store fell silent
             if (sum(counts.values()) != int(said[2]) and not cut_short) or (counts.get("failed") and status == 0):
                 self.note(f"status {status} with {said[0]!r}")
-            if status == 0 and not request.fixed and counts != dict(Counter(self.seen.values())) and not self.failed:
+            part = request.fixed or request.decide is not None
+            if status == 0 and not part and counts != dict(Counter(self.seen.values())) and not self.failed:
                 self.note(f"the last line says {said[0]!r}, but the rows are otherwise")
             shown = re.findall(r"^simulated \(.*?\): (\d+) of \d+ trials,", output, re.MULTILINE)
             elsewhere = sum(self.seen.get(trial) != "failed" for trial in self._given_up[client])
@@ -333,6 +335,9 @@ class Auditor:
             self.note(f"the last driver has ended with status {status}")
         self._judge_history(history_in(files), poisoned)
         self._judge_tracker(files)
+        for path in self.expected.looks.keys() | {path for path in files if path.startswith(LOOKS)}:
+            if files.get(path) != self.expected.looks.get(path):
+                self.note(f"{path} differs")
         if not (self.divided and self.failed):
             self._judge_models(files, poisoned, kind.preset)
             for problem in laws.broken(kind, rows, history_in(files), files, self.sure):

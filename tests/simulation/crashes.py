@@ -69,6 +69,7 @@ SMALL = (
     Small("best models", Kind("grid", (("keep", "best"), ("cohort", 2))), SAVING),
     Small("models of epochs", Kind("pruned_grid", (("keep", Keep("all", every=2)),)), SAVING),
     Small("models of epochs before NaN", Kind("diverging", (("keep", Keep("all", every=1)),)), SAVING),
+    Small("--decide", Kind("claimed", (("decide", ()), ("most_seeds", 4)))),
     Small("merging", Kind("grid", (("cohort", 1),)), merging=True),
 )
 

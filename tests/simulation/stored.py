@@ -17,7 +17,7 @@ from tests.simulation.files import Memory, contents
 
 TRIALS, HISTORY = "trials/sweep=simulated/", "history/sweep=simulated/"
 MODELS, BEST, UNWRITTEN = "models/sweep=simulated/", "models/best/", "models/unwritten/"
-MODEL_SUFFIX = ".safetensors"
+MODEL_SUFFIX, LOOKS = ".safetensors", "looks/"
 CUT = ("cohort", "cohort_size", "preset")
 """Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved, and by which
 request first."""
@@ -107,10 +107,13 @@ class Expected:
     history: History
     figures: frozenset[str]
     """Paths of the files besides rows and history, without those that are named at random."""
+    looks: Mapping[str, bytes]
+    """Path of each record of looks at claims -> its content."""
 
     @classmethod
     def of(cls, memory: Memory) -> Expected:
         files = contents(memory)
         rows = {trial: comparable(row) for trial, row in best_rows(files).items()}
         shown = (path for path in files if path.startswith(("tables/", "studies/", "reports/", "requests/", "models/")))
-        return cls(rows, history_in(files), frozenset(shown))
+        looks = {path: data for path, data in files.items() if path.startswith(LOOKS)}
+        return cls(rows, history_in(files), frozenset(shown), looks)

@@ -7,7 +7,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from sweeper.request import Keep, Request
-from sweeper.spec import Constraint, Grid, Metric, Search, Sweep, Table, Value
+from sweeper.spec import Claim, Constraint, Grid, Metric, Search, Side, Sweep, Table, Value
 from sweeper.spec.pruners import Halving
 from sweeper.spec.space import Population, Space, When
 
@@ -56,7 +56,8 @@ OLD: Mapping[str, Space] = {
 """The presets that worlds have drawn first."""
 PRESETS: Mapping[str, Space] = {
     **OLD,
-    "diverging": _grid(5),  # trials diverge in the third and in the fourth epoch
+    "diverging": _grid(0, 5),  # with seed 5 trials diverge in the third and in the fourth epoch
+    "claimed": _grid(0, 1),
     "pruned_grid": Grid(IMAGES, {"lr": RATES, "weight_decay": (0.0, 0.01), "seed": (0, 1)}, pruner=HALVING),
     "patient": Grid({**IMAGES, "patience_metric": RANKED}, {"lr": RATES[:2], "patience": (0, 1, 2), "seed": (0, 1)}),
     "constrained": _search(sampler="tpe", constraints=BOUNDS),
@@ -65,10 +66,15 @@ PRESETS: Mapping[str, Space] = {
         {**RATE, "width": CategoricalDistribution((32, 64))}, sampler="tpe", trials=12, conditions=(WIDE,)
     ),
 }
+LOW = Side(LOSS.name, {"lr": RATES[0]})
 SWEEP = Sweep(
     name="simulated",
     about="sweeps that train nothing",
     presets=PRESETS,
+    claims=(
+        Claim("X-01", "clear at two seeds", "1", Side(LOSS.name), ">", -1e6, presets=("claimed",)),
+        Claim("X-02", "open for ever, as equal values have no interval", "1", LOW, "~", LOW, presets=("claimed",)),
+    ),
     figures=(
         Table("loss", ("lr",), (LOSS,), presets=tuple(name for name in PRESETS if name not in OF_IMAGES)),
         Table("knn", ("lr",), (KNN,), presets=OF_IMAGES),

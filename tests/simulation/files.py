@@ -69,8 +69,8 @@ class Blob:
     data: bytes
     written: float
     """When it was created."""
-    by: str
-    """The machine that created or deleted it, which sees that at once."""
+    by: set[str]
+    """The machines that created, wrote or deleted it, which see that at once."""
     deleted: float | None = None
 
 
@@ -202,15 +202,16 @@ class Memory:
     def put(self, path: str, data: bytes, by: str = "") -> None:
         old = self.blobs.get(path)
         if old is None or old.deleted is not None:
-            self.blobs[path] = Blob(data, self.time.now, by)
+            self.blobs[path] = Blob(data, self.time.now, {by})
         else:
             old.data = data
+            old.by.add(by)
 
     def remove(self, path: str, by: str = "") -> None:
         if self.get(path) is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         if self.kind.staleness:
-            self.blobs[path] = Blob(b"", self.blobs[path].written, by, self.time.now)
+            self.blobs[path] = Blob(b"", self.blobs[path].written, {by}, self.time.now)
         else:
             del self.blobs[path]
 
@@ -221,7 +222,7 @@ class Memory:
             if path.startswith(prefix):
                 shown = blob.deleted is None
                 changed = blob.written if blob.deleted is None else blob.deleted
-                if seen_by not in (None, blob.by) and self.time.now - changed < self.kind.staleness:
+                if seen_by is not None and seen_by not in blob.by and self.time.now - changed < self.kind.staleness:
                     lag = Random(f"{seen_by} {path} {changed}").random() * self.kind.staleness
                     shown = shown != (self.time.now - changed < lag)
                 if shown:

@@ -176,7 +176,7 @@ def train_cohort(
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
     judged_epochs, notices, unkept, about_steps = set[int](), list[str](), list[str](), list[str]()
-    without_models = list[tuple[str, int | None]]()
+    unwritten: dict[str, list[int | None]] = {}  # trial -> epochs of its models, None for the last one
     compiler = StepCompiler(about_steps.append) if task.spec.compiled else None
 
     def write(failure: Failure) -> None:
@@ -191,17 +191,17 @@ def train_cohort(
     def write_model(index: int, model: TrainedModel, epoch: int | None) -> None:
         assert task.models and settings.models
         trial = task.models.trials[index]
-        if any(trial == other for other, _ in without_models):
-            without_models.append((trial, epoch))  # a trial's model means that those of its earlier epochs are there
+        if trial in unwritten:  # a trial's model means that those of its earlier epochs are there
+            unwritten[trial].append(epoch)
             return
         content = pack_model(model, {"trial_id": trial, "kept": task.models.kept})
         with watchdog.suspended():
             try:  # the store is given its time with the first model that it does not take
-                settings.models.write(trial, content, epoch=epoch, retry=not without_models)
+                settings.models.write(trial, content, epoch=epoch, retry=not unwritten)
             except ModelError as error:
-                if not without_models:
+                if not unwritten:
                     unkept.append(f"its models cannot be kept: {error}")
-                without_models.append((trial, epoch))
+                unwritten[trial] = [epoch]
 
     def keep(index: int, model: TrainedModel) -> None:
         write_model(index, model, None)
@@ -265,7 +265,9 @@ def train_cohort(
                 judged = report.epoch in judged_epochs
                 about = "; ".join(about_steps) or None
                 sent = report if report.done else _without_pictures(report)
-                send(CohortReport(sent, from_here, judged, notice, about, tuple(without_models)))
+                lacking = ((trial, epoch) for trial, epochs in unwritten.items() for epoch in epochs)
+                without = tuple(lacking) if report.done else ()
+                send(CohortReport(sent, from_here, judged, notice, about, without))
             about_steps.clear()
 
     ends_itself = math.isfinite(settings.step_timeout)

@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS := 3
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: install demo docs lint check test soak coverage clean
+.PHONY: install demo docs lint check test soak nightly coverage clean
 
 install: .venv/installed
 
@@ -41,6 +41,13 @@ test: lint
 soak: install
 	$(PYTEST) -m soak
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.simulation --worlds 500
+
+# Every crash of small sweeps, an hour of worlds that nobody has seen, and deliberate faults that worlds must find.
+nightly: SIMULATION := OMP_NUM_THREADS=1 $(BIN)/python -m tests.simulation
+nightly: install
+	$(SIMULATION).crashes
+	$(SIMULATION) --hours 1
+	$(SIMULATION).mutants
 
 # All tests, and the lines that none of them runs in any process.
 coverage: install

@@ -11,6 +11,7 @@ import argparse
 import errno
 import itertools
 import multiprocessing
+import os
 import sys
 import traceback
 from collections import Counter
@@ -184,7 +185,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.crashes", description=__doc__)
     parser.add_argument("--share", type=float, default=1.0, help="share of them that is drawn (default: all)")
     parser.add_argument("--only", help="one of them: `INDEX,OPERATION,DISTURBANCE`, and its whole history")
-    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one a core")
     options = parser.parse_args()
     if options.only:
         small, operation, disturbance = options.only.split(",", 2)

@@ -12,6 +12,7 @@ import argparse
 import functools
 import importlib
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -217,7 +218,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of the names of mutants; by default all run")
     parser.add_argument("--worlds", type=int, default=2000, help="most worlds for each (default: %(default)s)")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=1, help="mutants at once")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once (default: one a core)")
     options = parser.parse_args()
     chosen = [mutant for mutant in mutants() if not options.names or any(name in mutant.name for name in options.names)]
     seeds = range(options.first_seed, options.first_seed + options.worlds)

@@ -91,6 +91,8 @@ class Auditor:
     """What the tracker has; None in a world without one."""
     failed: bool = False
     """Whether a trial failed for good in a driver. Its row need not say so where another driver has its result."""
+    deleted_late: bool = False
+    """Whether rows were deleted late: as the guide says, the same command trains them again."""
     missing: int = 0
     """How many models could not be written and are missing, by the last lines of the driver that ended last."""
 
@@ -154,6 +156,7 @@ class Auditor:
             self._deleters[trial_of(path)] = client.preset
         if not path.startswith(TRIALS) or not path.endswith(".parquet"):
             return
+        self.deleted_late = self.deleted_late or (verb == "delete" and path in client.late)
         data = self.memory.get(f"{ROOT}/{path}")
         try:
             new = rows_in(data) if data is not None else ()
@@ -302,7 +305,8 @@ class Auditor:
                 self.note(f"the tracker works, but {client.name} has not sent it the end of {lacking}")
         if status in (0, 1) and said and self.expected:
             counts = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", said[1])}
-            cut_short = request.hours and unanswered  # of a run that --hours had stopped the store fell silent
+            # Of a run that --hours had stopped the store fell silent, or rows were deleted late.
+            cut_short = (request.hours and unanswered) or self.deleted_late
             if (sum(counts.values()) != int(said[2]) and not cut_short) or (counts.get("failed") and status == 0):
                 self.note(f"status {status} with {said[0]!r}")
             part = request.fixed or request.decide is not None

@@ -376,6 +376,8 @@ def run_scenario(scenario: Scenario, seed: int) -> Outcome:
             for number, session in enumerate(scenario.sessions):
                 world.session(session, number, request)
             status = world.last(request, Mishaps(poisoned=poisoned, poisoned_in=poisoned_in))
+            if auditor.deleted_late:
+                status = world.last(request, Mishaps(poisoned=poisoned, poisoned_in=poisoned_in))
             auditor.judge(scenario.kind, status, poisoned)
         except Stuck as stuck:
             auditor.note(f"no progress: {stuck}")

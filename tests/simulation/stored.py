@@ -92,8 +92,8 @@ def lacking_models(files: Mapping[str, bytes], data: bytes) -> set[str]:
 
 
 def unwritten_of_searches(files: Mapping[str, bytes]) -> frozenset[str]:
-    """The trials of searches whose models are listed as unwritten, and are. No run trains these again, and
-    each says so: what a search proposes and prunes has followed from them. Those of grids are trained again."""
+    """The trials of searches that lack a model which is listed as unwritten. No run trains these again, and each says
+    so: what a search proposes and prunes has followed from them. Those of grids are trained again."""
     rows = best_rows(files)
     lists = (lacking_models(files, data) for path, data in files.items() if path.startswith(UNWRITTEN))
     return frozenset(trial for trial in itertools.chain(*lists) if rows.get(trial, {}).get("study"))

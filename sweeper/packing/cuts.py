@@ -90,8 +90,8 @@ def record_cuts(files: Files, plan: Plan, cuts: Sequence[Cut], measured: object,
 
 
 def record_paths(files: Files, plan: Plan) -> list[str]:
-    """Return the paths of the records of a plan: of its cuts, and of each of its cohorts that was halved, after those
-    of its checkpoints and of its parts', which nobody would know of without it."""
+    """Return the paths of the records of a plan: of its cuts, and of each of its cohorts that was halved. Before them
+    come the checkpoints of such cohorts and of their parts, which nobody would know of without the records."""
     cuts, halved = recorded_cuts(files, plan), recorded_halves(files, plan.name)
     ancestors_of = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
     halved_ids = dict.fromkeys(cohort.id for ancestors in ancestors_of.values() for cohort in ancestors)

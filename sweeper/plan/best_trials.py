@@ -207,8 +207,9 @@ def epoch_metric(sweep: Sweep, preset: str, asked: str) -> Metric:
 
 def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
     """The plan's trials whose model is to be kept but could not be written, by a run with this `--keep`."""
-    if keep.trials == "none" or not (models := unwritten_models(files, plan.name)):
+    if keep.trials == "none":
         return frozenset()
-    wanted = (trial for trial, epoch in models if epoch is None or (keep.every and epoch % keep.every == 0))
-    unwritten = frozenset(wanted).intersection(plan.ids)
+    models = unwritten_models(files, plan.name)
+    wanted = {trial for trial, epoch in models if epoch is None or (keep.every and epoch % keep.every == 0)}
+    unwritten = frozenset(wanted.intersection(plan.ids))
     return unwritten if keep.trials == "all" else unwritten & read_best(files, plan.request_folder)

@@ -2,10 +2,10 @@
 requests.
 
 Nothing of either store is deleted or overwritten but a row that failed, which a result replaces. Of each sweep these
-are written in the order in which a run writes them: models, history, sheets, then rows, because a row means that the
-rest is there; then evaluations and the lists of requests. Files of rows and history have names that follow from their
-content, and what is there is not written again: so a merge that was cut off is ended by the same call, and one that is
-repeated changes nothing.
+are written in the order in which a run writes them: models and the list of those that could not be written, history,
+sheets, then rows, because a row means that the rest is there; then evaluations and the lists of requests. Files of rows
+and history have names that follow from their content, and what is there is not written again: so a merge that was cut
+off is ended by the same call, and one that is repeated changes nothing.
 """
 
 import hashlib

@@ -28,17 +28,14 @@ from sweeper.request import Keep, Request
 from sweeper.storage import parquet_files
 from sweeper.storage.retry import NoAnswerError
 from tests.simulation.backend import Mishaps, poison_of
-from tests.simulation.files import READS, Client, Memory, Result, contents
+from tests.simulation.files import READS, SILENCE, Client, Memory, Result, contents
 from tests.simulation.processes import Stuck
 from tests.simulation.scenario import Scenario
-from tests.simulation.stored import rows_in
+from tests.simulation.stored import TRIALS, rows_in
 from tests.simulation.sweeps import Kind
 from tests.simulation.world import LIMIT, World, expected, simulated
 
-SILENT = 60.0
-"""Seconds after which an operation that is not answered is given up."""
 DISTURBANCES = ("dies before", "dies after", "fails, but is done", "is not answered")
-ROWS = "/sweep=simulated/"
 SAVING: Mapping[str, Any] = {"save_every": 0.0}
 """Options of a request that writes a checkpoint in every step."""
 
@@ -106,8 +103,8 @@ class Disturbed:
         disturbance = self._crash.disturbance
         memory.time.say(f"{client.name}: {verb} {path}: {disturbance}")
         if disturbance == "is not answered":
-            memory.time.current.sleep(SILENT)
-            raise NoAnswerError(f"no answer for {SILENT:.0f} s")
+            memory.time.current.sleep(SILENCE)
+            raise NoAnswerError(f"no answer for {SILENCE:.0f} s")
         if disturbance != "dies before":
             memory._take_effect(client, verb, path, effect)
         if disturbance == "fails, but is done":
@@ -160,7 +157,7 @@ def _drive(world: World, client: Client, request: Request, mishaps: Mishaps) -> 
 
 def _trained(memory: Memory) -> set[tuple[str, str]]:
     """Trial and end of every row, also of those that are set aside."""
-    files = ((path, data) for path, data in contents(memory).items() if f"trials{ROWS}" in path)
+    files = ((path, data) for path, data in contents(memory).items() if TRIALS in path)
     return {(row["trial_id"], str(row["ended"])) for path, data in files for row in rows_in(data)}
 
 

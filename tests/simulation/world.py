@@ -365,7 +365,8 @@ def run(seed: int) -> Outcome:
 def run_scenario(scenario: Scenario, seed: int) -> Outcome:
     """Run a world to its end."""
     world = World(scenario, seed, expected(scenario))
-    auditor, poisoned, poisoned_in = world.auditor, scenario.mishaps.poisoned, scenario.mishaps.poisoned_in
+    auditor, poisoned = world.auditor, scenario.mishaps.poisoned
+    left = Mishaps(poisoned=poisoned, poisoned_in=scenario.mishaps.poisoned_in)
     request = scenario.kind.request(
         retries=scenario.retries, save_every=scenario.save_every, patience=scenario.patience
     )
@@ -375,9 +376,9 @@ def run_scenario(scenario: Scenario, seed: int) -> Outcome:
                 world.time.begin("clock", world.jump)
             for number, session in enumerate(scenario.sessions):
                 world.session(session, number, request)
-            status = world.last(request, Mishaps(poisoned=poisoned, poisoned_in=poisoned_in))
-            if auditor.deleted_late:
-                status = world.last(request, Mishaps(poisoned=poisoned, poisoned_in=poisoned_in))
+            status = world.last(request, left)
+            if auditor.deleted_late:  # perhaps after it had read these rows
+                status = world.last(request, left)
             auditor.judge(scenario.kind, status, poisoned)
         except Stuck as stuck:
             auditor.note(f"no progress: {stuck}")

@@ -265,9 +265,8 @@ def train_cohort(
                 judged = report.epoch in judged_epochs
                 about = "; ".join(about_steps) or None
                 sent = report if report.done else _without_pictures(report)
-                lacking = ((trial, epoch) for trial, epochs in unwritten.items() for epoch in epochs)
-                without = tuple(lacking) if report.done else ()
-                send(CohortReport(sent, from_here, judged, notice, about, without))
+                without = tuple((trial, epoch) for trial, epochs in unwritten.items() for epoch in epochs)
+                send(CohortReport(sent, from_here, judged, notice, about, without if report.done else ()))
             about_steps.clear()
 
     ends_itself = math.isfinite(settings.step_timeout)

@@ -188,10 +188,10 @@ LAMBDA_ABLATION = (
 )  # fmt: skip
 
 APART: Where = {"method": "gje", "alignment_weight": 0.0}
-JOINT: Where = {"method": "gje", "alignment_weight": None}
+JOINT: Where = {"method": "gje", "alignment_weight": 1.0}
 BARE_JEPA: Where = {"method": "jepa", "symmetric": True, "standardise": False}
-ONE_SIDED: Where = {"method": "jepa", "symmetric": True, "standardise": None}
-SIMCLR: Where = {"method": "simclr", "similarity": None}
+ONE_SIDED: Where = {"method": "jepa", "symmetric": True, "standardise": True}
+SIMCLR: Where = {"method": "simclr", "similarity": "cosine"}
 _OWN = ("gmje",)
 DESIGN = (
     Claim("GMJ-53a", "entropy without attraction lets the views drift apart", "O.3", Side("cosine", APART), "<", Side("cosine", JOINT), -0.1, _OWN, paper=assumed.GMJE),

@@ -114,7 +114,7 @@ VARIANCE_ABLATION = (
     Claim("SIM-39", "0.02 is the best variance", "A.8", Side("probe_mlp", {"method": "simvae", "dataset": "cifar10"}, "argmax", "sigma_x2"), "~", 0.02, 0.01, published="0.02"),
 )  # fmt: skip
 
-WHOLE: Where = {"method": "simvae", "reconstruction_weight": None}
+WHOLE: Where = {"method": "simvae", "reconstruction_weight": 1.0}
 WITHOUT_RECONSTRUCTION: Where = {"method": "simvae", "reconstruction_weight": 0.0}
 _OWN, _STYLES, _VIEWS = ("simvae",), "style_mean", "view_variance_z"
 DESIGN = (

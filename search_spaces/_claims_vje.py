@@ -121,7 +121,7 @@ OOD_DETECTION = (
     Claim("VJE-46b", "likelihood detects better than entropy", "abstract", Side("auroc_joint_held_out"), ">", Side("auroc_entropy_held_out"), presets=DIGITS),
 )  # fmt: skip
 
-DESIGN_VJE: Where = {"shared_variance": None, "likelihood": None, "target_gradient": None, "radial_scale": None}
+DESIGN_VJE: Where = {"shared_variance": True, "likelihood": "polar", "target_gradient": False, "radial_scale": "fixed"}
 """VJE with the paper's choices, which are the defaults of keys that its trials lack."""
 UNTIED: Where = {"shared_variance": False}
 UNSPLIT: Where = {"likelihood": "euclidean"}

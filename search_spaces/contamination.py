@@ -11,7 +11,7 @@ from sweeper.spec import Selection, Sweep, Table, Value
 
 SHARES: tuple[Value, ...] = (0.0, 0.01, 0.05, 0.1)
 AXES = {"contamination": SHARES, **REPLICATES}
-SELECTIONS = tuple(Selection({"anomalies": f"{share:.0%}"}, {"contamination": share or None}) for share in SHARES)
+SELECTIONS = tuple(Selection({"anomalies": f"{share:.0%}"}, {"contamination": share}) for share in SHARES)
 
 SWEEP = Sweep(
     about="one-class AUROC over the share of anomalies among the training images",

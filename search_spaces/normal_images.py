@@ -30,7 +30,7 @@ def _grids(protocol: Keys, counts: Mapping[int, tuple[int, int]]) -> tuple[Grid,
 
 
 def _tables(preset: str, counts: Mapping[int, tuple[int, int]]) -> tuple[Table, ...]:
-    selections = tuple(Selection({"images": str(count or "all")}, {"normal_images": count or None}) for count in counts)
+    selections = tuple(Selection({"images": str(count or "all")}, {"normal_images": count}) for count in counts)
     return tuple(
         Table(name, ("method",), (metric,), columns="images", presets=(preset,), selections=selections)
         for name, metric in (("normal_images", CHOSEN), ("best_on_test", BEST_ON_TEST))

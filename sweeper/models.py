@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError, StoreError
-from sweeper.plan.cohorts import content_hash
+from sweeper.plan.cohorts import trial_id as trial_id_of
 from sweeper.spec import registry
 from sweeper.spec.space import unknown
 from sweeper.spec.user_code import search_folder
@@ -286,7 +286,7 @@ def _trained_again(
     if row.get("schedule") is not None:
         raise StoreError(f"trial {trial_id} copied others of its population, so it cannot be trained again alone")
     config = config_of(row)
-    if row.get("study_id") is None and content_hash(config.flat()) != trial_id:
+    if row.get("study_id") is None and trial_id_of(config) != trial_id:
         raise StoreError(f"trial {trial_id} is of another version of the code, whose defaults were others")
     epochs = config.training.epochs if epoch is None else epoch
     if epoch is not None and not 1 <= epoch <= row["epochs_run"]:

@@ -180,14 +180,14 @@ TABLE: Mapping[str, Rule] = {
             *("pyarrow", "pandas", "tenacity", "psutil", "sweeper.errors", "sweeper.masking", "sweeper.names"),
             "sweeper.surroundings",
             *("trainables.json_input", "trainables.validation", "trainables.reports"),
-            "trainables.training.model_metadata",
+            *("trainables.training.model_metadata", "trainables.config"),
         ),
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.plan": Rule(
         may=(
             *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
-            *("trainables.json_input", "trainables.metrics.meanings", "trainables.reports"),
+            *("trainables.json_input", "trainables.metrics.meanings", "trainables.reports", "trainables.sections"),
         ),
         never=("torch", "ray", "optuna", "pandas"),
     ),

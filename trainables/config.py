@@ -95,12 +95,28 @@ def keys(method: str) -> dict[str, type]:
 
 
 def column_types(configs: Iterable[TrialConfig]) -> dict[str, type]:
-    """The keys of these trials and their types, in the order of their sections."""
+    """The keys of the rows of these trials and their types, in the order of their sections."""
     types_by_key: dict[str, type] = {}
     for config in configs:
         known = keys(config.method)
-        types_by_key |= {key: known[key] for key in config.flat() if key not in types_by_key}
+        types_by_key |= {key: known[key] for key in config.complete() if key not in types_by_key}
     return types_by_key
+
+
+@functools.cache
+def left_out_defaults(method: str) -> Mapping[str, Value]:
+    """The defaults that ids of a method's trials leave out, and so the rows of earlier versions."""
+    return task_of(method).Trial.left_out(sections(method))
+
+
+def left_out_of(method: str, recorded: Collection[str]) -> Mapping[str, Value]:
+    """As `left_out_defaults`, of a method that a store names. The user's own may not be imported for that: it has the
+    defaults that all methods of images share, if the keys that are `recorded` of it are those of such a method."""
+    try:
+        return left_out_defaults(method)
+    except ValueError:
+        shared = {"training": GradientTraining, **TASKS["images"].Trial.sections()}
+        return TASKS["images"].Trial.left_out(shared) if {"batch_size", "encoder"} <= {*recorded} else {}
 
 
 @functools.cache

@@ -311,6 +311,7 @@ class ImageTrial(TrialConfig):
         "embeddings",
         "latent_density",
     }
+    silent = frozenset({"folder"})
 
     data: Data
     folder: Folder

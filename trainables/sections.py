@@ -167,6 +167,9 @@ class TrialConfig:
     optional: ClassVar[frozenset[str]] = frozenset({"optimiser"})
     """Sections whose keys are part of a trial only if one of them differs from its default. A section that is added
     later must be optional, so that the ids of earlier trials do not change; a key is added to a section by `added`."""
+    silent: ClassVar[frozenset[str]] = frozenset()
+    """Optional sections that say nothing of a trial which leaves them at their defaults: its row has none of their
+    keys."""
 
     method: str
     training: Training
@@ -188,15 +191,40 @@ class TrialConfig:
         return {name: hints[name] for name in names if name not in ("method", "training", "options")}
 
     def flat(self) -> dict[str, Value]:
-        """All keys and their values, including defaults, except those of optional sections and keys that were `added`,
+        """The keys and values that identify the trial: all but those of optional sections and keys that were `added`,
         at their defaults."""
+        return self._values(complete=False)
+
+    def complete(self) -> dict[str, Value]:
+        """All keys and their values, as a row has them: those of `flat`, and the defaults that it leaves out, except in
+        `silent` sections."""
+        return self._values(complete=True)
+
+    def _values(self, complete: bool) -> dict[str, Value]:
         values: dict[str, Value] = {"method": self.method}
         for name, section in vars(self).items():
-            if name != "method" and (name not in self.optional or section != _default(section.__class__)):
+            if name == "method":
+                continue
+            if complete and not self._is_silent(name):
+                values |= vars(section)
+            elif name not in self.optional or section != _default(section.__class__):
                 later = added_keys(section.__class__)
                 values |= {
                     key: value for key, value in vars(section).items() if key not in later or value != later[key]
                 }
+        return values
+
+    def _is_silent(self, section: str) -> bool:
+        without_gradients = section == "optimiser" and not isinstance(self.training, GradientTraining)
+        return section in self.silent or without_gradients
+
+    @classmethod
+    def left_out(cls, sections: Mapping[str, type]) -> dict[str, Value]:
+        """The defaults that `complete` has and `flat` may leave out, of these sections (name -> dataclass)."""
+        values: dict[str, Value] = {}
+        for name, section in sections.items():
+            if name not in cls.silent:
+                values |= vars(_default(section)) if name in cls.optional else added_keys(section)
         return values
 
 

@@ -180,8 +180,9 @@ def _fields(section: type) -> Mapping[str, _Field]:
 
 
 def added(default: bool | int | float | str | None) -> Any:
-    """Return the default of a key that is added to a section later, with which trials behave as before: those that have
-    it lack the key, so that their ids and rows are those of earlier trials. Example: `steps: int = added(0)`."""
+    """Return the default of a key that is added to a section later, with which trials behave as before. The ids of
+    trials with this default do not depend on the key, so that they are those of earlier trials. Example:
+    `steps: int = added(0)`."""
     return dataclasses.field(default=default, metadata={"added": True})
 
 

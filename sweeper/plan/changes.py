@@ -18,6 +18,7 @@ from sweeper.request import Request
 from sweeper.spec import Grid, Search, Space, Value
 from sweeper.spec.space import APART, Part, Study, parts_of
 from sweeper.storage.requests import RequestRows, request_name
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import StoreReader
 
 Defaults = Callable[[str], Mapping[str, Value]]
@@ -107,7 +108,7 @@ def trial_changes(request: Request, before: Space, defaults: Defaults) -> Callab
 
     def of_trial(config: Mapping[str, Value]) -> str:
         method = str(config["method"])
-        values = {**defaults(method), **config}  # a config lacks the keys of optional sections at their defaults
+        values = {**defaults(method), **config}  # a config lacks the keys of sections that say nothing of it
         parts = tried_by_part(method, tuple(values))
         differences = ({key: value for key, value in values.items() if value not in tried[key]} for tried in parts)
         return _text({key: (value,) for key, value in min(differences, key=len).items()})
@@ -243,18 +244,19 @@ def note_on_earlier_rows(
     request_rows: RequestRows,
     changed: Changes,
     changes: Collection[str],
+    columns: Columns,
     configs: Iterable[Mapping[str, Value]],
     searched: Collection[str] = (),
 ) -> str | None:
     """Return one line about the rows of an earlier definition: how many, and in which keys they differ; None without.
 
     These are rows with the request's preset and one of its trials' `changes` that do not belong to the request, and
-    that differ from its trials, with these `configs`, in no key that the request itself changes, nor in those that are
-    `searched`. Rows without a preset are meant if they differ in nothing but keys that they lack, as those of versions
-    in which trials had fewer keys, and so other ids.
+    that differ from its trials, with these `columns` and `configs`, in no key that the request itself changes, nor in
+    those that are `searched`. Rows without a preset are meant if they differ in nothing but keys that they lack, as
+    those of versions in which trials had fewer keys, and so other ids.
     """
     differences, expected = [], _expected_values(configs, searched)
-    for row in store.unlisted(sweep, request_rows, changes):
+    for row in store.unlisted(sweep, request_rows, changes, columns):
         unnamed = row.pop("preset") is None
         keys = _differing(row, expected.get(str(row["method"]), {}), searched)
         if unnamed and (not keys or any(row.get(key) is not None for key in keys)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sweeper.spec import SpecError, Value
 from trainables.json_input import PositiveCount
+from trainables.sections import TrialConfig
 
 PLACES = frozenset({"weights"})
 """Keys that say where a file lies, and no more: another key has a hash of its content."""
@@ -24,41 +25,47 @@ class Trial:
     """One training run."""
 
     id: str
-    """A hash of the `identity` of `config`: equal runs have equal ids, on any machine and in any sweep. The id of a
-    search's trial also depends on its study and number, because its result may depend on the other trials of the
-    study."""
+    """Its `trial_id`: equal runs have equal ids, on any machine and in any sweep. The id of a search's trial also
+    depends on its study and number, because its result may depend on the other trials of the study."""
     config: Mapping[str, Value]
-    """Hyperparameter -> value, defaults included."""
+    """Hyperparameter -> value, all defaults included, as in its row."""
     facts: Mapping[str, Value] = field(default_factory=dict)
     """Further columns of the trial's row: its preset and changes; in a search also its study, number and wave."""
 
 
 def enumerate_trials(
     combinations: Iterable[Mapping[str, Value]],
-    complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
+    resolve: Callable[[Mapping[str, Value]], TrialConfig],
     facts: Callable[[Mapping[str, Value]], Mapping[str, Value]] = lambda config: {},
 ) -> tuple[Trial, ...]:
     """Return the trials of all combinations. Raises SpecError for an illegal value or two equal trials.
 
-    `complete` adds the defaults to a combination and raises ValueError if a value is illegal. `facts` maps a complete
+    `resolve` adds the defaults to a combination and raises ValueError if a value is illegal. `facts` maps a complete
     config to the further columns of its row.
     """
     trials: dict[str, Trial] = {}
     for combination in combinations:
         try:
-            config = dict(complete(combination))
+            resolved = resolve(combination)
         except ValueError as error:
             raise SpecError(str(error)) from None
-        trial = Trial(content_hash(identity(config)), config, facts(config))
+        config = resolved.complete()
+        trial = Trial(trial_id(resolved), config, facts(config))
         if trial.id in trials:
             raise SpecError(f"trials must differ, but {dict(combination)} occurs twice")
         trials[trial.id] = trial
     return tuple(trials.values())
 
 
-def identity(config: Mapping[str, Value]) -> dict[str, Value]:
-    """What a trial is identified by: its config without the place of a file, whose content is in the config, too."""
-    return {key: value for key, value in config.items() if key not in PLACES}
+def trial_id(config: TrialConfig) -> str:
+    """Return the id of a grid's trial: a hash of its `identity`."""
+    return content_hash(identity(config))
+
+
+def identity(config: TrialConfig) -> dict[str, Value]:
+    """Return what identifies a trial: its flat config without the place of a file, whose content is in the config,
+    too."""
+    return {key: value for key, value in config.flat().items() if key not in PLACES}
 
 
 def content_hash(content: object) -> str:

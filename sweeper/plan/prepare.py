@@ -11,7 +11,7 @@ from typing import Any
 from sweeper.plan import changes, cohorts
 from sweeper.plan.best_trials import epoch_metric, missing_models
 from sweeper.plan.changes import DIGEST, Changes
-from sweeper.plan.cohorts import Group, Trial, content_hash, enumerate_trials, identity
+from sweeper.plan.cohorts import Group, Trial, enumerate_trials, trial_id
 from sweeper.plan.plan import Plan
 from sweeper.request import Order, Request, SearchOptions, Text
 from sweeper.search import studies
@@ -68,9 +68,9 @@ def with_replicates(
     seeded = replace(request, fixed=fixed, axes={**request.axes, SEED: (0,)})  # facts depend on which keys change
     changes_of = changes.trial_changes(seeded, asked.preset_space, config.defaults)
     trial_configs = [config.resolve(each) for each in configs]
-    flat = iter(each.flat() for each in trial_configs)
+    resolved = iter(trial_configs)
     trials = enumerate_trials(
-        configs, lambda _: next(flat), lambda each: {"preset": asked.preset, "changes": changes_of(each)}
+        configs, lambda _: next(resolved), lambda each: {"preset": asked.preset, "changes": changes_of(each)}
     )
     results = checks.check_trials(trial_configs, asked.request.data_folder)
     groups, steps = _groups(trials[:now], trial_configs[:now], results[:now])
@@ -171,12 +171,12 @@ def _with_patience_metric(request: Request, sweep: Sweep, preset: str, space: Sp
 def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
     trial_configs: list[TrialConfig] = []  # kept, because resolving all trials again would take as long again
 
-    def complete(combination: Mapping[str, Value]) -> Mapping[str, Value]:
+    def resolve(combination: Mapping[str, Value]) -> TrialConfig:
         trial_configs.append(config.resolve(combination))
-        return trial_configs[-1].flat()
+        return trial_configs[-1]
 
     combinations = (combination for part in parts_of(asked.space) for combination in part.combinations())
-    trials = enumerate_trials(combinations, complete, asked.of_trial())
+    trials = enumerate_trials(combinations, resolve, asked.of_trial())
     own_studies = list(studies_of(asked.space))
     corners = [studies.corners(study) for study in own_studies]
     configs = [*trial_configs, *itertools.chain(*corners)]
@@ -197,6 +197,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
     columns = Columns(
         config.column_types(configs) | (studies.FACTS if own_studies else {}),
         tuple(dict.fromkeys(metric for result in results for metric in result.metrics)),
+        {name: config.left_out_defaults(name) for name in dict.fromkeys(each.method for each in configs)},
     )
     if trials:
         _check_shown(asked.sweep, asked.sweep.headline(asked.preset), columns.metrics, columns.hyperparameters)
@@ -210,7 +211,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
     statuses = store.statuses(asked.name) if trials and not asked.request.fresh else {}
     records = studies.StudyRecords(asked.request, store, asked.name, own_studies)
     study_runs = [
-        records.study_run(study, own_corners[0].flat(), asked.of_study(study), least_steps)
+        records.study_run(study, own_corners[0].complete(), asked.of_study(study), least_steps)
         for study, own_corners, least_steps in zip(own_studies, corners, study_steps, strict=True)
     ]
     study_of = {str(row["trial_id"]): row.get("study_id") for row in records.rows}
@@ -226,7 +227,8 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
             request_rows,
             asked.changed,
             {str(fact["changes"]) for fact in facts},
-            (*whole_trials.values(), *(corner.flat() for corner in itertools.chain(*corners))),
+            columns,
+            (*whole_trials.values(), *(corner.complete() for corner in itertools.chain(*corners))),
             searched if own_studies else (),
         )
     longer = changes.longer_trials(asked.preset_space, (trial.config for trial in trials), asked.changed)
@@ -342,8 +344,8 @@ def _legal(space: Space) -> dict[str, Mapping[str, Value]]:
     trials: dict[str, Mapping[str, Value]] = {}
     for combination in (combination for part in parts_of(space) for combination in part.combinations()):
         with contextlib.suppress(ValueError):
-            trial_config = config.resolve(combination).flat()
-            trials[content_hash(identity(trial_config))] = trial_config
+            trial_config = config.resolve(combination)
+            trials[trial_id(trial_config)] = trial_config.complete()
     return trials
 
 

@@ -15,8 +15,8 @@ from sweeper.storage.rows import plain_value
 def labelled(rows: pd.DataFrame, selections: Sequence[Selection]) -> pd.DataFrame:
     """Return the rows of each selection in turn, with its labels as columns; without selections the rows themselves.
 
-    Labels are sorted in the order of the selections. A row that several selections have is there several times. Null
-    equals None, and a hyperparameter that is no column of `rows` is null.
+    Labels are sorted in the order of the selections. A row that several selections have is there several times. Null,
+    as of a key that the method lacks, equals None, and so does a hyperparameter that is no column of `rows`.
     """
     if not selections:
         return rows
@@ -32,22 +32,24 @@ def in_order(grids: Sequence[Grid], rows: pd.DataFrame, keys: Sequence[str]) -> 
         return rows
     positions = [
         {
-            key: {value: i for i, value in enumerate(grid.values(key) or (None,))}
+            key: {value: i for i, value in enumerate(tried)}
             for key in (*grid.axes, *mentioned)
-            if key in mentioned
+            if key in mentioned and (tried := grid.values(key))
         }
         for grid in grids
     ]
+    most_first = sorted(range(len(grids)), key=lambda index: -len(positions[index]))
     values = zip(*(rows[key].where(rows[key].notna(), None) for key in mentioned), strict=True)
 
     @functools.cache
     def position(combination: tuple[Any, ...]) -> tuple[int, ...]:
-        """Which grid has the combination first, and the index of the value on each of its axes. It takes no
-        combination of the grids: there can be any number of them."""
+        """Which grid has the combination, and the index of the value on each of its axes: of several grids the first of
+        those that set the most keys. It takes no combination of the grids: there can be any number of them."""
         wanted = dict(zip(mentioned, combination, strict=True))
-        for index, known in enumerate(positions):
-            if all(wanted[key] in known[key] for key in mentioned):
-                return index, *(known[key][wanted[key]] for key in known)
+        for index in most_first:
+            known = positions[index]
+            if all(wanted[key] in order for key, order in known.items()):
+                return index, *(order[wanted[key]] for key, order in known.items())
         return (len(positions),)
 
     places = list(map(position, values))

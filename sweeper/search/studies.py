@@ -61,16 +61,12 @@ class StudyRecords:
                 proposal = recorded.setdefault(row["number"], Recorded(study.searched_values(row, defaults), {}))
                 reports = self._reports.get(row["trial_id"], [])
                 proposal.results[study.replicate_of(row, defaults)] = result(study, row, reports)
-        return StudyRun(study, own, warm or WarmStart(None), recorded, _complete, facts, steps)
+        return StudyRun(study, own, warm or WarmStart(None), recorded, config.resolve, facts, steps)
 
 
 def identity(study: Study, request: Request) -> str:
     """Return the id of a study: a hash of all that its proposals depend on."""
     return content_hash([study.identity, request.warm_start])
-
-
-def _complete(params: Mapping[str, Value]) -> Mapping[str, Value]:
-    return config.resolve(params).flat()
 
 
 def corners(study: Study) -> list[TrialConfig]:

@@ -16,10 +16,11 @@ from sweeper.plan.cohorts import Trial, content_hash, identity
 from sweeper.plan.sources import Record
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
 from sweeper.search.rungs import mean_of_all
-from sweeper.spec.space import MEAN_OF, Study, Value
+from sweeper.spec.space import MEAN_OF, Study, Value, value_in
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
+from trainables.sections import TrialConfig
 
 MATCHED_KEYS = (
     *("method", "dataset", "image_digest", "normal_class", "held_out", "outliers", "validation"),
@@ -84,7 +85,7 @@ def warm_start_from_rows(
     space. All other keys may differ. With replicates, rows of equal searched values are one result, their mean, if
     there is one of each replicate. `defaults` are those of the method's keys. Raises SpecError if no row can be used.
     """
-    rows = store.rows(sweep)
+    rows, own = store.rows(sweep), {**defaults, **config}
     if rows is None:
         raise SpecError(f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{sweep}'")
     constrained = [constraint.column for constraint in study.search.constraints]
@@ -93,7 +94,7 @@ def warm_start_from_rows(
     replicates = [tuple(own.values()) for own in study.replicates]
     found: dict[tuple[object, ...], tuple[dict[str, Value], dict[Replicate, tuple[float, ...]]]] = {}
     for row in rows.to_pylist():
-        fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in matched)
+        fits = row["status"] == "finished" and all(value_in(row, key, defaults) == own.get(key) for key in matched)
         params = study.searched_values(row, defaults)
         values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
         replicate = study.replicate_of(row, defaults)
@@ -140,19 +141,19 @@ class StudyRun:
         identity: str,
         warm: WarmStart,
         recorded: Mapping[int, Recorded],
-        complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
+        resolve: Callable[[Mapping[str, Value]], TrialConfig],
         facts: Mapping[str, Value] | None = None,
         steps: int = 0,
     ) -> None:
         """Ask and tell as many waves as the recorded results complete.
 
-        `recorded` maps the numbers of proposals to what the store has. `complete` adds the defaults to a trial's
+        `recorded` maps the numbers of proposals to what the store has. `resolve` adds the defaults to a trial's
         values. `facts` are further columns for the row of every trial, besides its study, number and wave. A trial
         makes `steps` training steps at least, from beginning to end.
         """
         self.study, self.id, self.warm, self.engine = study, identity, warm, AskTellStudy(study, warm.results)
         self.steps, self.waves = steps, list[tuple[Trial, ...]]()
-        self._recorded, self._complete, self._facts = recorded, complete, facts or {}
+        self._recorded, self._resolve, self._facts = recorded, resolve, facts or {}
         self._results: dict[str, TrialResult] = {}
         self._advance()
 
@@ -243,13 +244,13 @@ class StudyRun:
     def _trial(self, number: int, params: Mapping[str, Value], replicate: Mapping[str, Value]) -> Trial:
         """A trial of a proposal. One with a result has the id of its row, which may be of a version in which trials had
         fewer keys."""
-        config = dict(self._complete({**self.study.fixed, **params, **replicate}))
+        config = self._resolve({**self.study.fixed, **params, **replicate})
         facts: dict[str, Value] = {"study": self.study.name, "study_id": self.id, "number": number}
         facts = {**self._facts, **facts, "wave": number // self.study.search.wave}
         result, trial_id = self._result(number, replicate), content_hash([self.id, number, identity(config)])
         if result and result.status != "failed":
             trial_id = str(result.attributes.get("trial_id", trial_id))
-        return Trial(trial_id, config, facts)
+        return Trial(trial_id, config.complete(), facts)
 
     def _result(self, number: int, replicate: Mapping[str, Value]) -> TrialResult | None:
         """What the store has of a trial."""

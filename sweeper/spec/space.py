@@ -584,9 +584,8 @@ class Study:
         return {**self.reaching(on.key), on.key: on.choices[0]} if on else {}
 
     def searched_values(self, row: Mapping[str, Any], defaults: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the values that a trial drew by its row. A value that is null in the row is the default, because
-        trials lack the keys of optional sections at their defaults."""
-        values = {key: _value(row, key, defaults) for key in self.search.searched}
+        """Return the values that a trial drew by its row. Keys that the row lacks have their defaults."""
+        values = {key: value_in(row, key, defaults) for key in self.search.searched}
         return {key: values[key] for key in self.space_of(values)}
 
     def contains(self, params: Mapping[str, Value]) -> bool:
@@ -601,7 +600,7 @@ class Study:
 
     def replicate_of(self, row: Mapping[str, Any], defaults: Mapping[str, Value]) -> tuple[Value, ...]:
         """Return the values of the replicated keys in a trial's row, which tell the trials of a proposal apart."""
-        return tuple(_value(row, key, defaults) for key in self.search.replicates)
+        return tuple(value_in(row, key, defaults) for key in self.search.replicates)
 
     @property
     def identity(self) -> dict[str, object]:
@@ -645,7 +644,9 @@ def _check_choices(condition: When, distribution: BaseDistribution) -> None:
             )
 
 
-def _value(row: Mapping[str, Any], key: str, defaults: Mapping[str, Value]) -> Value:
+def value_in(row: Mapping[str, Any], key: str, defaults: Mapping[str, Value]) -> Value:
+    """Return the value of a key in a row, whose sweep may have no column of a key that all its trials leave at its
+    default."""
     value: Value = row.get(key)
     return defaults.get(key) if value is None else value
 

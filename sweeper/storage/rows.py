@@ -7,7 +7,7 @@ import json
 import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache, reduce
 from types import MappingProxyType
@@ -26,6 +26,8 @@ MAX_COLUMNS = 5000
 """Most columns of a file that is read."""
 STATUSES = ("finished", "diverged", "pruned", "failed")
 
+Defaults = Mapping[str, bool | int | float | str | None]
+"""Key -> its value in trials that leave it at its default."""
 _TYPES = MappingProxyType({bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()})
 _PYTHON = {arrow: python for python, arrow in _TYPES.items()}
 _TIME = pa.timestamp("us", tz="UTC")
@@ -102,6 +104,8 @@ class Columns:
     """Name -> bool, int, float or str. All are nullable. `method` and `dataset` are among them."""
     metrics: tuple[str, ...]
     """Names of the float columns. A missing value or NaN is null."""
+    defaults: Mapping[str, Defaults] = field(default_factory=dict)
+    """Method -> the values of those keys that rows of earlier versions lack where a trial has them."""
 
     def __post_init__(self) -> None:
         names = [*self.hyperparameters, *self.metrics]
@@ -120,6 +124,7 @@ class Columns:
         types = {name: _TYPES[python_type] for name, python_type in self.hyperparameters.items()}
         types |= dict.fromkeys(self.metrics, pa.float64())
         metadata = {"sweeper.format": FORMAT, "sweeper.metrics": json.dumps(self.metrics)}
+        metadata["sweeper.defaults"] = json.dumps({name: dict(keys) for name, keys in self.defaults.items()})
         fixed = {name: column.type for name, column in FIXED.items()}
         return pa.schema({"trial_id": pa.string(), **types, **fixed}, metadata=metadata)
 
@@ -135,7 +140,11 @@ class Columns:
             if (name in self.metrics) != (name in other.metrics):
                 raise SchemaError(f"column {name!r} is a metric of some rows and a hyperparameter of others")
         added = tuple(metric for metric in other.metrics if metric not in self.metrics)
-        return Columns({**self.hyperparameters, **other.hyperparameters}, self.metrics + added)
+        defaults = {
+            method: {**self.defaults.get(method, {}), **other.defaults.get(method, {})}
+            for method in dict.fromkeys((*self.defaults, *other.defaults))
+        }
+        return Columns({**self.hyperparameters, **other.hyperparameters}, self.metrics + added, defaults)
 
 
 def columns_of(schema: pa.Schema) -> Columns:
@@ -155,18 +164,19 @@ def columns_of(schema: pa.Schema) -> Columns:
         raise SchemaError(f"its {len(schema.names)} columns must have different names and be at most {MAX_COLUMNS}")
     try:
         metrics = tuple(read_json(list[str], metadata.get(b"sweeper.metrics", b"[]")))
+        defaults = read_json(Mapping[str, Defaults], metadata.get(b"sweeper.defaults", b"{}"))
     except JsonError as error:
-        raise SchemaError(f"its list of metrics is damaged: {error}") from error
+        raise SchemaError(f"its list of metrics or of defaults is damaged: {error}") from error
     for metric in metrics:
         if metric not in schema.names or schema.field(metric).type != pa.float64():
             raise SchemaError(f"metric {metric!r:.40} must be a column of numbers")
-    hyperparameters = [field for field in schema if field.name not in FIXED and field.name not in metrics]
-    for field in hyperparameters:
-        if field.type not in _PYTHON:
+    hyperparameters = [own for own in schema if own.name not in FIXED and own.name not in metrics]
+    for own in hyperparameters:
+        if own.type not in _PYTHON:
             kinds = ", ".join(map(str, _PYTHON))
-            raise SchemaError(f"hyperparameter {field.name!r} must be {kinds}, but is {field.type}")
+            raise SchemaError(f"hyperparameter {own.name!r} must be {kinds}, but is {own.type}")
     try:
-        return Columns({field.name: _PYTHON[field.type] for field in hyperparameters}, metrics)
+        return Columns({own.name: _PYTHON[own.type] for own in hyperparameters}, metrics, defaults)
     except ValueError as error:
         raise SchemaError(str(error)) from error
 
@@ -177,7 +187,9 @@ _KINDS: Mapping[pa.DataType, type[float]] = {pa.float64(): float, pa.int64(): in
 
 def table_of(rows: Sequence[Mapping[str, object]], columns: Columns) -> pa.Table:
     """Convert rows to a table. A missing key becomes null. Raises ValueError for an unknown key or an invalid value."""
-    schema = columns.schema
+    methods = {row.get("method") for row in rows}
+    own = {method: keys for method, keys in columns.defaults.items() if method in methods}
+    schema = replace(columns, defaults=own).schema
     names = dict.fromkeys(schema.names)
     for row in rows:
         _check_row(row, names)
@@ -194,10 +206,11 @@ def _values_by_column(rows: Sequence[Mapping[str, object]]) -> dict[str, Sequenc
 
 
 def conform(table: pa.Table, columns: Columns) -> pa.Table:
-    """Return `table` with exactly these columns, in their order. Columns that it lacks are null."""
+    """Return `table` with exactly these columns, in their order. Keys that it lacks have the defaults of each row's
+    method; other columns that it lacks are null."""
     schema = columns.schema
     data = [table[f.name] if f.name in table.schema.names else pa.nulls(len(table), f.type) for f in schema]
-    return pa.table(data, schema=schema)
+    return _with_defaults(pa.table(data, schema=schema), columns)
 
 
 def history_of(records: Iterable[Sequence[object]]) -> pa.Table:
@@ -207,17 +220,45 @@ def history_of(records: Iterable[Sequence[object]]) -> pa.Table:
 
 
 def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate tables of rows. The result has the columns of all tables, null where a table lacks them.
+    """Concatenate tables of rows, each with the columns of all (see `conform`).
 
     Raises SchemaError if a column has different types.
     """
     schemas = dict.fromkeys(table.schema.serialize().to_pybytes() for table in tables)
     columns = reduce(Columns.union, map(columns_of_serialized, schemas))
-    target = columns.schema
-    return pa.concat_tables(table if table.schema == target else conform(table, columns) for table in tables)
+    return conform(pa.concat_tables(tables, promote_options="default"), columns)
 
 
-@lru_cache(maxsize=8)
+def _with_defaults(rows: pa.Table, columns: Columns) -> pa.Table:
+    """Return the rows with the defaults that ids leave out in place of nulls. Rows of earlier versions lack them."""
+    if columns.hyperparameters.get("method") is not str:
+        return rows
+    for method in pc.drop_null(pc.unique(rows["method"])).to_pylist():
+        own = pc.fill_null(pc.equal(rows["method"], pa.scalar(method, pa.string())), False)
+        for key, value in _defaults_of(method, rows.filter(own), columns).items():
+            kind = columns.hyperparameters.get(key)
+            if kind is not None and isinstance(value, int | float if kind is float else kind):
+                missing = pc.and_(own, rows[key].is_null())
+                filled = pc.if_else(missing, pa.scalar(value, rows[key].type), rows[key])
+                rows = rows.set_column(rows.schema.get_field_index(key), rows.schema.field(key), filled)
+    return rows
+
+
+def _defaults_of(method: str, rows: pa.Table, columns: Columns) -> Defaults:
+    """Return the defaults of those keys that some of a method's `rows` lack: as files of the sweep record them or, if
+    all of these are of earlier versions, as this version of the code has them."""
+    incomplete = [name for name in columns.hyperparameters if rows[name].null_count]
+    if not incomplete:
+        return {}
+    defaults = columns.defaults.get(method)
+    if defaults is None:
+        from trainables.config import left_out_of  # here: it imports torch
+
+        defaults = left_out_of(method, [name for name in columns.hyperparameters if rows[name].null_count < len(rows)])
+    return {key: defaults[key] for key in incomplete if key in defaults}
+
+
+@lru_cache(maxsize=64)
 def columns_of_serialized(schema: bytes) -> Columns:
     """As `columns_of`, of a serialized schema: nearly all files of a sweep have the same."""
     return columns_of(pa.ipc.read_schema(pa.py_buffer(schema)))

@@ -44,7 +44,15 @@ from sweeper.storage.parquet_files import (
     table_to_parquet,
 )
 from sweeper.storage.requests import RequestRows
-from sweeper.storage.rows import HISTORY, Columns, columns_of, columns_of_serialized, merged_rows, one_per_record
+from sweeper.storage.rows import (
+    HISTORY,
+    Columns,
+    columns_of,
+    columns_of_serialized,
+    conform,
+    merged_rows,
+    one_per_record,
+)
 
 MIN_FREE_BYTES = 64 << 20
 """Least free space of a local store's disk at the start of a run."""
@@ -100,28 +108,29 @@ class StoreReader:
             [tuple(record.values()) for record in history],
         )
 
-    def unlisted(self, sweep: str, listed: RequestRows, changes: Collection[str]) -> list[dict[str, Any]]:
+    def unlisted(
+        self, sweep: str, listed: RequestRows, changes: Collection[str], columns: Columns
+    ) -> list[dict[str, Any]]:
         """Return the rows, reduced to hyperparameters and `preset`, that do not belong to a request, though they have
         its preset and some of these changes; or, in a request of grids, no preset, as in versions that did not name
-        it yet."""
-        rows: dict[str, dict[str, Any]] = {}
-        for schema, table in self.read_intact(trials_folder(sweep)).values():
-            if not listed.columns.keys() & set(schema.names):
-                continue
-            known = pa.array([False] * len(table))
-            for column, ids in listed.columns.items():
-                if column in schema.names:
-                    known = pc.or_(known, pc.is_in(table[column], pa.array(ids, pa.string())))
-            for column in {"preset", "changes"} - set(schema.names):
-                table = table.append_column(column, pa.nulls(len(table), pa.string()))
-            same_preset = pc.is_in(table["preset"], pa.array([listed.preset], pa.string()))
-            same_changes = pc.is_in(table["changes"], pa.array(list(changes), pa.string()))
-            unnamed = pc.and_(pc.is_null(table["preset"]), pa.scalar("trial_id" in listed.columns))
-            candidates = pc.or_(pc.and_(same_preset, same_changes), unnamed)
-            chosen = table.filter(pc.and_(candidates, pc.invert(known)))
-            keys = [*columns_of(schema).hyperparameters, "preset"]
-            rows |= dict(zip(chosen["trial_id"].to_pylist(), chosen.select(keys).to_pylist(), strict=True))
-        return list(rows.values())
+        it yet. They have the `columns` of the request, too. Raises StoreError if a column has different types."""
+        files = self.read_intact(trials_folder(sweep))
+        if not files:
+            return []
+        united = self._united(sweep, [*self.stored_columns(sweep, files), columns])
+        table = conform(merged_rows([rows for _, rows in files.values()]), united)
+        of_kind = known = pa.array([False] * len(table))  # a row of a grid has no study
+        for column, ids in listed.columns.items():
+            if column in table.schema.names:
+                of_kind = pc.or_(of_kind, table[column].is_valid())
+                known = pc.or_(known, pc.is_in(table[column], pa.array(ids, pa.string())))
+        same_preset = pc.is_in(table["preset"], pa.array([listed.preset], pa.string()))
+        same_changes = pc.is_in(table["changes"], pa.array(list(changes), pa.string()))
+        unnamed = pc.and_(pc.is_null(table["preset"]), pa.scalar("trial_id" in listed.columns))
+        candidates = pc.and_(of_kind, pc.or_(pc.and_(same_preset, same_changes), unnamed))
+        chosen = table.filter(pc.and_(candidates, pc.invert(known)))
+        rows: list[dict[str, Any]] = chosen.select([*united.hyperparameters, "preset"]).to_pylist()
+        return rows
 
     def rows(self, sweep: str) -> pa.Table | None:
         """Return all rows of the sweep, or None if there are none. Raises DamagedFiles."""
@@ -164,6 +173,13 @@ class StoreReader:
                 raise self.schema_error(sweep, f"'{name}': {error}") from error
         return columns
 
+    def _united(self, sweep: str, columns: Sequence[Columns]) -> Columns:
+        """Return the union of these columns. Raises StoreError if one has different types."""
+        try:
+            return reduce(Columns.union, columns)
+        except SchemaError as error:
+            raise self.schema_error(sweep, str(error)) from error
+
     def schema_error(self, sweep: str, reason: str) -> StoreError:
         """The error for rows that this version of the code cannot use."""
         return StoreError(
@@ -190,8 +206,8 @@ class Store(StoreReader):
           takes its place, later calls wait for it as for a store that does not respond.
         - Cleans up what a killed writer left: temporary files, probes, and trials or records that are in two files.
         - Sets damaged files aside: those in `damaged`, and all damaged files of rows.
-        - Rewrites the sweep's files to one schema: the union of their columns and `columns`, null where a row has no
-          value. Raises StoreError if a column has different types.
+        - Rewrites the sweep's files to one schema: the union of their columns and `columns`, with the defaults of keys
+          that rows of earlier versions lack. Raises StoreError if a column has different types.
         """
         folder = trials_folder(sweep)
         check_writable(self.files)
@@ -199,10 +215,7 @@ class Store(StoreReader):
         self.files.clean_up()
         self.quarantine(self.damaged)
         stored, stored_columns = self._scan(sweep)
-        try:
-            united = reduce(Columns.union, [*stored_columns, columns])
-        except SchemaError as error:
-            raise self.schema_error(sweep, str(error)) from error
+        united = self._united(sweep, [*stored_columns, columns])
         for name, (schema, _) in stored.items():
             if set(schema.names) != set(united.schema.names):
                 for table in self._rows(folder, name):

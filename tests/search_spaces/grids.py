@@ -88,7 +88,7 @@ each_preset = for_each(("name", "preset"), COUNTS)
 def trials_of(name: str, preset: str) -> tuple[Trial, ...]:
     grids = registry.find(name).grids(preset)
     combinations = (combination for grid in grids for combination in grid.combinations())
-    return enumerate_trials(combinations, lambda combination: resolve(combination).flat())
+    return enumerate_trials(combinations, resolve)
 
 
 @cache
@@ -99,7 +99,7 @@ def all_configs_of(name: str, preset: str) -> tuple[TrialConfig, ...]:
 @cache
 def flats_of(name: str, preset: str) -> tuple[dict[str, Value], ...]:
     """All keys of each trial, also those that the preset leaves at a default."""
-    return tuple(config.flat() for config in all_configs_of(name, preset))
+    return tuple(config.complete() for config in all_configs_of(name, preset))
 
 
 def configs_of(name: str, preset: str) -> tuple[ImageTrial, ...]:

@@ -24,7 +24,7 @@ from tests.search_spaces.grids import (
     metrics_of,
     trials_of,
 )
-from trainables.config import column_types, keys, resolve
+from trainables.config import keys, resolve
 from trainables.data.datasets.catalog import DATASETS
 from trainables.training.checks import check_trials
 
@@ -62,8 +62,8 @@ def test_trials_keep_their_ids(name: str, trial: str, of_all: str) -> None:
     assert (ids[0], content_hash(sorted(ids))) == (trial, of_all)
 
 
-def test_the_columns_of_a_grid_that_uses_sgd_are_those_of_before_there_was_another_optimiser() -> None:
-    assert set(column_types(configs_of("anomaly_grid", "digits"))) == {
+def test_ids_of_a_grid_that_uses_sgd_are_of_the_keys_of_before_there_was_another_optimiser() -> None:
+    assert {key for config in configs_of("anomaly_grid", "digits") for key in config.flat()} == {
         "method", "dataset", "normal_class", "held_out", "validation", "encoder", "width", "features", "small_stem",
         "seed", "epochs", "batch_size", "lr", "momentum", "weight_decay", "warmup_epochs", "precision",
         "channels_last", "workers", "report_every", "crop_scale", "crop_ratio", "flip", "brightness", "contrast",
@@ -246,7 +246,10 @@ def test_every_varied_key_is_an_axis_or_averaged_on_purpose(name: str, preset: s
 
     Keys that follow from the method or the data set, such as STL-10's blur, do not differ within a cell.
     """
-    sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in all_configs_of(name, preset)]
+    sweep, flats = (
+        registry.find(name).for_preset(preset),
+        [config.complete() for config in all_configs_of(name, preset)],
+    )
     views: list[Table | Heatmap] = [*sweep.of_kind(Table), *sweep.of_kind(Heatmap)]
     for view in views:
         for cell in cells_of(view, flats).values():
@@ -267,7 +270,10 @@ def cells_of(view: Table | Heatmap, flats: list[dict[str, Value]]) -> dict[objec
 
 @each_preset
 def test_every_selection_has_trials_and_each_of_its_keys_is_one_of_theirs(name: str, preset: str) -> None:
-    sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in all_configs_of(name, preset)]
+    sweep, flats = (
+        registry.find(name).for_preset(preset),
+        [config.complete() for config in all_configs_of(name, preset)],
+    )
     views: list[Table | Heatmap] = [*sweep.of_kind(Table), *sweep.of_kind(Heatmap)]
     for selection in {id(selection): selection for view in views for selection in view.selections}.values():
         selected = [flat for flat in flats if all(flat.get(key) == value for key, value in selection.where.items())]
@@ -288,7 +294,7 @@ def test_published_figures_have_a_measured_cell(name: str, sweep: Sweep, table: 
     axes = (*table.rows, *([table.columns] if table.columns else []))
     percent = {metric.name: metric.percent for metric in table.metrics}
     for preset, cells in table.published.items():
-        measured = {tuple(config.flat().get(axis) for axis in axes) for config in configs_of(name, preset)}
+        measured = {tuple(config.complete().get(axis) for axis in axes) for config in configs_of(name, preset)}
         unmeasured = {cell for cell in cells if cell not in measured}
         others = ("simclr", "byol", "swav", "simsiam", "vicreg")
         assert unmeasured == ({(method,) for method in others} if name == "imagenet_linear" else set())

@@ -223,7 +223,7 @@ class Auditor:
             devices = sum(each.count for each in machines.kinds if kind in ("", each.accelerator))
             if machines.address is None and taken > devices + 1e-6:
                 self.note(f"cohorts that take {taken:g} devices {kind} are begun on {devices}")
-        trials = {_key(config.flat()) for config in task.spec.configs()}
+        trials = {_key(config.complete()) for config in task.spec.configs()}
         for (other, _), training in self._training.items():
             if trials & training and (other is client or (self.sure and not other.dead)):
                 self.note(f"{client.name} trains what {other.name} trains")

@@ -20,11 +20,13 @@ from trainables.config import (
     field_docs,
     fusible_keys,
     keys,
+    left_out_defaults,
+    left_out_of,
     parse,
     resolve,
     sections,
 )
-from trainables.image_trial import ImageTrial
+from trainables.image_trial import Folder, ImageTrial
 from trainables.networks.encoders import ENCODERS
 from trainables.networks.pretrained import TORCHVISION
 from trainables.sections import GradientTraining, Optimiser, Training, TrialConfig, Value
@@ -236,6 +238,7 @@ def test_equal_sections_are_one_object_but_1_and_true_are_different_values() -> 
         assert math.copysign(1.0, float(str(_resolve(weight_decay=zero).flat()["weight_decay"]))) == 1.0
 
 
+FOLDER = {field.name for field in fields(Folder)}
 OPTIMISER = {"optimiser", "lr_schedule", "adam_epsilon"}
 OTHER: dict[str, dict[str, Value]] = {
     **{"layers": {"hidden": "7"}, "pixel_views": {"binarise": True}, "batches": {"batch_unit": "views"}},
@@ -282,13 +285,29 @@ def test_every_section_has_a_name_and_its_keys_a_default(method: str) -> None:
     assert set(defaults(method)) == set(keys(method))
 
 
-def test_columns_are_the_keys_of_the_trials_alone() -> None:
-    """So a sweep whose trials all use SGD has no columns of optimisers."""
-    plain, adam = resolve({"method": "vje"}), resolve({"method": "vje", "optimiser": "adam"})
-    assert list(column_types([plain])) == list(plain.flat()) and column_types([]) == {}
-    both = column_types([plain, adam])
-    assert set(both) == set(plain.flat()) | OPTIMISER and both == column_types([adam, plain])
+@for_each("method", METHODS)
+def test_a_row_has_every_key_of_its_method_with_its_value(method: str) -> None:
+    """But for those of images of the user's own, of which a trial on other images says nothing."""
+    config = resolve({"method": method, "epochs": 0})
+    assert column_types([config]) == {key: kind for key, kind in keys(method).items() if key not in FOLDER}
+    assert config.complete() == {**{key: defaults(method)[key] for key in column_types([config])}, "epochs": 0}
+    assert config.flat().items() <= config.complete().items() and resolve(config.complete()) == config
+    missing = {key: config.complete()[key] for key in config.complete().keys() - config.flat().keys()}
+    assert missing == left_out_defaults(method) == left_out_of(method, ())
+    assert not any(value is None for value in missing.values()), "a null in a row is no value of such a key"
+
+
+def test_columns_are_the_keys_of_the_methods_of_the_trials() -> None:
+    vje, simclr = resolve({"method": "vje"}), resolve({"method": "simclr", "optimiser": "adam"})
+    both = column_types([vje, simclr])
+    assert set(both) == set(column_types([vje])) | set(column_types([simclr])) and column_types([]) == {}
     assert (both["optimiser"], both["adam_epsilon"], both["normal_class"]) == (str, float, int)
+
+
+def test_a_method_that_is_not_imported_has_the_keys_that_all_methods_of_its_task_share() -> None:
+    shared = left_out_of("theirs:Method", ["batch_size", "encoder"])
+    assert {"optimiser", "clip_grad_norm", "augmentation"} <= shared.keys() and not left_out_of("theirs:Method", [])
+    assert shared.items() <= left_out_defaults("vje").items()
 
 
 def test_a_key_that_was_added_later_is_part_of_a_trial_only_beside_its_default() -> None:

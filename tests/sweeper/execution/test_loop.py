@@ -266,13 +266,13 @@ def study_of(space: Mapping[str, BaseDistribution] = RATES, **options: Any) -> S
 
 def run_of(study: Study, statuses: Sequence[Any] = ()) -> StudyRun:
     """The study, of whose first trials these are the results."""
-    first = StudyRun(study, "s0", WarmStart(None), {}, lambda params: resolve(params).flat(), steps=50)
+    first = StudyRun(study, "s0", WarmStart(None), {}, resolve, steps=50)
     results = [TrialResult(number, status, (0.5,)) for number, status in enumerate(statuses)]
     recorded = {
         result.number: Recorded({key: trial.config[key] for key in study.search.space}, {(): result})
         for result, trial in zip(results, first.trials, strict=False)
     }
-    return StudyRun(study, "s0", WarmStart(None), recorded, lambda params: resolve(params).flat(), steps=50)
+    return StudyRun(study, "s0", WarmStart(None), recorded, resolve, steps=50)
 
 
 def test_trials_that_have_no_result_or_failed_are_left() -> None:

@@ -30,6 +30,7 @@ from sweeper.spec.figures import Heatmap
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 from trainables.config import resolve
+from trainables.sections import TrialConfig
 
 
 def trial(**config: int | None) -> Trial:
@@ -205,8 +206,8 @@ class _Everything(list[str]):
 PYTHON = "from sweeper.plan.cohorts import content_hash; print(content_hash({'nu': float('inf'), 'lr': 1e-05, 'k': 3}))"
 
 
-def complete(combination: Mapping[str, Value]) -> Mapping[str, Value]:
-    return resolve({"method": "vje", **combination}).flat()
+def complete(combination: Mapping[str, Value]) -> TrialConfig:
+    return resolve({"method": "vje", **combination})
 
 
 def test_an_id_depends_on_the_content_alone() -> None:

@@ -157,7 +157,7 @@ def rows_of(sweep: Sweep, preset: str, **axes: tuple[Any, ...]) -> pd.DataFrame:
     """Rows of all trials of a request that narrows these axes of a preset, each metric with a value."""
     parts = parts_of(change_space(sweep.presets[preset], {}, axes, keys))
     combinations = (combination for part in parts for combination in part.combinations())
-    trials = enumerate_trials(combinations, lambda combination: resolve(combination).flat())
+    trials = enumerate_trials(combinations, resolve)
     return pd.DataFrame(
         [
             {

@@ -32,6 +32,7 @@ from tests.sweeper.search.toy_waves import (
     run,
     study,
     study_run,
+    toy_config,
     waves,
 )
 from trainables.reports import Member, Report
@@ -183,7 +184,7 @@ def test_the_replicates_of_a_proposal_are_in_one_cohort_as_far_as_it_can_hold_th
 
 
 def test_several_studies_take_turns() -> None:
-    first, second = study_run(study()), StudyRun(study(seed=1), "s1", WarmStart(None), {}, dict)
+    first, second = study_run(study()), StudyRun(study(seed=1), "s1", WarmStart(None), {}, toy_config)
     source = waves(first, second)
     assert {trial.facts["study_id"] for trials in run(source) for trial in trials} == {"s0", "s1"} and source.exhausted
 

@@ -23,7 +23,20 @@ def study(**changes: Any) -> Study:
 
 
 def study_run(definition: Study, recorded: Mapping[int, Recorded] | None = None) -> StudyRun:
-    return StudyRun(definition, "s0", WarmStart(None), recorded or {}, lambda params: {"seed": 0, **params})
+    return StudyRun(definition, "s0", WarmStart(None), recorded or {}, toy_config)
+
+
+class ToyConfig(dict[str, Any]):
+    """Keys and values as they are, in place of a `TrialConfig`: no method has them."""
+
+    def flat(self) -> dict[str, Any]:
+        return dict(self)
+
+    complete = flat
+
+
+def toy_config(params: Mapping[str, Any]) -> Any:
+    return ToyConfig({"seed": 0, **params})
 
 
 class Rungs(list[RungEvent]):

@@ -148,9 +148,7 @@ def test_a_trial_is_identified_by_the_content_of_the_file(theirs: nn.Module, wei
     """Not by its name, its folder or its time."""
 
     def trial_id(path: Path) -> str:
-        (trial,) = enumerate_trials(
-            [{"path": str(path)}], lambda combination: config_of(str(combination["path"])).flat()
-        )
+        (trial,) = enumerate_trials([{"path": str(path)}], lambda combination: config_of(str(combination["path"])))
         return trial.id
 
     (tmp_path / "other").mkdir()

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     name_help = "a sweep: a name, a file or a module, as in sweeper.run (default: every sweep that ships)"
     add("name", nargs="?", metavar="NAME", help=name_help)
     add("--preset", help="judge by the rows of this preset (default: of every preset that has rows)")
-    changes_help = "judge by the rows of a request that changed the preset, e.g. epochs=5, as a row's `changes` says"
+    changes_help = "judge by the rows of a request that changed the preset, e.g. seed=3,4, as a row's `changes` says"
     add("--changes", default="", metavar="TEXT", help=changes_help)
     add("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
     add("--holm", action="store_true", help="correct the verdicts for the number of claims, by Holm's procedure")

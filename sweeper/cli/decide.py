@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from sweeper.errors import SpecError
+from sweeper.plan.changes import changed_keys
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import SEED, with_replicates
 from sweeper.report import claims
@@ -20,7 +21,7 @@ from sweeper.report.claims import Judged
 from sweeper.report.looks import Looks, decided_changes, names_text, next_count, read_looks, write_looks
 from sweeper.request import Request
 from sweeper.spec import Value
-from sweeper.spec.claim import meets
+from sweeper.spec.claim import JUDGING, judging, meets
 from sweeper.spec.space import unknown
 from sweeper.storage.requests import request_name
 from sweeper.storage.store import Store
@@ -56,6 +57,11 @@ class Decision:
                 rows = [claim.row for claim in known.values() if claim.row != claim.name]
                 raise SpecError(unknown("claim", name, list(dict.fromkeys([*known, *rows]))))
         self.claims = [name for name, claim in known.items() if not wanted or {name, claim.row} & {*wanted}]
+        changed = changed_keys(plan.changes.text)
+        judges = judging(plan.sweep.parts(plan.preset), changed)
+        self._judging = [trial for trial in plan.grid_trials if judges(trial.config)]
+        if not self._judging:
+            raise SpecError(f"{JUDGING}, but the request changes {', '.join(changed)}: --decide decides none")
         if not self._base:
             raise SpecError(f"--decide adds seeds, but the trials of {plan.name} ({plan.preset}) have none")
         looks = read_looks(self.store.files, plan.name, plan.preset, self._changes)
@@ -195,7 +201,7 @@ class Decision:
         for name, (start, stop) in spans.items():
             for side in self._known[name].sides if start < stop else ():
                 where = side.wanted_of_trials(parts)
-                for trial in self.plan.grid_trials if not side.sweep else ():
+                for trial in self._judging if not side.sweep else ():
                     config = trial.config
                     if config.get(SEED) == self._base[0] and all(meets(config.get(key), where[key]) for key in where):
                         for seed in self.looks.seeds[start:stop]:

@@ -146,6 +146,11 @@ def _text(changed: Mapping[str, Sequence[Value]]) -> str:
     return " ".join(f"{key}={text}" for key, text in sorted(texts.items()))
 
 
+def changed_keys(text: str) -> tuple[str, ...]:
+    """Return the keys of a text such as `epochs=5 seed=0,1`, as `Changes.text` and the name of a request have it."""
+    return tuple(each.partition("=")[0] for each in text.split() if "=" in each)
+
+
 def _values_of(key: str, part: Part, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
     """Return the values that a part has for a key; none if the key is searched, as its values are the sampler's, or
     replicated, as no trial is a result by itself."""

@@ -181,6 +181,7 @@ def shown_of(
     known = (*hyperparameters, *(key for figure in figures.figures for key in figure.hyperparameters))
     keys = [key for key in dict.fromkeys((*known, *figures.replicates)) if key in rows]
     value_text = text_with_class_names(files, name, rows)
+    figures = figures.beside(rows, request.changes)
     return Shown(figures, rows, pd.DataFrame, value_text, keys, so_far=request.so_far)
 
 

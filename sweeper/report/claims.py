@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.errors import StoreError
+from sweeper.plan.changes import changed_keys
 from sweeper.report import verdicts
 from sweeper.report.best import short_text
 from sweeper.report.looks import Looks, decided_changes, read_looks, undecided_changes
@@ -19,6 +20,7 @@ from sweeper.report.samples import (
     MissingRows,
     SweepRows,
     chosen_rows,
+    judging_rows,
     over_datasets,
     sample,
     units_of,
@@ -74,8 +76,9 @@ class Judged:
 
 
 def judge(files: Files, sweep: Sweep, preset: str, changes: str = "", *, alpha: float = ALPHA) -> list[Judged]:
-    """Judge all claims of a preset by the rows of a request: the preset's, with `changes` such as `epochs=5`. A claim
-    for which `--decide` has added seeds is judged on those and at the level of its last look.
+    """Judge all claims of a preset by the rows of a request: the preset's, with `changes` such as `seed=3,4`. Rows that
+    are of other data, methods or settings than the preset's are left out (`sweeper.spec.claim.judging`). A claim for
+    which `--decide` has added seeds is judged on those and at the level of its last look.
 
     Rows of another sweep are those of its preset of the same name. Raises StoreError for a store that cannot be read.
     """
@@ -137,15 +140,19 @@ def write(files: Files, sweep: Sweep, preset: str, changes: str = "") -> list[Ju
 
 
 def write_table(files: Files, sweep: str, request: str, judged: Sequence[Judged]) -> None:
-    """Write the table of a request, unless none of its rows is there: then there may be no store."""
-    if any(each.verdict != NOT_RUN for each in judged):
-        files.write(claims_path(sweep, request), table(judged).to_parquet(index=False))
+    """Write the table of a request. Without any of its rows, when there may be no store, only an earlier table is
+    replaced."""
+    path = claims_path(sweep, request)
+    folder, _, file = path.rpartition("/")
+    if any(each.verdict != NOT_RUN for each in judged) or file in files.list(folder):
+        files.write(path, table(judged).to_parquet(index=False))
 
 
 def counted(judged: Sequence[Judged]) -> str:
     """Return how many claims have each verdict, as text."""
-    counts = Counter(each.verdict for each in judged)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    counts, reasons = Counter(each.verdict for each in judged), {each.reason for each in judged}
+    text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    return f"{text} ({reasons.pop()})" if counts[NOT_RUN] == len(judged) and len(reasons) == 1 else text
 
 
 def wrong_by_chance(judged: Sequence[Judged], alpha: float = ALPHA) -> float:
@@ -197,17 +204,19 @@ def _read(files: Files, sweep: Sweep, preset: str, changes: str) -> SweepRows:
             f"a claim compares with preset {preset} of sweep {sweep.name}, which has: {', '.join(sweep.presets)}"
         )
     stored = StoreReader(files).rows(sweep.name)
-    rows, history = pd.DataFrame(), pd.DataFrame()
+    rows, history, left_out = pd.DataFrame(), pd.DataFrame(), tuple[str, ...]()
     if stored is not None:
         try:
             rows = select_request(files, sweep.name, stored.to_pandas(), preset, changes)
         except StoreError:  # none yet
             rows = pd.DataFrame()
+        of_request, rows = rows, judging_rows(rows, sweep.parts(preset), changed_keys(changes))
+        left_out = changed_keys(changes) if len(rows) < len(of_request) else ()
         if len(rows) and any(side.from_history for claim in sweep.claims for side in claim.sides):
             history = load_history(sweep.name, files)
             history = history[history["trial_id"].isin(rows["trial_id"])]
     finished = rows[rows["status"] == "finished"].reset_index(drop=True) if len(rows) else rows
-    return SweepRows(sweep, preset, finished, rows, history)
+    return SweepRows(sweep, preset, finished, rows, history, left_out)
 
 
 def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows], alpha: float) -> Judged:

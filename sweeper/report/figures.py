@@ -8,7 +8,9 @@ import pandas as pd
 
 from sweeper.errors import DamagedError, StoreError
 from sweeper.plan.best_settings import BestSetting, Settings, columns_of
+from sweeper.plan.changes import changed_keys
 from sweeper.report.formatting import ValueText, plain_text
+from sweeper.report.samples import judging_rows
 from sweeper.report.selections import in_order, labelled
 from sweeper.spec import Constraint, Grid, Metric, Sweep
 from sweeper.spec.figures import Figure
@@ -58,6 +60,19 @@ class PresetFigures:
         """Whether there is one metric to be best by. A search with several objectives has a front."""
         return len(self.objectives) < 2 or (bool(self.grids) and any(figure.ranking for figure in self.figures))
 
+    def are_beside(self, rows: pd.DataFrame, changes: str) -> bool:
+        """Whether the paper's figures may stand beside the rows of a request with `changes`: whether some of the rows
+        can judge a claim about the preset."""
+        changed = changed_keys(changes)
+        return not changed or len(judging_rows(rows, self.grids, changed)) > 0
+
+    def beside(self, rows: pd.DataFrame, changes: str) -> "PresetFigures":
+        """Return the figures for the rows of a request with `changes`, without the paper's where they may not stand
+        beside the rows."""
+        if self.are_beside(rows, changes):
+            return self
+        return replace(self, figures=tuple(_of_preset(figure, "") for figure in self.figures))
+
     @property
     def axes(self) -> list[str]:
         """The hyperparameters that the definition of the preset varies, those of its cells first."""
@@ -105,7 +120,7 @@ def figures_of(sweep: Sweep, preset: str) -> PresetFigures:
 
 
 def _of_preset(figure: Figure, preset: str) -> Figure:
-    """The figure with what the paper has of this preset alone."""
+    """The figure with what the paper has of this preset alone, and without restriction to presets."""
     changes: dict[str, Any] = {"presets": ()}
     if published := getattr(figure, "published", {}):
         changes["published"] = {name: cells for name, cells in published.items() if name == preset}

@@ -39,6 +39,11 @@ class Subject:
         return self.own_folder or f"{self.name}/{self.preset}"
 
     @property
+    def changes(self) -> str:
+        """What the request changes in its preset, such as `epochs=5`; empty if nothing."""
+        return self.label.removeprefix(self.preset).removeprefix(", ")
+
+    @property
     def label(self) -> str:
         return self.own_label or self.preset
 
@@ -70,7 +75,7 @@ def write(
     keys = [key for key in dict.fromkeys((*hyperparameters, *_shown_keys(sweep))) if key in rows]
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     shown = Shown(
-        figures_of(sweep, subject.preset),
+        figures_of(sweep, subject.preset).beside(rows, subject.changes),
         rows,
         functools.cache(partial(_history, files, name)),
         text_with_class_names(files, name, rows),

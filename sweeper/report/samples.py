@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.spec import Grid, Search, Side, Sweep
-from sweeper.spec.claim import EPOCH, meets, values_along
+from sweeper.spec.claim import EPOCH, FREE, JUDGING, judging, meets, part_keys, values_along
 from sweeper.spec.sweep import REPLICATES, replicate_keys
 from sweeper.storage.rows import plain_value
 from trainables.metrics.meanings import family_of
@@ -41,6 +41,9 @@ class SweepRows:
     ended: pd.DataFrame
     """The rows of all trials, also of those that did not finish."""
     history: pd.DataFrame
+    changed: tuple[str, ...] = ()
+    """The keys that the request changes in the preset, if therefore some of its rows cannot judge claims and are left
+    out."""
 
     def with_seeds(self, seeds: Collection[int]) -> "SweepRows":
         """Return the rows with one of these seeds, and those without any."""
@@ -61,6 +64,21 @@ class SweepRows:
 def run_command(name: str, preset: str) -> str:
     """Return the command that runs a preset of a sweep."""
     return f"python -m sweeper.run {name} --preset {preset}"
+
+
+def judging_rows(rows: pd.DataFrame, parts: Parts, changed: Collection[str]) -> pd.DataFrame:
+    """Return those of the rows of a request that can judge claims about its preset, by `judging`. `changed` are the
+    keys that the request changes in the preset."""
+    keys = [key for key in {*(key for part in parts for key in part_keys(part)), *changed} - {FREE} if key in rows]
+    if not changed or rows.empty or not keys:
+        return rows
+    judges, groups = judging(parts, changed), rows.groupby(keys, dropna=False).ngroup()
+    first = ~groups.duplicated()
+    can = {
+        group: judges(dict(zip(keys, map(plain_value, values), strict=True)))
+        for group, values in zip(groups[first], rows.loc[first, keys].itertuples(index=False, name=None), strict=True)
+    }
+    return rows[groups.map(can)]
 
 
 def chosen_rows(side: Side, source: SweepRows) -> pd.DataFrame:
@@ -174,7 +192,9 @@ def _raise_missing(side: Side, source: SweepRows, where: Mapping[str, Any]) -> N
     if len(ended):
         counts = ", ".join(f"{count} {status}" for status, count in ended["status"].value_counts().items())
         raise ValueError(f"no finished trial of {text}: {counts}")
-    raise MissingRows(f"no rows of {text}" if text and len(source.ended) else "no rows")
+    found = f"no rows of {text}" if text and len(source.ended) else "no rows"
+    why = f": {JUDGING}, but the request changes {', '.join(source.changed)}" if source.changed else ""
+    raise MissingRows(f"{found}{why}")
 
 
 def _varying(parts: Parts, rows: pd.DataFrame) -> list[str]:

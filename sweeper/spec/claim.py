@@ -1,6 +1,6 @@
 """What a paper claims of a sweep's rows: one side compared with another or with a number, so that rows can judge it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -164,7 +164,7 @@ class Claim:
                 self._check_rows(side, preset, parts)
 
     def _check_rows(self, side: Side, preset: str, parts: Sequence[Grid | Search]) -> None:
-        sets = dict.fromkeys(key for part in parts for key in _keys(part))
+        sets = dict.fromkeys(key for part in parts for key in part_keys(part))
         where = f"claim {self.name}, preset {preset}"
         wanted = side.wanted_of_trials(parts)
         for key in (*wanted, *side.keys):
@@ -199,7 +199,7 @@ def may_meet(part: Grid | Search, where: Where, parts: Sequence[Grid | Search]) 
 
     def is_free(key: str) -> bool:
         """Whether trials of this part may have any value of the key."""
-        others = (other for other in parts if key in _keys(other))
+        others = (other for other in parts if key in part_keys(other))
         return not part.values(key) and any(other is part or methods & set(other.values("method")) for other in others)
 
     return all(
@@ -207,6 +207,43 @@ def may_meet(part: Grid | Search, where: Where, parts: Sequence[Grid | Search]) 
         for key, wanted in where.items()
         if key != EPOCH
     )
+
+
+JUDGING = "a claim is judged by trials with the preset's own settings, any seeds and at least its epochs"
+"""The rule of `judging`, in words."""
+FREE, LARGER = "seed", "epochs"
+"""The key that a trial may have any value of, and the one that it may have a larger value of."""
+
+
+def judging(parts: Sequence[Grid | Search], changed: Collection[str]) -> Callable[[Mapping[str, Value]], bool]:
+    """Return a function from the keys of a trial to whether the trial can judge claims about a preset with these
+    `parts`, where its request changes the keys `changed` of the preset.
+
+    A claim is about the data, methods and settings of its preset, and so are the paper's figures. A trial of a changed
+    request can judge them if it differs from some trial of the preset in nothing but its seed and more epochs.
+    """
+    if not changed:
+        return lambda trial: True
+
+    def is_own(key: str, value: Value, part: Grid | Search) -> bool:
+        own = part.values(key)
+        if key == FREE or key in part.searched:
+            return True
+        if not own:
+            return value is None or key not in changed
+        if value is None:  # a key that the trial's method lacks, or that is at its default
+            return None in own or key not in changed
+        if key == LARGER and isinstance(value, int | float):
+            most = max((each for each in own if isinstance(each, int)), default=0)
+            return value in own or value > most > 0  # with 0 epochs the network is untrained
+        return meets(value, own)
+
+    keys = [dict.fromkeys((*part_keys(part), *changed)) for part in parts]
+
+    def judges(trial: Mapping[str, Value]) -> bool:
+        return any(all(is_own(key, trial.get(key), part) for key in own) for part, own in zip(parts, keys, strict=True))
+
+    return judges
 
 
 def values_along(parts: Sequence[Grid | Search], side: Side) -> list[Value]:
@@ -219,7 +256,8 @@ def values_along(parts: Sequence[Grid | Search], side: Side) -> list[Value]:
     return [value for value in dict.fromkeys(values) if key not in where or meets(value, where[key])]
 
 
-def _keys(part: Grid | Search) -> tuple[str, ...]:
+def part_keys(part: Grid | Search) -> tuple[str, ...]:
+    """Return the hyperparameters that a part of a preset sets or searches."""
     return (*part.fixed, *part.axes, *part.replicates, *part.searched)
 
 

@@ -10,11 +10,20 @@ import pytest
 from scipy import stats
 
 from sweeper import claims
-from sweeper.report.claims import by_row, judge
-from sweeper.spec import Claim, Condition, Grid, Side, Sweep, registry
+from sweeper.report import publish
+from sweeper.report.claims import by_row, counted, judge, write
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
+from sweeper.report.page.contents import collect
+from sweeper.spec import Claim, Condition, Grid, Metric, Side, Sweep, Table, registry
+from sweeper.spec.claim import JUDGING
 from sweeper.storage.files import Files
+from sweeper.storage.layout import claims_folder, claims_path
+from sweeper.storage.load import load
+from sweeper.storage.requests import request_name
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
+from tests.cases import for_each
 from tests.sweeper.small_sweeps import TINY
 
 AUROC = "auroc_joint"
@@ -61,12 +70,21 @@ SETS = Sweep(
 )
 
 
-def _written(folder: Path, sets: Mapping[str, Sequence[float | None]]) -> None:
-    """A store of `sets`, with `knn_z` of each seed of each data set."""
-    store, columns = Store(folder), Columns({"dataset": str, "seed": int}, ("knn_z",))
+def _written(folder: Path, sets: Mapping[str, Sequence[float | None]], changes: str = "", **keys: str | int) -> None:
+    """A store of `sets`, with `knn_z` of each seed of each data set, of a request with `changes`."""
+    types = {name: type(value) for name, value in keys.items()}
+    store, columns = Store(folder), Columns({"dataset": str, "seed": int, **types}, ("knn_z",))
     store.prepare("sets", columns)
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    run = {"preset": "digits", "changes": "", "status": "finished", "started": now, "ended": now, "cohort": "c"}
+    run = {
+        "preset": "digits",
+        "changes": changes,
+        **keys,
+        "status": "finished",
+        "started": now,
+        "ended": now,
+        "cohort": "c",
+    }
     rows = [
         {"trial_id": f"{dataset}{seed}", "dataset": dataset, "seed": seed, "knn_z": value, **run}
         for dataset, values in sets.items()
@@ -114,6 +132,56 @@ def test_a_verdict_on_other_images_than_the_claim_is_about_says_so(tmp_path: Pat
     _written(tmp_path, {"digits": [0.9, 0.91, 0.92, 0.93]})
     (judged,) = judge(Files(tmp_path), sweep, "digits")
     assert (judged.verdict, judged.reason) == ("holds", "on digits in place of fashion_mnist")
+
+
+FIGURE = Table("k-NN", ("method",), (Metric("knn_z", "maximize"),), published={"digits": {("random",): {"knn_z": 0.8}}})
+OF_DIGITS = replace(
+    SETS,
+    presets={"digits": Grid({"method": "random", "dataset": "digits", "epochs": 5}, {"seed": (0, 1, 2)})},
+    figures=(FIGURE,),
+)
+OWN: Mapping[str, str | int] = {"method": "random", "dataset": "digits", "epochs": 5}
+
+
+@for_each(
+    ("changes", "keys", "counts"),
+    [
+        ("seed=3,4", {}, True),
+        ("epochs=9", {"epochs": 9}, True),
+        ("epochs=2", {"epochs": 2}, False),
+        ("dataset=folder-1f3a9c", {"dataset": "folder"}, False),
+        ("dataset=my_data:Screws-1f3a9c", {"dataset": "my_data:Screws"}, False),
+        ("method=my_method:Mine", {"method": "my_method:Mine"}, False),
+        ("encoder=my_nets:Tiny", {"encoder": "my_nets:Tiny"}, False),
+        ("augmentation=my_views:Stain seed=3", {"augmentation": "my_views:Stain"}, False),
+    ],
+)
+def test_a_claim_and_a_figure_of_a_paper_are_of_its_preset_alone(
+    changes: str, keys: dict[str, str | int], counts: bool, tmp_path: Path
+) -> None:
+    """Neither is beside rows of other data, of other methods or settings, or of fewer epochs."""
+    keys = {**OWN, **keys}
+    dataset = str(keys.pop("dataset"))
+    _written(tmp_path, {dataset: [0.9, 0.91, 0.92, 0.93]}, changes, **keys)
+    files, request = Files(tmp_path), request_name("digits", changes)
+    (judged,) = write(files, OF_DIGITS, "digits", changes)
+    assert judged.verdict == ("holds" if counts else "not run")
+    said = f"{JUDGING}, but the request changes {changes.partition('=')[0]}"
+    assert (said in judged.reason) != counts and (said in counted([judged])) != counts
+    assert bool(files.list(claims_folder("sets"))) == counts
+    text = publish.write(files, publish.Subject("sets", OF_DIGITS, "digits", "", request), load("sets", files))
+    assert ("paper" in text) == counts
+    write_figures(files, "sets", figures_of(OF_DIGITS, "digits"))
+    (shown,) = collect(files, "sets").report["requests"]
+    assert shown["published"] == counts
+
+
+def test_a_verdict_of_other_data_in_an_earlier_table_is_replaced(tmp_path: Path) -> None:
+    _written(tmp_path, {"folder": [0.9, 0.91, 0.92, 0.93]}, "dataset=folder-1f3a9c")
+    path = claims_path("sets", request_name("digits", "dataset=folder-1f3a9c"))
+    Files(tmp_path).write(path, b"holds")
+    write(Files(tmp_path), OF_DIGITS, "digits", "dataset=folder-1f3a9c")
+    assert list(pd.read_parquet(tmp_path / path)["verdict"]) == ["not run"]
 
 
 def test_a_store_without_rows_says_what_to_run(tmp_path: Path) -> None:

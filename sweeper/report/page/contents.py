@@ -208,13 +208,16 @@ def _requests(
             "best": {},
             "infeasible": [],
             "cells": [],
+            "published": True,
             "figures": {},
         }
-        views = shown.get(request.preset)
+        comparable, views = request.comparable, shown.get(request.preset)
+        if views:
+            record["published"] = views.are_beside(comparable, request.changes)
         if index < MAX_REQUESTS and views:
-            comparable = request.comparable
             value_text = text_with_class_names(files, name, comparable)
-            request_shown = Shown(views, comparable, lambda: snapshot.history, value_text)
+            beside = views.beside(comparable, request.changes)
+            request_shown = Shown(beside, comparable, lambda: snapshot.history, value_text)
             record["figures"] = _figures_of(request_shown, failures.append)
             infeasible = partial(findings.infeasible, views, comparable)
             record["infeasible"] = _numbered(made(failures.append, "infeasible trials", infeasible) or [], numbers)

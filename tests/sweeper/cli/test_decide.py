@@ -83,6 +83,11 @@ def test_seeds_are_added_where_a_claim_is_open_and_an_interrupted_round_is_conti
         ),
         ({"sweep": "vje_search", "preset": "digits"}, "--decide needs a grid, but vje_search (digits) is a search"),
         ({"decide": None, "most_seeds": 3}, "--most-seeds requires --decide"),
+        (
+            {"set": {"lr": 0.01}},
+            "a claim is judged by trials with the preset's own settings, any seeds and at least its epochs, but the "
+            "request changes lr: --decide decides none",
+        ),
         ({"most_seeds": 0}, "--most-seeds must be a whole number of at least 1, but got 0"),
     ],
 )

@@ -1,12 +1,15 @@
 """Claims: what is refused when a sweep is loaded, and how they read."""
 
+import itertools
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from sweeper.errors import SpecError
-from sweeper.spec import Claim, Condition, Grid, Metric, Side, Sweep, Table
-from sweeper.spec.claim import meets
+from sweeper.spec import Claim, Condition, Grid, Metric, Side, Sweep, Table, Value
+from sweeper.spec.claim import judging, meets
 from tests.cases import for_each
 
 SPACE = (
@@ -83,3 +86,48 @@ def test_a_claim_reads_as_in_the_ledger() -> None:
     assert claim(left, ">", right, margin=0.1).text == "probe_z{method=vje} > max[method] probe_z{method=a/b} + 0.1"
     assert claim(left, "~", 0.5, margin=0.01).text == "probe_z{method=vje} ~ 0.5 ± 0.01"
     assert claim(left, name="VJE-12b").row == "VJE-12" == claim(left, name="VJE-12").row
+
+
+CHANGES = {
+    "dataset": ("digits", "my_data:Screws"), "method": ("vje", "my_method:Mine"), "encoder": ("mlp", "my_nets:Tiny"),
+    "nu": (0.5, 3.0), "lr": (0.1, 0.2), "epochs": (2, 5, 8), "seed": (0, 7),
+}  # fmt: skip
+"""Key -> values of presets and requests."""
+
+
+@given(
+    presets=st.lists(
+        st.fixed_dictionaries({key: st.sampled_from(values) for key, values in CHANGES.items() if key != "lr"}),
+        min_size=1,
+        max_size=2,
+    ),
+    request=st.fixed_dictionaries(
+        {}, optional={key: st.lists(st.sampled_from(CHANGES[key]), min_size=1, unique=True) for key in CHANGES}
+    ),
+)
+@example([{"method": "vje", "epochs": 0}, {"method": "vje", "epochs": 5}], {"epochs": [2, 8]})
+def test_a_trial_of_a_changed_request_judges_as_a_trial_of_the_preset(
+    presets: list[dict[str, Any]], request: dict[str, list[Any]]
+) -> None:
+    """A trial judges if one of the preset's has its values, but for the seed, and no more epochs. None sets `lr`."""
+    parts = [Grid({**preset}, {}) for preset in presets]
+    judges = judging(parts, [*request])
+    for preset, values in itertools.product(presets, itertools.product(*request.values())):
+        changed = dict(zip(request, values, strict=True))
+        trial = {**preset, **changed}
+
+        def is_of(own: dict[str, Any], trial: dict[str, Any] = trial) -> bool:
+            longer = own["epochs"] == trial["epochs"] or trial["epochs"] > own["epochs"] > 0
+            same = all(trial.get(key) == own.get(key) for key in {*own, *trial} - {"seed", "epochs"})
+            return longer and same
+
+        assert judges(trial) == (not request or any(map(is_of, presets))), trial
+
+
+def test_keys_that_a_method_lacks_do_not_keep_its_trials_from_judging() -> None:
+    """Of `--set tau=0.5`: VJE has no tau, and SimCLR's trials with the preset's values of it are the preset's."""
+    judges = judging(SPACE, ["tau"])
+    vje: dict[str, Value] = {"method": "vje", "dataset": "digits", "beta": 1.0, "nu": 20.0, "seed": 9}
+    simclr: dict[str, Value] = {"method": "simclr", "dataset": "digits", "seed": 0}
+    assert judges(vje) and judges({**simclr, "tau": 0.5})
+    assert not judges({**simclr, "tau": 0.7})

@@ -238,7 +238,7 @@ class Heatmap {
 
   published(cell) {
     const view = this.views.find((known) => known.metric === this.metric && known.rows === this.rows && known.columns === this.columns);
-    if (!view || this.isFiltered) return null;
+    if (!view || this.isFiltered || !this.request.published) return null;
     const same = (left, right) => (NUMBERS[left] ?? left) === right;
     return view.published.find(([row, column]) => same(row, cell.row) && same(column, cell.column))?.[2] ?? null;
   }

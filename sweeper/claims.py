@@ -69,7 +69,7 @@ def _judge(options: argparse.Namespace) -> None:
             request = request_name(preset, options.changes)
             claims.write_table(files, sweep.name, request, own)
             texts.append(f"{sweep.name} ({request})\n{_text(own)}")
-    print("\n\n".join([*texts, _summary(shown, options.holm)]))
+    print("\n\n".join([*texts, summary(shown, holm=options.holm)]))
     if page := publish.write_claims(files):
         print(f"page: {files.display_uri_of(page)}")
 
@@ -119,8 +119,8 @@ def interval(judged: Judged) -> str:
     return DASH if math.isnan(judged.low) else f"{signed(judged.low)} to {signed(judged.high)}"
 
 
-def _summary(judged: Sequence[Judged], holm: bool) -> str:
-    """Return how many claims have each verdict, and how many verdicts may be wrong by chance."""
+def summary(judged: Sequence[Judged], *, holm: bool = False) -> str:
+    """Return how many claims have each verdict, and how many intervals are expected to miss the truth."""
     rows = Counter(claims.by_row(judged).values()) if len({each.preset for each in judged}) == 1 else Counter()
     lines = [f"{len(judged)} claims: {claims.counted(judged)}"]
     if rows:
@@ -129,12 +129,10 @@ def _summary(judged: Sequence[Judged], holm: bool) -> str:
         )
     tested = sum(not math.isnan(each.low) for each in judged)
     if holm:
-        lines.append(f"corrected for {tested} claims (Holm): one is wrong by chance with at most 5 % probability")
+        lines.append(f"corrected for {tested} claims (Holm): some verdict is wrong by chance with at most 5 % probability")
     elif tested:
-        most = claims.wrong_by_chance(judged)
-        lines.append(
-            f"each of {tested} intervals misses with 5 %: at most {most:.1f} verdicts are wrong by chance (--holm)"
-        )
+        expected = claims.wrong_by_chance(judged)
+        lines.append(f"each of {tested} intervals misses the truth with 5 %: {expected:.1f} misses expected (--holm)")
     return "\n".join(lines)
 
 

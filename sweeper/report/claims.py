@@ -156,7 +156,7 @@ def counted(judged: Sequence[Judged]) -> str:
 
 
 def wrong_by_chance(judged: Sequence[Judged], alpha: float = ALPHA) -> float:
-    """Return the most verdicts that are expected to be wrong: alpha for each claim with an interval."""
+    """Return the expected number of intervals that miss the truth, as wrong verdicts do: alpha for each interval."""
     return alpha * sum(not math.isnan(each.low) for each in judged)
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from sweeper import claims
 from sweeper.report import publish
-from sweeper.report.claims import by_row, counted, judge, write
+from sweeper.report.claims import Judged, by_row, counted, judge, write
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page.contents import collect
@@ -202,6 +202,12 @@ def test_the_command_writes_a_table(
     assert {trial["side"] for trial in table["trials"][0]} == {"left"}
     assert list(table["claim"]) == [claim.name for claim in CLAIMS]
     assert table["low"].isna().any() and not table["low"].isna().all()
+
+
+def test_misses_are_an_expectation_of_single_intervals_and_a_bound_of_holms() -> None:
+    judged = [Judged("tiny", "", "digits", CLAIMS[0], "holds", low=0.1, high=0.2)] * 16
+    assert "each of 16 intervals misses the truth with 5 %: 0.8 misses expected (--holm)" in claims.summary(judged)
+    assert "some verdict is wrong by chance with at most 5 % probability" in claims.summary(judged, holm=True)
 
 
 def test_the_command_leaves_no_store_where_there_is_none(

@@ -62,7 +62,7 @@ class ClaimsPage {
       el("a", { href: `#${verdict.replace(" ", "-")}` }, `${VERDICTS[verdict]} ${verdict}`)));
   }
 
-  /* Verdicts by paper and by the preset whose rows judged, and how many may be wrong by chance. */
+  /* Verdicts by paper and by the preset whose rows judged, and how many intervals are expected to miss the truth. */
   summary(shown) {
     const groups = new Map();
     for (const claim of shown) {
@@ -77,8 +77,8 @@ class ClaimsPage {
     });
     const tested = shown.filter((claim) => claim.low !== null || claim.high !== null).length;
     const chance = this.chosen.holm
-      ? `Corrected for all claims of this page (Holm): one verdict is wrong by chance with a probability of at most ${format(1 - this.level)}.`
-      : `Each of ${tested} intervals misses the truth with a probability of ${format(1 - this.level)}: at most ${formatMetric(tested * (1 - this.level), false, 2)} of these verdicts are expected to be wrong by chance.`;
+      ? `Corrected for all claims of this page (Holm): some verdict is wrong by chance with a probability of at most ${format(1 - this.level)}.`
+      : `Each of ${tested} intervals misses the truth with a probability of ${format(1 - this.level)}: ${formatMetric(tested * (1 - this.level), false, 2)} misses are expected.`;
     return [
       rows.length ? plainTable("Claims by paper, by the preset whose rows judge them, and by verdict", ["paper", "preset", ...Object.keys(VERDICTS)], rows) : el("p", {}, "No claim is like that."),
       el("p", {}, chance)];

@@ -68,8 +68,10 @@ def data_as_mode_nll(
     Eqs. 27 to 31); left out is `D/2 log(2 pi tau)`.
 
     It is InfoNCE of unit vectors if four things hold: contexts and targets of the modes are equal, each target is a
-    mode, the numerator is cut to that mode, and the denominator has the modes alone. Without the third, both agree as
-    tau becomes small.
+    mode, the numerator is cut to that mode, and the denominator has the modes alone. Without the third, it is smaller
+    by `log sum_m exp(-(d_m - d) / (2 tau))`, where `d_m = ||z_c - mu_c||^2 + ||z_t - mu_t||^2` is the distance of mode
+    m and d that of the matching mode. This vanishes as tau becomes small if the matching mode is the nearest, and grows
+    as `(d - min d_m) / (2 tau)` if another is.
     """
     context_BM = isotropic_exponents(context_BD, mode_context_MD, tau)
     joint_BM = context_BM + isotropic_exponents(target_BD, mode_target_MD, tau)

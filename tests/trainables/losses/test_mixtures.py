@@ -126,7 +126,7 @@ def _info_nce(context: Tensor, target: Tensor, tau: float) -> Tensor:
 
 @pytest.mark.parametrize("tau", [0.05, 0.5])
 def test_data_as_modes_are_info_nce_under_four_conditions(tau: float) -> None:
-    """Section 4.7: the modes' contexts are their targets; each target is a mode; the numerator has that mode alone; the
+    """The modes' contexts are their targets; each target is a mode; the numerator has that mode alone; the
     denominator has no others."""
     context, target = _aligned()
     close(data_as_mode_nll(context, CODES, target, CODES, tau), _info_nce(context, target, tau), rtol=1e-10)
@@ -169,6 +169,22 @@ def test_all_modes_in_the_numerator_agree_with_info_nce_where_tau_is_small() -> 
         assert (gap > -1e-12).all()
         gaps.append(gap.mean().item())
     assert gaps[0] < 1e-6 < gaps[1] < 0.01 < 0.5 < gaps[2]
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_all_modes_in_the_numerator_disagree_with_info_nce_where_another_mode_is_nearer(beyond: bool) -> None:
+    """By the distances `d_m` of the modes from context and target. The context of the first image lies on its target,
+    or beyond that of the second, so that the second mode explains the pair better."""
+    angles = torch.tensor([0.0, 0.4, 3.0], dtype=torch.float64)
+    target = torch.stack([angles.cos(), angles.sin()], dim=1)
+    turned = angles + torch.tensor([1.4 if beyond else 0.0, 0.0, 0.0], dtype=torch.float64)
+    context = torch.stack([turned.cos(), turned.sin()], dim=1)
+    d = torch.cdist(context, target).square() + torch.cdist(target, target).square()
+    for tau in (0.5, 0.05, 0.004):
+        gap = _info_nce(context, target, tau) - data_as_mode_nll(context, target, target, target, tau)
+        close(gap, (-(d - d.diagonal()[:, None]) / (2 * tau)).logsumexp(1), rtol=1e-9)
+        assert not beyond or gap[0] > (d[0, 0] - d[0].min()) / (2 * tau) - 1e-9
+    assert gap[0] > 72 if beyond else gap.max() < 1e-9
 
 
 def _shared(z: Tensor, means: Tensor, logits: Tensor, tau: Tensor) -> Tensor:

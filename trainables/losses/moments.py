@@ -2,7 +2,7 @@
 Gaussian over joint embeddings `[z_c; z_t]` of context and target (GJE).
 
 Shapes: B images (at least 2), D dimensions of an embedding, or of a joint one, for which callers concatenate. Gradients
-flow into all arguments; the weights between losses are the caller's. VICReg (SimVAE Eq. 10) takes embeddings as they
+flow into all arguments; the weights between losses are the caller's. VICReg takes embeddings as they
 are and unbiased moments, Barlow Twins standardises every dimension. GJE's moments are about the origin: the Gaussian's
 mean is zero on purpose.
 
@@ -24,7 +24,8 @@ SMALLEST_DEVIATION = 1e-4
 
 
 def invariance(first_BD: Tensor, second_BD: Tensor) -> Tensor:
-    """VICReg's s: the mean squared difference over images and dimensions."""
+    """VICReg's s as in its authors' code: the mean squared difference over images and dimensions. The paper's Eq. 5 is
+    the sum over dimensions, D times as much."""
     return (first_BD - second_BD).square().mean()
 
 
@@ -71,8 +72,8 @@ def _products(x_BD: Tensor, y_BD: Tensor) -> Tensor:
 
 
 def alignment(context_BD: Tensor, target_BD: Tensor) -> Tensor:
-    """`||z_c - z_t||^2`, `[B]`, summed over dimensions: with their mean and the paper's weight of 1/(2D), the entropy
-    of the joint embedding would win, and the views of an image would not align."""
+    """`||z_c - z_t||^2`, `[B]`, summed over dimensions: with their mean and a weight of 1/(2D), the entropy of the
+    joint embedding would win, and the views of an image would not align."""
     return (context_BD - target_BD).square().sum(-1)
 
 

@@ -1,5 +1,9 @@
 """VICReg: views agree, every dimension varies, no two dimensions covary (arXiv 2105.04906).
 
+Variances and covariances have the divisor B - 1. The paper and its authors' code differ in two conventions. Here the
+difference between views is the mean over dimensions, as in the code, and the hinges of both views are added, as in the
+paper.
+
 Shapes: B images, D features, P dimensions of the projection.
 """
 
@@ -20,7 +24,8 @@ SMALLEST = 1e-4
 @checked
 class VICRegConfig:
     invariance_weight: Annotated[float, at_least(0)] = 25.0
-    """Weight of the squared difference between views, lambda in the paper, at least 0."""
+    """Weight of the squared difference between views, lambda in the paper, at least 0. As in the authors' code the
+    difference is the mean over dimensions. In the paper's Eq. 5 it is the sum: its weight of 25 is 25 P here."""
     variance_weight: Annotated[float, at_least(0)] = 25.0
     """Weight of the hinge on each dimension's standard deviation, mu in the paper, at least 0. As in the paper's Eq. 6
     the hinges of both views are added. The authors' code averages them: its weight of 25 is 12.5 here."""

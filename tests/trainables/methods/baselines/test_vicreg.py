@@ -1,4 +1,4 @@
-"""VICReg compared with a literal implementation of SimVAE's Eq. 10, and Barlow Twins with Eqs. 1 and 2 of its paper and
+"""VICReg compared with a literal implementation of its loss, and Barlow Twins with Eqs. 1 and 2 of its paper and
 numpy's correlations, in float64.
 """
 
@@ -58,6 +58,22 @@ def test_loss_is_the_weighted_sum_of_its_three_parts(layers: int, weights: tuple
     assert min(expected.values()) > 1e-3
     weighted = [weight * expected[name] for weight, name in zip(weights, WEIGHTS.values(), strict=True)]
     assert total.item() == pytest.approx(sum(weighted), rel=1e-4)
+
+
+def test_the_conventions_of_the_paper_and_of_its_authors_are_weights() -> None:
+    """The paper sums the difference over dimensions, and the code averages the hinges of both views."""
+
+    def loss(invariance: float, variance: float) -> float:
+        model = built(VICReg, VICRegConfig(invariance, variance, projector_layers=2, projector_width=P))
+        return model.losses(BATCH, NO_NOISE).total.item()
+
+    model = built(VICReg, VICRegConfig(projector_layers=2, projector_width=P))
+    first, second = (through(model.projector, view) for view in rows_of(model))
+    variance, covariance = _variance(first) + _variance(second), _covariance(first) + _covariance(second)
+    of_paper = 25 * np.square(first - second).sum(1).mean() + 25 * variance + covariance
+    of_authors = 25 * np.square(first - second).mean() + 25 * variance / 2 + covariance
+    assert loss(25.0 * P, 25.0) == pytest.approx(of_paper, rel=1e-4)
+    assert loss(25.0, 12.5) == pytest.approx(of_authors, rel=1e-4)
 
 
 def test_without_a_projector_the_loss_is_of_the_representations() -> None:

@@ -47,7 +47,7 @@ SIMVAE_CONTENT = (
     Claim("SIM-12", "by a linear probe it is the best VAE", "Table 5", Side("probe_linear", SIMVAE), ">", best("probe_linear", {"method": VAES}), presets=TABLES),
     Claim("SIM-13", "by a linear probe on CelebA it is below SimCLR and VICReg", "Table 5", _on("probe_linear", "celeba"), "<", least("probe_linear", {"method": ("simclr", "vicreg"), "dataset": "celeba"}), presets=PAPER, published="87.1 < 94.2"),
     Claim("SIM-14a", "on MNIST every VAE clusters better than every discriminative method", "Tables 5, 6", least("gmm_accuracy", {"method": ALL_VAES, "dataset": "mnist"}), ">", _best_on("gmm_accuracy", "mnist", RIVALS), presets=OF_OTHER_SETS, published="96.2 > 83.7"),
-    Claim("SIM-14b", "... and SimVAE by ARI", "Tables 5, 6", _on("ari", "mnist"), ">", _best_on("ari", "mnist", RIVALS), presets=OF_OTHER_SETS, published="89 > 77"),
+    Claim("SIM-14b", "... and SimVAE by ARI", "Tables 5, 6", _on("ari", "mnist"), ">", _best_on("ari", "mnist", RIVALS), presets=OF_OTHER_SETS, published="93.1 > 77.4"),
     Claim("SIM-15a", "by mixtures SimVAE is best of all on Fashion", "Table 5", _on("gmm_accuracy", "fashion_mnist"), ">", _best_on("gmm_accuracy", "fashion_mnist", CLUSTERED), presets=TABLES, published="71.1"),
     Claim("SIM-15b", "... and the best VAE on CIFAR-10", "Table 5", _on("gmm_accuracy", "cifar10"), ">", _best_on("gmm_accuracy", "cifar10", VAES), presets=OF_OTHER_SETS, published="39.3 > 31.2"),
     Claim("SIM-16a", "by mixtures on CIFAR-10 MoCo beats SimVAE", "Table 5", _on("gmm_accuracy", "cifar10", "moco_v2"), ">", _on("gmm_accuracy", "cifar10"), presets=PAPER, published="52.4 > 39.3"),

@@ -46,7 +46,9 @@ RELEASED = (
 """Of presets with the settings of the code that the authors of SimVAE released."""
 
 NO_PROBE_VIEWS = Assumption("probes see images without augmentation; the paper's see random crops and flips")
-SGD = Assumption("the paper does not give them", ("lr", "momentum", "weight_decay"))
+NOT_LEGIBLE = "not legible in our copy of the paper"
+"""What is said of numbers of GJE and GMJE: the paper prints them, but most were lost in the text that was read."""
+SGD = Assumption(NOT_LEGIBLE, ("lr", "momentum", "weight_decay"))
 MEASURED = Assumption("measured beside the paper's linear probe", ("knn", "few_labels", "geometry"))
 NO_EXPERIMENT = Assumption(
     "the paper has no such experiment: data set, network, batch and epochs are those of its benchmark",

@@ -1,4 +1,4 @@
-"""Protocols that experiments of the GMJE paper share (gmje.md 1 to 3.3, and 4), and those of its collapses."""
+"""Protocols that experiments of the GMJE paper share (sections 5.2.1 and 5.2.2), and those of its collapses."""
 
 from search_spaces._protocols import CLASSIFIED, CLASSIFIED_DIGITS, MOCO_V2_VIEWS, Keys
 

@@ -1,4 +1,4 @@
-"""Protocols that several of the VJE paper's experiments share (vje.md 3.4 and 4), and metrics that many sweeps show."""
+"""Protocols that several of the VJE paper's experiments share, and metrics that many sweeps show."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -79,7 +79,7 @@ METHODS: Mapping[str, Keys] = {
     "moco_v2": {"tau": 0.2, "ema": 0.99, "queue": 4096},
     "byol": {"ema": 0.996},
     "swav": {"tau": 0.1, "epsilon": 0.05, "prototypes": 512},
-    # Unscaled, Eq. 1 suits a learning rate about forty times smaller; the authors' code has this scale.
+    # Unscaled, its paper's Eq. 1 suits a learning rate about forty times smaller; the authors' code has this scale.
     "barlow_twins": {"redundancy_weight": 5e-3, "loss_scale": 0.024},
 }
 """Method -> its own hyperparameters on CIFAR-10."""

@@ -1,5 +1,4 @@
-"""Training and evaluation protocols that several of the SimVAE paper's experiments share (arXiv 2402.01399; simvae.md 4
-to 8, and 13 for the digits)."""
+"""Training and evaluation protocols that several of the SimVAE paper's experiments share (arXiv 2402.01399)."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One-class anomaly detection with VJE over beta x nu x class (vje.md 3.1: Fig. 4, Tables 3 and 4).
+"""One-class anomaly detection with VJE over beta x nu x class (VJE, Fig. 4, Tables 3 and 4).
 
 The preset `controls` has on the digits what the grid lacks: the Gaussian likelihood (`nu=inf`), untrained networks, and
 scores by samples of the posterior.

@@ -1,4 +1,4 @@
-"""How strong the augmentation of views should be for each method (SimVAE, section 5: ablation of the augmentation).
+"""How strong the augmentation of views should be for each method (SimVAE, Fig. 6).
 
 The paper does not say which strengths it has. Here each of four levels has smaller crops, and colours that change more;
 the digits have smaller crops only. The smallest area of a crop, `crop_scale`, names the level.

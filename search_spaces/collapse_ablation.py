@@ -1,4 +1,5 @@
-"""What the paper on joint embeddings proves and warns of, as trials: each collapse beside its remedy (gmje.md 1, 2, 4).
+"""What the paper on joint embeddings proves and warns of, as trials: each collapse beside its remedy (GMJE, appendices
+E, G, I, M and O).
 
 Under the exact likelihood embeddings shrink; without an entropy, or where the likelihood does not need the images to
 differ, they become one point, a few dimensions or two clusters. `trace` is 0 where all embeddings have one direction;
@@ -44,7 +45,7 @@ FAILURES: dict[str, tuple[Keys, Keys]] = {
   dimension, as the process has.
 - long kernel: random features of a kernel much longer than the sphere. Remedy: a length of 0.7.
 - two clusters: HSIC alone. Remedy: its entropy term.
-- literal MDN: Eq. 23, whose marginal term is no barrier. Remedy: the entropies of both views.
+- literal MDN: the paper's Eq. 23, whose marginal term is no barrier. Remedy: the entropies of both views.
 - leaky MDN: a parameter network that sees the target. Remedy: the bottleneck. The entropies keep the rank, so that
   `loss_nll` and `cosine` show it.
 - data as modes: the exact conditional density, which is largest where all images are one. Remedy: its own mode alone in

@@ -1,4 +1,4 @@
-"""Linear classification on ImageNet, with each trial trained on several GPUs (vje.md 3.5: Table 1)."""
+"""Linear classification on ImageNet, with each trial trained on several GPUs (VJE, Table 1)."""
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed

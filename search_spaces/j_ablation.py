@@ -1,4 +1,4 @@
-"""How many views J of an image SimVAE should have in a step (SimVAE, section 5: ablation of the number of views).
+"""How many views J of an image SimVAE should have in a step (SimVAE, Fig. 7).
 
 A step has a fixed number either of views or of images. In the preset `digits` steps and epochs have a fixed number of
 views: every J costs the same, and more views of an image leave room for fewer images. In `digits_images` they have a

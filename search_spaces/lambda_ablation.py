@@ -1,8 +1,8 @@
 """The weight of GJE's entropy, lambda, times its form: what alignment and entropy have to be for a good balance.
 
 The squared distance is summed over dimensions or averaged. The entropy is of the joint embedding, which opposes
-alignment, or the sum of those of both views, which does not (gmje.md 1 and 4.2). `entropy_weight` is `2 P lambda`, so 1
-is the paper's `lambda = 1/(2P)`.
+alignment, or the sum of those of both views, which does not (GJE, appendix G). `entropy_weight` is `2 P lambda`, so 1
+is `lambda = 1/(2P)`. The paper's lambda is not legible in our copy.
 """
 
 from search_spaces import _assumptions as assumed

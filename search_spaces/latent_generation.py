@@ -1,4 +1,4 @@
-"""Images sampled from the density of an encoder's representations (GMJE 5.3 and P.4: Table 2).
+"""Images sampled from the density of an encoder's representations (GMJE, section 5.3 and appendix P.4: Table 2).
 
 An encoder is trained, a density of its representations (scaled to unit length) is sampled, and a decoder that is
 trained afterwards turns the samples into images. The paper fits a mixture to SimCLR's representations (`gmm`), takes
@@ -75,9 +75,9 @@ OWN: Mapping[str, Keys] = {
     "gje": {"projector_width": 0},
     "gmje_parametric": {"projector_width": 0, "tau": 0.07, "entropy_weight": 60.0, "prototypes": 50, "ema": 0.99},
 }
-"""Method -> its own hyperparameters on MNIST. GJE's entropy has the paper's weight, lambda = 1/(2D). At so low a
-temperature that weight is too small for Parametric GMJE: on the digits its volume is then -193, near that of SimCLR's
-Gaussian. Its temperature and weight were chosen on the digits by volume and spread, which need no labels."""
+"""Method -> its own hyperparameters on MNIST. GJE's entropy has lambda = 1/(2D). At so low a temperature that weight is
+too small for Parametric GMJE: on the digits its volume is then -193, near that of SimCLR's Gaussian. Its temperature
+and weight were chosen on the digits by volume and spread, which need no labels."""
 OWN_DIGITS: Mapping[str, Keys] = {**OWN, "gmje_parametric": {**OWN["gmje_parametric"], "prototypes": 10}}
 
 
@@ -129,11 +129,9 @@ TABLE_2 = {
 ASSUMED = (
     assumed.SEED,
     assumed.REPORTS,
-    Assumption("the paper does not give them", ("crop_scale", "rotation", "width", "features", "adhoc_lr")),
-    Assumption(
-        "chosen on the digits; the paper does not give them", ("tau", "entropy_weight", "ema"), ("gmje_parametric",)
-    ),
-    Assumption("the paper does not give it", ("tau",), ("simclr",)),
+    Assumption(assumed.NOT_LEGIBLE, ("crop_scale", "rotation", "width", "features", "adhoc_lr")),
+    Assumption(f"chosen on the digits; {assumed.NOT_LEGIBLE}", ("tau", "entropy_weight", "ema"), ("gmje_parametric",)),
+    Assumption(assumed.NOT_LEGIBLE, ("tau",), ("simclr",)),
     Assumption("the paper has the first of each method alone", ("density",)),
     Assumption(
         "unlike the paper's, GJE's Gaussian is of 10,000 latents, and a decoder stops where the error of held-out "

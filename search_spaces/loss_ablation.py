@@ -1,4 +1,4 @@
-"""Ablation of the terms of VJE's loss (vje.md 3.3: Tables 6 and 7)."""
+"""Ablation of the terms of VJE's loss (VJE, Tables 6 and 7)."""
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed

@@ -1,4 +1,4 @@
-"""A first-in-first-out queue of negatives compared with a bank of particles (gmje.md 3.2: SMC-GMJE beside MoCo v2).
+"""A first-in-first-out queue of negatives compared with a bank of particles (GMJE 5.2.1: SMC-GMJE beside MoCo v2).
 
 The queue holds the keys of the latest batches. The bank is drawn from its particles and the keys of the batch by how
 much they resemble the queries. Only a bank has an effective sample size: the keys of a queue have no weights. The
@@ -44,7 +44,7 @@ BANK = (Metric("ess"), Metric("bank_distinct", percent=True), Metric("bank_age")
 ASSUMED = (
     assumed.REPORTS,
     assumed.SGD,
-    Assumption("the paper does not give them, nor the widths of the projector", ("tau", "ema")),
+    Assumption(f"{assumed.NOT_LEGIBLE}, nor are the widths of the projector", ("tau", "ema")),
     Assumption("the paper draws its bank by multinomial resampling alone", ("resampling",)),
     assumed.PROBE,
     assumed.NO_PROBE_VIEWS,

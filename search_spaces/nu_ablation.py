@@ -1,4 +1,4 @@
-"""Ablation of the degrees of freedom of VJE's likelihood, up to the Gaussian limit (vje.md 3.2: Table 5)."""
+"""Ablation of the degrees of freedom of VJE's likelihood, up to the Gaussian limit (VJE, Table 5)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: all classes of the training set are normal, other images are outliers (vje.md 3.6)."""
+"""Out-of-distribution detection: all classes of the training set are normal, other images outliers (VJE, version 3)."""
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed

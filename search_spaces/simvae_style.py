@@ -1,4 +1,4 @@
-"""What representations tell of style, beside the class (SimVAE, section 5): the hair colour and 20 attributes of faces,
+"""What representations tell of style, beside the class (SimVAE, Fig. 4): the hair colour and 20 attributes of faces,
 and of digits the hue, the amount of ink and the slant.
 
 The style of a digit says nothing about its class: hues are drawn at random, and ink and slant are fifths of the images

@@ -1,4 +1,4 @@
-"""Gaussian joint embeddings compared with contrastive and non-contrastive methods (gmje.md 3.3: Table 1).
+"""Gaussian joint embeddings compared with contrastive and non-contrastive methods (GMJE, Table 1).
 
 On the digits a linear probe on all labels hardly tells methods apart, so a probe on five labels of each class stands
 beside it.
@@ -33,8 +33,9 @@ METHODS: tuple[Keys, ...] = (
     {"method": "jepa"},
     {"method": "vje", "bottleneck": 128},
 )
-"""The methods with their own hyperparameters on CIFAR-10: the paper's or, where it has none, gmje.md's. Weights of
-entropies are lambda times 2P: 12.8 is lambda = 0.05 for P = 128, and so is 3.2 for the 32 dimensions on digits."""
+"""The methods with their own hyperparameters on CIFAR-10: the paper's, or ours where they are not legible in our
+copy of it. Weights of entropies are lambda times 2P: 12.8 is lambda = 0.05 for P = 128, and so is 3.2 for the 32
+dimensions on digits."""
 METHODS_DIGITS: tuple[Keys, ...] = (
     {"method": "simclr", "tau": 0.5, "projector_width": 0},
     {"method": "byol", "ema": 0.99, "projector_width": 128, "projection": 32, "predictor_width": 128},
@@ -107,7 +108,7 @@ ASSUMED = (
     assumed.REPORTS,
     assumed.SGD,
     Assumption(
-        "the paper gives few of the methods' own settings",
+        "most of the methods' own settings are not legible in our copy of the paper",
         ("tau", "ema", "queue", "bank", "epsilon", "prototypes", "components", "projector_width", "projection"),
         ("simclr", "byol", "moco_v2", "smc_gmje", "swav", "vicreg", "gmje_parametric", "gmje_mdn"),
     ),

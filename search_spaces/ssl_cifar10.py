@@ -1,4 +1,4 @@
-"""VJE compared with contrastive and non-contrastive methods under one schedule (vje.md 3.4: Table 2, Fig. 3).
+"""VJE compared with contrastive and non-contrastive methods under one schedule (VJE, Table 2, Fig. 3).
 
 The preset `fashion` has Fashion-MNIST in place of CIFAR-10, a small network, and one epoch in place of the paper's 800.
 """

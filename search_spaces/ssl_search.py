@@ -1,4 +1,4 @@
-"""Tune each method of `ssl_cifar10` by a search of its own: does tuning change the order of the methods (vje.md 3.4)?
+"""Tune each method of `ssl_cifar10` by a search of its own: does tuning change the order of the methods (VJE, Table 2)?
 
 All methods train under the protocol of `ssl_cifar10`, with fewer epochs, and have the same number of trials. Each
 search covers the learning rate, the weight decay and the method's own hyperparameters, preferably those that keep

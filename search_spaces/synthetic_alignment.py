@@ -65,8 +65,8 @@ ASSUMED = (
     Assumption("the number of pairs", ("examples",)),
     Assumption("the paper has 111 alone", ("seed",)),
     Assumption("Adam's learning rate", ("lr",), ("jepa_pairs", "gmje_mdn_pairs")),
-    Assumption("the paper does not give them", ("length", "noise_variance"), ("gaussian_process",)),
-    Assumption("the paper does not give them", ("nodes", "steps"), ("gmje_gng",)),
+    Assumption(assumed.NOT_LEGIBLE, ("length", "noise_variance"), ("gaussian_process",)),
+    Assumption(assumed.NOT_LEGIBLE, ("nodes", "steps"), ("gmje_gng",)),
     Assumption("annealing and starts beside the first are not the paper's", ("initial_floor", "starts")),
 )
 

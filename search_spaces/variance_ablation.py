@@ -1,5 +1,4 @@
-"""The variance sigma_x2 of a pixel's likelihood, which weighs reconstruction against the prior (SimVAE, section 5:
-ablation of the likelihood's variance).
+"""The variance sigma_x2 of a pixel's likelihood, which weighs reconstruction against the prior (SimVAE, Fig. 8).
 
 The larger it is, the more of the image the latents may lose. The posterior of a VAE collapses onto its prior at last:
 its variance `var_mean` is then 1. SimVAE's prior holds the views of an image together and leaves their centre free. A

@@ -1,4 +1,4 @@
-"""Search VJE's hyperparameters for the best one-class AUROC (vje.md 3.1).
+"""Search VJE's hyperparameters for the best one-class AUROC (VJE, beside Fig. 4).
 
 Keys that are not searched have the values of `anomaly_grid`, so a study compares with that grid's 56 cells of the same
 class, but it has to find the learning rate itself.

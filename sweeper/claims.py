@@ -129,7 +129,9 @@ def summary(judged: Sequence[Judged], *, holm: bool = False) -> str:
         )
     tested = sum(not math.isnan(each.low) for each in judged)
     if holm:
-        lines.append(f"corrected for {tested} claims (Holm): some verdict is wrong by chance with at most 5 % probability")
+        lines.append(
+            f"corrected for {tested} claims (Holm): some verdict is wrong by chance with at most 5 % probability"
+        )
     elif tested:
         expected = claims.wrong_by_chance(judged)
         lines.append(f"each of {tested} intervals misses the truth with 5 %: {expected:.1f} misses expected (--holm)")

@@ -1,6 +1,8 @@
 """What the READMEs and CONTRIBUTING.md say of models, Python runs, sweeps and methods from outside runs as it stands;
-their links lead somewhere; tables that are written from the code are up to date; the first README is short."""
+their links lead somewhere, and files and tests that any text names exist; tables that are written from the code are up
+to date; the first README is short."""
 
+import ast
 import json
 import re
 import shlex
@@ -33,6 +35,49 @@ def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
     """Language and text of each block of code in a section."""
     text = page.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+
+
+SOURCES = [
+    path
+    for folder in ("sweeper", "trainables", "search_spaces", "cluster", "tests")
+    for path in (ROOT / folder).rglob("*")
+    if path.is_file() and "__pycache__" not in path.parts
+]
+MODULES = [path for path in SOURCES if path.suffix == ".py"]
+NAMED = re.compile(
+    r"(?<![\w./:-])(?:[\w-]+/|\.\./)*[\w-]+\.(?:md|py|js|toml|yaml)(?![\w/(:])|\btest(?:_[a-z0-9]+){3,}\b(?!\.py)"
+)
+"""Names of files, and of tests, which have more words than other names that begin so."""
+OF_USERS = re.compile(r"^(my_\w+|simclr_width|secrets)\.|[A-Z]{4}")
+"""Files that users write, and places for names."""
+
+
+def texts_of(path: Path) -> list[str]:
+    """The prose of a file: all of a README, and of a module its docstrings, comments and short descriptions."""
+    if path.suffix == ".md":
+        return [path.read_text()]
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    said = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    said += [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg in ("about", "why", "help")]
+    comments = [line for line in path.read_text().splitlines() if line.lstrip().startswith("#")]
+    return [*comments, *(str(each.value) for each in said if isinstance(each, ast.Constant))]
+
+
+@pytest.mark.slow
+def test_files_and_tests_that_texts_name_exist() -> None:
+    """A file is named by its path, or by the end of it."""
+    parts = [path.relative_to(ROOT).parts for path in [*ROOT.glob("*.*"), *SOURCES]]
+    known = {"/".join(path[start:]) for path in parts for start in range(len(path))}
+    known |= {path.stem for path in MODULES}
+    known |= {name for path in MODULES for name in re.findall(r"\bdef (test_\w+)", path.read_text())}
+    lacking = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in [*PAGES, *MODULES]
+        for text in texts_of(path)
+        for name in NAMED.findall(text)
+        if name.replace("../", "") not in known and not OF_USERS.search(name.rpartition("/")[2])
+    ]
+    assert not lacking
 
 
 @pytest.mark.slow

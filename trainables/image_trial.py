@@ -127,7 +127,7 @@ class Evaluation:
 
 @checked
 class ContentEvaluation:
-    """The evaluation of representations as the SimVAE paper has it (section 8), at the end of training."""
+    """The evaluation of representations as the SimVAE paper has it (Tables 1, 5 and 6), at the end of training."""
 
     content_probe_epochs: Annotated[int, at_least(0)] = 0
     """Epochs that a linear probe and an MLP probe train by Adam on the representation. 0 for neither."""
@@ -186,7 +186,7 @@ class EmbeddingEvaluation:
 
 @checked
 class Generation:
-    """The evaluation of decoded images (SimVAE, section 8), at the end of training."""
+    """The evaluation of decoded images (SimVAE, Table 7), at the end of training."""
 
     reconstructions: bool = False
     """Decode the representations of the test images, and report the squared error of their pixels."""

@@ -29,7 +29,7 @@ from trainables.training.train import train
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 56)
 PAPER_STEPS = 560 * 800 * 78
-"""Models x epochs x steps of one-class CIFAR-10 (vje.md 3.1)."""
+"""Models x epochs x steps of one-class CIFAR-10 (VJE, Fig. 4)."""
 
 
 @dataclass(frozen=True)

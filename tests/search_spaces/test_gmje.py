@@ -63,7 +63,7 @@ def test_the_benchmark_has_the_same_methods_on_both_data_sets(preset: str) -> No
 
 
 def test_parametric_prototypes_on_digits_have_the_weights_that_train() -> None:
-    """gmje.md, section 4: tau 1, lambda 0.05 over 1 - m, twice the squared distance, one prototype for both views."""
+    """Tau 1, lambda 0.05 over 1 - m, twice the squared distance, one prototype for both views."""
     (config, *_) = [config for config in configs_of("ssl_benchmark", "digits") if config.method == "gmje_parametric"]
     options, size = config.options, config.encoder.features
     assert options.projector_width == 0 and options.entropy_weight / (2 * size) == pytest.approx(0.05)

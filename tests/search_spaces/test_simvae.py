@@ -1,4 +1,4 @@
-"""The sweeps of the SimVAE paper have its protocol, and on the digits equal budgets and the settings of section 13."""
+"""The sweeps of the SimVAE paper have its protocol, and on the digits equal budgets and chosen settings."""
 
 import itertools
 import math
@@ -97,7 +97,7 @@ def test_no_projector_stands_between_the_losses_and_the_representation() -> None
 
 @pytest.mark.parametrize("name", [CONTENT, "simvae_style", "simvae_generation"])
 def test_the_papers_trials_have_its_networks_views_and_schedule(name: str) -> None:
-    """Sections 5 to 7: an epoch is a pass over all images, and a step encodes 128 (SimVAE 12, with 10 views)."""
+    """An epoch is a pass over all images, and a step encodes 128 (SimVAE 12, with 10 views)."""
     for config in configs_of(name, "paper"):
         views, grey = config.views, config.data.dataset in GREY
         assert (config.encoder.encoder, config.layers.decoder, config.encoder.features) == (

@@ -74,7 +74,7 @@ EPOCHS = {
 
 @for_each("name", EPOCHS)
 def test_the_papers_protocol(name: str) -> None:
-    """VJE's sweeps follow vje.md 3 and 4, except that untrained methods have no epochs. Probes do not standardise."""
+    """The paper's, except that untrained methods have no epochs. Probes do not standardise."""
     for config in configs_of(name, "paper"):
         training, views, small = config.gradient, config.views, config.data.dataset.startswith("cifar")
         one_class = name == "anomaly_grid"

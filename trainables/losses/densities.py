@@ -5,17 +5,17 @@ logarithm of the variance, which a network may return without bounds.
 The degrees of freedom `nu > 0` are a float or a tensor that broadcasts against `[B]`; `nu = inf` is the exact Gaussian
 limit. Constants that depend on `nu` and D alone are left out.
 
-The prior of latents in groups has the centre of each group integrated out (SimVAE, section 3.3). Shapes: B groups (the
-views of one image each), J views, L latent dimensions; one value per group, `[B]`. Given its centre psi, the latents of
-a group are `N(psi, sigma2 I)`. The centre is `N(0, I / precision)`, with `precision = 0` for the uniform (improper)
+The prior of latents in groups has the centre of each group integrated out (SimVAE Eq. 9). Shapes: B groups (the views
+of one image each), J views, L latent dimensions; one value per group, `[B]`. Given its centre psi, the latents of a
+group are `N(psi, sigma2 I)`. The centre is `N(0, I / precision)`, with `precision = 0` for the uniform (improper)
 centre. `sigma2 > 0` and a finite `precision >= 0` are floats or 0-dimensional tensors, and all functions are smooth in
 both. Constants that depend on sigma2, precision, J and L alone are left out: a group of zeros has the value 0. For
 `precision > 0` they are `(J-1) L/2 log(2 pi sigma2) + L/2 log J + L/2 log(2 pi (1/precision + sigma2/J))`.
 
-The likelihoods of pixels are those of images given what a decoder makes of their latents (SimVAE, section 3.4). Shapes:
-B images of C channels, H by W pixels in [0, 1]; further dimensions before C, such as views, are kept; one value per
-image, `[B]`, a sum over its pixels. `sigma2 > 0` and `divisor > 0` are floats or 0-dimensional tensors. Constants that
-depend on sigma2 and the number of pixels alone are left out.
+The likelihoods of pixels are those of images given what a decoder makes of their latents. Shapes: B images of C
+channels, H by W pixels in [0, 1]; further dimensions before C, such as views, are kept; one value per image, `[B]`, a
+sum over its pixels. `sigma2 > 0` and `divisor > 0` are floats or 0-dimensional tensors. Constants that depend on sigma2
+and the number of pixels alone are left out.
 """
 
 import math
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 SMALLEST_NORM = 1e-6
-"""Norms are floored here before a division (VJE, section 1)."""
+"""Norms are floored here before a division, as in VJE."""
 
 
 def unit(x_BD: Tensor) -> Tensor:
@@ -74,17 +74,17 @@ def gaussian_entropy(var_BD: Tensor) -> Tensor:
 
 
 def logvar_entropy(logvar_BD: Tensor) -> Tensor:
-    """Differential entropy of `N(., diag exp(logvar))` in nats (SimVAE Eq. 5)."""
+    """Differential entropy of `N(., diag exp(logvar))` in nats."""
     return 0.5 * (math.log(2 * math.pi * math.e) + logvar_BD).sum(-1)
 
 
 def logvar_kl(mu_BD: Tensor, logvar_BD: Tensor) -> Tensor:
-    """KL from `N(mu, diag exp(logvar))` to `N(0, I)` (SimVAE Eq. 6)."""
+    """KL from `N(mu, diag exp(logvar))` to `N(0, I)`."""
     return 0.5 * (mu_BD.square() + _expm1_excess(logvar_BD)).sum(-1)
 
 
 def logvar_kl_between(mu_BD: Tensor, logvar_BD: Tensor, prior_mu_BD: Tensor, prior_logvar_BD: Tensor) -> Tensor:
-    """KL from `N(mu, diag exp(logvar))` to `N(prior_mu, diag exp(prior_logvar))` (SimVAE Eq. 7)."""
+    """KL from `N(mu, diag exp(logvar))` to `N(prior_mu, diag exp(prior_logvar))`."""
     distance_BD = (mu_BD - prior_mu_BD).square() * (-prior_logvar_BD).exp()
     return 0.5 * (distance_BD + _expm1_excess(logvar_BD - prior_logvar_BD)).sum(-1)
 
@@ -105,7 +105,7 @@ def _student_exponent(q_B: Tensor, nu: float | Tensor, dimension: int) -> Tensor
 
 def group_nll(z_BJL: Tensor, sigma2: float | Tensor, precision: float | Tensor) -> Tensor:
     """`S / (2 sigma2) + ||m||^2 / (2 (1/precision + sigma2/J))`, where m is the mean of the group and S the sum of the
-    squared distances from it (SimVAE Eqs. 3 and 4)."""
+    squared distances from it. With `precision = 0` it is SimVAE's Eq. 9."""
     return _nll(_spread(z_BJL), _squared_centre(z_BJL), z_BJL.shape[-2], sigma2, precision)
 
 
@@ -142,7 +142,7 @@ def _squared_centre(z_BJL: Tensor) -> Tensor:
 
 
 def gaussian_reconstruction(images_BCHW: Tensor, mean_BCHW: Tensor, sigma2: float | Tensor) -> Tensor:
-    """`||x - mean||^2 / (2 sigma2)` (SimVAE Eq. 5); left out is `C H W / 2 log(2 pi sigma2)`."""
+    """`||x - mean||^2 / (2 sigma2)`; left out is `C H W / 2 log(2 pi sigma2)`."""
     return (images_BCHW - mean_BCHW).square().sum((-3, -2, -1)) / (2 * sigma2)
 
 

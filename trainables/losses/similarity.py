@@ -27,9 +27,9 @@ def unit_squared_distance(prediction_BD: Tensor, target_BD: Tensor) -> Tensor:
 
 
 def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor, cosine: bool = True) -> Tensor:
-    """SimCLR (SimVAE Eq. 8), `[2B]`, the first views before the second. The positive of a vector is the other view of
-    its image; its negatives are the other 2B - 2 vectors. Without `cosine` vectors are compared by their dot product,
-    and keep their lengths."""
+    """SimCLR (Eq. 1 of its paper), `[2B]`, the first views before the second. The positive of a vector is the other
+    view of its image; its negatives are the other 2B - 2 vectors. Without `cosine` vectors are compared by their dot
+    product, and keep their lengths."""
     both = torch.cat([first_BD, second_BD])
     itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
     other_view = torch.arange(len(both), device=both.device).roll(len(first_BD))
@@ -39,7 +39,7 @@ def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor, cosine: bo
 
 
 def info_nce(query_BD: Tensor, key_BD: Tensor, queue_MD: Tensor, tau: float | Tensor) -> Tensor:
-    """MoCo (SimVAE Eq. 9), `[B]`: the positive of a query is its key, its negatives are the whole queue."""
+    """MoCo (Eq. 1 of its paper), `[B]`: the positive of a query is its key, its negatives are the whole queue."""
     positive_B = (_unit(query_BD) * _unit(key_BD)).sum(-1) / tau
     return info_nce_of(positive_B, similarities(query_BD, queue_MD, tau))
 

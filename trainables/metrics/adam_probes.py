@@ -1,4 +1,4 @@
-"""Linear and MLP probes on frozen features, trained by Adam, of all members at once (SimVAE, section 8).
+"""Linear and MLP probes on frozen features, trained by Adam, of all members at once (SimVAE, Tables 1 and 5).
 
 Shapes: K members, N bank images, M test images, D features, C classes, B images of a batch, E epochs; S probes of each
 member, Q = K * S probes in the order of the members; P parameters of a probe, I inputs and O outputs of one of its

@@ -1,4 +1,4 @@
-"""Where embeddings lie on the unit sphere, and how the posterior's variance is spread (VJE, section 3.3); both at every
+"""Where embeddings lie on the unit sphere, and how the posterior's variance is spread (VJE, Table 7); both at every
 report.
 
 Functions of embeddings scale them to unit length first. Covariances are about the mean, with divisor N, in float64, so

@@ -1,4 +1,4 @@
-"""Decoded images (SimVAE, section 8), at the end of training: reconstructions, and samples of a Gaussian fitted to the
+"""Decoded images (SimVAE, Table 7), at the end of training: reconstructions, and samples of a Gaussian fitted to the
 training features of each class. Methods without a decoder get one that is trained afterwards on frozen features.
 
 Fitted to the pixels themselves, the Gaussians are the baseline that a generative model has to beat.

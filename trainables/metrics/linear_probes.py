@@ -1,4 +1,4 @@
-"""Linear probes on frozen features: logistic regressions of all members at once (VJE, section 4).
+"""Linear probes on frozen features: logistic regressions of all members at once (VJE, Tables 1 and 2).
 
 Shapes: K members, N bank images, M test images, D features, C classes, B images of a batch.
 """

@@ -1,4 +1,4 @@
-"""k nearest neighbours on frozen features: by cosine (VJE, section 4), and by distance for each k (SimVAE, section 8).
+"""k nearest neighbours on frozen features: by cosine (VJE, Table 2), and by distance for each k (SimVAE, Table 1).
 
 Shapes: N bank images, M test images, D features, B test images at a time.
 """

@@ -1,6 +1,6 @@
-"""Decoders map latents to images (SimVAE, sections 5.1 and 5.3).
+"""Decoders map latents to images (SimVAE, Tables 3 and 4).
 
-The transposed-convolution decoders of SimVAE (section 5.3) are that of the paper's table and that of its code. In them
+The transposed-convolution decoders of SimVAE are that of the paper's Table 4 and that of its code. In them
 BatchNorms follow all convolutions but the last, so these have no bias; weights have PyTorch's initial values, as in the
 authors' code.
 

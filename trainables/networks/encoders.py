@@ -1,6 +1,6 @@
 """Encoders map images to a representation. Each has the attribute `features`, the size D of the representation.
 
-The residual encoders of SimVAE for colour images (section 5.2) are that of the paper's table and that of its code.
+The residual encoders of SimVAE for colour images are that of the paper's Table 4 and that of its code.
 
 Shapes: B images of C channels, H by W pixels, normalised; D features.
 """
@@ -47,7 +47,7 @@ class MLP(nn.Module):
 
 class ReLUMLP(nn.Module):
     """Linear layers on the flattened pixels with ReLU between them, of `hidden` widths: SimVAE's encoder of grey images
-    (section 5.1)."""
+    (Table 3)."""
 
     def __init__(self, pixels: int, hidden: tuple[int, ...], features: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def check_encoder(name: str, image_shape: tuple[int, int, int]) -> None:
 def resnet(depth: Literal[18, 50], channels: int = 3, small_stem: bool = False) -> nn.Module:
     """torchvision's ResNet up to its pooled features `[B, D]`, for images `[B, channels, H, W]`.
 
-    `small_stem` selects the stem for 32x32 images (VJE, section 4): a 3x3 convolution of stride 1 without max-pooling,
+    `small_stem` selects the stem for 32x32 images, as VJE has it: a 3x3 convolution of stride 1 without max-pooling,
     so that `layer1` sees every pixel. Without it, and with 3 channels, torchvision's published weights can be loaded,
     except those of `fc`.
     """

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SMALLEST_VARIANCE = 1e-6
-"""Added to a posterior's variance as its floor (VJE, section 1)."""
+"""Added to a posterior's variance as its floor, as in VJE."""
 
 
 def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False, bias: bool = True) -> nn.Sequential:

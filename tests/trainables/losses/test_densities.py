@@ -240,7 +240,7 @@ def test_gaussian_functions_return_one_value_a_sample_and_leave_inputs(zsv: Inpu
 
 
 def test_reference_values() -> None:
-    """Section 11 of SimVAE's specification."""
+    """Worked out by hand."""
     assert logvar_entropy(torch.tensor([[0.0, -2.0]])).item() == pytest.approx(1.837877, abs=1e-6)
     mu, logvar = torch.tensor([[0.5]]), torch.tensor([[math.log(0.25)]])
     assert logvar_kl(mu, logvar).item() == pytest.approx(0.443147, abs=1e-6)

@@ -119,7 +119,7 @@ LOGVAR = _normal(B, J, L, seed=2)
     ],
 )
 def test_reference_values(z: list[list[float]], spread_term: float, centre_term: float, standard_term: float) -> None:
-    """Section 11, for sigma2 = 0.15 and gamma2 = 1."""
+    """Worked out by hand, for sigma2 = 0.15 and gamma2 = 1."""
     z_BJL = torch.tensor([z], dtype=torch.float64)
     assert group_nll(z_BJL, 0.15, 0).item() == pytest.approx(spread_term, abs=1e-6)
     assert group_nll(z_BJL, 0.15, 1).item() == pytest.approx(spread_term + centre_term, abs=1e-6)
@@ -172,7 +172,7 @@ def test_only_the_uniform_centre_allows_a_shift() -> None:
 
 @pytest.mark.parametrize("scale", [0.1, 7.0])
 def test_sigma2_is_only_a_scale_under_the_uniform_centre(scale: float) -> None:
-    """Section 13: `(z, sigma2) -> (c z, c^2 sigma2)`; under a Gaussian centre its precision must follow."""
+    """`(z, sigma2) -> (c z, c^2 sigma2)`; under a Gaussian centre its precision must follow."""
     close(group_nll(scale * Z, scale**2 * 0.15, 0.0), group_nll(Z, 0.15, 0.0))
     close(group_nll(scale * Z, scale**2 * 0.15, 2.0 / scale**2), group_nll(Z, 0.15, 2.0))
     assert ((group_nll(scale * Z, scale**2 * 0.15, 2.0) - group_nll(Z, 0.15, 2.0)).abs() > 1e-3).all()
@@ -210,7 +210,7 @@ def test_the_expectation_is_the_sampled_mean() -> None:
 
 @pytest.mark.parametrize(("views", "sigma2"), [(10, 0.15), (2, 0.3)])
 def test_the_best_posterior_without_reconstruction(views: int, sigma2: float) -> None:
-    """Its variance is `sigma2 J / (J - 1)`, 1/6 for section 11's values, and all its means are equal."""
+    """Its variance is `sigma2 J / (J - 1)`, 1/6 for 0.15 and 10, and all its means are equal."""
     mu, logvar = _normal(1, views, 2).requires_grad_(), (_normal(1, views, 2, seed=1) - 2).requires_grad_()
     for _ in range(400):
         loss = expected_group_nll(mu, logvar, sigma2, 0.0).sum() - logvar.sum() / 2

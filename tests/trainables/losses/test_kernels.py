@@ -84,7 +84,7 @@ def test_hsic_of_a_constant_embedding_is_zero() -> None:
 
 
 def test_hsic_of_ideal_clusters_is_largest_for_two() -> None:
-    """`(C - 1) / C^2` (section 4.9), with the divisor (B - 1)^2."""
+    """`(C - 1) / C^2`, with the divisor (B - 1)^2."""
     batch = 60
     scores = {}
     for clusters in (1, 2, 3, 5, 10):
@@ -223,7 +223,7 @@ def _explained(count: int = 64) -> tuple[Tensor, Tensor]:
 
 
 def test_the_quadratic_term_keeps_its_digits_in_float32() -> None:
-    """Woodbury's difference over a jitter of 1e-4 does not (section 4.15)."""
+    """Woodbury's difference over a jitter of 1e-4 does not."""
     target, features = (value.float() for value in _explained())
     exact = feature_dual_terms(target.double(), features.double(), 1e-4).quadratic
     gram, explained = features.T @ features + 1e-4 * torch.eye(features.shape[1]), features.T @ target

@@ -81,7 +81,7 @@ def _head(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_a_head_that_sees_the_target_falls_towards_the_bound() -> None:
-    """Section 4.10, with two branches `y = +-x` and noise of 0.05, whose NLL without a leak is at least -1.6."""
+    """With two branches `y = +-x` and noise of 0.05, whose NLL without a leak is at least -1.6."""
     x = torch.linspace(-1, 1, 40, dtype=torch.float64)[:, None]
     y = (torch.arange(40) % 2 * 2 - 1)[:, None] * x + 0.05 * normal(40, 1)
     values = []
@@ -101,7 +101,7 @@ def _effective_rank(z: Tensor) -> float:
 
 
 def test_taken_literally_the_loss_collapses_an_encoder_and_with_entropies_it_does_not() -> None:
-    """Section 4.6, with a linear encoder of two noisy views of 64 points, to unit vectors of 4 dimensions."""
+    """With a linear encoder of two noisy views of 64 points, to unit vectors of 4 dimensions."""
     views = [normal(64, 8) + 0.3 * normal(64, 8, seed=seed) for seed in (1, 2)]
     initial = normal(8, 4), 0.1 * normal(5, 18, seed=1)
 

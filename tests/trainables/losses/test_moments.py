@@ -236,7 +236,7 @@ def test_unit_vectors_have_most_entropy_where_they_are_isotropic() -> None:
 
 
 def test_the_quadratic_form_of_a_batch_is_constant_under_its_own_moment() -> None:
-    """The trace trap (section 4.1): about the origin, divisor B, no jitter."""
+    """The trace trap (GJE, appendix O): about the origin, divisor B, no jitter."""
     z = (5 * normal(B, D) + 1).requires_grad_()
     mean = mahalanobis(z, cholesky(second_moment(z))).mean()
     assert mean.item() == pytest.approx(D, rel=1e-13)
@@ -294,7 +294,7 @@ def test_the_nll_under_a_moment_that_follows_falls_without_bound(scale: float) -
 
 @pytest.mark.parametrize("decay", [0.0, 0.9, 0.99])
 def test_the_average_moves_towards_the_batch_and_passes_on_its_share_of_the_gradient(decay: float) -> None:
-    """The gradient of minus the entropy is `-(1 - m) Z S^-1 / B` (section 4.5)."""
+    """The gradient of minus the entropy is `-(1 - m) Z S^-1 / B`."""
     z, average = normal(B, D).requires_grad_(), covariance(D)
     moment = averaged_moment(average, z, decay)
     close(
@@ -308,7 +308,7 @@ def test_the_average_moves_towards_the_batch_and_passes_on_its_share_of_the_grad
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.99])
 def test_a_marginal_term_is_no_barrier_against_collapse(decay: float) -> None:
-    """Where the average has come to rest, the NLL shrinks the embeddings at every decay (section 4.6)."""
+    """Where the average has come to rest, the NLL shrinks the embeddings at every decay."""
     z = normal(B, D).requires_grad_()
     moment = averaged_moment(second_moment(z.detach()), z, decay)
     (slope,) = torch.autograd.grad(gaussian_nll(z, cholesky(moment)).mean(), z)
@@ -326,7 +326,7 @@ def _isotropic_pairs(cosine: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("dimension", [2, 3, 8])
 def test_alignment_and_entropy_meet_at_a_cosine_of_0_88(dimension: int) -> None:
-    """At the weight 1/(2d), whatever d is: the root of `4 c^2 + c - 4` (section 4.2)."""
+    """At the weight 1/(2d), whatever d is: the root of `4 c^2 + c - 4`."""
 
     def slope(cosine: float, share: float) -> float:
         variable = torch.tensor(cosine, dtype=torch.float64, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Decoders: inputs, outputs and refusals, and SimVAE's against section 5.3 of its specification; strided convolutions.
+"""Decoders: inputs, outputs and refusals, and SimVAE's against its Tables 3 and 4; strided convolutions.
 
 Shapes: B latents of L dimensions, images of C channels, H by W pixels, D features.
 """
@@ -71,7 +71,7 @@ def _widths(network: nn.Module) -> list[int]:
 
 
 def test_the_papers_networks_of_grey_images_mirror_each_other() -> None:
-    """Section 5.1, by default; the decoder takes half of what the encoder gives."""
+    """Table 3, by default; the decoder takes half of what the encoder gives."""
     shape = (1, 28, 28)
     encoder = build_encoder("relu_mlp", shape, width=1, features=20, small_stem=True)
     decoder = build_decoder("relu_mlp", 10, shape)

@@ -1,4 +1,4 @@
-"""Encoders: inputs and outputs, and SimVAE's against section 5.2 of its specification.
+"""Encoders: inputs and outputs, and SimVAE's against its Tables 3 and 4.
 
 Shapes: B images of C channels, H by W pixels, D features.
 """

@@ -17,7 +17,7 @@ class UntrainedConfig:
 
 
 class RandomEncoder(ImageMethod):
-    """The encoder as initialised, the baseline for all training (SimVAE, section 4)."""
+    """The encoder as initialised, the baseline for all training (SimVAE, Table 1)."""
 
     Config = UntrainedConfig
 

@@ -1,6 +1,6 @@
 """beta-VAE: a VAE whose KL to the prior has a weight.
 
-Equation numbers are those of SimVAE (arXiv 2402.01399). Shapes: B images, L latent dimensions.
+It is a baseline of SimVAE (arXiv 2402.01399). Shapes: B images, L latent dimensions.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,8 @@ class BetaVAEConfig:
 
 
 class BetaVAE(VariationalAutoencoder):
-    """Fusible: `beta`, `sigma_x2`. The loss is that of Eq. 6, averaged over augmented images, without constants."""
+    """Fusible: `beta`, `sigma_x2`. The loss is the negative ELBO with a weighted KL, averaged over augmented
+    images, without constants."""
 
     Config = BetaVAEConfig
     fusible = frozenset({"beta", "sigma_x2"})
@@ -46,7 +47,7 @@ class BetaVAE(VariationalAutoencoder):
         return self.beta
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Eq. 6: reconstruction of one sample, and the weighted, closed-form KL to the prior."""
+        """Reconstruction of one sample, and the weighted, closed-form KL to the prior."""
         (view_BCHW,), (pixels_BCHW,) = batch["views"], batch["view_pixels"]
         parts = self.negative_elbo(pixels_BCHW, *self.posterior(view_BCHW), noise["posterior"])
         return Losses(parts["reconstruction"] + self.beta * parts["kl"], parts)

@@ -1,6 +1,6 @@
 """CR-VAE: a VAE whose posteriors of an image and of an augmented view of it agree.
 
-Equation numbers are those of SimVAE (arXiv 2402.01399). Shapes: B images, P = 2 (plain and augmented), L latent
+It is a baseline of SimVAE (arXiv 2402.01399). Shapes: B images, P = 2 (plain and augmented), L latent
 dimensions.
 """
 
@@ -45,8 +45,8 @@ class CRVAE(VariationalAutoencoder):
         return {"posterior": Noise((batch, 2, self.features), batch_dim=0)}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Eq. 7, averaged over all 2 B images: the negative ELBO of image and view, and the weighted KL between their
-        posteriors."""
+        """The negative ELBO of image and view, and the weighted KL between their posteriors, averaged over all 2 B
+        images."""
         images_BPCHW = torch.stack([*batch["plain"], *batch["views"]], dim=1)
         pixels_BPCHW = torch.stack([*batch["plain_pixels"], *batch["view_pixels"]], dim=1)
         mu_XL, logvar_XL = self.posterior(images_BPCHW.flatten(0, 1))

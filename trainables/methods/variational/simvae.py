@@ -25,8 +25,8 @@ class SimVAEConfig:
     sigma_x2: Annotated[float, above(0)] = 0.02
     """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy."""
     centre_precision: Annotated[float, at_least(0)] = 0.0
-    """Precision 1/gamma^2 of the prior of the centres, at least 0: 0 is the uniform centre of Eq. 4, any other value
-    the Gaussian centre in the exact form of Eq. 3."""
+    """Precision 1/gamma^2 of the prior of the centres, at least 0: 0 is the uniform centre of the paper's Eq. 9, any
+    other value a Gaussian centre, whose prior is exact."""
     authors_centre: bool = False
     """Add the authors' term `||mean of z||^2 / 2` to the prior. It suits `centre_precision=0` only."""
     expected_prior: bool = False
@@ -71,8 +71,9 @@ class SimVAE(VariationalAutoencoder):
         return {"posterior": Noise((batch, self.config.views, self.features), batch_dim=0)}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Section 3.5 with the signs of Eq. 5: reconstruction, minus the weighted entropy, plus the prior of the group.
-        `centre_norm` is the mean norm of the groups' means, which no prior bounds if the centre is uniform."""
+        """Algorithm 1 of the paper with the right sign of the entropy, and the likelihood's variance: reconstruction,
+        minus the weighted entropy, plus the prior of the group (Eq. 9). `centre_norm` is the mean norm of the groups'
+        means, which no prior bounds if the centre is uniform."""
         views_XCHW = torch.stack(batch["views"], dim=1).flatten(0, 1)
         pixels_XCHW = torch.stack(batch["view_pixels"], dim=1).flatten(0, 1)
         mu_XL, logvar_XL = self.posterior(views_XCHW)

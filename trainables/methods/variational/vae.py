@@ -1,6 +1,6 @@
 """VAE: images are decoded from samples of a Gaussian posterior, which is pulled towards a standard normal prior.
 
-Equation numbers are those of SimVAE (arXiv 2402.01399). Shapes: B images, L latent dimensions.
+It is a baseline of SimVAE (arXiv 2402.01399). Shapes: B images, L latent dimensions.
 """
 
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ class VAEConfig:
 
     @property
     def closed_form(self) -> bool:
-        """Whether the loss is that of Eq. 6, with the closed-form KL."""
+        """Whether the loss has the closed-form KL."""
         return not self.sampled_prior and self.entropy_weight == 1.0
 
 
 class VAE(VariationalAutoencoder):
-    """Fusible: `sigma_x2`. The loss is the negative ELBO of Eq. 6 with `beta = 1`, averaged over augmented images and
+    """Fusible: `sigma_x2`. The loss is the negative ELBO with the closed-form KL, averaged over augmented images and
     without constants; with other values of `sampled_prior` and `entropy_weight` it is reconstruction, minus the
     weighted entropy, plus the prior."""
 
@@ -51,7 +51,7 @@ class VAE(VariationalAutoencoder):
         return {"posterior": Noise((batch, self.features), batch_dim=0)}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Eq. 6: reconstruction of one sample, and the closed-form KL to the prior, or its two halves."""
+        """Reconstruction of one sample, and the closed-form KL to the prior, or its two halves."""
         (view_BCHW,), (pixels_BCHW,) = batch["views"], batch["view_pixels"]
         mu_BL, logvar_BL = self.posterior(view_BCHW)
         if self.config.closed_form:

@@ -1,4 +1,4 @@
-"""SimCLR and MoCo compared with Eqs. 8 and 9 of SimVAE word for word, and SwAV with its paper's algorithm, in float64;
+"""SimCLR and MoCo compared with Eq. 1 of their papers word for word, and SwAV with its paper's algorithm, in float64;
 MoCo's key encoder and queue.
 
 Shapes: B images, M keys in the queue or prototypes.

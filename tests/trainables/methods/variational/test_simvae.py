@@ -1,4 +1,4 @@
-"""SimVAE against sections 3.3 to 3.5 of its specification in float64, and what may and may not be permuted.
+"""SimVAE against the paper's prior (Eq. 9) and bound (Eq. 4) in float64, and what may and may not be permuted.
 
 Shapes: B images, J views, X = B * J views, those of one image contiguous, L latent dimensions.
 """
@@ -165,7 +165,7 @@ def _rescaled(model: SimVAE, scale: float) -> SimVAE:
 @each_number_of_views
 @pytest.mark.parametrize("scale", [0.2, 3.0])
 def test_under_a_uniform_centre_sigma2_only_sets_the_scale_of_the_latents(views: int, scale: float) -> None:
-    """`(z, sigma2) -> (c z, c^2 sigma2)` shifts the loss by a constant, that of the entropy (section 13). Under a
+    """`(z, sigma2) -> (c z, c^2 sigma2)` shifts the loss by a constant, that of the entropy. Under a
     Gaussian centre its precision must follow."""
     inputs = _inputs(views)
     for centre, precision, alike in ((0.0, 0.0, True), (2.0, 2.0 / scale**2, True), (2.0, 2.0, False)):

@@ -1,4 +1,4 @@
-"""VAE, beta-VAE and CR-VAE against Eqs. 6 and 7 of SimVAE in float64, and the VAE's collapse on the digits.
+"""VAE, beta-VAE and CR-VAE against their bounds written out in float64, and the VAE's collapse on the digits.
 
 Shapes: B images, P = 2 (plain and augmented), L latent dimensions.
 """
@@ -58,7 +58,7 @@ def test_the_halves_of_the_kl_can_be_weighted_and_sampled(
     likelihood: str, nll: Any, entropy_weight: float, sampled_prior: bool
 ) -> None:
     """`sampled_prior` with the weight 2 pi is the loss of the authors' code: `-log p(x|z) - 2 pi H[q] - log p(z)` of
-    one sample z, up to constants. Eq. 6 is that with weight 1, and the expectation of the last term."""
+    one sample z, up to constants. The loss is that with weight 1, and the expectation of the last term."""
     model = built(VAE, VAEConfig(0.01005, likelihood, sampled_prior, entropy_weight))
     total, parts = model.losses(BATCH, NOISE)
     (view_BCHW,), (pixels_BCHW,) = BATCH["views"], BATCH["view_pixels"]

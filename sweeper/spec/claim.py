@@ -231,7 +231,7 @@ def judging(parts: Sequence[Grid | Search], changed: Collection[str]) -> Callabl
             return True
         if not own:
             return value is None or key not in changed
-        if value is None:  # a key that the trial's method lacks, or that is at its default
+        if value is None:  # a key that the method of the trial lacks
             return None in own or key not in changed
         if key == LARGER and isinstance(value, int | float):
             most = max((each for each in own if isinstance(each, int)), default=0)

@@ -175,14 +175,11 @@ def find_request(files: Files, name: str, preset: str | None, changes: str | Non
 def shown_of(
     files: Files, name: str, request: StoredRequest, figures: PresetFigures, hyperparameters: Sequence[str]
 ) -> Shown:
-    """Return what the figures of a preset show of a request. `hyperparameters` are columns of its rows; those that
-    figures show may be left out."""
+    """Return what the figures of a preset show of a request, but for the history. `hyperparameters`: see `Shown`."""
     rows = request.comparable
-    known = (*hyperparameters, *(key for figure in figures.figures for key in figure.hyperparameters))
-    keys = [key for key in dict.fromkeys((*known, *figures.replicates)) if key in rows]
     value_text = text_with_class_names(files, name, rows)
-    figures = figures.beside(rows, request.changes)
-    return Shown(figures, rows, pd.DataFrame, value_text, keys, so_far=request.so_far)
+    beside = figures.beside(rows, request.changes)
+    return Shown(beside, rows, pd.DataFrame, hyperparameters, value_text, so_far=request.so_far)
 
 
 def answer_of(

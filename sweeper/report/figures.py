@@ -1,6 +1,6 @@
 """What is shown of the rows of a request: the figures of its preset, in the store, in the terminal and on a page."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -135,10 +135,10 @@ class Shown:
     rows: pd.DataFrame
     history: Callable[[], pd.DataFrame]
     """Reads that of these trials, and possibly of others."""
+    hyperparameters: Collection[str]
+    """Columns of the rows that are some. Those that figures show or that repeat an experiment may be left out."""
     value_text: ValueText = plain_text
     """How values of hyperparameters are written."""
-    keys: Sequence[str] = ()
-    """Columns of the rows that are hyperparameters."""
     about: str = ""
     """A line below the title of each figure."""
     so_far: bool = False
@@ -149,10 +149,9 @@ class Shown:
     """Whether the rows have the order of the plan."""
 
     def rows_of(self, figure: Figure) -> pd.DataFrame:
-        """Return the rows of a figure: of its selections under their labels, else all in the order of its axes."""
-        if figure.selections or self.is_in_order:
-            return labelled(self.rows, figure.selections)
-        return in_order(self.preset.grids, self.rows, figure.axes)
+        """Return the rows of a figure, in the order of its axes: of its selections under their labels, else all."""
+        rows = self.rows if self.is_in_order else in_order(self.preset.grids, self.rows, figure.hyperparameters)
+        return labelled(rows, figure.selections)
 
     def best(self, rows: pd.DataFrame, metric: Metric, named: Sequence[str]) -> list[BestSetting]:
         """Return the best settings of some rows by a metric, which hyperparameters name. A row that several selections
@@ -162,7 +161,9 @@ class Shown:
     def settings(self, rows: pd.DataFrame, metric: Metric, named: Sequence[str]) -> Settings:
         """Return the settings of some rows, to be compared by a metric."""
         single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
-        return settings_of(self.preset, single, self.keys, [metric], named)
+        shown = (key for figure in self.preset.figures for key in figure.hyperparameters)
+        keys = dict.fromkeys((*self.hyperparameters, *shown, *self.preset.replicates))
+        return settings_of(self.preset, single, keys, [metric], named)
 
 
 def settings_of(

@@ -72,14 +72,13 @@ def write(
     `so_far`: whether trials are still to come. `spread`: what stands beside the means of heatmaps and tables.
     """
     name, sweep, folder, label = subject.name, subject.sweep, subject.folder, subject.label
-    keys = [key for key in dict.fromkeys((*hyperparameters, *_shown_keys(sweep))) if key in rows]
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     shown = Shown(
         figures_of(sweep, subject.preset).beside(rows, subject.changes),
         rows,
         functools.cache(partial(_history, files, name)),
+        hyperparameters,
         text_with_class_names(files, name, rows),
-        keys,
         _about(name, label, rows),
         so_far,
         spread,
@@ -159,11 +158,6 @@ def _anomalies(files: Files, name: str, folder: str, shown: Shown, sweep: Sweep,
         texts = {key: shown.value_text(key, row[key]) for key in ("method", CLASS) if key in row}
         title = ", ".join((name, *(f"{key}={text}" for key, text in texts.items())))
         anomalies.write(files, name, folder, row["dataset"], row["trial_id"], title, alarm_rate)
-
-
-def _shown_keys(sweep: Sweep) -> list[str]:
-    """Return the hyperparameters that figures show, and those that repeat an experiment."""
-    return [key for axes in sweep.axes_by_metric.values() for key in axes] + list(sweep.replicates)
 
 
 def _needed(sweep: Sweep) -> list[str]:

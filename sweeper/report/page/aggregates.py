@@ -13,6 +13,7 @@ from sweeper.report.best import positions
 from sweeper.report.figures import PresetFigures
 from sweeper.report.formatting import json_values
 from sweeper.report.heatmaps import pivot, selection_metric
+from sweeper.report.page.findings import labelled_name
 from sweeper.report.selections import labelled
 from sweeper.report.summaries import averaged_over
 from sweeper.spec import Heatmap
@@ -109,7 +110,8 @@ def heatmap_cells(
                 break
             drawn["values"] = [json_values(cells[axis].drop_duplicates()) for axis in axes]
             plain = name.removeprefix(VALIDATION)
-            chosen = best.get(plain) or best.get(f"{VALIDATION}{plain}") or {}
+            of_all = best.get(plain) or best.get(f"{VALIDATION}{plain}") or {}
+            chosen = best.get(labelled_name(heatmap), of_all) if name == heatmap.metric.name else of_all
             drawn["metrics"][name] = _columns(cells) | {
                 kind: positions(cells, own, axes, chosen.get(kind, ()), POSITION) for kind in ("trials", "alike")
             }

@@ -217,11 +217,15 @@ def _requests(
         if index < MAX_REQUESTS and views:
             value_text = text_with_class_names(files, name, comparable)
             beside = views.beside(comparable, request.changes)
-            request_shown = Shown(beside, comparable, lambda: snapshot.history, value_text)
+            request_shown = Shown(
+                *(beside, comparable, lambda: snapshot.history, list(snapshot.columns.hyperparameters), value_text),
+                so_far=request.so_far,
+            )
             record["figures"] = _figures_of(request_shown, failures.append)
             infeasible = partial(findings.infeasible, views, comparable)
             record["infeasible"] = _numbered(made(failures.append, "infeasible trials", infeasible) or [], numbers)
-            best = made(failures.append, "best settings", partial(_best, views, request, comparable, snapshot)) or {}
+            best_of = partial(findings.best, request_shown, snapshot.columns)
+            best = made(failures.append, "best settings", best_of) or {}
             if len(kept) < len(snapshot.rows):
                 cells = partial(_cells, views, comparable, snapshot, best)
                 record["cells"] = made(failures.append, "heatmaps", cells) or []
@@ -265,11 +269,6 @@ def _figures_of(shown: Shown, say: Callable[[str], object]) -> dict[str, list[An
         if drawn := made(say, figure.title, partial(kind.on_page, shown, figure)):
             found.setdefault(kind.FOLDER, []).append(drawn)
     return found
-
-
-def _best(shown: PresetFigures, request: StoredRequest, comparable: pd.DataFrame, snapshot: Snapshot) -> dict[str, Any]:
-    """Return what is said of the best settings of one request, as in the terminal."""
-    return findings.best(shown, comparable, snapshot.columns, so_far=request.so_far)
 
 
 def _first_metrics(shown: Mapping[str, PresetFigures]) -> Sequence[str]:

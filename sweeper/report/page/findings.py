@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.plan.best_settings import Settings
+from sweeper.plan.best_settings import BestSetting, NoneFeasible, Settings
 from sweeper.report.best import MAX_BEST, not_worse, sentences
-from sweeper.report.figures import PresetFigures, made, settings_of
+from sweeper.report.figures import PresetFigures, Shown, made, settings_of
 from sweeper.report.formatting import json_values
 from sweeper.spec import Heatmap, Metric
 from sweeper.spec.metric import VALIDATION
@@ -64,23 +64,35 @@ def infeasible(shown: PresetFigures, rows: pd.DataFrame) -> list[int]:
     return [*map(int, rows.index[rows["trial_id"].isin(settings.infeasible)])]
 
 
-def best(shown: PresetFigures, rows: pd.DataFrame, columns: Columns, *, so_far: bool) -> dict[str, Any]:
+def best(shown: Shown, columns: Columns) -> dict[str, Any]:
     """Return metric -> the sentences about its best settings, their trials, and those of settings that are not worse,
-    as positions in all rows of the sweep; for every metric of the rows that has a direction. A front of several
-    objectives has no best setting."""
-    if not shown.ranks:
+    as positions in all rows of the sweep; for every metric of the rows that has a direction, and by `labelled_name` for
+    the trials of each heatmap with labels. A front of several objectives has no best setting."""
+    preset, rows = shown.preset, shown.rows
+    if not preset.ranks:
         return {}
-    metrics, keys = _ranking_metrics(shown, columns), (*columns.hyperparameters, *shown.replicates)
-    settings = settings_of(shown, rows, keys, metrics, shown.naming)
-    positions = dict(zip(rows["trial_id"], rows.index, strict=True))
-    said = {}
-    for metric in metrics:
-        found = settings.best(metric, shown.naming)
-        trials = [int(positions[trial]) for setting in found for trial in setting.values]
-        alike = [positions[trial] for setting in found for other in not_worse(setting) for trial in other.trials]
-        text = sentences(found, MAX_BEST, so_far=so_far, none_feasible=settings.none_feasible(metric))
-        said[metric.name] = {"text": text, "trials": trials, "alike": sorted(map(int, alike))}
-    return said
+    metrics, keys = _ranking_metrics(preset, columns), (*columns.hyperparameters, *preset.replicates)
+    settings = settings_of(preset, rows, keys, metrics, preset.naming)
+    places = dict(zip(rows["trial_id"], rows.index, strict=True))
+
+    def said(found: Sequence[BestSetting], none_feasible: Sequence[NoneFeasible] = ()) -> dict[str, Any]:
+        trials = [int(places[trial]) for setting in found for trial in setting.values]
+        alike = [places[trial] for setting in found for other in not_worse(setting) for trial in other.trials]
+        text = sentences(found, MAX_BEST, so_far=shown.so_far, none_feasible=none_feasible)
+        return {"text": text, "trials": trials, "alike": sorted(map(int, alike))}
+
+    return {
+        metric.name: said(settings.best(metric, preset.naming), settings.none_feasible(metric)) for metric in metrics
+    } | {
+        labelled_name(heatmap): said(shown.best(shown.rows_of(heatmap), heatmap.metric, heatmap.axes))
+        for heatmap in preset.of_kind(Heatmap)
+        if heatmap.selections
+    }
+
+
+def labelled_name(heatmap: Heatmap) -> str:
+    """Return by what name `best` has the best settings of the trials that a heatmap with labels shows."""
+    return "\n".join((heatmap.metric.name, *heatmap.axes))
 
 
 def ranges(positions: Iterable[int]) -> list[list[int]]:

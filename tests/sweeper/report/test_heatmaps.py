@@ -39,7 +39,7 @@ HEATMAP = Heatmap(AUROC, *AXES)
 def written(folder, rows, heatmap, preset="paper", **options):
     """The cells of a heatmap in the store's folder `g`."""
     sweep = Sweep(about="", presets={preset: Grid({}, {})}, figures=(heatmap,))
-    shown = Shown(figures_of(sweep, preset), rows, pd.DataFrame, **options)
+    shown = Shown(figures_of(sweep, preset), rows, pd.DataFrame, (), **options)
     return write(Files(folder), "g", shown, heatmap, rows)
 
 

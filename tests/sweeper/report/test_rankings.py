@@ -114,7 +114,7 @@ def test_one_class_has_the_interval_over_runs() -> None:
 
 def shown(rows: pd.DataFrame) -> Shown:
     sweep = Sweep("methods", {"digits": Grid({"method": "vje"}, {"seed": (0, 1)})}, figures=(RANKING,))
-    return Shown(figures_of(sweep, "digits"), rows, history=pd.DataFrame, is_in_order=True)
+    return Shown(figures_of(sweep, "digits"), rows, history=pd.DataFrame, hyperparameters=(), is_in_order=True)
 
 
 def test_its_files_and_its_page_have_the_same_figures(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def shown_tables(sweep: Sweep, preset: str, rows: pd.DataFrame, folder: Path) ->
     own = sweep.for_preset(preset)
     text = publish.write(Files(folder), publish.Subject(sweep.name, own, preset), rows)
     stored = {path.stem: pd.read_parquet(path) for path in (folder / "tables").rglob("*.parquet")}
-    shown = Shown(figures_of(own, preset), rows, pd.DataFrame)
+    shown = Shown(figures_of(own, preset), rows, pd.DataFrame, ())
     on_page = {table.name: tables.on_page(shown, table) for table in own.of_kind(Table)}
     assert {name for name, table in on_page.items() if table} == set(stored)
     for view in own.of_kind(Table):
@@ -212,7 +212,7 @@ def test_a_whole_request_keeps_the_rows_that_only_the_paper_has() -> None:
     (table,) = sweep.of_kind(Table)
     assert len(table.published["paper"]) == 6
     rows = pd.DataFrame({"method": ["vje"], "probe_z": [0.6], "trial_id": ["a"]})
-    found = tables.on_page(Shown(figures_of(sweep, "paper"), rows, pd.DataFrame), table)
+    found = tables.on_page(Shown(figures_of(sweep, "paper"), rows, pd.DataFrame, ()), table)
     assert found and {"simclr", "byol", "swav"} < set(found["cells"]["method"])
 
 

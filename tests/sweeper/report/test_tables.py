@@ -261,7 +261,7 @@ def test_cells_that_are_not_worse_than_the_best_are_marked() -> None:
     )
     table = Table("probe", ("method",), (KNN, Metric("rank")), columns="dataset")
     preset = PresetFigures("p", "about", "seeds", KNN, (table,), (), (), ())
-    shown = Shown(preset, rows, pd.DataFrame, keys=("method", "dataset", "seed"), is_in_order=True)
+    shown = Shown(preset, rows, pd.DataFrame, ("method", "dataset", "seed"), is_in_order=True)
     found = on_page(shown, table)
     assert found
     cells = pd.DataFrame(found["cells"]).set_index(["metric", "dataset", "method"])["mark"].sort_index()

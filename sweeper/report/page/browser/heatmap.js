@@ -151,10 +151,16 @@ class Heatmap {
     const [entries, rows, columns] = [this.entries(this.selected()), this.axis(this.rows), this.axis(this.columns)];
     if (this.given) return givenCells(this.givenFor(this.rows, this.columns), metric.name, entries, rows, columns);
     const grid = this.pivot(entries, metric, rows, columns);
-    const best = this.report.bestOf(this.request, this.metric);
+    const best = this.best();
     const frames = framed(grid.cells, entries, rows, columns, best.trials);
     const alike = framed(grid.cells, entries, rows, columns, this.report.inRanges(best.alike));
     return { ...grid, frames, alike };
+  }
+
+  /* What is said of the best settings: of the trials that a view with labels shows, else of all. */
+  best() {
+    const names = [[this.rows, this.columns], [this.columns, this.rows]].map((axes) => [this.metric, ...axes].join("\n"));
+    return this.request.best[names.find((name) => name in this.request.best)] ?? this.report.bestOf(this.request, this.metric);
   }
 
   pivot(entries, metric, rows, columns) {
@@ -228,7 +234,7 @@ class Heatmap {
     const metric = this.column(this.metric);
     const grid = this.grid(metric);
     const { frames, alike } = grid;
-    const best = this.report.bestOf(this.request, this.metric);
+    const best = this.best();
     const range = colourRange(grid.cells, metric.bounds);
     for (const index of frames) alike.delete(index);
     this.caption(metric, grid, frames.size ? best.text : [], range, alike.size > 0);

@@ -12,7 +12,7 @@ from optuna.distributions import FloatDistribution
 from sweeper.plan.best_settings import Settings, best_settings
 from sweeper.report import figures
 from sweeper.report.best import sentences
-from sweeper.report.figures import figures_of
+from sweeper.report.figures import Shown, figures_of
 from sweeper.report.formatting import json_values
 from sweeper.report.kinds import read_figures
 from sweeper.report.page import contents as contents_module
@@ -237,7 +237,8 @@ def test_what_is_best_is_the_same_without_the_columns_that_tell_no_settings_apar
 
     monkeypatch.setattr(figures, "Settings", Recorded)
     for rows in (snapshot.rows, snapshot.rows[:1], snapshot.rows[:0]):
-        said = findings.best(shown, rows, snapshot.columns, so_far=False)
+        said = findings.best(Shown(shown, rows, pd.DataFrame, ()), snapshot.columns)
+        said = {name: best for name, best in said.items() if name in rows}  # without those of labels
         for metric, best in said.items():
             direction = {"loss": "minimize"}.get(metric, "maximize")
             declared = shown.metric(metric) or Metric(metric, direction)  # type: ignore[arg-type]

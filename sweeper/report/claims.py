@@ -271,7 +271,8 @@ def _behind(sides: Sequence[Side], chosen: Sequence[pd.DataFrame]) -> tuple[Mapp
     found: list[Mapping[str, Any]] = []
     for name, side, rows in zip(("left", "right"), sides, chosen, strict=False):
         keys = [key for key in dict.fromkeys((*side.keys, *UNITS)) if key in rows]
-        shown = [key for key in keys if rows[key].nunique() > 1 or (key == "seed" and rows[key].notna().all())]
+        varying = [key for key in keys if rows[key].nunique(dropna=False) > 1]
+        shown = [key for key in keys if key in varying or (key == "seed" and rows[key].notna().all())]
         means = rows.groupby("trial_id", sort=False).agg({**dict.fromkeys(shown, "first"), "value": "mean"})
         for trial, record in zip(means.index, means.to_dict("records"), strict=True):
             at = ", ".join(f"{key}={short_text(key, plain_value(record[key]))}" for key in shown)

@@ -30,6 +30,7 @@ from sweeper.report.summaries import (
     replicate_numbers,
     spread_of,
     summarise,
+    value_codes,
 )
 from sweeper.spec.figures import Heatmap, Table
 from sweeper.spec.metric import VALIDATION, Spread
@@ -37,6 +38,7 @@ from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 
+from sweeper.storage.rows import plain_value
 FOLDER, TITLE = "heatmaps", "Heatmaps"
 CHARTS: Mapping[str, charts.Chart] = {"heatmap": charts.HEATMAP}
 
@@ -73,21 +75,18 @@ def pivot(
     for name in (*axes, metric):
         if name not in rows.columns:
             raise ValueError(f"no column {name!r} in the rows; there are: {', '.join(map(str, rows.columns))}")
-    grid = pd.MultiIndex.from_product([_sorted(rows[axis]) for axis in axes], names=list(axes))
-    down, across = (rows.groupby(axis, dropna=False, observed=True).ngroup().to_numpy() for axis in axes)
+    (down, row_values), (across, column_values) = (value_codes(rows[axis]) for axis in axes)
+    height, width = len(row_values), len(column_values)
     numbers = replicate_numbers(rows, [name for name in replicates if name not in axes])
-    cells = summarise(rows[metric].astype("float64"), down * len(grid.levels[1]) + across, numbers, len(grid))
-    return pd.concat([grid.to_frame(index=False), cells], axis=1)
+    cells = summarise(rows[metric].astype("float64"), down * width + across, numbers, height * width)
+    keys = row_values.iloc[np.repeat(np.arange(height), width)], column_values.iloc[np.tile(np.arange(width), height)]
+    return pd.concat([*(values.reset_index(drop=True) for values in keys), cells], axis=1)
 
 
 def selection_metric(rows: pd.DataFrame, metric: str) -> str:
     """Return the metric by which settings are chosen: `val_METRIC` if the rows have values of it, else `metric`."""
     name = f"{VALIDATION}{metric}"
     return name if name in rows and rows[name].notna().any() else metric
-
-
-def _sorted(column: pd.Series) -> pd.Index:
-    return pd.Index(column.drop_duplicates().sort_values(), name=column.name)
 
 
 STANDARD_ERRORS = 20.0
@@ -208,7 +207,7 @@ def write(
     replicates = shown.preset.replicates
     cells = pivot(rows, heatmap.metric.name, heatmap.axes, replicates)
     if published := heatmap.published.get(shown.preset.preset):
-        keys = zip(cells[heatmap.rows], cells[heatmap.columns], strict=True)
+        keys = zip(*(map(plain_value, cells[axis]) for axis in heatmap.axes), strict=True)
         cells["published"] = pd.array([published.get(key) for key in keys], dtype="float64")
         if heatmap.metric.percent:
             cells["published"] /= 100.0
@@ -302,10 +301,10 @@ def breakdown(
     tables = [pd.DataFrame(columns=[*axes, by, *MEASURED])]
     for setting in best:
         own = rows[rows["trial_id"].isin(setting.values)].drop_duplicates("trial_id")
-        values, groups = own[setting.metric.name].astype("float64"), own.groupby(by, dropna=False, observed=True)
+        codes, values = value_codes(own[by])
         numbers = replicate_numbers(own, [name for name in replicates if name != by])
-        cells = summarise(values, groups.ngroup().to_numpy(), numbers, groups.ngroups)
-        table = pd.concat([groups.size().reset_index()[[by]], cells], axis=1)
+        cells = summarise(own[setting.metric.name].astype("float64"), codes, numbers, len(values))
+        table = pd.concat([values, cells], axis=1)
         for position, axis in enumerate(axes):
             table.insert(position, axis, [own[axis].iloc[0]] * len(table))
         tables.append(table)
@@ -333,7 +332,7 @@ def cells_text(
         " ".join(cell_texts({**cell, "iqm": math.nan, "published": math.nan}, digits, spread)) + cell["mark"]
         for cell in shown.to_dict("records")
     ]
-    rows, columns = (list(dict.fromkeys(value_text(axis, value) for value in cells[axis])) for axis in heatmap.axes)
+    rows, columns = (distinct_texts(cells[axis], axis, value_text) for axis in heatmap.axes)
     heads = [f"{heatmap.columns}={value}" for value in columns]
     widths = [max(map(len, [head, *texts[index :: len(columns)]])) + 2 for index, head in enumerate(heads)]
     first = max(map(len, [heatmap.rows, *rows])) + 2

@@ -1,15 +1,16 @@
 """The rows behind a side of a claim, and its sample of them: a value for each replicate that has all of them."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from sweeper.report.summaries import value_codes
 from sweeper.spec import Grid, Search, Side, Sweep
-from sweeper.spec.claim import EPOCH, FREE, JUDGING, judging, meets, part_keys, values_along
+from sweeper.spec.claim import EPOCH, FREE, JUDGING, WITH_NUMBER, judging, meets, part_keys, values_along
 from sweeper.spec.sweep import REPLICATES, replicate_keys
 from sweeper.storage.rows import plain_value
 from trainables.metrics.meanings import family_of
@@ -130,18 +131,18 @@ def sample(side: Side, source: SweepRows, units: Sequence[str], rows: pd.DataFra
     """Return the values of a side: a row for each replicate that has all of them, a column for each value along which
     it is taken. For a correlation of metrics a column is a pair of the metric and a cell.
 
-    Raises MissingRows for values along the key that no row has, and ValueError if their trials have no result.
+    Null is a value of a key, too. Where the values must be numbers, rows with null are left out. Raises MissingRows
+    for values of the preset along the keys, or on the axes of its cells, that no row has, and ValueError if their
+    trials have no result.
     """
-    where = side.wanted_of_trials(source.parts)
     names, columns = ["value"], [EPOCH] if side.along == EPOCH else list(side.keys)
     if side.of_metric:
         names, columns = ["value", "other"], _varying(source.parts, rows)
-    found = set(rows[side.keys[0]].map(plain_value)) if len(side.keys) == 1 else set()
-    lacking = [value for value in values_along(source.parts, side) if found and value not in found]
-    if lacking:
-        ended = _selected(source.ended, {**where, side.keys[0]: tuple(lacking)})
-        text = f"no finished trial of {side.keys[0]}={'/'.join(map(str, lacking))}"
-        raise ValueError(text) if len(ended) else MissingRows(text)
+    rows = rows.reindex(columns=list(dict.fromkeys((*rows, *columns))))
+    axes = dict.fromkeys(key for part in source.parts for key in part.axes if key not in UNITS)
+    _check_complete(side, source, axes if side.of_metric else side.keys, rows)
+    if side.take in WITH_NUMBER and side.keys:
+        rows = rows.dropna(subset=list(side.keys))
     own = [name for name in units if name in rows]
     index = (
         pd.MultiIndex.from_frame(rows[own].astype(object).where(rows[own].notna(), ""))
@@ -152,15 +153,20 @@ def sample(side: Side, source: SweepRows, units: Sequence[str], rows: pd.DataFra
     levels: list[Any] = list(range(len(own))) if own else [0]
     if not columns:
         return grouped.groupby(level=levels, sort=True)[names].mean()
-    cells = grouped[columns].apply(tuple, axis=1) if len(columns) > 1 else grouped[columns[0]].map(plain_value)
-    keyed = grouped.assign(cell=list(cells))
+    coded = [value_codes(rows[name]) for name in columns]
+    cells = [*zip(*(codes for codes, _ in coded), strict=True)]
+    numbers = {cell: number for number, cell in enumerate(sorted({*cells}))}
+    keyed = grouped.assign(cell=[numbers[cell] for cell in cells])
     wide = (
         keyed.groupby([*(keyed.index.get_level_values(level) for level in levels), "cell"])[names]
         .mean()
         .unstack("cell")
     )
     wide = wide.dropna(axis=0)
-    return wide if side.of_metric else wide["value"]
+    if side.of_metric:
+        return wide
+    values = [*map(plain_value, coded[0][1])] if len(columns) == 1 else range(len(numbers))
+    return wide["value"].set_axis(pd.Index(values, dtype=object), axis=1)
 
 
 def over_datasets(sample: pd.DataFrame) -> pd.DataFrame:
@@ -174,6 +180,19 @@ def over_datasets(sample: pd.DataFrame) -> pd.DataFrame:
     counts = sample.groupby(level=others).size()
     means = sample.groupby(level=others, sort=True).mean()
     return means[counts == sample.index.get_level_values(DATASET).nunique()]
+
+
+def _check_complete(side: Side, source: SweepRows, keys: Iterable[str], rows: pd.DataFrame) -> None:
+    """Raise MissingRows for values of a preset of some keys that no row of a side has, or ValueError if their trials
+    have ended without a result."""
+    where = side.wanted_of_trials(source.parts)
+    for key in keys:
+        found = set(map(plain_value, rows.get(key, NO_VALUES)))
+        lacking = [value for value in values_along(source.parts, where, key) if value not in found]
+        if lacking:
+            text = f"no finished trial of {key}={'/'.join(map(str, lacking))}"
+            has_ended = len(_selected(source.ended, {**where, key: tuple(lacking)})) > 0
+            raise ValueError(text) if has_ended else MissingRows(text)
 
 
 def _selected(rows: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:

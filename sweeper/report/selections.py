@@ -39,7 +39,7 @@ def in_order(grids: Sequence[Grid], rows: pd.DataFrame, keys: Sequence[str]) -> 
         for grid in grids
     ]
     most_first = sorted(range(len(grids)), key=lambda index: -len(positions[index]))
-    values = zip(*(rows[key].where(rows[key].notna(), None) for key in mentioned), strict=True)
+    values = zip(*(map(plain_value, rows[key]) for key in mentioned), strict=True)
 
     @functools.cache
     def position(combination: tuple[Any, ...]) -> tuple[int, ...]:

@@ -25,6 +25,14 @@ MIN_IQM = 5
 """Fewest replicates with an interquartile mean."""
 
 
+def value_codes(column: pd.Series) -> tuple[np.ndarray, pd.Series]:
+    """Return the position of each value of a column among its distinct values, and these in ascending order. All nulls
+    are one value, the last."""
+    codes, distinct = pd.factorize(column, use_na_sentinel=False)
+    values = pd.Series(distinct, name=column.name).sort_values()
+    return np.argsort(values.index.to_numpy())[codes], values.reset_index(drop=True)
+
+
 def replicate_columns(rows: pd.DataFrame, replicates: Iterable[str]) -> list[str]:
     """Return the columns whose values are the replicates of rows, of those that repeat an experiment."""
     return [*replicate_keys({name: rows[name].dropna().unique() for name in replicates if name in rows})]

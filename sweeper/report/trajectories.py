@@ -1,7 +1,6 @@
 """Trajectories: mean and 95 % interval of metrics over the epochs by hyperparameter, as Parquet and a figure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,14 @@ import pandas as pd
 
 from sweeper.report import charts
 from sweeper.report.figures import Shown
-from sweeper.report.formatting import DASH, ValueText, distinct_texts, json_values, plain_text
+from sweeper.report.formatting import ValueText, distinct_texts, json_values, plain_text
 from sweeper.report.summaries import described, replicate_numbers, summarise
 from sweeper.spec.figures import Trajectory
 from sweeper.spec.metric import SPREADS, Metric
 from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
+from sweeper.storage.rows import plain_value
 
 HEIGHT, LABEL_HEIGHT = 260, 15
 """Height of a panel, and of the name of a line at its end."""
@@ -240,8 +240,17 @@ def _are_similar(ranges: Sequence[tuple[float, float]]) -> bool:
 
 
 def _joined(values: pd.DataFrame, value_text: ValueText) -> list[str]:
-    columns = [map(partial(value_text, str(name)), values[name]) for name in values]
-    return [", ".join(text for text in texts if text != DASH) for texts in zip(*columns, strict=True)]
+    """Return the text of each row, which other rows have only if all of their values are equal. Nulls are left out
+    unless two rows would then have one text."""
+    keys = [*zip(*(map(plain_value, values[name]) for name in values), strict=True)]
+    texts: dict[tuple[Any, ...], str] = {}
+    for write_value, has_nulls in ((value_text, False), (value_text, True), (plain_text, True)):
+        for key in dict.fromkeys(keys):
+            named = zip(map(str, values), key, strict=True)
+            texts[key] = ", ".join(write_value(*each) for each in named if has_nulls or each[1] is not None)
+        if len({*texts.values()}) == len(texts):
+            break
+    return [texts[key] for key in keys]
 
 
 def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -246,12 +246,9 @@ def judging(parts: Sequence[Grid | Search], changed: Collection[str]) -> Callabl
     return judges
 
 
-def values_along(parts: Sequence[Grid | Search], side: Side) -> list[Value]:
-    """Return the values that a preset's trials of a side have of the key along which it is taken, as far as its parts
-    say; empty for several keys, epochs and metrics."""
-    if len(side.keys) != 1:
-        return []
-    (key,), where = side.keys, side.wanted(parts)
+def values_along(parts: Sequence[Grid | Search], where: Where, key: str) -> list[Value]:
+    """Return the values of a key that those trials of a preset have that meet the conditions, as far as its parts
+    say."""
     values = [value for part in parts if may_meet(part, where, parts) for value in part.values(key)]
     return [value for value in dict.fromkeys(values) if key not in where or meets(value, where[key])]
 

@@ -14,8 +14,9 @@ import pandas as pd
 from sweeper.cli.parser import EXIT_OK, Parser, command_line
 from sweeper.execution.startup import end_process
 from sweeper.report import compare as compared
-from sweeper.report.compare import MIN_RUNS, SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
+from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
 from sweeper.report.formatting import format_value
+from sweeper.report.verdicts import MIN_REPLICATES
 from sweeper.spec import SpecError
 from sweeper.spec.space import unknown
 
@@ -111,12 +112,13 @@ def _values(values: Sequence[object]) -> str:
 def _notes(table: pd.DataFrame) -> list[str]:
     n = int(table["n"].max())
     least = f"; of {n} pairs it is at least {2 ** (1 - n):.3g}" if 1 < n < 6 else ""
-    notes = [f"B - A: mean over the pairs ± 95 % interval; p: two-sided Wilcoxon signed-rank test{least}"]
+    beside = " ± 95 % interval" if n >= MIN_REPLICATES else ""
+    notes = [f"B - A: mean over the pairs{beside}; p: two-sided Wilcoxon signed-rank test{least}"]
     if table["improved"].notna().any():
         runs = int(table["runs"].min())
         few = (
-            f": none, because a stratum has {runs} run{'s' * (runs > 1)} and needs {MIN_RUNS}"
-            if runs < MIN_RUNS
+            f": none, because a stratum has {runs} run{'s' * (runs > 1)} and needs {MIN_REPLICATES}"
+            if runs < MIN_REPLICATES
             else ""
         )
         notes.append(

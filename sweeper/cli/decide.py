@@ -7,6 +7,7 @@ interrupted round is planned again, with the same cohorts, and no look is counte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from sweeper.plan.prepare import SEED, with_replicates
 from sweeper.report import claims
 from sweeper.report.claims import Judged
 from sweeper.report.looks import Looks, decided_changes, names_text, next_count, read_looks, write_looks
+from sweeper.report.verdicts import MIN_REPLICATES
 from sweeper.request import Request
 from sweeper.spec import Value
 from sweeper.spec.claim import JUDGING, judging, meets
@@ -168,7 +170,10 @@ class Decision:
     def _open(self) -> list[str]:
         """The claims that further seeds may decide."""
         judged = self._judged(self.looks)
-        return self._helpable([name for name in self.claims if judged[name].verdict == "undecided" and judged[name].n])
+        undecided = [name for name in self.claims if judged[name].verdict == "undecided" and judged[name].n]
+        # What has enough replicates and no interval lacks something else than seeds.
+        few = {name for name in undecided if judged[name].n < MIN_REPLICATES}
+        return self._helpable([name for name in undecided if name in few or not math.isnan(judged[name].low)])
 
     def _helpable(self, names: Sequence[str]) -> list[str]:
         """Those of the claims that read all seeds of trials that have some."""

@@ -3,8 +3,9 @@
 A setting is worse if the 95 % interval of its difference from the best one is on that side of 0: by Student's t of the
 differences where both have the same replicates (classes, else seeds), else by Welch's t. Each setting is compared by
 itself.
-Where all differences are equal, their error is not known, and the difference decides. Of single trials on one class the
-error is that over test images, as if these were others for each, which makes the interval wider than it is.
+Where all differences are equal, their error is not known, and the difference decides. Fewer than `MIN_REPLICATES` have
+no error, so nothing is said of the others. Of single trials on one class the error is that over test images, as if
+these were others for each, which makes the interval wider than it is.
 """
 
 import math
@@ -16,7 +17,7 @@ import pandas as pd
 from sweeper.plan.best_settings import NOUNS, BestSetting, NoneFeasible, Sample
 from sweeper.plan.changes import format_value
 from sweeper.report.compare import improvement, probable
-from sweeper.report.verdicts import ALPHA, EQUAL, difference, half_widths, mean
+from sweeper.report.verdicts import ALPHA, EQUAL, MIN_REPLICATES, difference, half_widths, mean
 from sweeper.spec.metric import SPREADS, VALIDATION, Metric, Spread
 from sweeper.spec.sweep import SEED
 from sweeper.storage.rows import plain_value
@@ -142,7 +143,7 @@ def _ties(best: BestSetting, value_text: ValueText) -> str:
         rest = [f"{len(alike) - len(names)} more"] if names and len(alike) > len(names) else []
         named = f": {' and '.join(filter(None, [', '.join(names), *rest]))}" if names else ""
         return f"; {len(alike)} of {others} others not worse within error{named}"
-    known = len(best.sample.values) > 1 or math.isfinite(best.sample.margin)
+    known = len(best.sample.values) >= MIN_REPLICATES or math.isfinite(best.sample.margin)
     if not others or best.metric.name != CHOSEN or not known:
         return ""
     return f"; {f'all {others} others are' if others > 1 else 'the other is'} worse beyond error"
@@ -151,7 +152,7 @@ def _ties(best: BestSetting, value_text: ValueText) -> str:
 def not_worse(best: BestSetting) -> list[Sample]:
     """Return the other settings that are not worse than the best one within error; none where errors are unknown."""
     own, sign = best.sample, best.metric.cost(1.0)
-    several = len(own.values) > 1
+    several = len(own.values) >= MIN_REPLICATES
     paired = [other for other in best.others if several and other.values.keys() == own.values.keys()]
     found = {id(other): False for other in paired}
     found |= {id(other): _by_itself(own, other, sign) for other in best.others if id(other) not in found}

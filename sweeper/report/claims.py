@@ -56,7 +56,7 @@ class Judged:
     difference: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    """The interval of the difference at `level`; NaN for fewer than two replicates."""
+    """The interval of the difference at `level`; NaN if there is none."""
     level: float = LEVEL
     """Confidence level of the interval: 95 %, or more where several looks are paid for."""
     looks: tuple[int, ...] = ()
@@ -248,7 +248,7 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
     found |= {"paired": paired, "data": ", ".join(data), "trials": _behind(claim.sides, chosen)}
     verdict = verdicts.verdict(estimate, claim.relation, claim.margin, alpha)
     if estimate.bounds is None:
-        return Judged(**found, verdict=verdict, reason=f"{'one replicate' if estimate.n else 'no pairs'}: no interval")
+        return Judged(**found, verdict=verdict, reason=f"{estimate.reason}: no interval")
     low, high = estimate.bounds(alpha)
     p = verdicts.p_value(estimate, claim.relation, claim.margin)
     equal = "all replicates are equal: they show no spread" if math.isinf(low) and math.isinf(high) else ""
@@ -297,7 +297,8 @@ def _alone(side: Side, sample: pd.DataFrame) -> Estimate:
     if side.take in ("argmax", "argmin"):
         return verdicts.argmax(values if side.take == "argmax" else -values, [float(key) for key in sample.columns])
     if side.of_metric:
-        return verdicts.correlation_of_metrics(sample["value"].to_numpy(float), sample["other"].to_numpy(float))
+        both = (sample[name].to_numpy(float).reshape(len(sample), -1) for name in ("value", "other"))
+        return verdicts.correlation_of_metrics(*both)
     if side.take == "correlation":
         return verdicts.correlation(values, np.array([float(key) for key in sample.columns]))
     if side.take == "deviation" and set(side.keys) & set(UNITS):

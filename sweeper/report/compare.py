@@ -11,7 +11,7 @@ import pandas as pd
 
 from sweeper.report import charts
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
-from sweeper.report.verdicts import LEVEL, half_widths
+from sweeper.report.verdicts import LEVEL, MIN_REPLICATES, half_widths
 from sweeper.spec import SpecError
 from sweeper.spec.metric import BETTER, Metric
 from sweeper.spec.space import unknown
@@ -249,8 +249,8 @@ def _mean(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows.mean(axis=0))
 
 
-MIN_RUNS, RESAMPLES = 3, 2000
-"""Fewest runs of each stratum with an interval of the probability of improvement, and resamples that it is taken of."""
+RESAMPLES = 2000
+"""Resamples behind the interval of the probability of improvement."""
 
 
 def differences(pairs: Pairs) -> pd.DataFrame:
@@ -279,8 +279,8 @@ def improvement(worse: Sequence[np.ndarray], better: Sequence[np.ndarray], seed:
     2108.13264).
 
     The interval is of bootstrap percentiles, where the runs of each side are drawn within each stratum. It is NaN where
-    a side has fewer than `MIN_RUNS` runs of a stratum, and where all resamples agree, because all runs were won: they
-    say nothing of its width.
+    a side has fewer than `MIN_REPLICATES` runs of a stratum, and where all resamples agree, because all runs were won:
+    they say nothing of its width.
     """
     generator, count = np.random.default_rng(seed), len(worse)
     means, resampled = 0.0, np.zeros(RESAMPLES)
@@ -290,7 +290,7 @@ def improvement(worse: Sequence[np.ndarray], better: Sequence[np.ndarray], seed:
         resampled += ((draws[1] @ won) * draws[0]).sum(1) / won.size / count
         means += float(won.mean()) / count
     low, high = map(float, np.quantile(resampled, ((1 - LEVEL) / 2, (1 + LEVEL) / 2)))
-    known = min(map(len, (*worse, *better))) >= MIN_RUNS and high > low
+    known = min(map(len, (*worse, *better))) >= MIN_REPLICATES and high > low
     return means, low if known else math.nan, high if known else math.nan
 
 

@@ -32,13 +32,14 @@ from sweeper.report.summaries import (
     summarise,
     value_codes,
 )
+from sweeper.report.verdicts import pearson
 from sweeper.spec.figures import Heatmap, Table
 from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
-
 from sweeper.storage.rows import plain_value
+
 FOLDER, TITLE = "heatmaps", "Heatmaps"
 CHARTS: Mapping[str, charts.Chart] = {"heatmap": charts.HEATMAP}
 
@@ -280,8 +281,6 @@ def values_of(
     }
 
 
-MIN_CELLS = 5
-"""Fewest cells with a correlation: over two it is always 1 or -1."""
 MAX_CELLS, WIDTH = 150, 100
 """Most cells of a heatmap as text, and the characters of a line."""
 
@@ -355,8 +354,8 @@ def cells_text(
 def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tuple[str, str]) -> pd.DataFrame:
     """Return Pearson's r between the cell means of each pair of metrics, with the columns `x`, `y`, `r` and `cells`.
 
-    `cells` is the number of cells with finite means of both. `r` is null if there are fewer than `MIN_CELLS` of them,
-    or if a metric is constant over them.
+    `cells` is the number of cells with finite means of both. `r` is null if there are fewer than
+    `verdicts.MIN_CELLS` of them, or if a metric is constant over them.
     """
     metrics = dict.fromkeys(metric for pair in pairs for metric in pair)
     means = {metric: pivot(rows, metric, axes)["mean"].to_numpy("float64") for metric in metrics}
@@ -364,7 +363,7 @@ def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tup
     for x, y in pairs:
         x_means, y_means = means[x], means[y]
         both = np.isfinite(x_means) & np.isfinite(y_means)
-        records.append({"x": x, "y": y, "r": _pearson(x_means[both], y_means[both]), "cells": int(both.sum())})
+        records.append({"x": x, "y": y, "r": pearson(x_means[both], y_means[both]), "cells": int(both.sum())})
     return pd.DataFrame(records, columns=["x", "y", "r", "cells"]).astype({"r": "float64", "cells": "int64"})
 
 
@@ -393,9 +392,3 @@ def text(table: pd.DataFrame, digits: int = 3, value_text: ValueText = plain_tex
         if numeric:
             right.append(str(name))
     return text_table(columns, right)
-
-
-def _pearson(x: np.ndarray, y: np.ndarray) -> float | None:
-    if len(x) < MIN_CELLS or any(np.ptp(values) <= 1e-12 * np.abs(values).max() for values in (x, y)):
-        return None
-    return float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0))

@@ -183,7 +183,8 @@ def caption(ranked: pd.DataFrame, ranking: Ranking) -> str:
     tasks, runs, against = _span(rows["tasks"]), _span(rows["runs"]), _reference(ranking)
     each = f", each the mean of {runs} runs" if rows["runs"].max() > 1 else ""
     over = f"{tasks} {ranking.over}{each}" if rows["tasks"].max() > 1 else "runs"
-    parts = [f"{ranking.metric.label}: mean ± 95 % interval over {over}"]
+    beside = " ± 95 % interval" if rows["low"].notna().any() else ""
+    parts = [f"{ranking.metric.label}: mean{beside} over {over}"]
     if rows["difference"].notna().any():
         parts.append(f"less {against}: paired by {ranking.tasks}")
         parts.append(f"P(better): how probably a run is better than one of {against}")

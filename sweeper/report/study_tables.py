@@ -72,7 +72,7 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
 
 
 def half_width(values: Sequence[float | None]) -> float:
-    """Return half the width of the 95 % interval of a mean; NaN if a value is missing, or the values are equal."""
+    """Return half the width of the 95 % interval of a mean; NaN if it is not known, or a value is missing."""
     from sweeper.report.verdicts import half_widths  # here: SciPy takes long to import, and few commands need it
 
     known = [value for value in values if value is not None]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.plan.best_settings import NOUNS
-from sweeper.report.verdicts import half_widths
+from sweeper.report.verdicts import MIN_REPLICATES, half_widths
 from sweeper.spec.metric import SPREADS, Spread
 from sweeper.spec.sweep import replicate_keys
 
@@ -51,8 +51,8 @@ def summarise(values: pd.Series, cells: np.ndarray, replicates: np.ndarray, coun
     null.
 
     - `replicates`: those with a value, over which all that follows is taken
-    - `mean`, `std` (ddof=1), and `low` and `high`, the 95 % interval of the mean by Student's t. Null where it is not
-      known: for one replicate, or for equal ones
+    - `mean`, `std` (ddof=1; null for one replicate), and `low` and `high`, the 95 % interval of the mean by Student's
+      t, which is null for fewer than `MIN_REPLICATES`, and for equal ones
     - `iqm`: the mean without the lowest and the highest quarter; null for fewer than `MIN_IQM` replicates
     - `count`: trials with a value; `missing`: trials without one
     """
@@ -83,14 +83,15 @@ def spread_of(cell: Mapping[Any, Any], spread: Spread = "interval") -> float:
 
 
 def described(cells: pd.DataFrame, over: str, spread: Spread = "interval") -> str:
-    """Return e.g. `mean ± 95 % interval over 3 to 5 seeds`; empty if there is no spread. `over`: what replicates are,
-    as a plural noun."""
+    """Return e.g. `mean ± 95 % interval over 3 to 5 seeds`, `mean over 2 seeds` where no cell has an interval, or an
+    empty text for one replicate. `over`: what replicates are, as a plural noun."""
     n = cells["replicates"][cells["replicates"] > 0]
     if n.empty or n.max() == 1:
         return ""
     span = f"{n.min()} to {n.max()}" if n.min() < n.max() else f"{n.max()}"
     each = ", each the mean of several trials" if (cells["count"] > cells["replicates"]).any() else ""
-    return f"mean ± {SPREADS[spread]} over {span} {over}{each}"
+    beside = f" ± {SPREADS[spread]}" if spread == "deviation" or n.max() >= MIN_REPLICATES else ""
+    return f"mean{beside} over {span} {over}{each}"
 
 
 def averaged_over(rows: pd.DataFrame, axes: Sequence[str], replicates: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ from sweeper.report.summaries import (
     spread_of,
     summarise,
 )
+from sweeper.report.verdicts import MIN_REPLICATES
 from sweeper.spec import Metric
 from sweeper.spec.figures import Table
 from sweeper.spec.metric import SPREADS, Spread
@@ -112,7 +113,7 @@ def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str]:
 def _marks(shown: Shown, table: Table, cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Return `mark` and `criterion` of each cell: whether it has the best setting of its column by its metric, or one
     that is not worse within error, and the metric by which the best one was chosen. A metric without a direction has no
-    best one, nor has a column with one cell; a single trial shows no error."""
+    best one, nor has a column with one cell, or one of fewer than `MIN_REPLICATES`: they show no error."""
     found = pd.DataFrame("", index=cells.index, columns=["mark", "criterion"], dtype="str")
     if len(rows) > MAX_MARKED:
         return found
@@ -125,7 +126,8 @@ def _marks(shown: Shown, table: Table, cells: pd.DataFrame, rows: pd.DataFrame) 
         for metric in table.metrics:
             own = cells[is_own & (cells["metric"] == metric.name)]
             if metric.direction and len(own) > 1:
-                best = [each for each in shown.best(trials, metric, table.axes) if len(each.sample.values) > 1]
+                found_best = shown.best(trials, metric, table.axes)
+                best = [each for each in found_best if len(each.sample.values) >= MIN_REPLICATES]
                 found.loc[own.index, "mark"] = marks(own, trials, table.axes, best)
                 found.loc[own.index, "criterion"] = best[0].criterion if best else ""
     return found

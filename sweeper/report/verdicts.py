@@ -13,9 +13,13 @@ side is taken. Every interval is at a confidence level of `1 - alpha`:
   greatest of these (Hsu's multiple comparisons with the best).
 - A correlation with a key is that of the mean over the replicates. Its interval is by t of each replicate's covariance
   with the key, in units of the correlation. It is exact about 0, also where nothing depends on the key.
-- A correlation of two metrics is that of the means of cells. Its interval leaves out one replicate at a time
-  (jackknife) on Fisher's scale. Noise within the cells makes it smaller than that of the true means.
+- A correlation of two metrics is that of the means of cells, of which there must be `MIN_CELLS`. Its interval leaves
+  out one replicate at a time (jackknife) on Fisher's scale. Noise within the cells makes it smaller than that of the
+  true means.
 - A deviation along a replicate takes the values as a sample: chi-squared.
+
+No statistic has an interval over fewer than `MIN_REPLICATES`. Equal replicates do not show their spread, so the
+interval of what they agree in is infinite. In both cases there is no verdict.
 """
 
 import math
@@ -35,7 +39,12 @@ SETTLED = 0.05
 """Share of its whole change within which a metric has settled."""
 EQUAL = 1e-9
 """Largest standard deviation of values that count as equal: they differ by rounding."""
+MIN_REPLICATES = 3
+"""Fewest replicates with an interval. That of two is 12.7 standard errors wide on each side, and says nothing."""
+MIN_CELLS = 5
+"""Fewest cells with a correlation: over two it is always 1 or -1."""
 Bounds = tuple[float, float]
+UNKNOWN: Bounds = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,14 @@ class Estimate:
     n: int
     """Replicates, or pairs of them."""
     bounds: Callable[[float], Bounds] | None
-    """Total probability of an error, alpha -> the bounds of the interval; None for fewer than two replicates."""
+    """Total probability of an error, alpha -> the bounds of the interval; None if there is none."""
+    lack: str = ""
+    """What it lacks besides replicates to have an interval."""
+
+    @property
+    def reason(self) -> str:
+        """Why it has no interval, if it has none."""
+        return self.lack if self.n >= MIN_REPLICATES else ("no pairs", "one replicate", "two replicates")[self.n]
 
     def minus(self, number: float) -> "Estimate":
         """Return the estimate less a number that is known."""
@@ -89,7 +105,7 @@ def smallest(values: np.ndarray) -> Extremes:
 
 def value_range(values: np.ndarray) -> Extremes:
     """The largest less the smallest mean: the largest difference of two columns."""
-    pairs = list(permutations(range(values.shape[1]), 2))
+    pairs = list(permutations(range(values.shape[1]), 2)) or [(0, 0)]
     return Extremes(np.stack([values[:, first] - values[:, second] for first, second in pairs], axis=1)[:, :, None])
 
 
@@ -111,7 +127,7 @@ def difference(left: Extremes, right: Extremes | None, paired: bool = True) -> E
             freedom = np.where(variances > 0, variances**2 / _outer(e1**4 / f1, e2**4 / f2), min(f1, f2))
         errors, n = np.sqrt(variances), min(len(left.values), len(right.values))
     value = float(means.min(1).max()) if n else math.nan
-    if n < 2:
+    if n < MIN_REPLICATES:
         return Estimate(value, n, None)
 
     def bounds(alpha: float) -> Bounds:
@@ -127,13 +143,15 @@ def argmax(values: np.ndarray, at: Sequence[float] | np.ndarray) -> Estimate:
     """Return the value of the key, one of `at`, whose column of a sample [replicates, columns] has the largest mean."""
     n, count = values.shape
     best = float(at[int(values.mean(0).argmax())]) if n else math.nan
-    if n < 2:
-        return Estimate(best, n, None)
+    if n < MIN_REPLICATES or count < 2:
+        return Estimate(best, n, None, "one value of the key")
     pairs = list(permutations(range(count), 2))
     means, errors, _ = _means(np.stack([values[:, other] - values[:, own] for own, other in pairs], axis=1))
 
     def bounds(alpha: float) -> Bounds:
-        reached = means - _quantile(alpha / max(count - 1, 1), n - 1) * errors
+        if np.isinf(errors).all():
+            return UNKNOWN
+        reached = means - _quantile(alpha / (count - 1), n - 1) * errors
         worse = {own for (own, _), least in zip(pairs, reached, strict=True) if least > 0}
         left = [float(at[index]) for index in range(count) if index not in worse] or [best]
         return min(left), max(left)
@@ -143,8 +161,8 @@ def argmax(values: np.ndarray, at: Sequence[float] | np.ndarray) -> Estimate:
 
 def correlation(values: np.ndarray, at: np.ndarray) -> Estimate:
     """Return the correlation of the mean of a sample [replicates, columns] with the key's values `at` [columns]."""
-    if np.ptp(at) == 0:
-        return Estimate(math.nan, len(values), None)
+    if np.ptp(at) == 0 or not len(values):
+        return Estimate(math.nan, len(values), None, "one value of the key")
     centred = at - at.mean()
     centred = centred / np.linalg.norm(centred)
     total = float(np.linalg.norm(values.mean(0) - values.mean()))
@@ -154,45 +172,59 @@ def correlation(values: np.ndarray, at: np.ndarray) -> Estimate:
     def bounds(alpha: float) -> Bounds:
         assert inner.bounds
         low, high = inner.bounds(alpha)
-        return max(low, -1.0), min(high, 1.0)
+        return (max(low, -1.0), min(high, 1.0)) if math.isfinite(high - low) else UNKNOWN
 
     return replace(inner, bounds=inner.bounds and bounds)
 
 
 def correlation_of_metrics(values: np.ndarray, others: np.ndarray) -> Estimate:
-    """Return the correlation over columns of the means of two samples [replicates, columns]."""
-    if not len(values):
-        return Estimate(math.nan, 0, None)
+    """Return the correlation over columns, which are cells, of the means of two samples [replicates, columns]."""
+    n, cells = len(values), values.shape[1]
+    value = pearson(values.mean(0), others.mean(0)) if n else math.nan
+    if n < MIN_REPLICATES or math.isnan(value):
+        few = f"a correlation needs {MIN_CELLS} cells, but there {'is' if cells == 1 else 'are'} {cells}"
+        return Estimate(value, n, None, few if cells < MIN_CELLS else "a metric is constant over the cells")
 
-    def of_rows(rows: np.ndarray) -> float:
-        pair = values[rows].mean(0), others[rows].mean(0)
-        if min(map(np.ptp, pair)) == 0:
-            return 0.0
-        return float(np.arctanh(np.clip(np.corrcoef(*pair)[0, 1], -1 + 1e-9, 1 - 1e-9)))
+    def without(row: int) -> float:
+        left = (np.delete(sample, row, axis=0).mean(0) for sample in (values, others))
+        return _fisher(pearson(*left))
 
-    n = len(values)
-    centre, without = of_rows(np.arange(n)), [of_rows(np.delete(np.arange(n), index)) for index in range(n * (n > 1))]
-    error = math.sqrt((n - 1) * np.var(without)) if n > 1 else math.nan
+    centre, error = _fisher(value), math.sqrt((n - 1) * np.var([*map(without, range(n))]))
 
     def bounds(alpha: float) -> Bounds:
+        if not error > EQUAL:  # also where a metric is constant without one of the replicates
+            return UNKNOWN
         half = _quantile(alpha / 2, n - 1) * error
         return math.tanh(centre - half), math.tanh(centre + half)
 
-    return Estimate(math.tanh(centre), n, bounds if n > 1 else None)
+    return Estimate(value, n, bounds)
+
+
+def pearson(x: np.ndarray, y: np.ndarray) -> float:
+    """Return Pearson's r over cells; NaN for fewer than `MIN_CELLS` of them, or if one is constant but for rounding."""
+    if len(x) < MIN_CELLS or any(np.ptp(values) <= 1e-12 * np.abs(values).max() for values in (x, y)):
+        return math.nan
+    return float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0))
+
+
+def _fisher(r: float) -> float:
+    return float(np.arctanh(np.clip(r, -1 + 1e-9, 1 - 1e-9)))
 
 
 def deviation(values: np.ndarray) -> Estimate:
     """Return the standard deviation of a sample [replicates] as that of a normal distribution."""
     n = len(values)
-    if n < 2:
-        return Estimate(math.nan, n, None)
-    squares = float(((values - values.mean()) ** 2).sum())
+    std = float(values.std(ddof=1)) if n > 1 else math.nan
+    if n < MIN_REPLICATES:
+        return Estimate(std, n, None)
 
     def bounds(alpha: float) -> Bounds:
+        if std <= EQUAL:
+            return UNKNOWN
         low, high = special.chdtri(n - 1, (alpha / 2, 1 - alpha / 2))  # by the share above them
-        return math.sqrt(squares / low), math.sqrt(squares / high) if high > 0 else math.inf
+        return std * math.sqrt((n - 1) / low), std * math.sqrt((n - 1) / high) if high > 0 else math.inf
 
-    return Estimate(math.sqrt(squares / (n - 1)), n, bounds)
+    return Estimate(std, n, bounds)
 
 
 def settled(values: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -266,10 +298,10 @@ def together(verdicts: Sequence[Verdict]) -> str:
 
 def half_widths(deviations: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Return half the widths of the intervals of means over n replicates that have these standard deviations. One of
-    fewer than two replicates, or of equal ones, is NaN: it is not known."""
+    fewer than `MIN_REPLICATES`, or of equal ones, is NaN: it is not known."""
     with np.errstate(invalid="ignore", divide="ignore"):
         halves = _quantile(ALPHA / 2, np.asarray(n, dtype=float) - 1) * _errors(deviations, n)
-    return np.where(np.isfinite(halves), halves, math.nan)
+    return np.where(np.isfinite(halves) & (n >= MIN_REPLICATES), halves, math.nan)
 
 
 def _quantile(alpha: float, freedom: np.ndarray | float) -> np.ndarray | float:

@@ -24,7 +24,7 @@ from sweeper.storage.requests import request_name
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each
-from tests.sweeper.small_sweeps import TINY
+from tests.sweeper.small_sweeps import FIXED, TINY
 
 AUROC = "auroc_joint"
 CLAIMS = (
@@ -36,12 +36,13 @@ CLAIMS = (
     Claim("X-06", "the loss settles", "1", Side("loss", {}, "settled", "epoch"), ">", 0.0),
     Claim("X-05", "loss over epochs", "1", Side("loss", {"epoch": Condition(">", 0)}), ">", -1e9),
 )
-OURS = Sweep(TINY.about, TINY.presets, figures=TINY.figures, name="tiny", claims=CLAIMS)
+SEEDS = {"digits": Grid(FIXED, {"beta": (0.5, 1.5), "seed": (0, 1, 2)})}
+OURS = Sweep(TINY.about, SEEDS, figures=TINY.figures, name="tiny", claims=CLAIMS)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a run in this process, of four trials."""
+    """Of a run in this process, of six trials."""
     from sweeper import api
 
     folder = tmp_path_factory.mktemp("claims")
@@ -56,7 +57,7 @@ def test_a_real_run_gives_verdicts(store: Path) -> None:
     assert verdicts["X-01"] == "holds" and verdicts["X-02"] == "refuted" and verdicts["X-03b"] == "holds"
     assert verdicts["X-03a"] == "undecided" and judged["X-03a"].reason == "one replicate: no interval"
     assert judged["X-03a"].n == 1 and judged["X-03a"].low != judged["X-03a"].low  # NaN, not zero
-    assert verdicts["X-04"] == "holds" and verdicts["X-05"] == "holds" and judged["X-01"].n == 2
+    assert verdicts["X-04"] == "holds" and verdicts["X-05"] == "holds" and judged["X-01"].n == 3
     assert 1 <= judged["X-06"].left <= 2
     assert by_row([*judged.values()])["X-03"] == "undecided"
 

@@ -167,10 +167,12 @@ def _left_out_trials(files: Files, count: int, kept: int) -> dict[str, Any] | No
 
 def _halves(rows: pd.DataFrame, shown: Iterable[PresetFigures]) -> list[float | None]:
     """Return half the widths of the 95 % intervals of n replicates whose standard deviation is 1, by n: up to as many
-    as the rows have. That of none or one is not known."""
+    as the rows have. That of fewer than `MIN_REPLICATES` is not known."""
     replicates = dict.fromkeys(name for preset in shown for name in preset.replicates)
-    numbers = replicate_numbers(rows, list(replicates))
-    n = np.arange(len(np.unique(numbers)) + 1)
+    most = len(np.unique(replicate_numbers(rows, list(replicates))))
+    if {"study", "number"} <= {*rows}:  # of which a proposal may have replicates of any hyperparameter
+        most = max(most, *rows.groupby(["study", "number"]).size())
+    n = np.arange(most + 1)
     halves: list[float | None] = json_values(pd.Series(half_widths(np.ones(len(n)), n)))
     return halves
 

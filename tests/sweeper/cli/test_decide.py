@@ -11,11 +11,11 @@ from sweeper import api
 from sweeper.errors import SpecError
 from sweeper.report.claims import judge
 from sweeper.report.looks import read_looks
-from sweeper.spec import Claim, Side, Sweep
+from sweeper.spec import Claim, Grid, Side, Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
-from tests.sweeper.small_sweeps import TINY
+from tests.sweeper.small_sweeps import FIXED, TINY
 from trainables.worker.messages import CohortTask
 
 AUROC = "auroc_joint"
@@ -23,8 +23,9 @@ LOW = Side(AUROC, {"beta": 0.5})
 OURS = replace(
     TINY,
     name="tiny",
+    presets={"digits": Grid(FIXED, {"beta": (0.5, 1.5), "seed": (0, 1, 2)})},
     claims=(
-        Claim("X-01", "clear at two seeds", "1", Side(AUROC), ">", -1e6),
+        Claim("X-01", "clear at three seeds", "1", Side(AUROC), ">", -1e6),
         Claim("X-02a", "open for ever, as equal values have no interval", "1", LOW, "~", LOW, 0.0),
         Claim("X-02b", "of one seed", "1", Side(AUROC, {"beta": 0.5, "seed": 0}), ">", 0.0),
     ),
@@ -33,7 +34,7 @@ OURS = replace(
 
 def decide(store: Path, task: Callable[[CohortTask], None] = lambda task: None, **options: Any) -> Any:
     with without_ray(store, task):
-        return api.run(OURS, store=store / "store", **{"decide": True, "most_seeds": 5, "keep": "none", **options})
+        return api.run(OURS, store=store / "store", **{"decide": True, "most_seeds": 7, "keep": "none", **options})
 
 
 @pytest.mark.slow
@@ -51,21 +52,21 @@ def test_seeds_are_added_where_a_claim_is_open_and_an_interrupted_round_is_conti
     with pytest.raises(KeyboardInterrupt):
         decide(tmp_path, interrupt)
     looks = read_looks(files, "tiny", "digits")
-    assert looks and looks.taken == {"X-01": (2,), "X-02a": (2,), "X-02b": (2,)}
-    plan = api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=5)["decide"]
-    assert (plan["open"], plan["first_seeds"], plan["at_most"]) == (["X-02a"], [2], 3)
+    assert looks and looks.taken == {"X-01": (3,), "X-02a": (3,), "X-02b": (3,)}
+    plan = api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=7)["decide"]
+    assert (plan["open"], plan["first_seeds"], plan["at_most"]) == (["X-02a"], [3, 4], 4)
     rows = decide(tmp_path, tasks.append)
     looks = read_looks(files, "tiny", "digits")
-    assert looks and looks.taken == {"X-01": (2,), "X-02a": (2, 3, 5), "X-02b": (2,)}
+    assert looks and looks.taken == {"X-01": (3,), "X-02a": (3, 5, 7), "X-02b": (3,)}
     assert sorted(zip(rows["beta"], rows["seed"], strict=True)) == [
-        (0.5, 0), (0.5, 1), (0.5, 2), (0.5, 3), (0.5, 4), (1.5, 0), (1.5, 1)
+        *((0.5, seed) for seed in range(7)), (1.5, 0), (1.5, 1), (1.5, 2)
     ]  # fmt: skip
-    assert list(rows[rows["seed"] == 3]["changes"]) == ["seed=3"]
-    assert len(load("tiny", tmp_path / "store", preset="digits")) == 4
-    assert len(load("tiny", tmp_path / "store", preset="digits", changes="decided")) == 7
+    assert set(rows[rows["seed"] > 2]["changes"]) == {f"seed={seed}" for seed in range(3, 7)}
+    assert len(load("tiny", tmp_path / "store", preset="digits")) == 6
+    assert len(load("tiny", tmp_path / "store", preset="digits", changes="decided")) == 10
     judged = {each.claim.name: each for each in judge(files, OURS, "digits")}
-    assert judged["X-01"].verdict == "holds" and judged["X-01"].level == pytest.approx(1 - 0.05 * 2 / 5)
-    assert judged["X-02a"].n == 5 and "look 3 at 5 seeds" in judged["X-02a"].reason
+    assert judged["X-01"].verdict == "holds" and judged["X-01"].level == pytest.approx(1 - 0.05 * 3 / 7)
+    assert judged["X-02a"].n == 7 and "look 3 at 7 seeds" in judged["X-02a"].reason
     assert judge(files, OURS, "digits", "decided") == judge(files, OURS, "digits")
     trained = len(tasks)
     decide(tmp_path, tasks.append)
@@ -101,8 +102,8 @@ def test_what_cannot_be_decided_is_refused_in_one_line(options: dict[str, Any], 
 @pytest.mark.slow
 def test_the_looks_are_paid_for_by_the_most_seeds_of_the_first(tmp_path: Path) -> None:
     decide(tmp_path, decide=["X-01"])
-    with pytest.raises(SpecError, match="`--most-seeds <= 5` must hold, by which the looks at 'digits' are paid for"):
-        api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=6)
-    with pytest.raises(SpecError, match="were first looked at with seeds 0,1; ask for the same"):
-        api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=5, axis={"seed": [0]})
-    assert api.plan(OURS, store=tmp_path / "store", decide=["X-02"], most_seeds=3)["decide"]["at_most"] == 1
+    with pytest.raises(SpecError, match="`--most-seeds <= 7` must hold, by which the looks at 'digits' are paid for"):
+        api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=8)
+    with pytest.raises(SpecError, match="were first looked at with seeds 0,1,2; ask for the same"):
+        api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=7, axis={"seed": [0]})
+    assert api.plan(OURS, store=tmp_path / "store", decide=["X-02"], most_seeds=4)["decide"]["at_most"] == 1

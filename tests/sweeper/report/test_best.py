@@ -62,7 +62,10 @@ def test_a_method_without_a_seed_is_a_number() -> None:
 def test_nothing_is_said_of_errors_that_are_not_known() -> None:
     best = best_of({"a": [0.9], "b": [0.9]})
     assert names(best) == set() and "within error" not in sentence(best)
-    assert names(best_of({"a": [0.9, 0.8], "b": [0.9, 0.8], "c": [0.8, 0.7]})) == {"b"}, "equal differences"
+    two = best_of({"a": [0.9, 0.8], "b": [0.9, 0.8], "c": [0.8, 0.6]})
+    assert names(two) == set() and sentence(two).startswith("best knn_z: 0.850 (mean over 2 seeds) at method=a;")
+    equal = {"a": [0.9, 0.8, 0.7], "b": [0.9, 0.8, 0.7], "c": [0.8, 0.7, 0.6]}
+    assert names(best_of(equal)) == {"b"}, "equal differences"
 
 
 @for_each("name", registry.names())
@@ -114,8 +117,11 @@ def test_the_sentence_names_the_scores_that_were_chosen() -> None:
 
 
 def test_classes_are_the_replicates_and_seeds_of_a_class_are_averaged_first() -> None:
-    """As a sample of two means over seeds; the probability is over runs of the same class."""
-    values = {"a": {0: [0.9, 0.8], 1: [0.7, 0.6]}, "b": {0: [0.85, 0.75], 1: [0.68, 0.5]}}
+    """As a sample of three means over seeds; the probability is over runs of the same class."""
+    values = {
+        "a": {0: [0.9, 0.8], 1: [0.7, 0.6], 2: [0.8, 0.8]},
+        "b": {0: [0.85, 0.75], 1: [0.68, 0.5], 2: [0.5, 0.5]},
+    }
     rows = [
         {"trial_id": f"{method}{label}{seed}", "method": method, "normal_class": label, "seed": seed}
         | {"auroc_chosen": value, "val_auroc_chosen": value}
@@ -124,14 +130,14 @@ def test_classes_are_the_replicates_and_seeds_of_a_class_are_averaged_first() ->
         for seed, value in enumerate(runs)
     ]
     (best,) = best_settings(rows, Metric("auroc_chosen", "maximize"), ("method", "normal_class", "seed"))
-    half = stats.t.ppf(0.975, 1) * stats.sem([0.85, 0.65])
-    means = np.array([[0.85, 0.65], [0.8, 0.59]])
+    half = stats.t.ppf(0.975, 2) * stats.sem([0.85, 0.65, 0.8])
+    means = np.array([[0.85, 0.65, 0.8], [0.8, 0.59, 0.5]])
     assert [[*each.values.values()] for each in (best.sample, *best.others)] == [pytest.approx(row) for row in means]
     assert sentence(best).startswith(
-        f"best auroc_chosen: 0.750 ± {half:.3f} (mean ± 95 % interval over 2 classes, each the mean of 2 seeds) "
+        f"best auroc_chosen: 0.767 ± {half:.3f} (mean ± 95 % interval over 3 classes, each the mean of 2 seeds) "
         "at method=a"
     )
-    won = np.mean([[a > b for a in values["a"][label] for b in values["b"][label]] for label in (0, 1)])
+    won = np.mean([[a > b for a in values["a"][label] for b in values["b"][label]] for label in range(3)])
     assert sentence(best).endswith(f"; better than method=b with a probability of {won:.2f}")
 
 

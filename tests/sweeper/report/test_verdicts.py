@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -14,6 +14,8 @@ from scipy import stats
 from sweeper.report import verdicts
 from sweeper.report.verdicts import (
     ALPHA,
+    MIN_CELLS,
+    MIN_REPLICATES,
     Estimate,
     argmax,
     correlation,
@@ -117,18 +119,54 @@ def test_extremes_of_one_value_are_means() -> None:
         assert interval(difference(take(A[:, None]), take(B[:, None]))) == pytest.approx(expected)
 
 
-def test_one_replicate_has_no_interval_and_no_verdict() -> None:
-    one = np.array([0.5])
-    for estimate in (difference(mean(one), mean(one)), argmax(one[:, None], [1.0]), deviation(one)):
-        assert estimate.bounds is None
-        assert verdict(estimate, ">") == "undecided" and p_value(estimate, ">") == 1.0
+STATISTICS: dict[str, Callable[[np.ndarray], Estimate]] = {
+    "mean": lambda values: difference(mean(values.mean(1)), None),
+    "difference": lambda values: difference(mean(values[:, 0]), mean(values[:, 1:].mean(1))),
+    "unpaired difference": lambda values: difference(mean(values[:, 0]), mean(values[:, 1]), paired=False),
+    "largest": lambda values: difference(largest(values), None),
+    "smallest against largest": lambda values: difference(smallest(values), largest(values)),
+    "range": lambda values: difference(value_range(values), None),
+    "argmax": lambda values: argmax(values, np.arange(values.shape[1])),
+    "correlation with a key": lambda values: correlation(values, np.arange(values.shape[1])),
+    "correlation of metrics": lambda values: correlation_of_metrics(values, values[:, ::-1] ** 2),
+    "deviation": lambda values: deviation(values.mean(1)),
+    "settled": lambda values: difference(mean(verdicts.settled(values, np.arange(values.shape[1]))), None),
+}
+"""Every statistic of a claim, of a sample [replicates, columns]."""
+CLAIMED = [(relation, margin) for relation in (">", "<", "~") for margin in (0.0, 0.5, -0.5)]
+NUMBERS = st.integers(-400, 400).map(lambda number: number / 8)
 
 
-def test_equal_differences_decide_nothing() -> None:
-    """Two seeds that have the same number of test images right say nothing of the spread."""
-    equal = difference(mean(np.array([0.9, 0.8])), mean(np.array([0.8, 0.7])))
-    assert verdict(equal, ">") == "undecided" and p_value(equal, ">") == 1.0
-    assert correlation(A[:, None], np.array([3.0])).bounds is None  # of one value of the key
+@for_each("name", STATISTICS)
+@for_each("n", range(MIN_REPLICATES))
+def test_few_replicates_decide_nothing(name: str, n: int) -> None:
+    estimate = STATISTICS[name](RNG.normal(size=(n, 6)))
+    assert estimate.bounds is None and estimate.reason in ("no pairs", "one replicate", "two replicates")
+    assert all(verdict(estimate, *claimed) == "undecided" and p_value(estimate, *claimed) == 1 for claimed in CLAIMED)
+
+
+@pytest.mark.slow
+@for_each("name", STATISTICS)
+@settings(max_examples=30)
+@given(arrays(float, (1, 6), elements=NUMBERS), st.integers(MIN_REPLICATES, 10))
+def test_equal_replicates_decide_nothing(name: str, row: np.ndarray, n: int) -> None:
+    """Seeds that have the same number of test images right say nothing of the spread, so no interval has width 0."""
+    estimate = STATISTICS[name](np.repeat(row, n, axis=0))
+    assert all(verdict(estimate, *claimed) == "undecided" and p_value(estimate, *claimed) == 1 for claimed in CLAIMED)
+
+
+@given(arrays(float, st.tuples(st.integers(0, 10), st.integers(1, MIN_CELLS - 1)), elements=NUMBERS))
+def test_a_correlation_of_metrics_over_few_cells_decides_nothing(values: np.ndarray) -> None:
+    """Over two cells it is always 1 or -1."""
+    estimate = correlation_of_metrics(values, values[:, ::-1] ** 2)
+    assert math.isnan(estimate.value) and estimate.bounds is None and estimate.reason
+    assert all(verdict(estimate, *claimed) == "undecided" and p_value(estimate, *claimed) == 1 for claimed in CLAIMED)
+
+
+def test_one_value_of_a_key_decides_nothing() -> None:
+    value_range_of_one = difference(value_range(A[:, None]), None)
+    for estimate in (argmax(A[:, None], [1.0]), correlation(A[:, None], np.array([3.0])), value_range_of_one):
+        assert all(verdict(estimate, *claimed) == "undecided" for claimed in CLAIMED)
 
 
 @given(

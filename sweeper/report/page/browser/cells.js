@@ -6,10 +6,13 @@ const SPREADS = { interval: "95 % interval", deviation: "standard deviation" };
 const EQUAL = 1e-9; // the largest deviation of values that differ by rounding alone
 const MIN_IQM = 5;
 
+/* Half the width of the 95 % interval of the mean of n values with a standard deviation; NaN where Python knows none.
+   `halves[n]` is that of n values whose standard deviation is 1, and null below the fewest that have one. */
+const halfWidth = (std, n, halves) => (std > EQUAL ? std * (halves[n] ?? NaN) : NaN);
+
 const average = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
 
-/* What `summaries.py` says of a cell: over replicates, each of which counts once, with the mean of its trials. `halves[n]`
-   is half the width of the 95 % interval of n replicates whose standard deviation is 1. */
+/* What `summaries.py` says of a cell: over replicates, each of which counts once, with the mean of its trials. */
 function summary(trials, metric, replicateOf, halves) {
   const groups = new Map();
   for (const trial of trials) {
@@ -25,7 +28,7 @@ function summary(trials, metric, replicateOf, halves) {
   const std = n > 1 ? Math.sqrt(known.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (n - 1)) : NaN;
   const cut = Math.floor(n / 4);
   const iqm = n >= MIN_IQM ? average(known.slice(cut, n - cut)) : NaN;
-  return { mean, std, half: std > EQUAL ? std * halves[n] : NaN, iqm, n, count, missing: trials.length - count };
+  return { mean, std, half: halfWidth(std, n, halves), iqm, n, count, missing: trials.length - count };
 }
 
 /* The trials of each cell, by the values of its axes. */

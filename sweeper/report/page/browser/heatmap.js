@@ -274,7 +274,8 @@ class Heatmap {
     const over = this.report.views[this.request.preset]?.over ?? "trials";
     const each = grid.cells.some((cell) => cell.count > cell.n) ? ", each the mean of several trials" : "";
     const noun = this.given ? this.givenFor(this.rows, this.columns).over : this.isFiltered || this.remaining().length > 1 ? "replicates" : over;
-    if (most > 1) lines.push(`${metric.label}: mean ± ${SPREADS[this.spread()]} over ${Math.min(...counts) < most ? `${Math.min(...counts)} to ` : ""}${most} ${noun}${each}.`);
+    const beside = grid.cells.some((cell) => Number.isFinite(this.beside(cell))) ? ` ± ${SPREADS[this.spread()]}` : "";
+    if (most > 1) lines.push(`${metric.label}: mean${beside} over ${Math.min(...counts) < most ? `${Math.min(...counts)} to ` : ""}${most} ${noun}${each}.`);
     if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
     if (isMarked) lines.push(`${NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better.`);
     if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);

@@ -4,9 +4,6 @@
 const MOST_LINES = 400;
 const BEST_TRIALS = 10;
 const STATUSES = ["finished", "infeasible", "pruned", "diverged", "failed"];
-const T_QUANTILES = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.306, 2.2622];
-/* Student's t for 95 % by degrees of freedom from 1; beyond these an expansion that is right to 0.001. */
-const tQuantile = (freedom) => T_QUANTILES[freedom - 1] ?? 1.96 + 2.3725 / freedom + 2.8227 / freedom ** 2 + 2.556 / freedom ** 3;
 
 /* The trials of each proposal of a study, by its number. */
 function proposalsOf(report, trials) {
@@ -26,12 +23,12 @@ function overTrials(column) {
     if (values.every((value) => value === values[0])) return values[0];
     return column.isNumeric && values.every(Number.isFinite) ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN;
   };
-  const halfWidth = (trials) => {
+  const half = (trials, halves) => {
     const [mean, freedom] = [at(trials), trials.length - 1];
     const squares = trials.reduce((sum, trial) => sum + (column.at(trial) - mean) ** 2, 0);
-    return freedom > 0 ? tQuantile(freedom) * Math.sqrt(squares / freedom / trials.length) : NaN;
+    return freedom > 0 ? halfWidth(Math.sqrt(squares / freedom), trials.length, halves) : NaN;
   };
-  return Object.create(column, { at: { value: at }, halfWidth: { value: halfWidth } });
+  return Object.create(column, { at: { value: at }, half: { value: half } });
 }
 
 class Search {
@@ -117,7 +114,7 @@ class Search {
     if (plain && !metrics.includes(plain)) metrics.push(plain);
     const columns = [...[report.columns.get("number"), ...metrics].map(overTrials), ...this.parameters(ranked).map(({ column }) => column)];
     const text = (column, trials) => {
-      const [value, half] = [column.at(trials), metrics.some((metric) => metric.name === column.name) ? column.halfWidth(trials) : NaN];
+      const [value, half] = [column.at(trials), metrics.some((metric) => metric.name === column.name) ? column.half(trials, this.report.halves) : NaN];
       const mean = column.isNumeric ? formatMetric(value, column.percent) : formatValue(value);
       return Number.isFinite(half) ? `${mean} ± ${formatMetric(half, column.percent)}` : mean;
     };

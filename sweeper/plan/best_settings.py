@@ -34,6 +34,8 @@ QUESTIONS = ("study", "dataset", "image_digest")
 """Columns whose values are different questions: their trials are not compared."""
 NUMBER = "number"
 """The column that tells the proposals of a study apart, each of which is a setting."""
+STUDY_COLUMNS = ("study", "study_id", NUMBER, "wave", "schedule")
+"""Columns of a search's rows that are recorded beside the hyperparameters."""
 OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER)
 """Columns beside hyperparameters and metrics that the rule reads."""
 FINISHED = "finished"

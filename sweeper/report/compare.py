@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.report import charts
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
 from sweeper.report.verdicts import LEVEL, MIN_REPLICATES, half_widths
@@ -165,8 +166,6 @@ def _text(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-STUDY_COLUMNS = ("study", "study_id", "number", "wave", "schedule")
-"""Columns of a search's rows that are recorded beside the hyperparameters. Trials are not paired by them."""
 RUN = "seed"
 """The hyperparameter whose values are runs of one stratum."""
 SHOWN_KEYS = 8

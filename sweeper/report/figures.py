@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from sweeper.errors import DamagedError, StoreError
-from sweeper.plan.best_settings import BestSetting, Settings, columns_of
+from sweeper.plan.best_settings import STUDY_COLUMNS, BestSetting, Settings, columns_of
 from sweeper.plan.changes import changed_keys
+from sweeper.report.best import chosen
 from sweeper.report.formatting import ValueText, plain_text
 from sweeper.report.samples import judging_rows
 from sweeper.report.selections import in_order, labelled
@@ -16,7 +17,10 @@ from sweeper.spec import Constraint, Grid, Metric, Sweep
 from sweeper.spec.figures import Figure
 from sweeper.spec.metric import VALIDATION, Spread
 from sweeper.spec.sweep import REPLICATES
+from sweeper.storage.rows import plain_value
 
+MEAN_OF_STUDY = "of a search the mean over all of its settings"
+"""What a figure says that shows all trials of studies."""
 Kind = TypeVar("Kind", bound=Figure)
 Made = TypeVar("Made")
 
@@ -152,6 +156,40 @@ class Shown:
         """Return the rows of a figure, in the order of its axes: of its selections under their labels, else all."""
         rows = self.rows if self.is_in_order else in_order(self.preset.grids, self.rows, figure.hyperparameters)
         return labelled(rows, figure.selections)
+
+    def mean_of_studies(self, rows: pd.DataFrame) -> str:
+        """Return a clause that says what cells of rows are the mean of if all rows of studies are; else an empty
+        text."""
+        of_study = bool(self.preset.objectives) and "study" in rows and bool(rows["study"].notna().any())
+        return MEAN_OF_STUDY if of_study else ""
+
+    def of_best_settings(self, rows: pd.DataFrame, figure: Figure) -> tuple[pd.DataFrame, str]:
+        """Return the rows of a figure, of those of each study the trials of its best setting in each cell alone, and a
+        clause that says so, which is empty without a study.
+
+        The objective of the search decides; axes whose values repeat an experiment divide no setting. The rows have
+        neither the study nor what was searched: whichever setting was found, it is the cells that are compared. A cell
+        whose settings do not meet the constraints has no values. With several objectives all rows stay.
+        """
+        objectives, clause = self.preset.objectives, self.mean_of_studies(rows)
+        if len(objectives) != 1 or not clause:
+            return rows, clause
+        of_study = rows["study"].notna()
+        axes = [axis for axis in figure.axes if axis in rows and axis not in self.preset.replicates]
+        keys = zip(rows["study"], *(map(plain_value, rows[axis]) for axis in axes), strict=True)
+        cells = pd.Series([*map(repr, keys)], rows.index)
+        trials = rows["trial_id"] + "\n" + cells
+        own = rows.assign(study=cells, trial_id=trials)[of_study]
+        found = self.best(own, objectives[0], ())
+        is_best = trials.isin([trial for best in found for trial in best.values])
+        is_left = of_study & ~is_best & ~cells.isin(cells[is_best])  # no setting of the cell is best
+        searched = {*STUDY_COLUMNS, *(parameter.name for parameter in self.preset.parameters)}.difference(figure.axes)
+        without = {name: of_study for name in rows if name in searched}
+        without |= {name: is_left for name in ("trial_id", *(metric.name for metric in figure.shown)) if name in rows}
+        left = rows.assign(**{name: rows[name].astype(object).mask(mask, None) for name, mask in without.items()})
+        how = " or ".join(dict.fromkeys(map(chosen, found)))
+        clause = f"of a search the best setting{' for each ' * bool(axes)}{' and '.join(axes)}, {how}" if how else ""
+        return left[~of_study | is_best | is_left], clause
 
     def best(self, rows: pd.DataFrame, metric: Metric, named: Sequence[str]) -> list[BestSetting]:
         """Return the best settings of some rows by a metric, which hyperparameters name. A row that several selections

@@ -57,7 +57,8 @@ def publish(files: Files, folder: str, shown: Shown, heatmap: Heatmap) -> str | 
     cells = write(files, folder, shown, heatmap, rows, over=over, best=best)
     if heatmap != preset.of_kind(Heatmap)[0] or preset.of_kind(Table):
         return None
-    return cells_text(cells, heatmap, over, best, shown.value_text, shown.spread)
+    text = cells_text(cells, heatmap, over, best, shown.value_text, shown.spread)
+    return "\n".join(filter(None, [shown.mean_of_studies(rows) if text else "", text]))
 
 
 def on_page(shown: Shown, heatmap: Heatmap) -> None:
@@ -218,8 +219,9 @@ def write(
     path = figure_path(FOLDER, folder, heatmap.file)
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
     lines = sentences(best, MAX_BEST, so_far=shown.so_far, spread=shown.spread)
-    about: dict[str, Any] = {"about": shown.about, "value_text": shown.value_text, "spread": shown.spread}
-    values = values_of(cells, heatmap, over=over, best=lines, **about)
+    options: dict[str, Any] = {"value_text": shown.value_text, "spread": shown.spread}
+    about = "; ".join(filter(None, [shown.about, shown.mean_of_studies(rows)]))
+    values = values_of(cells, heatmap, over=over, best=lines, about=about, **options)
     extent = values["step"] * len(values["column_order"])
     files.write(f"{path}.png", charts.png(charts.HEATMAP, extent=extent, **values))
     return cells

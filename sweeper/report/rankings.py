@@ -36,22 +36,25 @@ COMMON = 2
 
 def publish(files: Files, folder: str, shown: Shown, ranking: Ranking) -> str | None:
     """Write a ranking as `NAME.parquet` and `NAME.md`, and return it as text. None is written if no row has a value."""
-    ranked = rank(shown.rows_of(ranking), ranking, shown.preset.preset)
+    rows, clause = shown.of_best_settings(shown.rows_of(ranking), ranking)
+    ranked = rank(rows, ranking, shown.preset.preset)
     if not ranked["tasks"].any():
         return None
+    document = markdown(ranked, ranking, shown.value_text, clause)
     files.write(figure_path(FOLDER, folder, f"{ranking.name}.parquet"), ranked.to_parquet(index=False))
-    files.write(figure_path(FOLDER, folder, f"{ranking.name}.md"), markdown(ranked, ranking, shown.value_text).encode())
-    return text(ranked, ranking, shown.value_text)
+    files.write(figure_path(FOLDER, folder, f"{ranking.name}.md"), document.encode())
+    return text(ranked, ranking, shown.value_text, clause)
 
 
 def on_page(shown: Shown, ranking: Ranking) -> dict[str, Any] | None:
     """Return a ranking as the texts of its columns; None if no row has a value."""
-    ranked = rank(shown.rows_of(ranking), ranking, shown.preset.preset)
+    rows, clause = shown.of_best_settings(shown.rows_of(ranking), ranking)
+    ranked = rank(rows, ranking, shown.preset.preset)
     if not ranked["tasks"].any():
         return None
     return {
         "name": ranking.name,
-        "captions": dict.fromkeys(SPREADS, caption(ranked, ranking)),
+        "captions": dict.fromkeys(SPREADS, caption(ranked, ranking, clause)),
         "rows": list(ranking.rows),
         "texts": columns_of(ranked, ranking, shown.value_text),
     }
@@ -163,20 +166,21 @@ def _against(
     return columns
 
 
-def markdown(ranked: pd.DataFrame, ranking: Ranking, value_text: ValueText = plain_text) -> str:
+def markdown(ranked: pd.DataFrame, ranking: Ranking, value_text: ValueText = plain_text, clause: str = "") -> str:
     """Return a Markdown document: a title, the caption and the rows."""
     columns = columns_of(ranked, ranking, value_text)
     body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
-    return f"# {ranking.name}\n\n{caption(ranked, ranking)}\n\n{body}\n"
+    return f"# {ranking.name}\n\n{caption(ranked, ranking, clause)}\n\n{body}\n"
 
 
-def text(ranked: pd.DataFrame, ranking: Ranking, value_text: ValueText = plain_text) -> str:
+def text(ranked: pd.DataFrame, ranking: Ranking, value_text: ValueText = plain_text, clause: str = "") -> str:
     """Return the ranking as plain text for a terminal."""
-    return f"{ranking.name}\n{caption(ranked, ranking)}\n{text_table(columns_of(ranked, ranking, value_text))}"
+    table = text_table(columns_of(ranked, ranking, value_text))
+    return f"{ranking.name}\n{caption(ranked, ranking, clause)}\n{table}"
 
 
-def caption(ranked: pd.DataFrame, ranking: Ranking) -> str:
-    """Return what the ranking shows, in a line."""
+def caption(ranked: pd.DataFrame, ranking: Ranking, clause: str = "") -> str:
+    """Return what the ranking shows, in a line, with a clause on searches."""
     rows = ranked[ranked["tasks"] > 0]
     if rows.empty:
         return "no value yet"
@@ -184,7 +188,7 @@ def caption(ranked: pd.DataFrame, ranking: Ranking) -> str:
     each = f", each the mean of {runs} runs" if rows["runs"].max() > 1 else ""
     over = f"{tasks} {ranking.over}{each}" if rows["tasks"].max() > 1 else "runs"
     beside = " ± 95 % interval" if rows["low"].notna().any() else ""
-    parts = [f"{ranking.metric.label}: mean{beside} over {over}"]
+    parts = [f"{ranking.metric.label}: mean{beside} over {over}", *filter(None, [clause])]
     if rows["difference"].notna().any():
         parts.append(f"less {against}: paired by {ranking.tasks}")
         parts.append(f"P(better): how probably a run is better than one of {against}")

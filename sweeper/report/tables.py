@@ -5,7 +5,7 @@ import math
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -69,7 +69,7 @@ CHARTS: Mapping[str, Chart] = {}
 
 def publish(files: Files, folder: str, shown: Shown, table: Table) -> str | None:
     """Write a table, and return it as text. None is written if none of its cells has a trial."""
-    cells, over = _cells_of(shown, table)
+    cells, over, table = _cells_of(shown, table)
     if not has_trials(cells):
         return None
     write(files, folder, cells, table, over, shown.value_text, shown.spread)
@@ -79,7 +79,7 @@ def publish(files: Files, folder: str, shown: Shown, table: Table) -> str | None
 def on_page(shown: Shown, table: Table) -> dict[str, Any] | None:
     """Return a table: keys of the rows, and for each row, column and metric the measured figures; None if none of its
     cells has a trial."""
-    cells, over = _cells_of(shown, table)
+    cells, over, table = _cells_of(shown, table)
     if not has_trials(cells):
         return None
     return {
@@ -94,7 +94,7 @@ def on_page(shown: Shown, table: Table) -> dict[str, Any] | None:
 
 def document(shown: Shown, table: Table, form: Format) -> str | None:
     """Return a table as a document; None if none of its cells has a trial."""
-    cells, over = _cells_of(shown, table)
+    cells, over, table = _cells_of(shown, table)
     if not has_trials(cells):
         return None
     if form == "csv":
@@ -102,12 +102,14 @@ def document(shown: Shown, table: Table, form: Format) -> str | None:
     return (latex if form == "latex" else markdown)(cells, table, over, shown.value_text, shown.spread)
 
 
-def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str]:
-    """Return the cells of a table of a request, and what they are the mean over."""
-    rows, preset = shown.rows_of(table), shown.preset
+def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str, Table]:
+    """Return the cells of a table of a request, what they are the mean over, and the table with a note on searches."""
+    preset, (rows, clause) = shown.preset, shown.of_best_settings(shown.rows_of(table), table)
     only = narrowed(preset.grids, rows, table.axes, table.selections)
     cells = average(rows, table, preset.preset, only, preset.replicates)
-    return cells.join(_marks(shown, table, cells, rows)), averaged_over(rows, table.axes, preset.replicates)
+    over = averaged_over(rows, table.axes, preset.replicates)
+    noted = replace(table, note="; ".join(filter(None, [clause, table.note])))
+    return cells.join(_marks(shown, table, cells, rows)), over, noted
 
 
 def _marks(shown: Shown, table: Table, cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

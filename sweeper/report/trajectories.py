@@ -35,16 +35,16 @@ CHARTS: Mapping[str, charts.Chart] = {"trajectory": {**charts.TRAJECTORY, "confi
 
 def publish(files: Files, folder: str, shown: Shown, trajectory: Trajectory) -> None:
     """Write a trajectory, unless none of its selections has a trial."""
-    rows = shown.rows_of(trajectory)
+    rows, clause = shown.of_best_settings(shown.rows_of(trajectory), trajectory)
     if trajectory.selections and rows.empty:
         return
-    options: dict[str, Any] = {"about": shown.about, "value_text": shown.value_text}
+    options: dict[str, Any] = {"about": shown.about, "value_text": shown.value_text, "clause": clause}
     write(files, folder, shown.history(), rows, trajectory, replicates=shown.preset.replicates, **options)
 
 
 def on_page(shown: Shown, trajectory: Trajectory) -> dict[str, Any] | None:
     """Return a trajectory: its caption and a chart for each metric; None if no trial has reported one."""
-    rows = shown.rows_of(trajectory)
+    rows, clause = shown.of_best_settings(shown.rows_of(trajectory), trajectory)
     points = average(shown.history(), rows, trajectory, shown.value_text, shown.preset.replicates)
     if points.empty:
         return None
@@ -57,7 +57,7 @@ def on_page(shown: Shown, trajectory: Trajectory) -> dict[str, Any] | None:
         drawn.append({"chart": "trajectory", "values": panel, "data": {"points": data}, "margins": margins})
     return {
         "name": trajectory.name,
-        "captions": dict.fromkeys(SPREADS, caption(points, trajectory)),
+        "captions": dict.fromkeys(SPREADS, caption(points, trajectory, clause)),
         "charts": drawn,
     }
 
@@ -108,10 +108,12 @@ def write(
     trajectory: Trajectory,
     *,
     about: str = "",
+    clause: str = "",
     value_text: ValueText = plain_text,
     replicates: Sequence[str] = REPLICATES,
 ) -> pd.DataFrame:
-    """Write `trajectories/FOLDER/NAME.parquet` and `.png`, with `about` below the title. Returns the averages."""
+    """Write `trajectories/FOLDER/NAME.parquet` and `.png`, with `about` below the title and a `clause` that ends the
+    caption. Returns the averages."""
     points = average(history, rows, trajectory, value_text, replicates)
     path = figure_path(FOLDER, folder, trajectory.file)
     files.write(f"{path}.parquet", points.to_parquet(index=False))
@@ -120,7 +122,7 @@ def write(
         charts.fill(charts.TRAJECTORY, {**charts.COLOURS["light"], **panel, "points": charts.records(panel["points"])})
         for panel in (*({**panel, "legend": None} for panel in shown[:-1]), shown[-1])
     ]
-    title = {"text": trajectory.name, "subtitle": list(filter(None, (about, caption(points, trajectory))))}
+    title = {"text": trajectory.name, "subtitle": list(filter(None, (about, caption(points, trajectory, clause))))}
     extent = sum(panel["width"] for panel in shown)
     files.write(
         f"{path}.png", charts.png(charts.ABREAST, extent=extent, title=title, panels=drawn, padding=charts.PADDING)
@@ -178,13 +180,12 @@ def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText =
     return found
 
 
-def caption(points: pd.DataFrame, trajectory: Trajectory) -> str:
-    """Return what the lines average over, and what shows their interval."""
+def caption(points: pd.DataFrame, trajectory: Trajectory, clause: str = "") -> str:
+    """Return what the lines average over, and what shows their interval, with a clause at the end."""
     text = described(points, "replicates")
-    if not text:
-        return f"by {trajectory.key}"
     barred = points[trajectory.key].nunique(dropna=False) > MAX_BANDS and points["epoch"].nunique() > 1
-    return f"by {trajectory.key}, {text}{', which bars show at the end' * barred}"
+    shown = f"{text}{', which bars show at the end' * (barred and '±' in text)}"
+    return "; ".join(filter(None, [", ".join(filter(None, [f"by {trajectory.key}", shown])), clause]))
 
 
 def _points_of(

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sweeper.report.compare import STUDY_COLUMNS, Pairs, differences, improvement, pair, picture, strip, text
+from sweeper.plan.best_settings import STUDY_COLUMNS
+from sweeper.report.compare import Pairs, differences, improvement, pair, picture, strip, text
 from sweeper.report.formatting import DASH
 from sweeper.search.studies import FACTS
 from sweeper.spec import SpecError

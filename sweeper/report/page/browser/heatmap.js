@@ -267,6 +267,12 @@ class Heatmap {
     return this.spread() === "interval" ? cell.half : cell.std;
   }
 
+  /* Whether trials of searches are among the trials, whatever was proposed for them. */
+  get averagesStudies() {
+    const has = this.report.views[this.request.preset]?.objectives && this.report.columns.has("study");
+    return Boolean(has) && this.trials.some((trial) => this.report.value("study", trial) !== null);
+  }
+
   caption(metric, grid, best, range, isMarked) {
     const lines = [];
     const counts = grid.cells.map((cell) => cell.n).filter(Boolean);
@@ -276,6 +282,7 @@ class Heatmap {
     const noun = this.given ? this.givenFor(this.rows, this.columns).over : this.isFiltered || this.remaining().length > 1 ? "replicates" : over;
     const beside = grid.cells.some((cell) => Number.isFinite(this.beside(cell))) ? ` ± ${SPREADS[this.spread()]}` : "";
     if (most > 1) lines.push(`${metric.label}: mean${beside} over ${Math.min(...counts) < most ? `${Math.min(...counts)} to ` : ""}${most} ${noun}${each}.`);
+    if (this.averagesStudies) lines.push("Of a search a cell is the mean over all of its settings there.");
     if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
     if (isMarked) lines.push(`${NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better.`);
     if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);

@@ -122,7 +122,7 @@ class Search {
       el("td", {}, trials.map((trial) => el("button", { type: "button", onclick: () => this.onTrial(trial) }, report.value("trial_id", trial)))),
       columns.map((column) => number(column.at(trials), text(column, trials)))));
     const repeats = ranked.length ? ranked[0].length : 1;
-    const means = repeats > 1 ? `, with the mean of n = ${repeats} trials and its 95 % interval` : "";
+    const means = repeats > 1 ? `, with the mean of n = ${repeats} trials${report.halves[repeats] ? " and its 95 % interval" : ""}` : "";
     return plainTable(`The ${rows.length} best by ${objective.name}${means}`, ["trial", ...columns.map((column) => column.label)], rows);
   }
 

@@ -16,7 +16,7 @@ from sweeper.cli.ranges import is_range, listed
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
 from sweeper.execution.signals import StopSignal
-from sweeper.models import config_of, load_model
+from sweeper.models import config_of, defaults_of, load_model
 from sweeper.request import Request, Text
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
@@ -41,12 +41,14 @@ def best(
     changes: str | None = None,
     metric: str | None = None,
     store: Folder = "results",
+    data: Folder | None = None,
 ) -> "Answer":
     """Return which setting of a request is best, as `sweeper best` says it. It prints as the sentence.
 
     - `preset`, `changes`: the two parts of the request's name, such as `"digits"` and `"epochs=5"`, or `""` for the
       preset as it is defined; by default the request with the latest result
     - `metric`: by which it is best; by default the preset's
+    - `data`: folder of the data sets, for the commands
 
     `answer.choice` has the setting `at`, its `mean`, `half_width` and `n`, `chosen_by` and `chosen_mean`, the settings
     that are not worse within error, its `trials`, its `model` and the command to `retrain` it; `answer.choices` are all
@@ -56,7 +58,15 @@ def best(
     from sweeper.storage.files import Files
 
     try:
-        return find_answer(Files(store), name, preset=preset, changes=changes, metric=metric)
+        return find_answer(
+            Files(store),
+            name,
+            preset=preset,
+            changes=changes,
+            metric=metric,
+            data=None if data is None else os.fspath(data),
+            defaults=defaults_of,
+        )
     except (SpecError, StoreError) as error:
         raise error.with_traceback(None) from None
 

@@ -7,9 +7,13 @@ from sweeper.execution.signals import exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
-from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line
+from functools import partial
+
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line, named
 from sweeper.execution.startup import end_process
+from sweeper.models import defaults_of
 from sweeper.report.answers import find_answer
+from sweeper.spec import registry
 from sweeper.storage.files import Files
 
 ABOUT = (
@@ -25,6 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="python -m sweeper.best", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
     add_request(parser)
     parser.add_argument("--metric", metavar="NAME", help="by this metric (default: the preset's)")
+    data = partial(named, "--data", "a folder")
+    parser.add_argument("--data", type=data, metavar="DIR", help="folder of the data sets, for the printed commands")
     options = parser.parse_args(arguments)
     answer = find_answer(
         Files(options.store),
@@ -32,8 +38,12 @@ def main(arguments: Sequence[str]) -> int:
         preset=options.preset,
         changes=options.changes,
         metric=options.metric,
+        data=options.data,
+        defaults=defaults_of,
     )
-    lines = (line for choice in answer.choices for line in choice.lines)
+    lines = [line for choice in answer.choices for line in choice.lines]
+    if answer.choices and not registry.is_findable(options.name):
+        lines.append("to train it again, name the file of the sweep in place of its name: sweeper best FILE.py")
     print("\n".join([answer.head, answer.text, *lines]))
     return EXIT_OK
 

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     name, own_code = sweep_and_code(options.name)
     own_data = [options.dataset] if is_own(options.dataset) else []
-    files, trained = Files(options.store), _trained(Files(options.store), name, options.name, options.trial)
+    files, trained = Files(options.store), _trained(Files(options.store), name, options.trial)
     allowed = {str(each["config"].get(key)) for each in trained.values() for key in ("method", *KINDS)}
     import_own_code([*options.method, *own_data, *sorted(own_code & allowed)])
     metrics = _metrics(files, name)
@@ -106,10 +106,10 @@ def main(arguments: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _trained(files: Files, name: str, reference: str, wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _trained(files: Files, name: str, wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Trial -> metadata of its model, of those that are kept, or of the wanted ones among them."""
     kept = trials_with_models(files, name)
-    keep = f"sweeper run {reference} --keep all --fresh trains its trials again and keeps all"
+    keep = "its run with --keep all --fresh in addition trains its trials again and keeps all"
     if not kept:
         raise SpecError(f"no model of sweep '{name}' is kept in {files.display_uri}; {keep}")
     for trial in wanted:

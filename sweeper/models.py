@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +14,15 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.plan.cohorts import trial_id as trial_id_of
 from sweeper.spec import registry
 from sweeper.spec.space import unknown
-from sweeper.spec.user_code import search_folder
+from sweeper.spec.user_code import own_code, search_folder
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path, sweeps_in
 from sweeper.storage.models import known_metadata
 from sweeper.storage.rows import rows_of
 from sweeper.storage.store import StoreReader
-from trainables.own_code import KINDS as OWN_KINDS
 from trainables.reports import ModelError
 from trainables.training.model_metadata import read_metadata
-from trainables.validation import is_own
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,6 +209,18 @@ def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()
         raise SpecError(f"no trial can have this row: {error}") from error
 
 
+def config_to_train(row: Mapping[str, Any]) -> TrialConfig:
+    """Return the configuration with which the trial of a row is trained again alone. Raises SpecError as `config_of`,
+    and StoreError if that would be another trial."""
+    trial_id = row["trial_id"]
+    if row.get("schedule") is not None:
+        raise StoreError(f"trial {trial_id} copied others of its population, so it cannot be trained again alone")
+    config = config_of(row)
+    if row.get("study_id") is None and trial_id_of(config) != trial_id:
+        raise StoreError(f"trial {trial_id} is of another version of the code, whose defaults were others")
+    return config
+
+
 def row_of(files: Files, trial_id: str, sweep: str | None = None) -> dict[str, Any]:
     """Return the row of a trial of a sweep, by default of any; where several sweeps have one, the first that has
     finished. Raises StoreError if there is none."""
@@ -227,13 +237,22 @@ def row_of(files: Files, trial_id: str, sweep: str | None = None) -> dict[str, A
 def sweep_and_code(reference: str) -> tuple[str, frozenset[str]]:
     """Return the name of a sweep in the store, and the code of the user's own that its definition names: what was typed
     and none, or that of the sweep that a file or a module defines."""
-    name = registry.name_in_store(reference)
-    if name == reference:
-        return name, frozenset()
+    if registry.is_plain_name(reference):
+        return registry.name_in_store(reference), frozenset()
     sweep = registry.find(reference)
-    parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
-    values = (value for part in parts for key in ("method", *OWN_KINDS) for value in part.values(key))
-    return name, frozenset(filter(is_own, map(str, values)))
+    return sweep.name, own_code(sweep)
+
+
+def defaults_of(method: str, code: Collection[str]) -> Mapping[str, Value]:
+    """Return the defaults of all keys of a method's trials; none for one of the user's own that this process has not
+    imported and that is not among the `code` which may be imported, or that cannot be."""
+    from trainables.config import defaults
+
+    try:
+        import_own_code([method] if method in code else [])
+        return defaults(method)
+    except (KeyError, ValueError, SpecError):
+        return {}
 
 
 def import_own_code(names: Sequence[str]) -> None:
@@ -283,11 +302,7 @@ def _trained_again(
     row = row_of(files, trial_id, sweep)
     if row["status"] != "finished":
         raise StoreError(f"trial {trial_id} has no final weights, because it is {row['status']}: {row['error']}")
-    if row.get("schedule") is not None:
-        raise StoreError(f"trial {trial_id} copied others of its population, so it cannot be trained again alone")
-    config = config_of(row)
-    if row.get("study_id") is None and trial_id_of(config) != trial_id:
-        raise StoreError(f"trial {trial_id} is of another version of the code, whose defaults were others")
+    config = config_to_train(row)
     epochs = config.training.epochs if epoch is None else epoch
     if epoch is not None and not 1 <= epoch <= row["epochs_run"]:
         raise SpecError(f"trial {trial_id} has epochs 1 to {row['epochs_run']}, but got epoch={epoch}")

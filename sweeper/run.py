@@ -91,7 +91,8 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
             planned.print_damaged()
             return EXIT_OK
         case request:
-            return plan_request(request).begin(stopping).execute(masked(shlex.join([*typed.split(), *arguments])))
+            continuing = [*typed.split(), *(word for word in arguments if word != "--fresh")]
+            return plan_request(request).begin(stopping).execute(masked(shlex.join(continuing)))
 
 
 def plan_request(request: Request, files: Files | None = None, backends: "Backends | None" = None) -> "PlannedRequest":
@@ -213,7 +214,7 @@ class _Run:
     """The plans that were begun. The last has all trials of the run."""
 
     def execute(self, command: str = "") -> int:
-        """As `run`, but print an error and return the exit status, for the `command` line that was typed."""
+        """As `run`, but print an error and return the exit status, for the `command` line that continues."""
         begin_collection()
         try:
             return self.run(lambda error: print(error_line(error), file=sys.stderr), command)
@@ -248,12 +249,12 @@ class _Run:
                 if decision and (decision.looks.taken or not spent):
                     print("\n".join(decision.summary()))
                 if spent:
-                    print_how_to_continue(self.plans[-1], self.store, spent, command)
+                    print_how_to_continue(self.plans[-1], self.store, fresh, spent, command)
                 return EXIT_INTERRUPTED if spent else status
         except (KeyboardInterrupt, StoreError, NodeLost) as error:
             if isinstance(error, Exception):
                 report(error)
-            print_how_to_continue(self.plans[-1], self.store)
+            print_how_to_continue(self.plans[-1], self.store, self.request.fresh)
             if not isinstance(error, StoreError):
                 write_page_so_far(self.plans[-1], self.store)  # last: nothing is lost if this is cut off
             raise
@@ -267,7 +268,7 @@ class _Run:
 
             @functools.cache
             def backend() -> "Backend":
-                before_exit = partial(print_how_to_continue, self.plan, self.store)
+                before_exit = partial(print_how_to_continue, self.plan, self.store, self.request.fresh)
                 return running.enter_context((self.backends or backend_of)(self.request, self.stopping, before_exit))
 
             if self.plan.trials_left:

@@ -18,13 +18,14 @@ from sweeper.errors import SpecError
 from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import end_process
+from sweeper.models import config_to_train
 from sweeper.plan.changes import format_value
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import prepare
 from sweeper.request import Request, Text
 from sweeper.run import PlannedRequest
-from sweeper.storage.rows import Columns
+from sweeper.storage.rows import Columns, rows_of
 from sweeper.storage.store import Store
 from trainables import config as configs
 from trainables.data.errors import DataError
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
         request = Request(options.name, preset=options.preset, store=options.store, data=folder, fixed=fixed)
         store = Store(request.store)
         plan, columns = prepare(request, store)
-        trial = _chosen(plan, options.which)
+        trial = chosen(plan, options.which, store)
         config = configs.resolve(trial.config)
         if config.training.processes > 1:
             raise SpecError("a trial is looked at in one process, so workers=1 must hold; add --set workers=1")
@@ -111,16 +112,18 @@ def _shown(plan: Plan) -> list[str]:
     return [plan.headline.name, f"val_{plan.headline.name}"]
 
 
-def _chosen(plan: Plan, words: Sequence[str]) -> Trial:
-    """The trial of the plan that the words select: ids, beginnings of ids, and KEY=VALUE. Raises SpecError unless it is
-    one."""
+def chosen(plan: Plan, words: Sequence[str], store: Store) -> Trial:
+    """Return the trial of the plan that the words select: ids, beginnings of ids, and KEY=VALUE; or that which has a
+    row with the only word as its id, whichever request trained it. Raises SpecError unless it is one."""
     trials, of = list(plan.trials), f"{plan.name} ({plan.request})"
+    if len(words) == 1 and "=" not in words[0] and not any(trial.id.startswith(words[0]) for trial in trials):
+        trials = _recorded(plan.name, words[0], store)
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
             found = [trial for trial in trials if len(word) >= SHORTEST_ID and trial.id.startswith(word)]
             if not found:
-                near = nearest(word, [trial.id for trial in trials])
+                near = nearest(word, [trial.id for trial in plan.trials])
                 raise SpecError(f"no trial of {of} has the id {word!r}{near}; it has {len(plan.trials)} trials")
         else:
             found = _with_value(trials, key, text, of)
@@ -134,6 +137,14 @@ def _chosen(plan: Plan, words: Sequence[str]) -> Trial:
             f"one trial must be chosen, but {len(trials)} of {of} are; add KEY=VALUE of what they differ in: {choices}"
         )
     return trials[0]
+
+
+def _recorded(sweep: str, trial_id: str, store: Store) -> list[Trial]:
+    """The trial that has this id and a row in the store; none without a row. Raises StoreError for one that cannot be
+    trained again alone."""
+    table = store.rows(sweep)
+    rows = [] if table is None else rows_of(table, [trial_id]).to_pylist()
+    return [Trial(trial_id, config_to_train(row).flat(), {}) for row in rows[:1]]
 
 
 def _with_value(trials: Sequence[Trial], key: str, text: str, of: str) -> list[Trial]:

@@ -170,6 +170,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
             *("trainables.metrics.families", "trainables.metrics.meanings", "trainables.validation"),
+            "trainables.own_code",
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
@@ -196,6 +197,7 @@ TABLE: Mapping[str, Rule] = {
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
             *("sweeper.names", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("trainables.cache", "trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
+            "trainables.validation",
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
@@ -311,7 +313,8 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.trial": Rule(
         may=(
             *("torch", "sweeper.errors", "sweeper.request", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
-            *("sweeper.cli", "sweeper.run", "trainables.config", "trainables.data", "trainables.validation"),
+            *("sweeper.cli", "sweeper.run", "sweeper.models", "trainables.config", "trainables.data"),
+            "trainables.validation",
         ),
         never=("ray",),
     ),
@@ -336,7 +339,7 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.best": Rule(
-        may=OF_COMMANDS,
+        may=("sweeper.models", *OF_COMMANDS),
         never=("torch", "ray"),
     ),
     "sweeper.table": Rule(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.errors import SpecError, StoreError
-from sweeper.models import load_model, score_line
+from sweeper.models import defaults_of, load_model, score_line
 from sweeper.plan.best_trials import missing_models
 from sweeper.plan.plan import Plan
 from sweeper.record.models import ranked_columns, remove_displaced
@@ -122,14 +124,15 @@ def _answer(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, requ
     """How the best setting is trained again and its model used, and the sentence about it. Of trials on one class also
     the score and the threshold of the model."""
     from sweeper.report.answers import answer_of  # here: they import SciPy
+    from sweeper.report.commands import Commands
     from sweeper.report.figures import figures_of
 
     figures = figures_of(plan.sweep, plan.preset)
-    answer = answer_of(
-        *(store.files, plan.name, _stored(plan, rows), figures, list(columns.hyperparameters)),
-        reference=request.name,
-        spread=request.spread,
-    )
+    stored, keys = _stored(plan, rows), list(columns.hyperparameters)
+    data = None if os.path.abspath(request.data) == os.path.abspath(Request.data) else request.data
+    found = None if request.sweep else plan.sweep  # no command finds one that Python has as a value
+    commands = Commands(request.name, plan.name, found, store.files.display_uri, data, defaults_of)
+    answer = answer_of(store.files, plan.name, stored, figures, keys, commands, spread=request.spread)
     on_one_class = "normal_class" in rows and rows["normal_class"].notna().any()
     for choice in answer.choices[:MAX_BEST]:
         if on_one_class and choice.model:
@@ -147,7 +150,8 @@ def _of_model(store: Store, name: str, trial: str, alarm_rate: float | None) -> 
         about = score_line(load_model(store.files, trial, sweep=name, alarm_rate=alarm_rate))
     except (SpecError, StoreError) as error:  # it may have been kept before models had thresholds
         about = str(error)
-    return f'sweeper.load_model("{store.files.display_uri}", "{trial}"{rate}): {about}'
+    address = json.dumps(store.files.display_uri, ensure_ascii=False)
+    return f'sweeper.load_model({address}, "{trial}"{rate}): {about}'
 
 
 def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:
@@ -161,10 +165,12 @@ def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:
         yield f"first to diverge: {named}, {known.get('error', 'no reason is recorded')}"
 
 
-def print_how_to_continue(plan: Plan, store: Store, why: str = "", command: str = "") -> None:
-    """Print how many trials are done, and that the same `command` continues. `why` says what stopped the run."""
+def print_how_to_continue(plan: Plan, store: Store, fresh: bool, why: str = "", command: str = "") -> None:
+    """Print how many trials are done, and that the same `command` continues, which is without `--fresh` if the run was
+    `fresh`: that would set aside what it has trained. `why` says what stopped the run."""
     stopped = f"stopped by {why}" if why else "stopped"
-    continues = f"the same command continues{f': {command}' if command else ''}"
+    same = "the same command without --fresh" if fresh else "the same command"
+    continues = f"{same} continues{f': {command}' if command else ''}"
     try:
         statuses = Store(store.files.with_retries(NO_RETRIES)).statuses(plan.name, check_history=False)
     except StoreError:

@@ -167,8 +167,10 @@ def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Ch
     compared = [part for part in unpinned if _method(part) in methods] or unpinned
     parts = [(part, defaults(_method(part))) for part in compared]
     tried = [_values_of(key, part, part_defaults) for part, part_defaults in parts if _has(key, part, part_defaults)]
-    preset_values = _sorted({value for values in tried for value in values})
-    requested = _sorted({value for part in parts_of(after) if key not in part.pinned for value in part.values(key)})
+    preset_values = sorted_values({value for values in tried for value in values})
+    requested = sorted_values(
+        {value for part in parts_of(after) if key not in part.pinned for value in part.values(key)}
+    )
     own = [preset_values] if key in SELECTING_KEYS else tried
     whole = key not in APART and any(isinstance(part, Grid) and part.pruner for part in parts_of(after))
     known = bool(tried) and all(
@@ -216,7 +218,7 @@ def _has(key: str, part: Part, defaults: Mapping[str, Value]) -> bool:
     return key in defaults or bool(part.values(key)) or key in part.searched
 
 
-def _sorted(values: set[Value]) -> tuple[Value, ...]:
+def sorted_values(values: set[Value]) -> tuple[Value, ...]:
     """Return None first, then numbers by size, then texts in alphabetical order."""
     return tuple(sorted(values, key=lambda value: (isinstance(value, str), value is not None, value)))
 

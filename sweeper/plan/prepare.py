@@ -321,9 +321,25 @@ def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
         )
     except ValueError as error:
         raise SpecError(str(error)) from None
-    changed = change_space(space, fixed, axes, config.keys)
+    changed = _without_repeated(change_space(space, fixed, axes, config.keys)) if fixed or axes else space
     searched = any(part.searched for part in parts_of(changed))
     return replicate_space(changed, replicates, config.keys) if replicates and searched else changed
+
+
+def _without_repeated(space: Space) -> Space:
+    """The space without the grids all of whose trials other grids have, as where they differed in a key that is the
+    same for all of them now."""
+    if not isinstance(space, tuple):
+        return space
+    known, kept = set[Hashable](), list[Part]()
+    for part in space:
+        with contextlib.suppress(ValueError):  # an illegal trial is refused later
+            own = {frozenset(config.resolve(each).flat().items()) for each in part.combinations()}
+            if own and own <= known:
+                continue
+            known |= own
+        kept.append(part)
+    return tuple(kept)
 
 
 def _without_narrowing(

@@ -1,25 +1,24 @@
 """Which setting of a request is best: the answer of `sweeper best`, of `sweeper.best` and of the end of every run.
 
-It needs no definition of the sweep: what a preset decides by is in the store, beside the rows.
+It needs no definition of the sweep: what a preset decides by is in the store, beside the rows. Only the command that
+trains again needs the one that it will find (`Commands`).
 """
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
 
 from sweeper.errors import SpecError
-from sweeper.plan.best_settings import NUMBER, BestSetting
-from sweeper.plan.changes import SELECTING_KEYS, format_value
+from sweeper.plan.best_settings import BestSetting
 from sweeper.report.best import MAX_BEST, estimate, not_worse, over, sentences, short_text
+from sweeper.report.commands import Commands
 from sweeper.report.figures import PresetFigures, Shown
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.kinds import read_figures
-from sweeper.request import Request
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric, Spread
 from sweeper.spec.space import Value, unknown
@@ -72,12 +71,13 @@ class Choice:
     """The epoch of that model if it is not the last, as `--keep best-epoch` keeps it; else None."""
     epochs: tuple[int, ...]
     """Epochs of the first trial of which there are further models."""
-    keep: str
-    """The command that writes the model of the first trial to a file. Where none was kept it is trained again."""
+    keep: str | None
+    """The command that writes the model of the first trial to a file. Where none was kept it is trained again. None for
+    a trial that copied others of its population, which cannot be trained alone."""
     retrain: str | None
-    """The command that trains its trials again. Where no narrowing of the preset selects them alone, as a proposal of a
-    search, it is `sweeper trial`, which trains the first. None where that does not know the trial, because an option of
-    the search was changed."""
+    """The command that trains its trials again and no other. Where no run has them alone, as the proposals of a search,
+    it is `sweeper trial`, which trains the first. None where no command finds the definition of the sweep, and for a
+    trial that copied others."""
 
     def __str__(self) -> str:
         return self.sentence
@@ -94,7 +94,8 @@ class Choice:
                 listed = ", ".join(map(str, self.epochs))
                 yield f"models of further epochs: {listed} (sweeper.load_model(..., epoch={self.epochs[0]}))"
         else:
-            yield f"model: none is kept; to train {trial}, again and keep it: {self.keep}"
+            again = f"; to train {trial}, again and keep it: {self.keep}" if self.keep else ""
+            yield f"model: none is kept{again}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,14 +140,17 @@ def find_answer(
     preset: str | None = None,
     changes: str | None = None,
     metric: str | None = None,
+    data: str | None = None,
+    defaults: Callable[[str, Collection[str]], Mapping[str, Value]] = lambda method, code: {},
 ) -> Answer:
     """Return the best settings of a request in a store, by default of that with the latest row, of a sweep that is
     named as in a command: by its name in the store, a file or a module.
 
-    `metric` is by default the preset's. Raises StoreError if there are no rows, and SpecError if there is no such
-    request or metric.
+    `metric` is by default the preset's. `data` and `defaults`: see `Commands`. Raises StoreError if there are no rows,
+    and SpecError if there is no such request or metric.
     """
-    reference, name = name, registry.name_in_store(name)
+    reference, definition = name, registry.find(name) if registry.is_findable(name) else None
+    name = definition.name if definition else registry.name_in_store(name)
     request, columns = find_request(files, name, preset, changes)
     figures = read_figures(files, name)[0].get(request.preset)
     measured = [known for known in columns.metrics if request.rows[known].notna().any()]
@@ -157,8 +161,8 @@ def find_answer(
         request,
         figures or PresetFigures(request.preset, "", "trials", ranked, (), (), (), ()),
         list(columns.hyperparameters),
+        Commands(reference, name, definition, files.display_uri, data, defaults),
         metric=ranked if metric else None,
-        reference=reference,
     )
 
 
@@ -188,9 +192,9 @@ def answer_of(
     request: StoredRequest,
     figures: PresetFigures,
     hyperparameters: Sequence[str],
+    commands: Commands,
     *,
     metric: Metric | None = None,
-    reference: str | None = None,
     spread: Spread = "interval",
 ) -> Answer:
     """Return the best settings of a request by a metric, by default that of its preset. See `shown_of`."""
@@ -215,7 +219,7 @@ def answer_of(
         text = f"no trial has finished with a value of {ranked.name} yet"
     kept = set(trials_with_models(files, name)) if found else set()
     choices = [
-        _choice(files, name, request, figures, best, said, kept, reference or name)
+        _choice(files, name, shown, request, best, said, kept, commands)
         for best, said in zip(found[:MAX_BEST], texts, strict=False)
     ]
     done = int((request.rows["status"] != "failed").sum())
@@ -258,18 +262,16 @@ def _ranked(figures: PresetFigures | None, name: str | None, measured: Sequence[
 def _choice(
     files: Files,
     name: str,
+    shown: Shown,
     request: StoredRequest,
-    figures: PresetFigures,
     best: BestSetting,
     sentence: str,
     kept: set[str],
-    reference: str,
+    commands: Commands,
 ) -> Choice:
     mean, half_width = estimate(best.sample)
     chosen_mean, chosen_half_width = estimate(best.choice or best.sample)
     alike, trials = not_worse(best), tuple(best.values)
-    store = [] if files.display_uri == Request.store else ["--store", files.display_uri]
-    export = ["sweeper", "export", reference, "--trial", trials[0], *store]
     path, is_kept = model_path(name, trials[0]), trials[0] in kept
     return Choice(
         sentence=sentence,
@@ -291,63 +293,6 @@ def _choice(
         model=files.display_uri_of(path) if is_kept else None,
         epoch=known_metadata(files, path).get("epoch") if is_kept else None,
         epochs=tuple(kept_epochs(files, name, trials[0])) if is_kept else (),
-        keep=shlex.join(export),
-        retrain=_retrain(request, figures, best, reference, store),
+        keep=commands.export(request, trials[0]),
+        retrain=commands.train_again(request, trials, shown),
     )
-
-
-def _retrain(
-    request: StoredRequest, figures: PresetFigures, best: BestSetting, reference: str, store: Sequence[str]
-) -> str | None:
-    """The command that trains a setting again; None if there is none."""
-    preset, trial = ["--preset", request.preset], next(iter(best.values))
-    if (narrowing := _narrowing(request, figures, best)) is not None:
-        return shlex.join(["sweeper", "run", reference, *preset, *narrowing, *store, "--fresh"])
-    options = list[str]()
-    for key in sorted(_changed(request)):
-        values = [] if key not in request.rows else list(request.rows[key].drop_duplicates())
-        if len(values) != 1:
-            return None
-        options += ["--set", f"{key}={_typed(values[0])}"]
-    return shlex.join(["sweeper", "trial", reference, trial, *preset, *options, *store])
-
-
-def _changed(request: StoredRequest) -> set[str]:
-    """The keys and options that a request changes of its preset."""
-    return {part.partition("=")[0] for part in request.changes.split()}
-
-
-def _narrowing(request: StoredRequest, figures: PresetFigures, best: BestSetting) -> list[str] | None:
-    """The options by which a run of the preset trains the trials of a setting alone; None if there are none: for a
-    proposal of a search, and where grids of the preset differ in what tells the setting apart."""
-    own = request.rows[request.rows["trial_id"].isin(list(best.values))]
-    values = {key: [plain_value(value) for value in own[key].drop_duplicates()] for key in own}
-    if best.number is not None or (NUMBER in own and own[NUMBER].notna().any()):
-        return None
-    at: dict[str, object] = {**{key: values[key][0] for key in SELECTING_KEYS if key in values}, **best.at}
-    selecting = [key for key in SELECTING_KEYS if key in at]
-    grids = [grid for grid in figures.grids if all(at[key] in (grid.values(key) or (at[key],)) for key in selecting)]
-    changed = _changed(request)
-    options = list[str]()
-    for key, value in at.items():
-        tried = {grid.values(key) for grid in grids}
-        if all(len(own) < 2 for own in tried) and len(tried) < 2:
-            continue  # all grids have this value alone, or the method's default
-        if value is None or not all(key in grid.axes for grid in grids):
-            return None
-        options += ["--axis", f"{key}={_typed(value)}"]
-    if not grids:
-        return None
-    if "decided" in changed:
-        changed = {*changed, "seed"} - {"decided"}
-    for key in sorted(changed.difference(at)):
-        if key not in values:
-            return None  # an option of a search
-        texts = [_typed(value) for value in own[key].drop_duplicates().sort_values()]
-        options += ["--set", f"{key}={texts[0]}"] if len(texts) == 1 else ["--axis", f"{key}={','.join(texts)}"]
-    return options
-
-
-def _typed(value: object) -> str:
-    plain: Value = plain_value(value)
-    return format_value(plain)

@@ -34,10 +34,20 @@ def find(reference: str) -> Sweep:
     return definition(reference)[0]
 
 
+def is_plain_name(reference: str) -> bool:
+    """Return whether a reference is a name, and neither a file nor a module with the name of a value."""
+    return not (reference.endswith(".py") or os.sep in reference or ":" in reference)
+
+
+def is_findable(reference: str) -> bool:
+    """Return whether a command finds a definition by what was typed: not by a name that only the store knows."""
+    return reference in names() or not is_plain_name(reference)
+
+
 def name_in_store(reference: str) -> str:
     """Return the name that a sweep has in a store: what was typed, or that of the sweep which a file or a module
     defines. Raises SpecError for what is no name, and as `definition`."""
-    if reference.endswith(".py") or os.sep in reference or ":" in reference:
+    if not is_plain_name(reference):
         return find(reference).name
     if not is_name(reference):
         raise SpecError(f"the name of a sweep {LAW}, but got {reference!r}")

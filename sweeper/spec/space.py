@@ -487,6 +487,10 @@ def check_space(space: Space, preset: str) -> None:
         raise SpecError(f"each of several searches must have a method of its own, but got {methods}")
 
 
+PART_KEYS = ("method", "dataset", "normal_images")
+"""Keys whose change selects among several parts, in this order; the others but the method only where parts differ."""
+
+
 def change_space(space: Space, fixed: Fixed, axes: Axes, keys: KeysOf) -> Space:
     """Return the space with the keys in `fixed` fixed and those in `axes` varied; of several parts, in each whose
     method has the key, by `keys`."""
@@ -519,7 +523,7 @@ def _change_each(parts: Sequence[Part], fixed: Fixed, axes: Axes, keys: KeysOf) 
     """
     requested = Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
     selected, selecting = tuple(parts), set[str]()
-    for key in ("method", "dataset", "normal_images"):
+    for key in PART_KEYS:
         wanted = requested.values(key)
         if wanted and (key == "method" or len({part.values(key) for part in selected}) > 1):
             selected = _select(selected, key, wanted)

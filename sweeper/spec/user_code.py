@@ -1,16 +1,35 @@
 """The user's own modules, which define sweeps and methods: where they are imported from, and what a cluster is sent."""
 
+from __future__ import annotations
+
 import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+from trainables.own_code import KINDS
+from trainables.validation import is_own
+
+if TYPE_CHECKING:
+    from sweeper.spec.sweep import Sweep
 
 WORKER_PACKAGES = ("sweeper", "trainables", "search_spaces")
 """This project's packages that a process of a sweep imports."""
 PACKAGES = (*WORKER_PACKAGES, "cluster")
 """All packages of this project."""
 
+CODE_KEYS = ("method", *KINDS)
+"""Keys whose values may name code of the user's own."""
+
 _folders: list[str] = []
+
+
+def own_code(sweep: Sweep) -> frozenset[str]:
+    """Return the code of the user's own that the presets of a sweep name."""
+    parts = [part for preset in sweep.presets for part in sweep.parts(preset)]
+    values = (str(value) for part in parts for key in CODE_KEYS for value in part.values(key))
+    return frozenset(filter(is_own, values))
 
 
 def search_folder(folder: Path) -> None:

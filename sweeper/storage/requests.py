@@ -88,6 +88,8 @@ class StoredRequest:
     rows: pd.DataFrame
     total: int | None
     """Number of its trials; None if that is not known, as of a search."""
+    listed: bool = True
+    """Whether the store lists it; its name has all that it changes in its preset."""
 
     @property
     def changes(self) -> str:
@@ -169,7 +171,8 @@ def stored_requests(files: Files, sweep: str, rows: pd.DataFrame) -> tuple[list[
     rest = rows[~functools.reduce(operator.or_, held)] if held else rows
     groups = [rest["preset"].fillna(""), rest["changes"].fillna("")]
     for (preset, changes), own in rest.groupby(groups, sort=False):
-        others.append(StoredRequest(unlisted_name(str(preset), str(changes), names), str(preset), own, None))
+        label = unlisted_name(str(preset), str(changes), names)
+        others.append(StoredRequest(label, str(preset), own, None, listed=False))
 
     def latest_first(request: StoredRequest) -> tuple[int, int]:
         return -request.rows.index.max(), len(request.rows)

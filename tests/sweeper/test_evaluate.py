@@ -131,7 +131,7 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(
         (unlabelled / f"{split}_labels.npy").unlink()
     arrays = ["--dataset", "arrays", "--data"]
     for words, line in {
-        ("none", "--dataset", "digits"): "no model of sweep 'none' is kept in .*; sweeper run none --keep all --fresh ",
+        ("none", "--dataset", "digits"): "no model of sweep 'none' is kept in .*; its run with --keep all --fresh ",
         ("knn", "--dataset", "digit"): r"no dataset 'digit' \(did you mean .digits",
         ("knn", "--dataset", "digits", "--metric", "knn_y"): "no metric 'knn_y'",
         ("knn", "--dataset", "digits", "--trial", "x"): "no trial with a model 'x'",

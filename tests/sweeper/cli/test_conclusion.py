@@ -59,6 +59,7 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
         f"request 'paper': {selecting_line(store.files, 'grid', plan.request_rows)}",
         f"heatmaps: {tmp_path}/heatmaps/grid/paper",
         f"page: {tmp_path}/reports/grid.html",
+        f"train again: sweeper trial grid t0 --preset paper --store {tmp_path} (trial t0)",
         *(line for choice in answer.choices for line in choice.lines),
         answer.text,
     ]
@@ -84,7 +85,7 @@ def test_a_run_without_all_rows_has_failed(tmp_path: Path) -> None:
 def test_an_interrupted_run_prints_how_much_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = make(4)
     store = store_of(tmp_path, plan, {"t0": "finished", "t1": "diverged", "t2": "failed"})
-    print_how_to_continue(plan, store)
+    print_how_to_continue(plan, store, fresh=False)
     assert capsys.readouterr().out == f"stopped: 2 of 4 trials are in {tmp_path}; the same command continues\n"
 
 

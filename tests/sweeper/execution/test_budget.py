@@ -99,7 +99,8 @@ def test_the_end_of_a_run_waits_for_half_of_what_is_left_at_most() -> None:
 def test_a_run_stops_before_its_limit_and_the_same_command_continues_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each of the two cohorts takes an hour. A limit of 1.5 hours is for one of them."""
+    """Each of the two cohorts takes an hour. A limit of 1.5 hours is for one of them. The command that continues a run
+    with `--fresh` is without it."""
     clock = Clock()
     monkeypatch.setattr(run, "Budget", lambda hours, cost, _: Budget(hours, cost, clock))
     monkeypatch.setattr(fake_executor, "CORES", DeviceKind(False, "", (1,)))
@@ -111,10 +112,10 @@ def test_a_run_stops_before_its_limit_and_the_same_command_continues_it(
 
     command = small_grid(tmp_path / "store", "--hours", "1.5")
     with without_ray(tmp_path, take_an_hour):
-        assert run.main(command) == 130
+        assert run.main([*command, "--fresh"]) == 130
         last = capsys.readouterr().out.splitlines()[-1]
         assert last.startswith(f"stopped by --hours 1.5: 3 of 6 trials are in {tmp_path / 'store'}, 3 are left; ")
-        assert last.endswith("the same command continues: python -m sweeper.run " + " ".join(command))
+        assert last.endswith("the same command without --fresh continues: python -m sweeper.run " + " ".join(command))
         assert len(rows(tmp_path / "store", "anomaly_grid")) == 3 and len(tasks) == 1
         assert run.main(command) == 0
     assert len(rows(tmp_path / "store", "anomaly_grid")) == 6 and len(tasks) == 2

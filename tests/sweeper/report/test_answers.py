@@ -1,6 +1,5 @@
 """The answer to which setting is best, from a store alone."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,19 @@ from optuna.distributions import FloatDistribution
 from scipy import stats
 
 from sweeper import export
-from sweeper.cli.arguments import parse
 from sweeper.errors import SpecError, StoreError
-from sweeper.plan.prepare import prepare
 from sweeper.report.answers import Answer, find_answer
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
-from sweeper.spec import Constraint, Grid, Heatmap, Metric, Search, Sweep, registry
+from sweeper.spec import Constraint, Grid, Heatmap, Metric, Search, Sweep
 from sweeper.storage.layout import model_path
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each
+from tests.user_files import user_folder
+
+__all__ = ["user_folder"]
 
 AUROC = Metric("auroc", "maximize")
 AXES = {"beta": (0.5, 1.0, 2.0), "seed": (0, 1, 2)}
@@ -82,11 +82,12 @@ def test_the_answer_has_the_setting_its_figures_and_the_others_within_error(tmp_
     assert answer.head == "grid (paper): 9 of 9 trials have a result"
 
 
+@pytest.mark.usefixtures("user_folder")
 def test_it_says_how_the_setting_is_trained_again_and_where_its_model_is(tmp_path: Path) -> None:
     store, file = store_of(tmp_path, SWEEP, grid_rows()), tmp_path / "grid.py"
     file.write_text(FILE)
     choice = find_answer(store.files, str(file)).choice
-    again = f"sweeper run {file} --preset paper --axis beta=1 --store {tmp_path} --fresh"
+    again = f"sweeper run {file} --preset paper --set beta=1 --store {tmp_path} --fresh"
     export = f"sweeper export {file} --trial t1.0-2 --store {tmp_path}"
     assert (choice.retrain, choice.model, choice.keep) == (again, None, export)
     assert [*choice.lines] == [
@@ -98,11 +99,14 @@ def test_it_says_how_the_setting_is_trained_again_and_where_its_model_is(tmp_pat
     assert find_answer(store.files, "grid").choice.model == f"{tmp_path}/{path}"
 
 
+@pytest.mark.usefixtures("user_folder")
 def test_seeds_that_were_added_are_trained_again_in_their_order(tmp_path: Path) -> None:
     rows = [{**row, "changes": "decided", "ended": _at(9 - row["seed"])} for row in grid_rows()]
-    store = store_of(tmp_path, SWEEP, rows, request="paper, decided")
-    again = f"sweeper run grid --preset paper --axis beta=1 --axis seed=0,1,2 --store {tmp_path} --fresh"
-    assert find_answer(store.files, "grid").choice.retrain == again
+    store, file = store_of(tmp_path, SWEEP, rows, request="paper, decided"), tmp_path / "grid.py"
+    file.write_text(FILE)
+    again = f"sweeper run {file} --preset paper --set beta=1 --axis seed=0,1,2 --store {tmp_path} --fresh"
+    assert find_answer(store.files, str(file)).choice.retrain == again
+    assert find_answer(store.files, "grid").choice.retrain is None, "the store does not know the file"
 
 
 def test_the_request_with_the_latest_result_answers_unless_another_is_named(tmp_path: Path) -> None:
@@ -132,6 +136,7 @@ def _at(day: int) -> Any:
     return datetime.datetime(2026, 1, day, tzinfo=datetime.UTC)
 
 
+@pytest.mark.usefixtures("user_folder")
 def test_a_front_has_no_best_setting_unless_a_metric_ranks(tmp_path: Path) -> None:
     objectives = (Metric("auroc", "maximize"), Metric("loss", "minimize"))
     search = Search({"beta": FloatDistribution(0, 1)}, {"method": "vje"}, 2, objectives, wave=1)
@@ -148,10 +153,11 @@ def test_a_front_has_no_best_setting_unless_a_metric_ranks(tmp_path: Path) -> No
     )
     with pytest.raises(SpecError, match="one setting must be best, but there are 0"):
         _ = front.choice
-    choice = find_answer(files, "grid", metric="loss").choice
+    (file := tmp_path / "grid.py").write_text(FILE)
+    choice = find_answer(files, str(file), metric="loss").choice
     assert choice.sentence == "best loss: 1.00 at beta=0 (trial 0); chosen on training data"
-    assert choice.alike == () and "--trial t0" in choice.keep
-    again = f"sweeper trial grid t0 --preset paper --store {tmp_path}"
+    assert choice.alike == () and "--trial t0" in str(choice.keep)
+    again = f"sweeper trial {file} t0 --preset paper --store {tmp_path}"
     assert choice.retrain == again and next(choice.lines) == f"train again: {again} (trial t0)"
 
 
@@ -186,32 +192,3 @@ def test_rows_without_what_they_are_best_by_need_a_metric(tmp_path: Path) -> Non
     store.files.delete_folder("reports")
     with pytest.raises(SpecError, match="the store does not say what 'paper' is best by, so --metric must: "):
         find_answer(store.files, "grid")
-
-
-@for_each("reference", ["anomaly_grid:digits", "loss_ablation:digits", "vje_search:digits"])
-def test_the_command_trains_the_trials_of_the_setting_and_no_other(tmp_path: Path, reference: str) -> None:
-    """Of shipped sweeps with one grid, several, and none."""
-    name, _, preset = reference.partition(":")
-    sweep = registry.find(name)
-    if not sweep.grids(preset):
-        return
-    plan, columns = prepare(parse([name, "--preset", preset, "--plan"]), Store(tmp_path / name))
-    store = Store(tmp_path / name)
-    columns = Columns(columns.hyperparameters, (plan.headline.name.removeprefix("val_"),))
-    store.prepare(name, columns)
-    rows = [
-        {"trial_id": trial.id, **trial.config, columns.metrics[0]: float(int(trial.id[:4], 16))}
-        | {"cohort": "c", "cohort_size": 1, "preset": preset, "changes": "", "status": "finished"}
-        for trial in plan.trials
-    ]
-    store.write(name, "c", rows, columns)
-    write_figures(store.files, name, figures_of(sweep, preset))
-    write_request(store.files, name, plan.request_rows)
-    for choice in find_answer(store.files, name).choices:
-        assert choice.retrain
-        kind, *command = [each for each in shlex.split(choice.retrain)[1:] if each != "--fresh"]
-        if kind == "run":
-            again, _ = prepare(parse([*command, "--plan"]), Store(tmp_path / "empty"))
-            assert {trial.id for trial in again.trials} == {*choice.trials}, choice.retrain
-        else:
-            assert len(sweep.grids(preset)) > 1, choice.at

@@ -91,6 +91,18 @@ class TrackRequest:
 
 
 @dataclass(frozen=True)
+class WarmStartRequest:
+    """`--warm-start`: whose results in the store a search begins with."""
+
+    sweep: str
+    any_epochs: bool = False
+    """Whether rows of other epochs count, whose objective is another."""
+
+    def __str__(self) -> str:
+        return f"{self.sweep},any-epochs" if self.any_epochs else self.sweep
+
+
+@dataclass(frozen=True)
 class SearchOptions:
     """Settings of a search that replace those of the preset; None keeps the preset's."""
 
@@ -166,8 +178,7 @@ class Request:
     """Wait until no other driver runs the sweep."""
     fresh: bool = False
     search: SearchOptions = SearchOptions()
-    warm_start: str | None = None
-    """The sweep whose rows in the store a search begins with."""
+    warm_start: WarmStartRequest | None = None
 
     @property
     def fixes_share(self) -> bool:

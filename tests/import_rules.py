@@ -233,7 +233,7 @@ TABLE: Mapping[str, Rule] = {
                 "trainables.tasks.task",
                 "trainables.sections",
             ),
-            *("trainables.config", "trainables.training", "trainables.worker.messages"),
+            *("trainables.config", "trainables.training", "trainables.worker.messages", "trainables.json_input"),
         ),
         never=("ray",),
     ),

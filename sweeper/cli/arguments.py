@@ -19,7 +19,6 @@ from sweeper.cli.parser import (
     amount,
     auto,
     class_name,
-    earlier_sweep,
     fraction,
     gpu_memory,
     keep,
@@ -28,6 +27,7 @@ from sweeper.cli.parser import (
     one_of,
     order,
     track,
+    warm_start,
     whole,
 )
 from sweeper.cli.ranges import listed
@@ -376,8 +376,11 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     add_search(
         "--search-seed", "seed of the sampler", dest="seed", type=partial(whole, "--search-seed", 0), metavar="N"
     )
-    warm = "begin with the store's results of another sweep"
-    add("--warm-start", warm, to=add_search.keywords["to"], type=earlier_sweep, metavar="SWEEP")
+    warm = (
+        "begin with the store's results of another sweep, of trials with the same data and epochs; any-epochs: also of "
+        "trials with other epochs"
+    )
+    add("--warm-start", warm, to=add_search.keywords["to"], type=warm_start, metavar="SWEEP[,any-epochs]")
     return parser, options
 
 

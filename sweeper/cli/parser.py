@@ -18,7 +18,7 @@ from typing import Any, Never, Protocol, cast, get_args
 from sweeper.errors import SpecError, SweeperError, error_line
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
-from sweeper.request import Keep, KeptTrials, NodePrice, Order, OrderKind, Request, Text, TrackRequest
+from sweeper.request import Keep, KeptTrials, NodePrice, Order, OrderKind, Request, Text, TrackRequest, WarmStartRequest
 from sweeper.spec.space import Value
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
@@ -226,12 +226,15 @@ def _requirements(tracker: str) -> list[str]:
     return found or [PACKAGES[tracker]]
 
 
-def earlier_sweep(text: object) -> str:
-    """The name of a sweep, which becomes a folder of the store and must not lead out of it."""
-    name = named("--warm-start", "a sweep", text)
+def warm_start(text: object) -> WarmStartRequest:
+    """The sweep whose rows a search begins with, and which of them count: `anomaly_grid,any-epochs`. The name becomes a
+    folder of the store and must not lead out of it."""
+    name, comma, which = (part.strip() for part in named("--warm-start", "a sweep", text).partition(","))
     if not is_name(name):
         raise SpecError(f"--warm-start must name a sweep, whose name {LAW}, but got '{name}'")
-    return name
+    if comma:
+        one_of("word after the sweep of --warm-start", ["any-epochs"], which)
+    return WarmStartRequest(name, any_epochs=bool(comma))
 
 
 def class_name(value: object) -> Value:

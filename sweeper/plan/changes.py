@@ -17,9 +17,7 @@ from typing import Any
 from sweeper.request import Request
 from sweeper.spec import Grid, Search, Space, Value
 from sweeper.spec.space import APART, Part, Study, parts_of
-from sweeper.storage.requests import RequestRows, request_name
-from sweeper.storage.rows import Columns
-from sweeper.storage.store import StoreReader
+from sweeper.storage.requests import request_name
 
 Defaults = Callable[[str], Mapping[str, Value]]
 """Name of a method -> every key of its trials that has a default, with the default."""
@@ -202,7 +200,7 @@ def _option_changes(request: Request, before: Space, after: Space) -> dict[str, 
     if old.pruner != new.pruner:
         changed["pruner"] = Change((request.search.pruner,), ())
     if request.warm_start:
-        changed["warm-start"] = Change((request.warm_start,), ())
+        changed["warm-start"] = Change((str(request.warm_start),), ())
     return changed
 
 
@@ -224,71 +222,105 @@ def sorted_values(values: set[Value]) -> tuple[Value, ...]:
 
 
 Expected = Mapping[str, Mapping[str, Collection[Value]]]
-"""Method -> key -> the values that trials of the request have. A trial that lacks a key has None. Keys that a search
-samples are left out."""
-MAX_KEYS, MAX_VALUES = 6, 3
-"""Most keys, and most values of a key, that a note names."""
+"""Method -> key -> the values that trials of the request have. A trial that lacks a key has None."""
+MAX_KEYS, MAX_VALUES, MAX_TEXT = 6, 3, 100
+"""Most keys, most values of a key, and most characters of a value that a note has."""
 
 
-def _expected_values(configs: Iterable[Mapping[str, Value]], searched: Collection[str] = ()) -> Expected:
+def _expected_values(configs: Iterable[Mapping[str, Value]]) -> Expected:
     """Return the values of these trials by method and key."""
     by_method: dict[str, list[Mapping[str, Value]]] = {}
     for config in configs:
         by_method.setdefault(str(config["method"]), []).append(config)
     return {
         method: {
-            key: {config.get(key) for config in own}
-            for key in dict.fromkeys(key for config in own for key in config)
-            if key not in searched
+            key: {config.get(key) for config in own} for key in dict.fromkeys(key for config in own for key in config)
         }
         for method, own in by_method.items()
     }
 
 
+Differences = Mapping[str, tuple[Any, Collection[Any]]]
+"""Key -> what an earlier definition has for it, and what the present one has."""
+OF_GRID, OF_SEARCH = "a grid", "a search"
+
+
 def note_on_earlier_rows(
-    store: StoreReader,
-    sweep: str,
-    request_rows: RequestRows,
+    place: str,
+    rows: Iterable[Mapping[str, Any]],
+    request: str,
     changed: Changes,
-    changes: Collection[str],
-    columns: Columns,
     configs: Iterable[Mapping[str, Value]],
-    searched: Collection[str] = (),
+    defaults: Defaults,
+    study_differences: Callable[[Mapping[str, Any]], Differences] | None,
 ) -> str | None:
     """Return one line about the rows of an earlier definition: how many, and in which keys they differ; None without.
 
-    These are rows with the request's preset and one of its trials' `changes` that do not belong to the request, and
-    that differ from its trials, with these `columns` and `configs`, in no key that the request itself changes, nor in
-    those that are `searched`. Rows without a preset are meant if they differ in nothing but keys that they lack, as
-    those of versions in which trials had fewer keys, and so other ids.
+    `rows` have the request's preset and one of its trials' changes, but do not belong to the request (see
+    `StoreReader.unlisted`), in the store at `place`. Those of grids count if they differ from the request's trials of
+    grids, with these `configs`, in no key that the request itself changes. Rows without a preset are meant if they
+    differ in nothing but keys that they lack, as those of versions in which trials had fewer keys, and so other ids.
+
+    `study_differences` says in what the study of a row differs from the studies of the request, which is None if it has
+    none.
     """
-    differences, expected = [], _expected_values(configs, searched)
-    for row in store.unlisted(sweep, request_rows, changes, columns):
-        unnamed = row.pop("preset") is None
-        keys = _differing(row, expected.get(str(row["method"]), {}), searched)
-        if unnamed and (not keys or any(row.get(key) is not None for key in keys)):
+    differences, expected, numbers = list[Differences](), _expected_values(configs), dict[str, set[int]]()
+    for row in rows:
+        own, unnamed = _differences(row, expected, defaults), row["preset"] is None
+        if unnamed and (not own or any(row.get(key) is not None for key in own)):
             continue
-        if not set(keys) & set(changed.keys) and (keys or not changed.keys):
-            differences.append({key: (row.get(key), expected.get(str(row["method"]), {}).get(key, ())) for key in keys})
+        if row.get("study_id") is not None:
+            of_study = study_differences(row) if study_differences else {"preset": (OF_SEARCH, (OF_GRID,))}
+            differences.append(of_study)
+            numbers.setdefault(str(row.get("study")), set()).add(int(row.get("number") or 0))
+        elif not expected:
+            differences.append({"preset": (OF_GRID, (OF_SEARCH,))})
+        elif not own.keys() & changed.keys.keys() and (own or not changed.keys):
+            differences.append(own)
     if not differences:
         return None
     several = len(differences) > 1
+    which = "; ".join(f"study {name}: trials {_ranges(own)}" for name, own in list(numbers.items())[:MAX_VALUES])
+    more = ";..." if len(numbers) > MAX_VALUES else ""
     return (
-        f"{len(differences)} {'rows' if several else 'row'} of '{request_rows.request}' in {store.files.display_uri} "
+        f"{len(differences)} {'rows' if several else 'row'} of '{request}' in {place}{which and f' ({which}{more})'} "
         f"{'do' if several else 'does'} not count, because its definition has changed since: "
-        f"{_differences_text(differences)}"
+        f"{differences_text(differences)}"
     )
 
 
-def _differing(
-    row: Mapping[str, Any], expected: Mapping[str, Collection[Value]], searched: Collection[str]
-) -> list[str]:
-    """Return the keys in which a row has none of the expected values."""
-    names = dict.fromkeys((*expected, *(key for key, value in row.items() if value is not None)))
-    return [key for key in names if key not in searched and row.get(key) not in expected.get(key, (None,))]
+def _ranges(numbers: Collection[int]) -> str:
+    """Return e.g. `0..7`, or `0..7,9` for whole numbers."""
+    found = list[list[int]]()
+    for number in sorted(numbers):
+        if found and number == found[-1][-1] + 1:
+            found[-1] = [found[-1][0], number]
+        else:
+            found.append([number])
+    return ",".join("..".join(map(str, own)) for own in found)
 
 
-def _differences_text(differences: Sequence[Mapping[str, tuple[Any, Collection[Value]]]]) -> str:
+def _differences(row: Mapping[str, Any], expected: Expected, defaults: Defaults) -> Differences:
+    """Return the keys in which a row has none of the expected values. Where they are none but for keys that one of them
+    lacks, which has their defaults, it is these keys: the row's trial had others, and so another id."""
+    method = str(row["method"])
+    if method not in expected:
+        return {"method": (method, tuple(expected))}
+    now = expected[method]
+    names = dict.fromkeys((*now, *(key for key, value in row.items() if value is not None and key != "preset")))
+    keys = [key for key in names if row.get(key) not in now.get(key, (None,))]
+    known = defaults(method)
+
+    def of_default(key: str, value: Any) -> Any:
+        return known.get(key) if value is None else value
+
+    was = {key: of_default(key, row.get(key)) for key in keys}
+    values = {key: {of_default(key, value) for value in now.get(key, (None,))} for key in keys}
+    changed: Differences = {key: (was[key], values[key]) for key in keys if was[key] not in values[key]}
+    return changed or {key: (row.get(key), now.get(key, ())) for key in keys}
+
+
+def differences_text(differences: Sequence[Differences]) -> str:
     """Return e.g. `lr was 0.05, is 0.02; validation was none, is 0.2`, the key of most rows first."""
     counts = Counter(key for difference in differences for key in difference)
     parts = []
@@ -302,5 +334,5 @@ def _differences_text(differences: Sequence[Mapping[str, tuple[Any, Collection[V
 
 
 def _few_values(values: Collection[Any]) -> str:
-    texts = sorted(map(format_value, values)) or ["absent"]
+    texts = sorted(f"{format_value(value):.{MAX_TEXT}}" for value in values) or ["absent"]
     return ",".join(texts[:MAX_VALUES]) + (",..." if len(texts) > MAX_VALUES else "")

@@ -220,16 +220,14 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         trial not in whole_trials and study_of.get(trial) not in whole_studies for trial in {**statuses, **study_of}
     ):
         facts = (*(trial.facts for trial in trials), *map(asked.of_study, own_studies))
-        searched = {*studies.FACTS, *(key for study in own_studies for key in study.search.searched)}
         earlier = changes.note_on_earlier_rows(
-            store,
-            asked.name,
-            request_rows,
+            store.files.display_uri,
+            store.unlisted(asked.name, request_rows, {str(fact["changes"]) for fact in facts}, columns),
+            request_rows.request,
             asked.changed,
-            {str(fact["changes"]) for fact in facts},
-            columns,
-            (*whole_trials.values(), *(corner.complete() for corner in itertools.chain(*corners))),
-            searched if own_studies else (),
+            whole_trials.values(),
+            config.defaults,
+            records.differences if own_studies else None,
         )
     longer = changes.longer_trials(asked.preset_space, (trial.config for trial in trials), asked.changed)
     plan = Plan(
@@ -239,7 +237,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         space=asked.space,
         changes=asked.changed,
         whole=request_rows,
-        notes=(*filter(None, [asked.note, earlier, longer]), *checks.stacking_notes(configs, results)),
+        notes=(*filter(None, [asked.note, earlier, longer, *records.notes]), *checks.stacking_notes(configs, results)),
         unsized=tuple(unsized),
     )
     return _without_unwritten_models(plan, store, asked.request), columns

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError
+from sweeper.plan.changes import Differences, format_value
 from sweeper.plan.cohorts import content_hash
 from sweeper.plan.sources import Record
 from sweeper.request import Request
 from sweeper.spec.space import SECONDS, UNSEARCHABLE_KEYS, Population, Search, Study, Value, bounds
+from sweeper.storage.files import read_record
+from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
 from trainables import config
+from trainables.json_input import decode
 from trainables.sections import Training, TrialConfig
 from trainables.training.checks import PreflightResult
 
@@ -23,16 +31,100 @@ FACTS: dict[str, type] = {"study": str, "study_id": str, "number": int, "wave": 
 """Columns that a search's rows have in addition to the hyperparameters."""
 
 
+@dataclass(frozen=True)
+class StudyDefinition:
+    """What the proposals of a study depend on, as `Study.identity` has it and the store keeps it."""
+
+    fixed: Mapping[str, bool | int | float | str | None]
+    space: Mapping[str, str]
+    """Key -> the text of Optuna's distribution."""
+    objectives: tuple[tuple[str, str | None], ...]
+    rules: tuple[int, str, int, str, str]
+    """Wave, sampler, its seed, pruner and population."""
+    replicates: Mapping[str, tuple[bool | int | float | str | None, ...]] = field(default_factory=dict)
+    constraints: tuple[tuple[str, str, float], ...] = ()
+    conditions: tuple[tuple[str, tuple[bool | int | float | str | None, ...], Mapping[str, str]], ...] = ()
+
+    @property
+    def described(self) -> Mapping[str, str]:
+        """Key, or option of a search -> what the study has for it, as text."""
+        found = {key: format_value(value) for key, value in self.fixed.items()}
+        found |= {key: distribution_text(text) for key, text in self.space.items()}
+        found |= {key: f"each of {_listed(values)}" for key, values in self.replicates.items()}
+        for on, choices, space in self.conditions:
+            found |= {key: f"{distribution_text(text)} if {on} is {_listed(choices)}" for key, text in space.items()}
+        wave, sampler, seed, pruner, population = self.rules
+        found |= {"wave": str(wave), "sampler": sampler, "search-seed": str(seed)}
+        found |= {"pruner": pruner, "population": population}
+        found["objective"] = ", ".join(f"{direction} {name}" for name, direction in self.objectives)
+        found["constraints"] = ", ".join(f"{column} {sign} {bound:g}" for column, sign, bound in self.constraints)
+        return {key: "none" if text in ("", "None") else text for key, text in found.items()}
+
+
+@dataclass(frozen=True)
+class _StoredDefinition:
+    """What the store has of a study beside its warm start."""
+
+    study: StudyDefinition
+
+
+ABSENT = "absent"
+NUMBERS = re.compile(r"(?:Float|Int)Distribution\(high=(.+), log=(True|False), low=(.+), step=(.+)\)")
+CHOICES = re.compile(r"CategoricalDistribution\(choices=\((.*)\)\)")
+
+
+def distribution_text(text: str) -> str:
+    """Return e.g. `0.03 to 3, log` or `one of 1, 2` for the text of one of Optuna's distributions."""
+    if numbers := NUMBERS.fullmatch(text):
+        high, log, low, step = numbers.groups()
+        steps = "" if step in ("None", "1") else f", in steps of {step}"
+        return f"{low} to {high}{', log' if log == 'True' else ''}{steps}"
+    choices = CHOICES.fullmatch(text)
+    return f"one of {choices[1].removesuffix(',')}" if choices else text
+
+
+def _listed(values: Sequence[Value]) -> str:
+    return ",".join(map(format_value, values))
+
+
 class StudyRecords:
     """The rows and the history of a sweep, from which its studies are rebuilt; none for a request that begins anew."""
 
     def __init__(self, request: Request, store: Store, sweep: str, studies: Sequence[Study]) -> None:
         """Nothing is read without `studies`."""
         self._request, self._store, self._sweep = request, store, sweep
+        self._studies, self._definitions = studies, dict[str, StudyDefinition | None]()
+        self.notes: list[str] = []
+        """What the user should know of the studies, one line each."""
         self.rows, history = store.records(sweep) if studies and not request.fresh else ([], [])
         self._reports: dict[str, list[Record]] = {}
         for report in history:
             self._reports.setdefault(report[0], []).append(report)
+
+    def differences(self, row: Mapping[str, Any]) -> Differences:
+        """Return in what the definition of the study of a row differs from the nearest of the present ones; in what the
+        row itself differs from their fixed values, where the store does not have it."""
+        earlier, found = self._definition(str(row["study_id"])), list[Differences]()
+        for definition in self._present:
+            if earlier is None:
+                own = definition.fixed.items()
+                found.append({key: (row.get(key), (value,)) for key, value in own if row.get(key) != value})
+                continue
+            was, now = earlier.described, definition.described
+            keys = [key for key in dict.fromkeys((*was, *now)) if was.get(key) != now.get(key)]
+            found.append({key: (was.get(key, ABSENT), (now.get(key, ABSENT),)) for key in keys})
+        return min(found, key=len) or {"study": ("of another version", ("of this one",))}
+
+    @functools.cached_property
+    def _present(self) -> list[StudyDefinition]:
+        return [decode(StudyDefinition, json.loads(json.dumps(study.identity))) for study in self._studies]
+
+    def _definition(self, study_id: str) -> StudyDefinition | None:
+        """The definition of a study as the store has it."""
+        if study_id not in self._definitions:
+            stored = read_record(self._store.files, study_path(self._sweep, study_id), _StoredDefinition)
+            self._definitions[study_id] = stored.study if stored else None
+        return self._definitions[study_id]
 
     def study_run(
         self, study: Study, study_config: Mapping[str, Value], facts: Mapping[str, Value], steps: int
@@ -55,6 +147,7 @@ class StudyRecords:
             warm = read_warm_start(self._store.files, path, study)
         if warm is None and self._request.warm_start:
             warm = warm_start_from_rows(self._store, self._request.warm_start, study, study_config, defaults)
+            self.notes.append(warm.note)
         recorded: dict[int, Recorded] = {}
         for row in self.rows:
             if row.get("study_id") == own and row["number"] < study.search.trials:
@@ -66,7 +159,7 @@ class StudyRecords:
 
 def identity(study: Study, request: Request) -> str:
     """Return the id of a study: a hash of all that its proposals depend on."""
-    return content_hash([study.identity, request.warm_start])
+    return content_hash([study.identity, request.warm_start and str(request.warm_start)])
 
 
 def corners(study: Study) -> list[TrialConfig]:

@@ -8,12 +8,14 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweeper.errors import SpecError
+from sweeper.plan.changes import differences_text, format_value, sorted_values
 from sweeper.plan.cohorts import Trial, content_hash, identity
 from sweeper.plan.sources import Record
+from sweeper.request import WarmStartRequest
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
 from sweeper.search.rungs import mean_of_all
 from sweeper.spec.space import MEAN_OF, Study, Value, value_in
@@ -27,6 +29,8 @@ MATCHED_KEYS = (
     *("normal_images", "contamination"),
 )
 """Keys that define what an objective measures. Only rows with the study's own values of these keys are used."""
+EPOCHS = "epochs"
+"""Key on which the value of an objective depends: rows with other epochs are used only if the request says so."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class WarmStart:
     """Sweep that the results come from; None for a study without a warm start."""
     results: tuple[tuple[Mapping[str, Value], tuple[float, ...]], ...] = ()
     """Values of the searched keys and the objectives, followed by the columns of the constraints, for each result."""
+    note: str = field(default="", compare=False)
+    """One line on the rows that the results are from; empty where they were read from the study's own file."""
 
     def write(self, files: Files, path: str, study: Study) -> None:
         """Write the warm start and the study's definition to `path`."""
@@ -76,46 +82,97 @@ def read_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
     return read_record(files, path, _WarmStartRecord, warm_start)
 
 
+@dataclass(frozen=True)
+class _Used:
+    """A row that a warm start uses."""
+
+    row: Mapping[str, Any]
+    values: tuple[float, ...]
+    """As in the results of a `WarmStart`."""
+
+
 def warm_start_from_rows(
-    store: Store, sweep: str, study: Study, config: Mapping[str, Value], defaults: Mapping[str, Value]
+    store: Store,
+    request: WarmStartRequest,
+    study: Study,
+    config: Mapping[str, Value],
+    defaults: Mapping[str, Value],
 ) -> WarmStart:
     """Warm start of a study from the finished rows of another sweep.
 
-    A row is used if it has the values of `config` for the keys in `MATCHED_KEYS` and its searched values lie within the
-    space. All other keys may differ. With replicates, rows of equal searched values are one result, their mean, if
-    there is one of each replicate. `defaults` are those of the method's keys. Raises SpecError if no row can be used.
+    A row is used if it has the values of `config` for the keys in `MATCHED_KEYS`, and for `epochs` unless the request
+    says otherwise, and its searched values lie within the space. All other keys may differ. With replicates, rows of
+    equal searched values are one result, their mean, if there is one of each replicate. `defaults` are those of the
+    method's keys. Raises SpecError if no row can be used.
     """
-    rows, own = store.rows(sweep), {**defaults, **config}
+    rows, values_here = store.rows(request.sweep), {**defaults, **config}
     if rows is None:
-        raise SpecError(f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{sweep}'")
+        raise SpecError(
+            f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{request.sweep}'"
+        )
     constrained = [constraint.column for constraint in study.search.constraints]
     names = [*(metric.name for metric in study.search.objectives), *constrained]
     matched = [key for key in MATCHED_KEYS if key not in study.search.replicates]
     replicates = [tuple(own.values()) for own in study.replicates]
-    found: dict[tuple[object, ...], tuple[dict[str, Value], dict[Replicate, tuple[float, ...]]]] = {}
+    same_epochs = not (request.any_epochs or EPOCHS in study.search.replicates or EPOCHS in study.search.searched)
+    found: dict[tuple[object, ...], tuple[dict[str, Value], dict[Replicate, _Used]]] = {}
+    of_other_epochs = list[Mapping[str, Any]]()
     for row in rows.to_pylist():
-        fits = row["status"] == "finished" and all(value_in(row, key, defaults) == own.get(key) for key in matched)
+        fits = row["status"] == "finished" and all(
+            value_in(row, key, defaults) == values_here.get(key) for key in matched
+        )
         params = study.searched_values(row, defaults)
         values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
         replicate = study.replicate_of(row, defaults)
-        if fits and study.contains(params) and len(values) == len(names) and replicate in replicates:
-            # Rows may repeat a proposal, with other values of keys that are not searched.
-            places = ((*params.items(), count) for count in itertools.count())
-            place = next(place for place in places if place not in found or replicate not in found[place][1])
-            found.setdefault(place, (params, {}))[1][replicate] = tuple(values)
+        if not (fits and study.contains(params) and len(values) == len(names) and replicate in replicates):
+            continue
+        if same_epochs and row.get(EPOCHS) != config.get(EPOCHS):
+            of_other_epochs.append(row)
+            continue
+        # Rows may repeat a proposal, with other values of keys that are not searched.
+        places = ((*params.items(), count) for count in itertools.count())
+        place = next(place for place in places if place not in found or replicate not in found[place][1])
+        found.setdefault(place, (params, {}))[1][replicate] = _Used(row, tuple(values))
+    complete = [(params, list(own.values())) for params, own in found.values() if len(own) == len(replicates)]
     results = [
-        (params, tuple(map(statistics.fmean, zip(*values.values(), strict=True))))
-        for params, values in found.values()
-        if len(values) == len(replicates)
+        (params, tuple(map(statistics.fmean, zip(*(each.values for each in own), strict=True))))
+        for params, own in complete
     ]
+    other_epochs = ",".join(map(format_value, sorted_values({row.get(EPOCHS) for row in of_other_epochs})))
+    every = replace(request, any_epochs=True)
+    if not results and other_epochs:
+        raise SpecError(
+            f"the rows of '{request.sweep}' that fit study '{study.name}' have epochs={other_epochs}, but these trials "
+            f"epochs={config.get(EPOCHS)}; --warm-start {every} begins with them"
+        )
     if not results:
         keys = ", ".join(study.search.searched)
         each = "".join(f", one for each {key}={','.join(map(str, of))}" for key, of in study.search.replicates.items())
         raise SpecError(
-            f"no finished row of sweep '{sweep}' fits study '{study.name}': a row must have the same "
+            f"no finished row of sweep '{request.sweep}' fits study '{study.name}': a row must have the same "
             f"{', '.join(matched)}, report {', '.join(names)}, and have {keys} within the search space{each}"
         )
-    return WarmStart(sweep, tuple(results))
+    free = {*study.search.searched, *study.search.replicates}
+    fixed = {key: value for key, value in values_here.items() if key not in free}
+    differences = [_differences(each.row, fixed, defaults) for _, own in complete for each in own]
+    differing = f"; in keys that are fixed here, {differences_text(differences)}" if any(differences) else ""
+    left_out = (
+        f"; {len(of_other_epochs)} rows with epochs={other_epochs} do not count, because these trials have "
+        f"epochs={config.get(EPOCHS)} (--warm-start {every} counts them)"
+    )
+    note = (
+        f"study {study.name} begins with {len(results)} results of '{request.sweep}', from {len(differences)} of its "
+        f"{len(rows)} rows{differing}{left_out if other_epochs else ''}"
+    )
+    return WarmStart(request.sweep, tuple(results), note)
+
+
+def _differences(
+    row: Mapping[str, Any], fixed: Mapping[str, Value], defaults: Mapping[str, Value]
+) -> dict[str, tuple[Value, Sequence[Value]]]:
+    """Return key -> the value of the row and that of the study, of the fixed keys in which they differ."""
+    values = {key: defaults.get(key) if row.get(key) is None else row[key] for key in fixed}
+    return {key: (values[key], (value,)) for key, value in fixed.items() if values[key] != value}
 
 
 Replicate = tuple[Value, ...]

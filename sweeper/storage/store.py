@@ -119,15 +119,14 @@ class StoreReader:
             return []
         united = self._united(sweep, [*self.stored_columns(sweep, files), columns])
         table = conform(merged_rows([rows for _, rows in files.values()]), united)
-        of_kind = known = pa.array([False] * len(table))  # a row of a grid has no study
+        known = pa.array([False] * len(table))
         for column, ids in listed.columns.items():
             if column in table.schema.names:
-                of_kind = pc.or_(of_kind, table[column].is_valid())
                 known = pc.or_(known, pc.is_in(table[column], pa.array(ids, pa.string())))
         same_preset = pc.is_in(table["preset"], pa.array([listed.preset], pa.string()))
         same_changes = pc.is_in(table["changes"], pa.array(list(changes), pa.string()))
         unnamed = pc.and_(pc.is_null(table["preset"]), pa.scalar("trial_id" in listed.columns))
-        candidates = pc.and_(of_kind, pc.or_(pc.and_(same_preset, same_changes), unnamed))
+        candidates = pc.or_(pc.and_(same_preset, same_changes), unnamed)
         chosen = table.filter(pc.and_(candidates, pc.invert(known)))
         rows: list[dict[str, Any]] = chosen.select([*united.hyperparameters, "preset"]).to_pylist()
         return rows

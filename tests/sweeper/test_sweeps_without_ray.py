@@ -217,20 +217,24 @@ def test_a_search_prunes_at_rungs_across_cohorts(tmp_path: Path) -> None:
 def test_a_search_can_begin_with_the_rows_of_a_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = {"method": str, "dataset": str, "normal_class": int, "beta": float, "nu": float, "lr": float}
     columns = Columns(
-        {**keys, "weight_decay": float, "held_out": str, "outliers": str, "validation": float}, ("val_auroc_joint",)
+        {**keys, "weight_decay": float, "held_out": str, "outliers": str, "validation": float, "epochs": int},
+        ("val_auroc_joint",),
     )
     common = {"status": "finished", "method": "vje", "dataset": "digits", "normal_class": 1, "nu": 1.0, "lr": 0.01}
     common |= {"weight_decay": 1e-4, "held_out": "", "outliers": "", "validation": 0.2, "val_auroc_joint": 0.9}
+    common |= {"epochs": 2}
     betas = (0.1, 1.0, 2.0, 5.0)
     grid = [common | {"trial_id": f"t{i}", "beta": beta} for i, beta in enumerate(betas)]
     unmatched = [grid[0] | {"trial_id": "u0", "status": "failed"}, grid[0] | {"trial_id": "u1", "normal_class": 2}]
-    unmatched += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
+    unmatched += [grid[0] | {"trial_id": "u2", "validation": 0.1}, grid[0] | {"trial_id": "u3", "epochs": 5}]
     Store(tmp_path).write("a_grid", "c", [*grid, *unmatched], columns)
     arguments = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
     command = ["vje_search", "--preset", "digits", "--store", str(tmp_path), *arguments]
     with without_ray(tmp_path):
         assert run.main([*command, "--warm-start", "a_grid"]) == 0
-    assert "7 trials (3 earlier): 7 complete" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "7 trials (3 earlier): 7 complete" in out and "3 results of 'a_grid', from 3 of its 8 rows; " in err
+    assert "1 rows with epochs=5 do not count" in err
     (definition,) = (tmp_path / "studies/vje_search").glob("*.json")
     assert [params["beta"] for params, _ in json.loads(definition.read_text())["results"]] == [0.1, 1.0, 2.0]
     assert run.main([*command, "--plan"]) == 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweeper.request import WarmStartRequest
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.search.study_run import WarmStart, mean_result, read_warm_start, result, warm_start_from_rows
 from sweeper.spec.constraint import Constraint
@@ -119,7 +120,7 @@ def test_a_warm_start_has_the_constrained_columns(tmp_path: Path) -> None:
     shared: dict[str, Any] = {"method": "vje", "status": "finished", "x": 0.5, "width": 1, "auroc": 0.9}
     rows = [{"trial_id": "a", **shared, "val_knn_z": 0.4}, {"trial_id": "b", **shared, "val_knn_z": None}]
     store.write("earlier", "c", rows, columns)
-    warm = warm_start_from_rows(store, "earlier", definition, {"method": "vje"}, {})
+    warm = warm_start_from_rows(store, WarmStartRequest("earlier"), definition, {"method": "vje"}, {})
     assert warm == WarmStart("earlier", (({"x": 0.5, "width": 1}, (0.9, 0.4)),))
     warm.write(Files(tmp_path), "study.json", definition)
     assert read_warm_start(Files(tmp_path), "study.json", definition) == warm

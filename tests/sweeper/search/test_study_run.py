@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from sweeper.errors import SpecError
+from sweeper.request import WarmStartRequest
 from sweeper.search.ask_tell import TrialResult
 from sweeper.search.study_run import Recorded, WarmStart, mean_result, read_warm_start, result, warm_start_from_rows
 from sweeper.storage.files import Files
@@ -41,6 +42,7 @@ FITTING: dict[str, Any] = {
     **{"trial_id": "fits", "status": "finished", "x": 0.5, "width": 2, "auroc": 0.75},
     **{"cohort": "c", "cohort_size": 1, "epochs_run": 1, "started": NOW, "ended": NOW, **CONFIG},
 }
+EARLIER = WarmStartRequest("earlier")
 RESULTS = (({"x": 0.5, "width": 2}, (0.75,)),)
 PATH = "studies/s/identity.json"
 
@@ -62,23 +64,47 @@ def store_of(folder: Path, *rows: dict[str, Any]) -> Store:
 def test_only_finished_rows_that_fit_the_study_are_used(change: dict[str, Any], tmp_path: Path) -> None:
     other = {**FITTING, "trial_id": "other", **change}
     store = store_of(tmp_path / "both", FITTING, other)
-    assert warm_start_from_rows(store, "earlier", study(), CONFIG, {}) == WarmStart("earlier", RESULTS)
+    assert warm_start_from_rows(store, EARLIER, study(), CONFIG, {}) == WarmStart("earlier", RESULTS)
     with pytest.raises(SpecError, match=r"^no finished row of sweep 'earlier' fits study 'all': a row must have"):
-        warm_start_from_rows(store_of(tmp_path / "other", other), "earlier", study(), CONFIG, {})
+        warm_start_from_rows(store_of(tmp_path / "other", other), EARLIER, study(), CONFIG, {})
 
 
 @pytest.mark.parametrize(("default", "fits"), [(0.25, True), (1.5, False), (None, False)])
 def test_a_value_that_is_null_is_the_default(default: float | None, fits: bool, tmp_path: Path) -> None:
     """Trials lack the keys of an optional section at their defaults. The space of x is [0, 1]."""
     store = store_of(tmp_path, FITTING, {**FITTING, "trial_id": "other", "x": None})
-    warm = warm_start_from_rows(store, "earlier", study(), CONFIG, {"x": default})
+    warm = warm_start_from_rows(store, EARLIER, study(), CONFIG, {"x": default})
     other = (({"x": default, "width": 2}, (0.75,)),)
     assert warm == WarmStart("earlier", RESULTS + other if fits else RESULTS)
 
 
+def test_rows_of_other_epochs_count_only_if_the_request_says_so(tmp_path: Path) -> None:
+    """The note says how many rows count, and in which fixed keys they differ."""
+    columns = Columns({**COLUMNS.hyperparameters, "epochs": int, "lr": float}, COLUMNS.metrics)
+    rows = [{**FITTING, "trial_id": f"t{epochs}", "epochs": epochs, "lr": 0.1} for epochs in (9, 9, 50)]
+    store = Store(tmp_path)
+    config: dict[str, Any] = {**CONFIG, "epochs": 50, "lr": 0.5, "x": 0.0}
+    store.prepare("earlier", columns)
+    store.write("earlier", "c", [{**row, "trial_id": f"t{index}"} for index, row in enumerate(rows)], columns)
+    warm = warm_start_from_rows(store, EARLIER, study(), config, {})
+    assert warm.results == RESULTS and warm.note == (
+        "study all begins with 1 results of 'earlier', from 1 of its 3 rows; in keys that are fixed here, lr was 0.1, "
+        "is 0.5; 2 rows with epochs=9 do not count, because these trials have epochs=50 (--warm-start "
+        "earlier,any-epochs counts them)"
+    )
+    every = warm_start_from_rows(store, WarmStartRequest("earlier", any_epochs=True), study(), config, {})
+    assert every.results == 3 * RESULTS and every.note == (
+        "study all begins with 3 results of 'earlier', from 3 of its 3 rows; in keys that are fixed here, lr was 0.1, "
+        "is 0.5; epochs was 9, is 50 (2 rows)"
+    )
+    law = r"fit study 'all' have epochs=9,50, but these trials epochs=4; --warm-start earlier,any-epochs begins with"
+    with pytest.raises(SpecError, match=law):
+        warm_start_from_rows(store, EARLIER, study(), {**config, "epochs": 4}, {})
+
+
 def test_a_sweep_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"^--warm-start needs rows, but store .* has none of sweep 'earlier'$"):
-        warm_start_from_rows(Store(tmp_path), "earlier", study(), CONFIG, {})
+        warm_start_from_rows(Store(tmp_path), EARLIER, study(), CONFIG, {})
 
 
 @pytest.mark.parametrize("warm", [WarmStart(None), WarmStart("earlier", RESULTS)])
@@ -163,6 +189,6 @@ def test_a_warm_start_has_the_means_of_rows_of_each_replicate(tmp_path: Path) ->
     store, definition = Store(tmp_path), study(replicates=SEEDS)
     store.prepare("earlier", columns)
     store.write("earlier", "c", rows, columns)
-    assert warm_start_from_rows(store, "earlier", definition, CONFIG, {}).results == RESULTS
+    assert warm_start_from_rows(store, EARLIER, definition, CONFIG, {}).results == RESULTS
     with pytest.raises(SpecError, match=r"within the search space, one for each seed=0,5$"):
-        warm_start_from_rows(store, "earlier", study(replicates={"seed": (0, 5)}), CONFIG, {})
+        warm_start_from_rows(store, EARLIER, study(replicates={"seed": (0, 5)}), CONFIG, {})

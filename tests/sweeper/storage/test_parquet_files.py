@@ -15,6 +15,7 @@ import pytest
 
 from sweeper import surroundings
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
+from sweeper.request import WarmStartRequest
 from sweeper.search.study_run import warm_start_from_rows
 from sweeper.storage import parquet_files
 from sweeper.storage.files import Files
@@ -328,7 +329,7 @@ def test_a_warm_start_does_not_ignore_damaged_rows(harness: Harness) -> None:
     flipped(harness.store.files, "trials/sweep=grid/ca.parquet")
     study: Any = None  # not needed before the damage is found
     with pytest.raises(DamagedFiles, match=r"ca\.parquet"):
-        warm_start_from_rows(harness.reopened(), "grid", study, {}, {})
+        warm_start_from_rows(harness.reopened(), WarmStartRequest("grid"), study, {}, {})
 
 
 def test_a_file_that_is_intact_after_all_comes_back(harness: Harness) -> None:

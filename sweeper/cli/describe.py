@@ -8,6 +8,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -365,7 +366,7 @@ def describe_sweep(reference: str) -> str:
     lines += ["", "figures and tables:"]
     for text in _figures(sweep):
         lines += _wrapped(text, "  ", "    ")
-    plan = f"python -m sweeper.run {reference} --preset {next(iter(sweep.presets))} --plan"
+    plan = shlex.join(["python", "-m", "sweeper.run", reference, "--preset", next(iter(sweep.presets)), "--plan"])
     return "\n".join([*lines, "", f"`{plan}` shows what is fixed, too."])
 
 

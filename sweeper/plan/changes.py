@@ -9,6 +9,7 @@ a default has changed since they were trained. Its trials are trained again, and
 """
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,11 @@ SIZE_KEYS = ("image_channels", "image_size", "image_width")
 """Keys that follow from images of the user's own with any other name, as their digest does."""
 DIGEST_LENGTH = 6
 """Characters of a digest in a name."""
+OF_DIGEST = re.compile(rf"(.+)-[0-9a-f]{{{DIGEST_LENGTH}}}")
+SEARCH_OPTIONS = ("pruner", "sampler", "search-seed", "warm-start", "wave")
+"""Options of a run whose changes have their names."""
+OF_REPLICATES = "-replicates"
+"""What the name of a change of replicates has after the key."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,22 @@ class Changes:
         """Return the request with only those keys that change the preset."""
         fixed = {key: value for key, value in request.fixed.items() if key in self.keys}
         return replace(request, fixed=fixed, axes={key: axis for key, axis in request.axes.items() if key in self.keys})
+
+
+def options_of(changes: str) -> list[str]:
+    """Return the options with which a run changes its preset so. `changes` is a `Changes.text`."""
+    options = list[str]()
+    for change in changes.split():
+        key, _, value = change.partition("=")
+        if key in SEARCH_OPTIONS:
+            options += [f"--{key}", value]
+        elif key.endswith(OF_REPLICATES):
+            options += ["--replicates", f"{key.removesuffix(OF_REPLICATES)}={value}"]
+        elif key == "dataset" and (own := OF_DIGEST.fullmatch(value)):
+            options += ["--set", f"dataset={own[1]}"]
+        else:
+            options += ["--axis" if "," in value else "--set", change]
+    return options
 
 
 def request_changes(request: Request, preset: str, before: Space, after: Space, defaults: Defaults) -> Changes:
@@ -196,7 +218,7 @@ def _option_changes(request: Request, before: Space, after: Space) -> dict[str, 
     )
     for key, values in of_new.items():
         if values != of_old.get(key):
-            changed[f"{key}-replicates"] = Change(values, of_old.get(key, ()))
+            changed[f"{key}{OF_REPLICATES}"] = Change(values, of_old.get(key, ()))
     if old.pruner != new.pruner:
         changed["pruner"] = Change((request.search.pruner,), ())
     if request.warm_start:

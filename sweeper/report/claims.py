@@ -22,6 +22,7 @@ from sweeper.report.samples import (
     chosen_rows,
     judging_rows,
     over_datasets,
+    run_command,
     sample,
     units_of,
 )
@@ -216,7 +217,8 @@ def _read(files: Files, sweep: Sweep, preset: str, changes: str) -> SweepRows:
             history = load_history(sweep.name, files)
             history = history[history["trial_id"].isin(rows["trial_id"])]
     finished = rows[rows["status"] == "finished"].reset_index(drop=True) if len(rows) else rows
-    return SweepRows(sweep, preset, finished, rows, history, left_out)
+    command = run_command(sweep.name, preset, files.display_uri, changes)
+    return SweepRows(sweep, preset, finished, rows, history, command, left_out)
 
 
 def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows], alpha: float) -> Judged:

@@ -1,6 +1,7 @@
 """The rows behind a side of a claim, and its sample of them: a value for each replicate that has all of them."""
 
 import math
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.plan.changes import options_of
+from sweeper.report.looks import undecided_changes
 from sweeper.report.summaries import value_codes
-from sweeper.spec import Grid, Search, Side, Sweep
+from sweeper.spec import Grid, Search, Side, Sweep, registry
 from sweeper.spec.claim import EPOCH, FREE, JUDGING, WITH_NUMBER, judging, meets, part_keys, values_along
 from sweeper.spec.sweep import REPLICATES, replicate_keys
 from sweeper.storage.rows import plain_value
@@ -42,6 +45,8 @@ class SweepRows:
     ended: pd.DataFrame
     """The rows of all trials, also of those that did not finish."""
     history: pd.DataFrame
+    command: str = ""
+    """The command that trains the trials of the request."""
     changed: tuple[str, ...] = ()
     """The keys that the request changes in the preset, if therefore some of its rows cannot judge claims and are left
     out."""
@@ -57,14 +62,11 @@ class SweepRows:
     def parts(self) -> Parts:
         return self.sweep.parts(self.preset)
 
-    @property
-    def command(self) -> str:
-        return run_command(self.sweep.name, self.preset)
 
-
-def run_command(name: str, preset: str) -> str:
-    """Return the command that runs a preset of a sweep."""
-    return f"python -m sweeper.run {name} --preset {preset}"
+def run_command(name: str, preset: str, store: str, changes: str = "") -> str:
+    """Return the command that runs a preset of a sweep, as it is named in a store, with changes into that store."""
+    words = [registry.as_named(name), "--preset", preset, *options_of(undecided_changes(changes)), "--store", store]
+    return shlex.join(["python", "-m", "sweeper.run", *words])
 
 
 def judging_rows(rows: pd.DataFrame, parts: Parts, changed: Collection[str]) -> pd.DataFrame:

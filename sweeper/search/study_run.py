@@ -138,12 +138,12 @@ def warm_start_from_rows(
         (params, tuple(map(statistics.fmean, zip(*(each.values for each in own), strict=True))))
         for params, own in complete
     ]
-    other_epochs = ",".join(map(format_value, sorted_values({row.get(EPOCHS) for row in of_other_epochs})))
-    every = replace(request, any_epochs=True)
-    if not results and other_epochs:
+    had = ",".join(map(format_value, sorted_values({row.get(EPOCHS) for row in of_other_epochs})))
+    every, here = replace(request, any_epochs=True), f"these trials have epochs={config.get(EPOCHS)}"
+    if not results and of_other_epochs:
         raise SpecError(
-            f"the rows of '{request.sweep}' that fit study '{study.name}' have epochs={other_epochs}, but these trials "
-            f"epochs={config.get(EPOCHS)}; --warm-start {every} begins with them"
+            f"--warm-start {request} must have rows of the same epochs, but those that fit study '{study.name}' have "
+            f"epochs={had}, and {here}; --warm-start {every} begins with them"
         )
     if not results:
         keys = ", ".join(study.search.searched)
@@ -155,16 +155,12 @@ def warm_start_from_rows(
     free = {*study.search.searched, *study.search.replicates}
     fixed = {key: value for key, value in values_here.items() if key not in free}
     differences = [_differences(each.row, fixed, defaults) for _, own in complete for each in own]
-    differing = f"; in keys that are fixed here, {differences_text(differences)}" if any(differences) else ""
-    left_out = (
-        f"; {len(of_other_epochs)} rows with epochs={other_epochs} do not count, because these trials have "
-        f"epochs={config.get(EPOCHS)} (--warm-start {every} counts them)"
-    )
-    note = (
-        f"study {study.name} begins with {len(results)} results of '{request.sweep}', from {len(differences)} of its "
-        f"{len(rows)} rows{differing}{left_out if other_epochs else ''}"
-    )
-    return WarmStart(request.sweep, tuple(results), note)
+    noted = [f"study {study.name} begins with {len(differences)} of the {len(rows)} rows of '{request.sweep}'"]
+    if any(differences):
+        noted.append(f"in keys that are fixed here, {differences_text(differences)}")
+    if of_other_epochs:
+        noted.append(f"{len(of_other_epochs)} with epochs={had} do not count, because {here} (--warm-start {every})")
+    return WarmStart(request.sweep, tuple(results), "; ".join(noted))
 
 
 def _differences(

@@ -24,6 +24,10 @@ ATTRIBUTE = "SWEEP"
 """Name of the value that defines a sweep."""
 
 
+_references: dict[str, str] = {}
+"""Name of a sweep of the user's own in a store -> the reference by which this process found it last."""
+
+
 def names() -> list[str]:
     """Return the sorted names of all sweeps: the modules of `search_spaces` that do not begin with `_`."""
     return sorted(module.name for module in pkgutil.iter_modules(map(str, _folders())) if module.name[0] != "_")
@@ -32,6 +36,11 @@ def names() -> list[str]:
 def find(reference: str) -> Sweep:
     """Return a sweep, with its name in the store. `reference` and errors: see `definition`."""
     return definition(reference)[0]
+
+
+def as_named(name: str) -> str:
+    """Return how this process was told of a sweep: the file or the module that defines it, or its name in a store."""
+    return _references.get(name, name)
 
 
 def is_plain_name(reference: str) -> bool:
@@ -140,6 +149,7 @@ def _named(module: ModuleType, reference: str, attribute: str, default: str) -> 
     sweep = _sweep(module, reference, Path(module.__file__ or module.__name__).name, attribute)
     name = sweep.name or (default if attribute == ATTRIBUTE else f"{default}.{attribute}")
     check_own_name(name, f"'{reference}' is named '{name}'; write Sweep(name=...) or rename the file")
+    _references[name] = reference
     return replace(sweep, name=name), module
 
 

@@ -233,8 +233,8 @@ def test_a_search_can_begin_with_the_rows_of_a_grid(tmp_path: Path, capsys: pyte
     with without_ray(tmp_path):
         assert run.main([*command, "--warm-start", "a_grid"]) == 0
     out, err = capsys.readouterr()
-    assert "7 trials (3 earlier): 7 complete" in out and "3 results of 'a_grid', from 3 of its 8 rows; " in err
-    assert "1 rows with epochs=5 do not count" in err
+    assert "7 trials (3 earlier): 7 complete" in out and "begins with 3 of the 8 rows of 'a_grid'; " in err
+    assert "1 with epochs=5 do not count" in err
     (definition,) = (tmp_path / "studies/vje_search").glob("*.json")
     assert [params["beta"] for params, _ in json.loads(definition.read_text())["results"]] == [0.1, 1.0, 2.0]
     assert run.main([*command, "--plan"]) == 0

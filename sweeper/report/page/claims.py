@@ -50,7 +50,7 @@ def all_claims(files: Files) -> Mapping[str, Any] | None:
     if not judged:
         return None
     pages = files.list(report_path("any").rpartition("/")[0])
-    records = _merged([*judged, *_not_judged({(each["sweep"], each["preset"]) for each in judged})])
+    records = _merged([*judged, *_not_judged(files.display_uri, {(each["sweep"], each["preset"]) for each in judged})])
     tested = [each for each in records if each["low"] is not None or each["high"] is not None]
     for each, holm in zip(tested, verdicts.holm([each["p"] or 0.0 for each in tested]), strict=True):
         each["holm"] = holm
@@ -83,13 +83,13 @@ def _records(frame: pd.DataFrame, sweep: str, request: str) -> list[Record]:
     return records
 
 
-def _not_judged(known: Collection[tuple[str, str]]) -> Iterable[Record]:
+def _not_judged(store: str, known: Collection[tuple[str, str]]) -> Iterable[Record]:
     """Yield the claims of the sweeps that ship, for each preset of which no table is known."""
     for sweep in map(registry.find, registry.names()):
         for preset in sweep.presets:
             claims = sweep.claims_of(preset)
             if claims and (sweep.name, preset) not in known:
-                command = run_command(sweep.name, preset)
+                command = run_command(sweep.name, preset, store)
                 judged = (
                     Judged(sweep.name, claim.paper or sweep.paper, preset, claim, NOT_RUN, command=command)
                     for claim in claims

@@ -65,6 +65,8 @@ def test_what_a_request_changes(tmp_path: Path, command: str, trials: set[str], 
     assert {trial.facts["changes"] for trial in planned.trials} == trials
     assert {trial.facts["preset"] for trial in planned.trials} == {command.split()[1]}
     assert planned.request == name and planned.request_rows.request == name
+    again = " ".join([*command.split()[:2], *changes.options_of(planned.changes.text)])
+    assert plan(tmp_path, again).request == name, "the text is typed as these options"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -88,16 +88,15 @@ def test_rows_of_other_epochs_count_only_if_the_request_says_so(tmp_path: Path) 
     store.write("earlier", "c", [{**row, "trial_id": f"t{index}"} for index, row in enumerate(rows)], columns)
     warm = warm_start_from_rows(store, EARLIER, study(), config, {})
     assert warm.results == RESULTS and warm.note == (
-        "study all begins with 1 results of 'earlier', from 1 of its 3 rows; in keys that are fixed here, lr was 0.1, "
-        "is 0.5; 2 rows with epochs=9 do not count, because these trials have epochs=50 (--warm-start "
-        "earlier,any-epochs counts them)"
+        "study all begins with 1 of the 3 rows of 'earlier'; in keys that are fixed here, lr was 0.1, is 0.5; 2 with "
+        "epochs=9 do not count, because these trials have epochs=50 (--warm-start earlier,any-epochs)"
     )
     every = warm_start_from_rows(store, WarmStartRequest("earlier", any_epochs=True), study(), config, {})
     assert every.results == 3 * RESULTS and every.note == (
-        "study all begins with 3 results of 'earlier', from 3 of its 3 rows; in keys that are fixed here, lr was 0.1, "
-        "is 0.5; epochs was 9, is 50 (2 rows)"
+        "study all begins with 3 of the 3 rows of 'earlier'; in keys that are fixed here, lr was 0.1, is 0.5; epochs "
+        "was 9, is 50 (2 rows)"
     )
-    law = r"fit study 'all' have epochs=9,50, but these trials epochs=4; --warm-start earlier,any-epochs begins with"
+    law = "that fit study 'all' have epochs=9,50, and these trials have epochs=4; --warm-start earlier,any-epochs"
     with pytest.raises(SpecError, match=law):
         warm_start_from_rows(store, EARLIER, study(), {**config, "epochs": 4}, {})
 

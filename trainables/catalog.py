@@ -49,6 +49,7 @@ from trainables.methods.variational.simvae import SimVAE
 from trainables.methods.variational.vae import VAE
 from trainables.methods.variational.vje import VJE
 from trainables.own_code import NotImportedError, import_own
+from trainables.sections import GradientTraining, Training
 from trainables.tasks.images.task import Images
 from trainables.tasks.pairs import SyntheticPairs
 from trainables.tasks.task import Task
@@ -125,9 +126,7 @@ def import_method(name: str) -> type[Method]:
     if name not in _own_methods:
         if ":" not in name and name not in installed_methods():
             _refuse(name)
-        method = load_method(name)
-        choices("task", method.task, TASKS)
-        _own_methods[name] = method
+        _own_methods[name] = load_method(name)
     return _own_methods[name]
 
 
@@ -144,6 +143,14 @@ def ships(name: str) -> bool:
 def task_of(method: str) -> Task:
     """The task that a method learns from."""
     return TASKS[method_of(method).task]
+
+
+def sections_of(method: type[Method]) -> Mapping[str, type]:
+    """Name of each section of a method's trials -> its dataclass."""
+    own = dict(TASKS[method.task].Trial.sections())
+    if method.fitted():
+        del own["optimiser"]
+    return {"training": Training if method.fitted() else GradientTraining, **own, "options": method.Config}
 
 
 def _refuse(name: str) -> None:
@@ -186,7 +193,8 @@ def load_method(name: str) -> type[Method]:
 
 
 def check_class(name: str, cls: Any) -> None:
-    """Raise ContractError if a class lacks what a method declares (see `trainables.contract`)."""
+    """Raise ContractError if a class lacks what a method declares (see `trainables.contract`), and ValueError if its
+    task does not exist."""
     if not (inspect.isclass(cls) and issubclass(cls, Method)):
         kind = f"the class {cls.__name__}" if inspect.isclass(cls) else f"a value of type {type(cls).__name__}"
         raise ContractError(name, "it must be a subclass of trainables.contract.ImageMethod (or Method)", kind)
@@ -194,7 +202,9 @@ def check_class(name: str, cls: Any) -> None:
         raise ContractError(
             name, "a method of the task images must be a subclass of ImageMethod", "one of Method alone"
         )
+    choices("task", cls.task, TASKS)
     _check_config(name, getattr(cls, "Config", None))
+    _check_keys(name, cls)
     fields = {field.name: field.default for field in dataclasses.fields(cls.Config)}
     for key in sorted(cls.fusible):
         if key not in fields:
@@ -228,3 +238,12 @@ def _check_config(name: str, config: object) -> None:
             raise ContractError(name, law, f"{field.name} of type {field.type}")
         if field.default is dataclasses.MISSING:
             raise ContractError(name, "every field of Config must have a default", f"{field.name} without one")
+
+
+def _check_keys(name: str, method: type[Method]) -> None:
+    """Raise ContractError for a key of `Config` that trials have beside it: one value cannot be two hyperparameters."""
+    *others, own = sections_of(method).values()
+    taken = {"method", *(field.name for section in others for field in dataclasses.fields(section))}
+    if twice := [field.name for field in dataclasses.fields(own) if field.name in taken]:
+        law = "a key of Config must not be one that all methods have (--describe keys lists them); rename it"
+        raise ContractError(name, law, ", ".join(twice))

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, task_of
+from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, sections_of, task_of
 from trainables.own_code import import_named
-from trainables.sections import GradientTraining, Training, TrialConfig, Value
+from trainables.sections import GradientTraining, TrialConfig, Value
 from trainables.validation import bounds, unknown
 
 FUSIBLE = frozenset({"seed", "patience"})
@@ -95,12 +95,19 @@ def keys(method: str) -> dict[str, type]:
 
 
 def column_types(configs: Iterable[TrialConfig]) -> dict[str, type]:
-    """The keys of the rows of these trials and their types, in the order of their sections."""
-    types_by_key: dict[str, type] = {}
+    """The keys of the rows of these trials and their types, in the order of their sections. Raises ValueError, with a
+    one-line message, for a key that has another type in one method than in another."""
+    first: dict[str, tuple[type, str]] = {}
     for config in configs:
         known = keys(config.method)
-        types_by_key |= {key: known[key] for key in config.complete() if key not in types_by_key}
-    return types_by_key
+        for key in config.complete():
+            kind, method = first.setdefault(key, (known[key], config.method))
+            if kind is not known[key]:
+                raise ValueError(
+                    f"a key must have one type in all methods of a sweep, but {key} is {kind.__name__} in {method} and "
+                    f"{known[key].__name__} in {config.method}"
+                )
+    return {key: kind for key, (kind, _) in first.items()}
 
 
 @functools.cache
@@ -224,11 +231,7 @@ def _section(section: type, **values: Value) -> Any:
 @functools.cache
 def sections(method: str) -> Mapping[str, type]:
     """Name of each section of a method's trials -> its dataclass."""
-    cls = method_of(method)
-    own = dict(task_of(method).Trial.sections())
-    if cls.fitted():
-        del own["optimiser"]
-    return {"training": Training if cls.fitted() else GradientTraining, **own, "options": cls.Config}
+    return sections_of(method_of(method))
 
 
 def _plain_type(hint: Any) -> type:

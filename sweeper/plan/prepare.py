@@ -194,11 +194,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         if study.search.given:
             _check_epochs("a pruner compares trials", study.search.objectives[0].name, own_corners, own_results)
     study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
-    columns = Columns(
-        config.column_types(configs) | (studies.FACTS if own_studies else {}),
-        tuple(dict.fromkeys(metric for result in results for metric in result.metrics)),
-        {name: config.left_out_defaults(name) for name in dict.fromkeys(each.method for each in configs)},
-    )
+    columns = _columns(configs, results, studies.FACTS if own_studies else {})
     if trials:
         _check_shown(asked.sweep, asked.sweep.headline(asked.preset), columns.metrics, columns.hyperparameters)
     groups, steps = _groups(trials, trial_configs, results)
@@ -241,6 +237,23 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         unsized=tuple(unsized),
     )
     return _without_unwritten_models(plan, store, asked.request), columns
+
+
+def _columns(configs: Sequence[TrialConfig], results: Sequence[PreflightResult], facts: dict[str, type]) -> Columns:
+    """The columns of the trials' rows; `facts` are those of searches, if there are any. Raises SpecError for a
+    hyperparameter or a metric whose name is that of another column."""
+    metrics = tuple(dict.fromkeys(metric for result in results for metric in result.metrics))
+    try:
+        types = config.column_types(configs)
+        if taken := [name for name in (*types, *metrics) if name in studies.FACTS]:
+            raise SpecError(
+                f"a key or metric must not be named as a column of searches ({', '.join(studies.FACTS)}), but got "
+                f"{taken[0]!r}"
+            )
+        defaults = {name: config.left_out_defaults(name) for name in dict.fromkeys(each.method for each in configs)}
+        return Columns(types | facts, metrics, defaults)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
 
 
 def _check_alarm_rate(rate: float | None, results: Sequence[PreflightResult]) -> None:

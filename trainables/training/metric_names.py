@@ -30,10 +30,17 @@ MANY_CLASSES = 10
 
 def metric_names(config: TrialConfig, classes: int, last: bool = True) -> tuple[str, ...]:
     """Names of all metrics that the reports of a trial on data of `classes` classes can hold. With `last=False` those
-    that reports before the last one can hold."""
+    that reports before the last one can hold. Raises ValueError, with a one-line message, if two have one name."""
     method = method_of(config.method)
     losses = ("loss", *map(method.metric_of_part, method.parts_of(config.options)))
-    return (*losses, *task_of(config.method).metric_names(config, method, classes, last))
+    names = (*losses, *task_of(config.method).metric_names(config, method, classes, last))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"each metric of a trial must have a name of its own, but two of {config.method} are named {twice!r}; "
+            "rename the part of its losses, or the attribute of its data set, that is named so"
+        )
+    return names
 
 
 def methods_by_metric() -> Mapping[str, tuple[str, ...]]:

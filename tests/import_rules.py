@@ -118,6 +118,7 @@ TABLE: Mapping[str, Rule] = {
             "trainables.own_code",
             "trainables.contract",
             "trainables.validation",
+            "trainables.sections",
             "trainables.methods",
             "trainables.tasks",
         ),
@@ -144,7 +145,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             "trainables.own_code",
             *(*LOOP, "trainables.cache", "trainables.json_input", "trainables.validation"),
-            *("trainables.training.model_file", "trainables.training.measurement", "psutil"),
+            *("trainables.networks", "trainables.training.model_file", "trainables.training.measurement", "psutil"),
         ),
         never=LAUNCHERS,
     ),

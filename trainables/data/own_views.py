@@ -65,8 +65,9 @@ class OwnViews:
         return OwnParameters(before, noise, {name: each.batch_dim for name, each in declared.items()})
 
     def apply(self, images_BCHW: Tensor, parameters: OwnParameters) -> Tensor:
-        """The views `[B, C, H, W]` of images in [0, 1]."""
-        images_BCHW, views = self.before.apply(images_BCHW, parameters.before), _made(self.name)
+        """The views `[B, C, H, W]` of images in [0, 1], of a copy of them: the user's code may change it in place, and
+        other views are of the same images."""
+        images_BCHW, views = self.before.apply(images_BCHW, parameters.before).clone(), _made(self.name)
         if hasattr(views, "noise"):
             device = images_BCHW.device
             noise = {name: tensor.to(device, non_blocking=True) for name, tensor in parameters.noise.items()}
@@ -103,8 +104,8 @@ def check_own_views(name: str, image_shape: tuple[int, int, int], examples: int 
     half = slice(0, examples // 2)
     try:
         drawn = views.draw(torch.Generator().manual_seed(1), shape, PixelViews())
-        first, second = (views.apply(images_BCHW.clone(), drawn) for _ in range(2))
-        part = views.apply(images_BCHW[half].clone(), drawn.sliced(half))
+        first, second = (views.apply(images_BCHW, drawn) for _ in range(2))
+        part = views.apply(images_BCHW[half], drawn.sliced(half))
     except Exception as error:
         why = reason(error, name.partition(":")[0])
         raise ValueError(f"the views {name} must work on {examples} random images, but fail: {why}") from error

@@ -141,8 +141,15 @@ class StackedMembers(ABC):
             tensor.detach()[slot].copy_(tensors[name.removeprefix("method.")])
 
     def average_buffers(self) -> None:
-        """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes."""
-        self._peers.average([buffer for buffer in self.buffers.values() if buffer.is_floating_point()])
+        """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes. In
+        float64 the mean of equal numbers is that number, so that frozen weights stay as they are."""
+        if self._peers.size == 1:
+            return
+        buffers = [buffer for buffer in self.buffers.values() if buffer.is_floating_point()]
+        means = [buffer.double() for buffer in buffers]
+        self._peers.average(means)
+        for buffer, mean in zip(buffers, means, strict=True):
+            buffer.copy_(mean)
 
     def state(self) -> dict[str, Any]:
         """Everything that `load_state` needs to continue training, bit for bit on the CPU."""

@@ -70,12 +70,14 @@ class GaussianHead(nn.Module):
         return self.mu(hidden).float(), F.softplus(self.raw_var(hidden).float()) + SMALLEST_VARIANCE
 
 
-def as_buffers(network: nn.Module) -> None:
-    """Make buffers of all parameters of a network, in place, so that no optimiser changes them."""
+def frozen_as_buffers(network: nn.Module) -> None:
+    """Make buffers of a network's parameters that require no gradient, in place: no optimiser steps or decays them, and
+    no moving average follows them."""
     for module in network.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
-            delattr(module, name)
-            module.register_buffer(name, parameter.detach().clone())
+            if not parameter.requires_grad:
+                delattr(module, name)
+                module.register_buffer(name, parameter.detach().clone())
 
 
 class RunningMean(nn.Module):
@@ -106,8 +108,8 @@ class MovingAverage(nn.Module):
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        self.network = copy.deepcopy(network)
-        as_buffers(self.network)
+        self.network = copy.deepcopy(network).requires_grad_(False)
+        frozen_as_buffers(self.network)
 
     @torch.no_grad()
     def update(self, network: nn.Module, decay: Tensor) -> None:

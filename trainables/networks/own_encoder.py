@@ -6,10 +6,12 @@ Shapes: B images of C channels, H by W pixels, D features.
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves, tree_map
 
 from trainables.own_code import KINDS, imported_own, reason
 
@@ -43,27 +45,25 @@ def build_own_encoder(name: str, image_shape: tuple[int, int, int], *, width: in
 
 def check_own_encoder(network: nn.Module, name: str, image_shape: tuple[int, int, int], examples: int) -> None:
     """Try an encoder that `build_own_encoder` built on so many random images. Raises ValueError, with one line, unless
-    it returns as many finite vectors, draws no random numbers, and all that it has to train takes part."""
+    it returns as many finite vectors, is a function of its images and weights, and all that it has to train takes
+    part."""
     images_BCHW = torch.rand((examples, *image_shape), generator=torch.Generator().manual_seed(0))
     shape = [examples, getattr(network, "features", None)]
 
-    def encode(network: nn.Module) -> Any:
+    def encode(network: nn.Module, images_BCHW: Tensor) -> Any:
         return _tried(name, f"a batch of {examples} random images", lambda: network.train()(images_BCHW))
 
-    first, second = encode(copy.deepcopy(network)), encode(copy.deepcopy(network))
+    first, fault = called_twice(network, encode, images_BCHW, "set the probability of its dropout to 0")
+    if fault:
+        raise ValueError(f"the encoder {name} {fault.law}, but {fault.got}")
     if not isinstance(first, Tensor) or [*first.shape] != shape:
         got = f"a tensor {[*first.shape]}" if isinstance(first, Tensor) else f"a value of type {type(first).__name__}"
         raise ValueError(f"the encoder {name} must return features {shape} of {examples} images, but returns {got}")
     if not first.isfinite().all():
         raise ValueError(f"the encoder {name} must return finite features of random images, but does not")
-    if not torch.equal(first, second):
-        raise ValueError(
-            f"the encoder {name} must draw no random numbers, but two calls with the same images differ; set the "
-            "probability of its dropout to 0"
-        )
-    parameters = dict(network.named_parameters())
+    parameters = {key: weight for key, weight in network.named_parameters() if weight.requires_grad}
     gradients: tuple[Tensor | None, ...] = (None,) * len(parameters)
-    total = encode(network).square().sum()
+    total = encode(network, images_BCHW).square().sum()
     if total.requires_grad:
         gradients = torch.autograd.grad(total, [*parameters.values()], allow_unused=True)
     if unused := [key for key, gradient in zip(parameters, gradients, strict=True) if gradient is None]:
@@ -71,6 +71,44 @@ def check_own_encoder(network: nn.Module, name: str, image_shape: tuple[int, int
             f"every parameter of the encoder {name} must take part in its features (others are buffers), but "
             f"{', '.join(unused[:3])} has no gradient"
         )
+
+
+class Fault(NamedTuple):
+    """A law that a module of the user breaks, and how."""
+
+    law: str
+    got: str
+
+
+def called_twice(
+    module: nn.Module, call: Callable[[nn.Module, Any], Any], inputs: Any, draws: str
+) -> tuple[Any, Fault | None]:
+    """Return what `call` returns of a copy of a module and of inputs, a tree of tensors, and why the module cannot be
+    trained: a call adds weights or changes the inputs, or a second copy returns something else. `draws` says what to do
+    where it draws random numbers."""
+    weights = dict(module.named_parameters())
+    if lazy := next((key for key, weight in weights.items() if is_lazy(weight)), ""):
+        return None, Fault("must have all of its weights when it is built", f"{lazy} is lazy, without a shape")
+    copies, given = [copy.deepcopy(module) for _ in range(2)], tree_map(torch.clone, inputs)
+    before = torch.get_rng_state()
+    first = call(copies[0], given)
+    drawn = not torch.equal(torch.get_rng_state(), before)
+    if added := next((key for key, _ in copies[0].named_parameters() if key not in weights), ""):
+        return first, Fault("must have all of its weights when it is built", f"{added} is added by its first call")
+    if not all(map(torch.equal, tree_leaves(given), tree_leaves(inputs))):
+        return first, Fault("must leave its inputs as they are", "an operation changes them in place")
+    second = call(copies[1], inputs)
+    if all(map(_equal, tree_leaves(first), tree_leaves(second))):
+        return first, None
+    law = f"must draw no random numbers ({draws})" if drawn else "must return the same for the same inputs and weights"
+    return first, Fault(law, "two calls with the same inputs differ")
+
+
+def _equal(first: object, second: object) -> bool:
+    """Whether two leaves of what a module returns are equal, NaN to itself too."""
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return first.shape == second.shape and torch.allclose(first, second, rtol=0, atol=0, equal_nan=True)
+    return type(first) is type(second)
 
 
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:

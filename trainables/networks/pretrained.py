@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.networks.heads import as_buffers
+from trainables.networks.heads import frozen_as_buffers
 
 PREFIX = "torchvision:"
 TORCHVISION = tuple(
@@ -78,8 +78,7 @@ class PretrainedEncoder(nn.Module):
         self.register_buffer("std_C11", torch.tensor(STD)[:, None, None])
         self.network: nn.Module = network
         for part in self._kept:
-            as_buffers(self.network.get_submodule(part))
-            self.network.get_submodule(part).eval()
+            frozen_as_buffers(self.network.get_submodule(part).requires_grad_(False).eval())
 
     def _parts(self, network: nn.Module, names: Sequence[str]) -> Sequence[str]:
         """The names, if they are parts of the network."""

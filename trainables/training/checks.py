@@ -23,6 +23,7 @@ from trainables.learners.members import FittedMembers, StackedMembers
 from trainables.learners.optimisers import Rates, StackedSGD
 from trainables.learners.stack import Stack
 from trainables.metrics.meanings import VALIDATION
+from trainables.networks.own_encoder import called_twice
 from trainables.own_code import reason
 from trainables.sections import Training, TrialConfig
 from trainables.tasks.task import TrialSize
@@ -177,7 +178,7 @@ class _Trial:
     """Two members of a method, and a batch."""
 
     def __init__(self, name: str, models: Sequence[Method], batch: Mapping[str, Any]) -> None:
-        self._name, self._models, self._batch = name, models, batch
+        self._name, self._models = name, models
         self._fitted = models[0].fitted()
         self._noise, self._after_noise, self._score_noise = (
             draw_noise(noises, "tried", device="cpu")
@@ -187,12 +188,16 @@ class _Trial:
                 _tried(name, "score_noise", lambda: _score_noise(models[0])),
             )
         )
+        self._inputs = batch, self._noise
 
     def check_learning(self) -> None:
         """Raise ContractError unless the losses of a batch are as the contract says."""
         verb, method = "fit" if self._fitted else "losses", self._models[0]
-        used = copy.deepcopy(method)  # losses may update its buffers
-        losses = self._losses(verb, used)
+        call = functools.partial(_call, self._name, verb)
+        draws = "declare them in noise(batch) and take them as an argument"
+        losses, fault = called_twice(method, call, self._inputs, draws)
+        if fault:
+            self._refuse(f"{verb} {fault.law}", fault.got)
         if not isinstance(losses, Losses):
             self._refuse(f"{verb} must return trainables.contract.Losses(total, parts)", shown(losses))
         for name, value in {"total": losses.total, **losses.parts}.items():
@@ -203,13 +208,13 @@ class _Trial:
         if not set(losses.parts) <= set(method.loss_parts):
             parts = ", ".join(losses.parts) or "none"
             self._refuse(f"loss_parts must name all parts of {verb}", f"{method.loss_parts!r} and the parts {parts}")
-        if not torch.equal(self._losses(verb, copy.deepcopy(method)).total, losses.total):
-            law = f"{verb} must draw no random numbers (declare them in noise(batch) and take them as an argument)"
-            self._refuse(law, "two calls with the same batch and noise differ")
         if not self._fitted:
-            self._check_gradients(dict(used.named_parameters()), losses.total)
+            used = copy.deepcopy(method)  # losses may update its buffers
+            self._check_gradients(dict(used.named_parameters()), _call(self._name, verb, used, self._inputs).total)
 
     def _check_gradients(self, parameters: Mapping[str, Tensor], total: Tensor) -> None:
+        if not parameters:
+            self._refuse("a method that trains must have weights to train", "none, or all of them frozen")
         gradients: Sequence[Tensor | None] = [None] * len(parameters)
         if total.requires_grad:
             gradients = torch.autograd.grad(total, [*parameters.values()], allow_unused=True)
@@ -222,7 +227,7 @@ class _Trial:
         model = self._models[0]
         if self._fitted:  # a method may give nothing before it is fitted
             model = copy.deepcopy(model)
-            self._losses("fit", model)
+            _call(self._name, "fit", model, self._inputs)
         check_capabilities(model, functools.partial(self._evaluate, model), self._refuse, inputs, self._score_noise)
 
     def why_not_stacked(self, inputs: Tensor, module: str) -> str:
@@ -240,14 +245,11 @@ class _Trial:
             return reason(error, module)
         return ""
 
-    def _losses(self, verb: str, model: Method) -> Any:
-        return _tried(self._name, verb, lambda: getattr(model.train(), verb)(self._batch, self._noise))
-
     def _step(self, models: Sequence[Method]) -> Tensor:
         """The losses `[K]` of a second step, to which what the first one leaves behind contributes."""
         stack = self._stack(models)
         for _ in range(2):
-            losses = stack.step([self._batch], [self._noise], [self._after_noise], 1.0)
+            losses = stack.step([self._inputs[0]], [self._noise], [self._after_noise], 1.0)
         return losses.total
 
     def _evaluate(self, model: Method, verb: str, *inputs: Any) -> Any:
@@ -263,6 +265,11 @@ class _Trial:
 
     def _refuse(self, law: str, got: str) -> NoReturn:
         raise ContractError(self._name, law, got)
+
+
+def _call(name: str, verb: str, model: Any, inputs: tuple[Mapping[str, Any], Mapping[str, Tensor]]) -> Any:
+    """What `verb` of a method in training mode returns of a batch and noise."""
+    return _tried(name, verb, lambda: getattr(model.train(), verb)(*inputs))
 
 
 def _score_noise(model: Method) -> Any:

@@ -64,6 +64,23 @@ def test_they_are_drawn_by_the_generator_alone_and_after_the_keys(made: object) 
         torch.Generator(), SHAPE), drawn.noise, drawn.batch_dims)))  # fmt: skip
 
 
+class Written(Gain):
+    """The same, in place."""
+
+    def __call__(self, images: Tensor, noise: Mapping[str, Tensor]) -> Tensor:
+        return images.copy_(super().__call__(images, noise))
+
+
+def test_views_in_place_leave_the_images_of_other_views_as_they_are() -> None:
+    images = torch.rand(SHAPE)
+    before = images.clone()
+    drawn = OwnViews(Views(), _own(Gain)).draw(torch.Generator().manual_seed(0), SHAPE, PixelViews())
+    expected = OwnViews(Views(), NAME).apply(images, drawn)
+    assert torch.equal(OwnViews(Views(), _own(Written)).apply(images, drawn), expected)
+    assert torch.equal(images, before)
+    check_own_views(NAME, SHAPE[1:])
+
+
 @pytest.mark.parametrize("made", [Gain, PIPELINE], ids=["declared", "torchvision"])
 def test_a_member_trains_the_same_alone_or_stacked(made: object) -> None:
     keys: dict[str, Any] = {"method": "simclr", "normal_class": 3, "epochs": 1, "batch_size": 60}

@@ -4,6 +4,7 @@ Shapes: K members.
 """
 
 import copy
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from tests.trainables.awkward import (
     plain_step,
     stack_of,
 )
+from trainables.learners.data_parallel import Peers
 from trainables.learners.stack import Stack
 
 STREAMS = (0, 1, 2)
@@ -137,3 +139,19 @@ def test_only_fusible_hyperparameters_can_change() -> None:
         ValueError, match=r"^a member can only change its lr, weight_decay, clip_grad_norm, tau, but got width=8$"
     ):
         stack.load_member(0, stack.copy_member(1), {"width": 8})
+
+
+def test_buffers_that_are_equal_in_all_processes_stay_as_they_are() -> None:
+    """Frozen weights are buffers, and the float32 mean of three equal numbers need not be that number."""
+
+    class Equal(Peers):
+        def average(self, tensors: Sequence[Tensor]) -> None:
+            for tensor in tensors:
+                tensor.copy_(sum([tensor] * self.size, torch.zeros_like(tensor)) / self.size)
+
+    stack = stack_of(models(), STREAMS)
+    numbers = torch.rand(1000, generator=torch.Generator().manual_seed(0))
+    assert not torch.equal((numbers + numbers + numbers) / 3, numbers)
+    stack.buffers["frozen"], stack._peers = numbers.clone(), Equal(0, 3)
+    stack.average_buffers()
+    assert torch.equal(stack.buffers["frozen"], numbers)

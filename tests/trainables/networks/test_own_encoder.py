@@ -1,23 +1,30 @@
 """Encoders of the user's own are built by the shape of an image, tried before anything starts, stacked if that is
 possible, and saved with their model."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.cases import for_each
 from tests.trainables.small import TracingCompiler, metrics_of
 from trainables import own_code
+from trainables.catalog import method_of, task_of
 from trainables.config import resolve
+from trainables.learners.data_parallel import draw_noise
 from trainables.networks.own_encoder import build_own_encoder, takes_features
 from trainables.own_code import NotImportedError
+from trainables.sections import TrialConfig, Value
 from trainables.training import checks
 from trainables.training.checks import check_method, stacking_notes, why_not_stacked
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.model_file import pack_model, unpack_model
+from trainables.training.stacks import build_models, build_stack
 from trainables.training.train import retrain, train
 
 NAME = "my_nets:Tiny"
@@ -124,6 +131,89 @@ def test_a_saved_model_has_it() -> None:
         unpack_model(content)
 
 
+class PartlyFrozen(Tiny):
+    def __init__(self, image_shape: tuple[int, int, int], features: int, width: int = 3) -> None:
+        super().__init__(image_shape, features, width)
+        for layer in self.layers[:2]:
+            layer.requires_grad_(False)
+
+
+class Frozen(Tiny):
+    def __init__(self, image_shape: tuple[int, int, int], features: int, width: int = 3) -> None:
+        super().__init__(image_shape, features, width)
+        self.requires_grad_(False)
+
+
+def _states(configs: Sequence[TrialConfig]) -> list[dict[str, Tensor]]:
+    """All tensors of each member after three steps together on random images."""
+    method = method_of(configs[0].method)
+    tried = task_of(configs[0].method).random_batch(configs[0], method, 8)
+    assert tried
+    models = build_models(configs, tried.shapes)
+    stack = build_stack(models, configs, [0] * len(models), torch.device("cpu"))
+    for step in range(3):
+        noises = [draw_noise(noise, step) for noise in (models[0].noise(8), models[0].after_step_noise())]
+        stack.step([tried.batch], [noises[0]], [noises[1]], 1.0)
+    return [stack.tensors_of(slot) for slot in range(len(configs))]
+
+
+SIZES: dict[str, dict[str, Value]] = {
+    "simclr": {"projector_width": 8, "projection": 4},
+    "byol": {"projector_width": 8, "projection": 4, "predictor_width": 8},
+    "vje": {"bottleneck": 8},
+}
+
+
+@for_each(
+    ("made", "method", "optimiser"),
+    [
+        *itertools.product((PartlyFrozen, Frozen), SIZES, ["sgd"]),
+        *((Frozen, "byol", name) for name in ("adamw", "lars")),
+    ],
+)
+def test_frozen_weights_stay_as_they_are_alone_and_stacked(made: type[Tiny], method: str, optimiser: str) -> None:
+    """No optimiser steps or decays them and no moving average drifts from them. Others train, stacked as alone."""
+    values: dict[str, Value] = {"method": method, "optimiser": optimiser, "adam_epsilon": 0.01, "encoder": _own(made)}
+    rates = ((0.0, 0.01), (0.1, 0.3))
+    values |= {"width": 6, "features": 5, **SIZES[method]}
+    configs = [resolve({**values, "weight_decay": decay, "lr": lr}) for decay, lr in rates]
+    assert why_not_stacked(configs[0]) == ""
+    (model,) = build_models(configs[:1], {"views": (1, 8, 8)})
+    initial = {name: tensor.clone() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+    frozen = [name for name in initial if "layers.0." in name and name.startswith(("encoder", "target"))]
+    alone = [_states([config])[0] for config in configs]
+    for member, other in zip(_states(configs), alone, strict=True):
+        assert all(torch.equal(member[name], initial[name]) for name in frozen)
+        for name, tensor in member.items():
+            torch.testing.assert_close(tensor, other[name], rtol=1e-3, atol=1e-5)
+    trained = {name for name, _ in model.named_parameters() if not torch.equal(alone[1][name], initial[name])}
+    assert frozen and trained and not trained & {*frozen}
+
+
+class InPlace(Tiny):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images.mul_(2))
+
+
+class Lazy(Tiny):
+    def __init__(self, image_shape: tuple[int, int, int], features: int) -> None:
+        super().__init__(image_shape, features)
+        self.layers[-1] = nn.LazyLinear(features)
+
+
+class Late(Tiny):
+    def forward(self, images: Tensor) -> Tensor:
+        features = super().forward(images)
+        if not hasattr(self, "head"):
+            self.head = nn.Linear(features.shape[1], features.shape[1])
+        return self.head(features)
+
+
+class Clocked(Tiny):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) * np.random.default_rng().random()
+
+
 class Unused(Tiny):
     def __init__(self, image_shape: tuple[int, int, int], features: int) -> None:
         super().__init__(image_shape, features)
@@ -158,7 +248,11 @@ class Failing(Tiny):
 REFUSALS: dict[object, str] = {
     3: "the encoder my_nets:Tiny must be a subclass of torch.nn.Module, but is 3",
     Unused: "every parameter of the encoder my_nets:Tiny must take part in its features (others are buffers), but ",
-    Dropping: "must draw no random numbers, but two calls with the same images differ; set the probability of",
+    Dropping: "must draw no random numbers (set the probability of its dropout to 0), but two calls with the same",
+    InPlace: "must leave its inputs as they are, but an operation changes them in place",
+    Lazy: "must have all of its weights when it is built, but layers.4.weight is lazy, without a shape",
+    Late: "must have all of its weights when it is built, but head.weight is added by its first call",
+    Clocked: "must return the same for the same inputs and weights, but two calls with the same inputs differ",
     Wide: "must return features [8, 5] of 8 images, but returns a tensor [8, 10]",
     Infinite: "must return finite features of random images, but does not",
     Unsized: "must take `features`, or have the size of its output as the attribute `features`, but has None",

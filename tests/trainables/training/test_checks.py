@@ -89,6 +89,15 @@ BROKEN = {
         "    def losses(self, batch, noise):\n        a, b, c = batch['views']",
         "losses must work on a batch of 8 random examples, but got checked_of_mine.py, line 42: ValueError: not enough",
     ),
+    "writes": (
+        "    def losses(self, batch, noise):\n        batch['views'][0].clamp_(0.1)\n"
+        "        return super().losses(batch, noise)",
+        "losses must leave its inputs as they are, but got an operation changes them in place",
+    ),
+    "frozen": (
+        "    def __init__(self, *a):\n        super().__init__(*a)\n        self.requires_grad_(False)",
+        "a method that trains must have weights to train, but got none, or all of them frozen",
+    ),
     "unused": (
         "    def __init__(self, *a):\n        super().__init__(*a)\n        self.more = nn.Linear(2, 2)",
         "every parameter must take part in the loss (averaged weights and the like are buffers), but got more.weight, "

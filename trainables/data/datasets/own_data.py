@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset, Listing, channel_statistics, remember
-from trainables.data.datasets.parts import BLOCK, Part, part_of
+from trainables.data.datasets.parts import BLOCK, MAX_BYTES, SAMPLED, Part, part_of, size_of, spaced
 from trainables.data.errors import DataError
 from trainables.data.image_files import Images, LazyImages
 from trainables.own_code import KINDS, imported_own, reason
@@ -27,8 +27,6 @@ from trainables.validation import is_own
 
 ARRAYS, HUGGINGFACE = "arrays", "huggingface"
 """Names of data sets that are folders."""
-SAMPLED = 256
-"""Most images of a split that its digest is of, and, where not all are in memory, that are checked first."""
 MEASURED = 1024
 """Most training images that the mean and the standard deviation are of, where not all are in memory."""
 MOST_NAMED = 20
@@ -189,12 +187,11 @@ def list_own_data(name: str, root: Path, whole: bool) -> Listing:
     count test images that are training images; else only those that the digest is of. Raises DataError, with one line,
     for images or labels that cannot be used."""
     train, test = _parts(name, root)
-    samples = [part.read(_spaced(part.count, SAMPLED)) for part in (train, test)]
     _check_repeatable(name, train)
     classes = _classes(name, train, test)
     repeated = _repeated(train.images, test.images) if whole else 0
     outline = _dataset(name, train, test, classes, [_empty(part) for part in (train, test)])
-    digest = _digest(outline, samples, [train.image_shape, str(train.dtype)])
+    digest = _digest(outline, [train.sample, test.sample], [train.image_shape, str(train.dtype)])
     return remember(
         Listing(
             classes,
@@ -221,7 +218,7 @@ def load_own_data(name: str, root: Path, digest: str, shape: tuple[int, int, int
     if train.image_shape != shape:
         raise DataError(
             f"image_channels, image_size and image_width must be those of the images of {name}, which are "
-            f"{_size(train.image_shape)}, but got {_size(shape)}; leave them out, and they are filled in"
+            f"{size_of(train.image_shape)}, but got {size_of(shape)}; leave them out, and they are filled in"
         )
     listing = list_own_data(name, root, whole=False)
     if digest and digest != listing.digest:
@@ -235,7 +232,7 @@ def load_own_data(name: str, root: Path, digest: str, shape: tuple[int, int, int
 def _dataset(name: str, train: Part, test: Part, classes: tuple[str, ...], images: Sequence[Images]) -> Dataset:
     """The data set with these images; without images it has mean 0 and standard deviation 1."""
     mean, std = _statistics(images[0])
-    values = {key: int(max(part.attributes[key].max() for part in (train, test))) + 1 for key in train.attributes}
+    values = {key: _count_values(name, key, train, test) for key in train.attributes}
     return Dataset(
         name=name,
         train_images=images[0],
@@ -253,6 +250,17 @@ def _dataset(name: str, train: Part, test: Part, classes: tuple[str, ...], image
     )
 
 
+def _count_values(name: str, key: str, train: Part, test: Part) -> int:
+    """Number of values of an attribute. Raises DataError if there are fewer images: probes have an output for each."""
+    highest = int(max(part.attributes[key].max() for part in (train, test)))
+    if highest >= train.count + test.count:
+        raise DataError(
+            f"the attribute {key} of {name} must be numbered from 0 on, with fewer values than images, but there is "
+            f"{highest}"
+        )
+    return highest + 1
+
+
 def _labels(part: Part) -> Tensor:
     return torch.full((part.count,), UNLABELLED) if part.labels is None else part.labels
 
@@ -264,7 +272,8 @@ def _empty(part: Part) -> Tensor:
 def _statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel, for pixels in [0, 1]."""
     if isinstance(images, LazyImages):
-        images = images[torch.from_numpy(_spaced(len(images), MEASURED))]
+        image_bytes = int(np.prod(images.image_shape)) * torch.float32.itemsize
+        images = images[torch.from_numpy(spaced(len(images), max(1, min(MEASURED, MAX_BYTES // image_bytes))))]
     assert isinstance(images, Tensor)
     if not images.numel():
         return (0.0,) * images.shape[1], (1.0,) * images.shape[1]
@@ -277,11 +286,6 @@ def _statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     else:
         mean, std = channel_statistics(images)
     return tuple(mean.tolist()), tuple(std.clamp(min=1 / 255).tolist())  # images of one value have none
-
-
-def _spaced(count: int, most: int) -> Any:
-    """Indices of at most so many of `count` images, evenly spaced, with the first and the last."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
 def _digest(outline: Dataset, samples: Sequence[Tensor], shape: object) -> str:
@@ -311,7 +315,7 @@ def _repeated(train: Images, test: Images) -> int:
 def _check_alike(name: str, train: Part, test: Part) -> None:
     """Raise DataError unless the two parts can be one data set."""
     for noun, own, other in (
-        ("size", _size(train.image_shape), _size(test.image_shape)),
+        ("size", size_of(train.image_shape), size_of(test.image_shape)),
         ("type", train.dtype, test.dtype),
         ("attributes", sorted(train.attributes), sorted(test.attributes)),
     ):
@@ -338,21 +342,21 @@ def _classes(name: str, train: Part, test: Part) -> tuple[str, ...]:
         return ()
     if (test.labels == UNLABELLED).any():
         raise DataError(f"{test.name} must have labels from 0 on, but {int((test.labels == UNLABELLED).sum())} have -1")
-    highest = int(max(train.labels.max(), test.labels.max()))
-    names = train.classes or test.classes or tuple(map(str, range(highest + 1)))
-    if highest >= len(names):
+    there = torch.cat([train.labels, test.labels]).unique()
+    there = there[there != UNLABELLED]
+    highest, names = int(there[-1]), train.classes or test.classes
+    count = len(names) or highest + 1
+    if highest >= count:
         raise DataError(
-            f"labels of {name} must be from 0 to {len(names) - 1}, one of its {len(names)} classes, but there is "
-            f"{highest}"
+            f"labels of {name} must be from 0 to {count - 1}, one of its {count} classes, but there is {highest}"
         )
-    there = torch.bincount(torch.cat([train.labels, test.labels]).clamp(min=0), minlength=len(names))
-    there[0] = int(((train.labels == 0).sum() + (test.labels == 0).sum()).item())
-    if absent := [names[index] for index in range(len(names)) if not there[index]]:
+    if len(there) < count:
+        absent = next((index for index, label in enumerate(there.tolist()) if label != index), len(there))
         raise DataError(
-            f"labels of {name} must have each of its {len(names)} classes, but class {absent[0]} has no image; number "
-            "the classes from 0 on without gaps"
+            f"labels of {name} must have each of its {count} classes, but class "
+            f"{names[absent] if names else absent} has no image; number the classes from 0 on without gaps"
         )
-    return names
+    return names or tuple(map(str, range(count)))
 
 
 def _about(name: str, train: Part, test: Part, outline: Dataset) -> str:
@@ -366,12 +370,9 @@ def _about(name: str, train: Part, test: Part, outline: Dataset) -> str:
         classes = "classes " + ", ".join(f"{index} {each}" for index, each in enumerate(outline.classes))
     more = f", {len(outline.groups.unique())} groups" if outline.groups is not None else ""
     more += f", attributes {', '.join(outline.attributes)}" if outline.attributes else ""
+    more += ", one-hot labels" if train.one_hot else ""
     more += "" if train.fits else f", read while models train (over {SAMPLED} are not checked before)"
     return (
-        f"dataset={name}: {train.count} training and {test.count} test images of {_size(train.image_shape)}, {kind}, "
+        f"dataset={name}: {train.count} training and {test.count} test images of {size_of(train.image_shape)}, {kind}, "
         f"{classes}{more}"
     )
-
-
-def _size(shape: tuple[int, int, int]) -> str:
-    return "x".join(map(str, shape))

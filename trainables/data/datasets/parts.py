@@ -4,7 +4,10 @@ The rule for axes: a tensor has its channels first. Of a NumPy array the channel
 tried, with sides of at least 4 pixels. If both fit, the way counts in which images are squares; a shape where that says
 nothing is refused. Pictures of Pillow have their own order.
 
-Shapes: N images, B images of a batch, C channels, H rows, W columns.
+Labels come from items where a data set gives images and labels together. All labels that it has as an attribute save
+reading all images for them, if they are those of the items that are looked at.
+
+Shapes: N images, B images of a batch, C channels, H rows, W columns, K classes.
 """
 
 from __future__ import annotations
@@ -22,11 +25,18 @@ from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED
 from trainables.data.errors import DataError
-from trainables.data.image_files import Images, LazyImages
+from trainables.data.image_files import Images, LazyImages, rgb
+from trainables.validation import LARGEST_INTEGER
 
 MAX_BYTES = 4 << 30
 """Largest size of all images of a part in memory; those of a larger one are read when they are needed."""
+SAMPLED = 256
+"""Most images of a split that its digest is of, and, where not all are in memory, that are checked first."""
+MAX_IMAGE_BYTES = 16 << 20
+"""Largest size of an image: `SAMPLED` of them are in memory at a time."""
 MOST_CHANNELS, LEAST_SIDE = 16, 4
+ROUNDING = 1e-3
+"""How far a pixel may be outside of [0, 1], to which it is clipped: what rounding in float16 explains."""
 LABELS = ("targets", "labels")
 """Attributes, of which a data set may have one, that give all labels without an image."""
 BLOCK = 256
@@ -43,23 +53,28 @@ class Part:
         name: str,
         count: int,
         read: Read,
-        labels: Callable[[], object],
+        labels: object,
         *,
-        labelled_by_images: bool = False,
+        items: _Items | None = None,
         attributes: Mapping[str, object] | None = None,
         groups: object = None,
         classes: Sequence[str] = (),
     ) -> None:
         """`name`: such as "the training images of my_data:Cells". `read` returns images `[B, C, H, W]`, uint8 or
-        float32; `labels` all labels, or None if there are none. `labelled_by_images`: each image has to be read for
-        its label. Raises DataError, with one line, for what is no image or no label."""
+        float32; `labels` are all labels, or None if only the `items` may tell. Raises DataError, with one line, for
+        what is no image or no label."""
         self.name, self.count, self._read = name, count, read
         if not count:
             raise DataError(f"{name} must be at least one, but there are none")
         first_1CHW = self.read(np.zeros(1, dtype=np.int64))
         self.image_shape = _image_shape(first_1CHW)
         self.dtype = first_1CHW.dtype
-        self._labels, self.labelled_by_images = labels, labelled_by_images
+        if self.image_bytes > MAX_IMAGE_BYTES:
+            raise DataError(
+                f"{name} must take at most {MAX_IMAGE_BYTES >> 20} MiB each, but image 0 is {_said(first_1CHW[0])}; "
+                "make them smaller first"
+            )
+        self._labels, self._items = labels, items
         self.classes = tuple(map(str, classes))
         self.groups = None if groups is None else _integers(f"the groups of {name}", groups, count)
         self.attributes = {
@@ -68,17 +83,34 @@ class Part:
         }
 
     @cached_property
+    def sample(self) -> Tensor:
+        """At most `SAMPLED` images, evenly spaced."""
+        return self.read(spaced(self.count, SAMPLED))
+
+    @cached_property
     def labels(self) -> Tensor | None:
         """int64 `[N]`; None if there are none. All images are read for it where only they tell."""
-        if self.labelled_by_images and self.fits:
-            _ = self.images  # kept, so that they are read once
-        found = self._labels()
-        return None if found is None else _integers(f"the labels of {self.name}", found, self.count)
+        name, found = f"the labels of {self.name}", self._labels
+        _ = self.sample
+        if self._items and not self._items.agree(name, found):
+            if self.fits:
+                _ = self.images  # kept, so that they are read once
+            found = self._items.labels()
+        self.one_hot = _is_one_hot(found)
+        return None if found is None else _integers(name, found, self.count)
+
+    one_hot = False
+    """Whether labels are vectors with a single 1, whose index is the class."""
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of an image."""
+        return int(np.prod(self.image_shape)) * self.dtype.itemsize
 
     @property
     def fits(self) -> bool:
         """Whether all images are kept in memory."""
-        return self.count * int(np.prod(self.image_shape)) * self.dtype.itemsize <= MAX_BYTES
+        return self.count * self.image_bytes <= MAX_BYTES
 
     @cached_property
     def images(self) -> Images:
@@ -94,13 +126,17 @@ class Part:
         images = self._read(indices)
         if images.is_floating_point():
             low, high = (value.item() for value in images.aminmax()) if images.numel() else (0.0, 0.0)
-            if not (low >= 0 and high <= 1):
-                faulty = int((~((images >= 0) & (images <= 1))).flatten(1).any(1).nonzero()[0])
+            if not (low >= -ROUNDING and high <= 1 + ROUNDING):
+                legal = (images >= -ROUNDING) & (images <= 1 + ROUNDING)
+                faulty = int((~legal).flatten(1).any(1).nonzero()[0])
+                low, high = (value.item() for value in images[faulty].aminmax())
                 kind = "NaN or infinity" if not images[faulty].isfinite().all() else f"{low:g} to {high:g}"
                 raise DataError(
                     f"{self.name} must be uint8, or floats in [0, 1], but image {int(indices[faulty])} has {kind}; "
                     "scale the pixels first"
                 )
+            if low < 0 or high > 1:
+                return images.clamp(0, 1)
         return images
 
 
@@ -147,9 +183,8 @@ def _of_arrays(name: str, given: Mapping[str, Any]) -> Part:
         tensor = torch.as_tensor(chosen)
         return _pixels(name, tensor if permuted is None else tensor.permute(permuted)).reshape(-1, *shape).contiguous()
 
-    labels = given.get("labels")
     return Part(
-        *(name, len(images), read, lambda: labels),
+        *(name, len(images), read, given.get("labels")),
         attributes=given.get("attributes"),
         groups=given.get("groups"),
         classes=given.get("classes") or (),
@@ -163,8 +198,20 @@ class _Items:
         self._name, self._value, self._count = name, value, len(value)
         self._labels: list[Any] = [None] * self._count
         self._lock = threading.Lock()  # a data set of the user's may have one open file
-        self.known = next((getattr(value, key) for key in LABELS if getattr(value, key, None) is not None), None)
-        """All labels, where the data set has them without its images."""
+        self._known: Tensor | None = None
+        """All labels, once those of some items are known to be the same."""
+
+    def agree(self, name: str, known: object) -> bool:
+        """Whether labels that were found without images are those of the items that were read, or these have none."""
+        indices = [index for index, label in enumerate(self._labels) if label is not None]
+        carried = _plain([self._labels[index] for index in indices])
+        if known is None or not indices or not _may_be_labels(carried):
+            return known is not None or not indices
+        known_N = _integers(name, known, self._count)
+        if not torch.equal(_integers(name, carried, len(indices)), known_N[indices]):
+            return False
+        self._known = known_N
+        return True
 
     def read(self, indices: NDArray[np.int64]) -> Tensor:
         with self._lock:
@@ -181,35 +228,62 @@ class _Items:
     def _image(self, index: int) -> Tensor:
         try:
             item = self._value[index]
+            image, *others = item if isinstance(item, tuple | list) else (item,)
+            pixels = _picture(image) if isinstance(image, Image.Image) else None  # which may only now be decoded
         except Exception as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(
                 f"image {index} of {self._name} cannot be read: {type(error).__name__}: {reason}"
             ) from error
-        if isinstance(item, tuple | list):
-            image, self._labels[index] = item[0], item[1] if len(item) > 1 else None
-        else:
-            image = item
-        return _image_tensor(self._name, index, image)
+        label = others[0] if others else None
+        before = self._labels[index] if self._known is None else self._known[index].item()
+        if _differ(label, before):
+            raise DataError(
+                f"{self._name} must have one label each, but image {index} has {label!r:.40} and {before!r:.40}, when "
+                f"it is read again or by the attribute {' or '.join(LABELS)}"
+            )
+        self._labels[index] = label
+        return _image_tensor(self._name, index, image) if pixels is None else _pixels(self._name, pixels)
 
     def labels(self) -> object:
-        """All labels, or None."""
-        if self.known is not None:
-            return self.known
+        """All labels as items give them, or None."""
         for index in range(self._count):
             if self._labels[index] is None:
                 with self._lock:
                     self._image(index)
                 if self._labels[index] is None:
                     return None
-        return [label.item() if hasattr(label, "item") else label for label in self._labels]
+        return _plain(self._labels)
+
+
+def _plain(labels: Sequence[Any]) -> list[Any]:
+    """The labels of items as numbers, or as vectors of them."""
+    arrays = [np.asarray(label) for label in labels]
+    return [array.item() if array.size == 1 else array for array in arrays]
+
+
+def _differ(*labels: Any) -> bool:
+    """Whether two labels of an image, as they are given, are of different classes."""
+    plain = _plain(labels)
+    if not all(_may_be_labels([label]) for label in plain):
+        return False
+    first, second = (label.argmax() if isinstance(label, np.ndarray) else label for label in plain)
+    return bool(first != second)
+
+
+def _may_be_labels(carried: Sequence[Any]) -> bool:
+    """Whether what items give beside their images are labels: numbers, or vectors with a single 1."""
+    if any(isinstance(each, np.ndarray) for each in carried):
+        return _is_one_hot(carried)
+    return all(isinstance(each, int | float) for each in carried)
 
 
 def _of_items(name: str, value: Any) -> Part:
     items = _Items(name, value)
     return Part(
-        *(name, len(value), items.read, items.labels),
-        labelled_by_images=items.known is None,
+        *(name, len(value), items.read),
+        next((getattr(value, key) for key in LABELS if getattr(value, key, None) is not None), None),
+        items=items,
         attributes=_mapping(name, getattr(value, "attributes", None)),
         groups=getattr(value, "groups", None),
         classes=getattr(value, "classes", None) or (),
@@ -222,12 +296,20 @@ def _mapping(name: str, attributes: Any) -> Mapping[str, object]:
     return attributes or {}
 
 
+PLAIN_MODES = ("L", "LA", "RGB", "RGBA", "I;16", "I", "F")
+"""Modes of pictures whose numbers are the pixels of their channels. Others, such as palettes, are converted."""
+
+
+def _picture(picture: Image.Image) -> Tensor:
+    """The pixels `[C, H, W]` of a picture, which is decoded."""
+    if picture.mode not in PLAIN_MODES:
+        picture = picture.convert("L") if picture.mode == "1" else rgb(picture)
+    pixels = np.array(picture)
+    return torch.from_numpy(pixels[:, :, None] if pixels.ndim == 2 else pixels).permute(2, 0, 1).contiguous()
+
+
 def _image_tensor(name: str, index: int, image: Any) -> Tensor:
-    """One image `[C, H, W]`."""
-    if isinstance(image, Image.Image):
-        image = np.asarray(image)
-        image = image[:, :, None] if image.ndim == 2 else image
-        return _pixels(name, torch.from_numpy(image.copy()).permute(2, 0, 1).contiguous())
+    """One image `[C, H, W]`, of a tensor or an array."""
     if not isinstance(image, Tensor | np.ndarray):
         raise DataError(
             f"{name} must be tensors, arrays or pictures of Pillow, but image {index} is of type {type(image).__name__}"
@@ -279,26 +361,46 @@ def _pixels(name: str, images: Tensor) -> Tensor:
         return images.detach().cpu().float()
     if images.dtype == torch.uint8:
         return images.cpu()
-    raise DataError(f"{name} must be uint8, or floats in [0, 1], but are {str(images.dtype).removeprefix('torch.')}")
+    raise DataError(f"{name} must be uint8, or floats in [0, 1], but are {_type(images.dtype)}")
 
 
 def _integers(name: str, values: object, count: int) -> Tensor:
-    """Labels `[N]`, int64. Raises DataError unless they are as many whole numbers as there are images."""
-    try:
-        array = np.asarray(values)
-    except Exception as error:
-        raise DataError(f"{name} must be whole numbers, but cannot be read: {error!s:.100}") from error
+    """Labels `[N]`, int64, of numbers, or of vectors `[N, K]` with a single 1. Raises DataError unless they are as many
+    whole numbers as there are images."""
+    array = _array(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.dtype.kind not in "iub":
+    elif _is_one_hot(array):
+        array = array.argmax(axis=1)
+    if array.dtype.kind not in "iubf":
         shown = next(iter(array.flat), None) if array.ndim else values
         raise DataError(f"{name} must be whole numbers from 0 on, but are of type {array.dtype}, such as {shown!r:.40}")
     if array.shape != (count,):
         raise DataError(f"{name} must be as many as the images, [{count}], but have the shape {[*array.shape]}")
-    labels_N = torch.from_numpy(array.astype(np.int64))
-    if int(labels_N.min()) < UNLABELLED:
-        raise DataError(f"{name} must be whole numbers from 0 on, or -1 for none, but have {int(labels_N.min())}")
-    return labels_N
+    law = f"{name} must be whole numbers from 0 on, or -1 for none"
+    legal = (array >= UNLABELLED) & (array <= LARGEST_INTEGER) & (array == np.trunc(array))
+    if not legal.all():
+        index = int(np.argmin(legal))
+        raise DataError(f"{law}, but image {index} has {array[index].item()!r:.40}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _array(name: str, values: object) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except Exception as error:
+        raise DataError(f"{name} must be whole numbers, but cannot be read: {error!s:.100}") from error
+
+
+def _is_one_hot(values: object) -> bool:
+    """Whether labels are vectors `[N, K]` of at least two numbers, 0 but for a single 1."""
+    try:
+        array = np.asarray(values)
+    except Exception:
+        return False
+    if array.ndim != 2 or array.shape[1] < 2 or array.dtype.kind not in "iubf":
+        return False
+    return bool((((array == 0) | (array == 1)).all(axis=1) & ((array == 1).sum(axis=1) == 1)).all())
 
 
 def _image_shape(images_BCHW: Tensor) -> tuple[int, int, int]:
@@ -306,5 +408,18 @@ def _image_shape(images_BCHW: Tensor) -> tuple[int, int, int]:
     return channels, height, width
 
 
+def spaced(count: int, most: int) -> NDArray[np.int64]:
+    """Indices of at most so many of `count` images, evenly spaced, with the first and the last."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+def size_of(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _type(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _said(image: Tensor) -> str:
-    return f"{'x'.join(map(str, image.shape))} of {str(image.dtype).removeprefix('torch.')}"
+    return f"{size_of(image.shape)} of {_type(image.dtype)}"

@@ -1,6 +1,7 @@
 """Data sets of the user's own are read as they are, identified by their content, and refused by one line."""
 
 import importlib.util
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from tests.cases import for_each
 from trainables import own_code
-from trainables.data.datasets import own_data, parts
+from trainables.data.datasets import parts
 from trainables.data.datasets.dataset import UNLABELLED, listed
 from trainables.data.datasets.own_data import forget_own_data, list_own_data, load_own_data
 from trainables.data.errors import DataError
@@ -160,7 +161,67 @@ def test_labels_are_known_without_images_where_the_data_set_has_them() -> None:
             return super().__getitem__(index)
 
     listing = list_own_data(_own(Counted), HERE, whole=False)
-    assert len(read) < 3 * own_data.SAMPLED and sum(listing.train) == 2000
+    assert len(read) < 3 * parts.SAMPLED and sum(listing.train) == 2000
+
+
+class Mapped(Cells):
+    """Its items have other labels than its attributes, as by a `target_transform`."""
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        image, label = super().__getitem__(index)
+        return image, self.other[label]
+
+    other: Any = (2, 0, 1)
+
+
+class MappedToVectors(Mapped):
+    other = torch.eye(3)[[2, 0, 1]]
+
+
+@for_each("made", [Mapped, MappedToVectors])
+@for_each("fits", [True, False])
+def test_labels_are_those_of_items(made: type[Cells], fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MAX_BYTES", parts.MAX_BYTES if fits else 0)
+    dataset = load_own_data(_own(made), HERE, "", (4, 20, 24))
+    assert dataset.train_labels.tolist() == [(2, 0, 1)[label] for label in LABELS[:20]]
+    assert dataset.test_labels.tolist() == [(2, 0, 1)[label] for label in LABELS[20:]]
+    assert list_own_data(NAME, HERE, whole=False).digest == list_own_data(NAME, HERE, whole=True).digest
+
+
+def test_what_items_give_beside_images_need_not_be_a_label() -> None:
+    class Masked(Cells):
+        def __getitem__(self, index: int) -> tuple[Any, Any]:
+            return self.images[index], self.images[index] > 9
+
+    assert list_own_data(_own(Masked), HERE, True).digest == list_own_data(_own(Cells), HERE, True).digest
+
+
+@for_each("labels", [LABELS.astype(float), LABELS.astype(np.uint64), np.eye(3)[LABELS], np.eye(3, dtype=bool)[LABELS]])
+def test_labels_are_numbers_or_vectors_with_a_single_1(labels: Any) -> None:
+    data = (IMAGES[:20], labels[:20]), (IMAGES[20:], labels[20:])
+    listing = list_own_data(_own(lambda: data), HERE, whole=True)
+    assert listing.digest == list_own_data(_own(Cells), HERE, whole=True).digest
+    assert listing.about.endswith(", one-hot labels") == (labels.ndim == 2)
+
+
+@for_each(("mode", "channels"), [("P", 3), ("1", 1), ("L", 1), ("CMYK", 3), ("RGBA", 4), ("LA", 2)])
+def test_pictures_have_their_colours(mode: str, channels: int) -> None:
+    """The numbers of a palette are none."""
+    pictures = [Image.fromarray(image).quantize(8) if mode == "P" else image for image in IMAGES[..., :3]]
+
+    class Pictures(Cells):
+        def __getitem__(self, index: int) -> tuple[Any, int]:
+            picture = pictures[index]
+            return picture if isinstance(picture, Image.Image) else Image.fromarray(picture).convert(mode), 0
+
+    dataset = load_own_data(_own(Pictures), HERE, "", (channels, 20, 24))
+    if mode == "P":
+        assert np.array_equal(dataset.train_images[:][0].permute(1, 2, 0), np.asarray(pictures[0].convert("RGB")))
+
+
+def test_a_rounding_error_of_a_pixel_is_clipped() -> None:
+    images = load_own_data(_own(lambda: _floats(1.000001)), HERE, "", (3, 8, 9)).train_images
+    assert images[:].max() == 1 and load_own_data(_own(lambda: _floats(-1e-7)), HERE, "", (3, 8, 9)).levels == 255
 
 
 def test_floats_and_images_without_labels() -> None:
@@ -216,6 +277,34 @@ class Broken(Cells):
         raise OSError("no such cell")
 
 
+class Relabelled(Cells):
+    """The label of an image differs that a plan does not look at."""
+
+    def __init__(self, train: bool) -> None:
+        super().__init__(train)
+        self.images, self.labels = np.tile(self.images, (100, 1, 1, 1)), np.tile(self.labels, 100)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.images[index], 1 if index == 3 else int(self.labels[index])
+
+
+class Undecided(Cells):
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        Undecided.read = (Undecided.read + 1) % 3
+        return IMAGES[index], Undecided.read
+
+    read = 0
+
+
+class Cut(Cells):
+    """A file that is decoded later than it is opened."""
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        file = io.BytesIO()
+        Image.fromarray(IMAGES[index, :, :, :3]).save(file, "PNG")
+        return Image.open(io.BytesIO(file.getvalue()[: 300 if index == 2 else None])), 0
+
+
 class Untrained:
     def __init__(self, part: str) -> None: ...
 
@@ -240,10 +329,29 @@ REFUSALS: dict[str, tuple[object, str]] = {
     "sizes": (lambda: (IMAGES[:20], IMAGES[20:, :-2]), "must have the same size, but have 4x20x24 and 4x18x24"),
     "types": (lambda: (IMAGES[:20], IMAGES[20:] / 255), "must have the same type, but have torch.uint8 and torch.flo"),
     "gap": (lambda: _labelled([0, 5] * 10), "must have each of its 6 classes, but class 3 has no image; number the"),
-    "floating labels": (lambda: _labelled([0.5] * 20), "must be whole numbers from 0 on, but are of type float64"),
+    "floating labels": (
+        lambda: _labelled([1, 0.5] * 10),
+        "whole numbers from 0 on, or -1 for none, but image 1 has 0.5",
+    ),
+    "nearly whole": (lambda: _labelled([1, 1.000001] * 10), "or -1 for none, but image 1 has 1.000001"),
+    "undefined labels": (lambda: _labelled([0, np.nan] * 10), "or -1 for none, but image 1 has nan"),
+    "wide labels": (lambda: _labelled(np.array([0, 2**64 - 1] * 10, np.uint64)), "image 1 has 18446744073709551615"),
+    "far label": (lambda: _labelled([0] * 19 + [1_700_000_000]), "each of its 1700000001 classes, but class 3 has no"),
+    "far attribute": (
+        lambda: ({"images": IMAGES, "attributes": {"year": np.arange(30) + 10**9}},) * 2,
+        "the attribute year of my_data:Cells must be numbered from 0 on, with fewer values than images, but there is",
+    ),
+    "two-hot": (lambda: _labelled(np.ones((20, 3))), "must be as many as the images, [20], but have the shape [20, 3]"),
+    "large": (
+        lambda: (np.broadcast_to(IMAGES[:1, :1, :1, :1], (9, 4_200, 4_200, 1)),) * 2,
+        "at most 16 MiB each, but",
+    ),
+    "other label": (Relabelled, "must have one label each, but image 3 has 1 and 0, when it is read again or by the"),
+    "random label": (Undecided, "the training images of my_data:Cells must have one label each, but image 0 has"),
+    "cut": (Cut, "image 2 of the training images of my_data:Cells cannot be read: OSError: image file is truncated"),
     "names": (lambda: _labelled(["cat"] * 20), "must be whole numbers from 0 on, but are of type <U3, such as"),
     "few labels": (lambda: _labelled([0, 1]), "must be as many as the images, [20], but have the shape [2]"),
-    "negative": (lambda: _labelled([-2] * 20), "must be whole numbers from 0 on, or -1 for none, but have -2"),
+    "negative": (lambda: _labelled([-2] * 20), "must be whole numbers from 0 on, or -1 for none, but image 0 has -2"),
     "one side": (lambda: (IMAGES[:20], (IMAGES[20:], LABELS[20:])), "must have labels, because the test images of"),
     "unlabelled test": (lambda: ((IMAGES[:20], LABELS[:20]), (IMAGES[20:], [-1] * 10)), "from 0 on, but 10 have -1"),
     "random": (Random, "must be the same each time they are read, but image 0 differs; random views are made by"),

@@ -1,5 +1,7 @@
 """Folders of images on disk: a small ImageNet, a user's own images, and files of all kinds, whole and broken."""
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +72,16 @@ def write_broken(folder: Path) -> dict[str, str]:
         "cut.jpg": "cut off", "cut.png": "cut off", "headless.jpg": "not an image", "last.jpg": "cut off",
         "nothing.jpg": "empty", "text.jpg": "not an image",
     }  # fmt: skip
+
+
+def write_huge(path: Path, side: int = 40_000) -> None:
+    """Write a PNG of so many pixels a side, in a few bytes."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header, pixels = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0), zlib.compress(bytes(100))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b""))
 
 
 def write_own_images(

@@ -515,6 +515,7 @@ def with_own_images(request: Request, space: Space) -> OwnImages:
         f"dataset={FOLDER}: {sum(listing.train)} training and {sum(listing.test)} test images in {request.data}, "
         f"classes {names}"
     )
+    note += "".join(f"; {remark}" for remark in listing.remarks)
     if listing.repeated:
         note += (
             f"; warning: {listing.repeated} of the test images are training images, too, so that metrics on "

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -31,14 +32,23 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 """Formats of image files."""
 MAX_PIXELS = 178_956_970
 """Most pixels of an image, the number from which Pillow refuses them."""
-ENDS = ((b"\xff\xd8\xff", b"\xff\xd9"), (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"))
+JPEG, PNG = "JPEG", "PNG"
+warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # for images that `open_image` lets pass
+ENDS = {JPEG: (b"\xff\xd8\xff", b"\xff\xd9"), PNG: (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82")}
 """The first and last bytes of a JPEG and of a PNG."""
+BACKGROUND = (255, 255, 255, 255)
+"""The colour behind transparent pixels: white."""
+PAGED = ("GIF", "PNG", "TIFF", "WEBP")
+"""Formats whose files can have several pages or frames. The previews that cameras add to a JPEG are none."""
+LARGE = 1 << 18
+"""Bytes of a JPEG from which on it may have more than `MAX_PIXELS`."""
 TAIL = 64
 """Bytes read from the end of a file. Zeros that pad the end are ignored."""
 CHUNK = 1024
 """Files that a thread checks at a time."""
 THREADS = 32
 """Many threads, because each waits for the disk or the network most of the time."""
+R = TypeVar("R")
 Crop = Callable[[Image.Image], list[Image.Image]]
 Decoding = Callable[[], list[Tensor]]
 """Waits until batches of images are decoded and returns them. Raises DataError for the first file that cannot be."""
@@ -183,9 +193,33 @@ def prefetched(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
 
 def decode_file(path: str, crop: Crop) -> list[Image.Image]:
     """The crops of one file, as RGB. Raises DataError, with a one-line message, if the file cannot be decoded."""
+    return _of_image(path, lambda image: crop(rgb(image)))
+
+
+class Header(NamedTuple):
+    """What a file says of its image before it is decoded."""
+
+    paged: bool
+    """Whether it has several pages or frames, of which the first is decoded."""
+    transparent: bool
+    """Whether pixels may be transparent."""
+
+
+def read_header(path: str) -> Header:
+    """The header of one file. Raises DataError as `decode_file`."""
+    return _of_image(
+        path,
+        lambda image: Header(
+            image.format in PAGED and getattr(image, "is_animated", False), image.has_transparency_data
+        ),
+    )
+
+
+def _of_image(path: str, read: Callable[[Image.Image], R]) -> R:
+    """What `read` returns of an image file. Raises DataError, with a one-line message that names the file."""
     try:
         with open_image(path) as image:
-            return crop(rgb(image))
+            return read(image)
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"the image {path} cannot be decoded ({reason}); remove or replace it") from error
@@ -204,13 +238,15 @@ def open_image(path: str) -> Image.Image:
 
 
 def rgb(image: Image.Image) -> Image.Image:
-    """Convert an image of any mode to RGB; transparent pixels become opaque. Raises ValueError if a channel has more
-    than 8 bits, which Pillow would cut off."""
+    """Convert an image of any mode to RGB, on the `BACKGROUND` where it is transparent. Raises ValueError if a channel
+    has more than 8 bits, which Pillow would cut off."""
     if image.mode[0] in "IF":
         raise ValueError(f"its mode is {image.mode}, but a channel must have 8 bits")
-    if image.mode == "P":
-        image = image.convert("RGBA")  # gives the same colours, without Pillow's warning about transparent palettes
-    return image.convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    opaque = Image.alpha_composite(Image.new("RGBA", image.size, BACKGROUND), image.convert("RGBA")).convert("RGB")
+    opaque.info = {key: value for key, value in image.info.items() if key != "transparency"}  # how the camera was held
+    return opaque
 
 
 def _central(image: Image.Image, side: int) -> list[Image.Image]:
@@ -243,8 +279,8 @@ def check_image_files(name: str, paths: Sequence[str]) -> None:
     """Raises DataError if image files of the data set `name` are incomplete, by their first and last bytes. The
     one-line message says how many, and names the first with the reason.
 
-    A file that begins and ends like a JPEG or PNG passes. All others are decoded, so that no readable file is refused.
-    Damage in the middle of a file is not detected.
+    A file that begins and ends like a JPEG or PNG passes, if its size is legal. All others are decoded, so that no
+    readable file is refused. Damage in the middle of a file is not detected.
     """
     with ThreadPoolExecutor(THREADS) as pool:
         chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
@@ -263,12 +299,14 @@ def _fault(path: str) -> str | None:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return "not a file"
-        if _ends_well(path):
+        ends_well, size = _ends_well(path), os.path.getsize(path)
+        if ends_well == JPEG and size < LARGE:
             return None
-        if not os.path.getsize(path):
+        if not size:
             return "empty"
         with open_image(path) as image:
-            rgb(image)
+            if not ends_well:
+                rgb(image)
     except UnidentifiedImageError:
         return "not an image"
     except OSError as error:
@@ -278,9 +316,10 @@ def _fault(path: str) -> str | None:
     return None
 
 
-def _ends_well(path: str) -> bool:
-    """Whether the file begins and ends like a JPEG or PNG."""
+def _ends_well(path: str) -> str:
+    """The format, JPEG or PNG, as which the file begins and ends; empty if it does not."""
     with open(path, "rb", buffering=0) as file:
         head = os.pread(file.fileno(), 8, 0)
         tail = os.pread(file.fileno(), TAIL, max(0, os.fstat(file.fileno()).st_size - TAIL)).rstrip(b"\0")
-    return any(head.startswith(first) and tail.endswith(last) for first, last in ENDS)
+    formats = (name for name, (first, last) in ENDS.items() if head.startswith(first) and tail.endswith(last))
+    return next(formats, "")

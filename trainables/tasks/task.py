@@ -83,6 +83,8 @@ class TrialSize:
     """Whether the number of examples is known. For a data set of image folders only the files tell."""
     held_out: int | None = None
     """Number of held-out normal images of a trial on one class; None for other trials, or where it is not known."""
+    note: str = ""
+    """One line for the user on what is odd about these data; empty if nothing is."""
 
 
 class Task(ABC):

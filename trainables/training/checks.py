@@ -65,6 +65,8 @@ class PreflightResult:
     """Why the trial cannot be stacked with others, in one line; empty if it can."""
     held_out: int | None = None
     """See `TrialSize.held_out`."""
+    note: str = ""
+    """See `TrialSize.note`."""
 
 
 def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[PreflightResult]:
@@ -90,7 +92,8 @@ def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightRe
             network = task_of(config.method).own_network(config)
             name = f"{config.method} with {network}" if network else config.method
             reasons.setdefault(name, result.why_not_stacked)
-    others = dict.fromkeys(filter(None, (task_of(config.method).note(config) for config in configs)))
+    notes = (*(task_of(config.method).note(config) for config in configs), *(result.note for result in results))
+    others = dict.fromkeys(filter(None, notes))
     return (
         *(f"{name} cannot be stacked, so its trials train one by one: {why}" for name, why in reasons.items()),
         *others,
@@ -102,7 +105,9 @@ def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
     training = config.training
     if training.patience and training.epochs > 1:
         _check_patience(training, config.method, names_before)
-    return PreflightResult(size.steps, names, names_before, size.known, why_not_stacked(config), size.held_out)
+    return PreflightResult(
+        size.steps, names, names_before, size.known, why_not_stacked(config), size.held_out, size.note
+    )
 
 
 def _check_patience(training: Training, method: str, reported: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import sweeper
 import sweeper.run as run
@@ -13,6 +14,10 @@ from sweeper.storage.load import load
 from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.image_files import write_own_images
+from trainables.config import resolve
+from trainables.data.datasets.class_folders import list_folder, load_folder
+from trainables.sections import Value
+from trainables.training.checks import check_trials, stacking_notes
 
 SMALL = ["--set", "dataset=folder", "--set", "batch_size=4", "--axis", "beta=1"]
 ARGUMENTS = ["anomaly_grid", "--preset", "digits", *SMALL]
@@ -67,6 +72,18 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
             "normal_images must not exceed the 5 training images of class dog of folder, but got normal_images=20",
         ),
         (
+            ["--normal-class", "good", "--data", "{misspelt}"],
+            "test images must be of the normal class and of others, but for normal_class=good folder has none of it "
+            "(did you mean 'goood'?); there are: bad, goood",
+        ),
+        (
+            ["--normal-class", "goood", "--data", "{misspelt}", "--set", "validation=0"],
+            "the normal class must have training images, but goood of folder (normal_class=2) has none (did you mean "
+            "'good'?); those that have some are: bad, good",
+        ),
+        (["--normal-class", "2", "--data", "{numbers}"], "a class whose name is a number must have that number, so "),
+        (["--set", "normal_class=1", "--data", "{numbers}"], "a class whose name is a number must have that number, "),
+        (
             ["--normal-class", "good", "--data", "{good}", "--set", "validation=0", "--set", "contamination=0.2"],
             "contamination needs training images of other classes than good, but folder has none, and got ",
         ),
@@ -92,11 +109,56 @@ def test_a_wrong_request_is_refused_in_one_line(
 ) -> None:
     good = write_own_images(tmp_path / "good", ("bad", "good"))
     shutil.rmtree(good / "train/bad")
-    paths = {"{good}": str(good), "{none}": str(tmp_path)}
+    misspelt = write_own_images(tmp_path / "misspelt", ("bad", "good"))
+    (misspelt / "test/good").rename(misspelt / "test/goood")
+    numbers = write_own_images(tmp_path / "numbers", ("1", "2", "3"))
+    paths = {"{good}": good, "{none}": tmp_path, "{misspelt}": misspelt, "{numbers}": numbers}
     data = [] if "--data" in arguments else ["--data", str(images)]
-    assert run.main([*ARGUMENTS, *data, *(paths.get(word, word) for word in arguments), "--plan"]) == 2
+    assert run.main([*ARGUMENTS, *data, *(str(paths.get(word, word)) for word in arguments), "--plan"]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {law}") and error.count("\n") == 1
+
+
+def test_a_number_is_the_class_of_that_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the command line, from Python, and in rows."""
+    images = write_own_images(tmp_path / "images", tuple(map(str, range(12))), train=4, test=1)
+    outline = _plan(images, tmp_path / "store", capsys, "--normal-class", "11", "--set", "validation=0")
+    assert isinstance(outline["fixed"], dict) and outline["fixed"]["normal_class"] == 11
+    dataset = load_folder(images, "", 8, 1)
+    assert dataset.classes[11] == "11" and dataset.train_labels.tolist() == sorted([*range(12)] * 4)
+
+
+@for_each(
+    ("classes", "words", "note"),
+    [
+        (("a", "a"), [], "warning: all 12 training images of folder are equal, so they tell nothing apart"),
+        (("a", "b"), [], ""),
+        (("b", "c"), [], "warning: folder has test images of classes without training images (c), which no classifier"),
+        (("b", "c"), ["--normal-class", "b"], ""),
+    ],
+)
+def test_images_that_tell_nothing_are_said(
+    tmp_path: Path, classes: tuple[str, str], words: list[str], note: str
+) -> None:
+    images = write_own_images(tmp_path / "images", tuple(sorted({"a", "b", *classes})))
+    if classes == ("a", "a"):
+        for path in images.rglob("*.*"):
+            Image.new("L", (9, 9), 77).save(path, comment=str(path).encode())
+    if "c" in classes:
+        shutil.rmtree(images / "train/c")
+    listing = list_folder(images)
+    keys: dict[str, Value] = {"normal_class": listing.classes.index(words[1])} if words else {}
+    trial: dict[str, Value] = {
+        "method": "vje",
+        "dataset": "folder",
+        "image_size": 8,
+        "batch_size": 4,
+        "image_digest": listing.digest,
+    }
+    configs = [resolve({**trial, **keys})]
+    notes = [stacking_notes(configs, check_trials(configs, data)) for data in (images, None)]
+    assert "".join(notes[0]).startswith(note) and bool(notes[0]) == bool(note)
+    assert notes[1] == (() if classes == ("a", "a") else notes[0])
 
 
 def test_keys_of_own_images_need_own_images(capsys: pytest.CaptureFixture[str]) -> None:

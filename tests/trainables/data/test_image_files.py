@@ -9,6 +9,7 @@ import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ from torchvision.datasets.folder import pil_loader
 from torchvision.transforms import CenterCrop, Compose, PILToTensor, Resize
 from torchvision.transforms.functional import InterpolationMode
 
-from tests.image_files import CLASSES, picture, write_broken, write_imagenet, write_modes
+from tests.cases import for_each
+from tests.image_files import CLASSES, picture, write_broken, write_huge, write_imagenet, write_modes
 from trainables.data import image_files
 from trainables.data.augmentation import draw_boxes
 from trainables.data.datasets.catalog import check_dataset, load
 from trainables.data.errors import DataError
-from trainables.data.image_files import ImageFiles, prefetched, to_device
+from trainables.data.image_files import ImageFiles, decode_file, prefetched, read_header, to_device
 
 SIDE = 28
 
@@ -166,10 +168,62 @@ def test_files_of_every_mode_become_red_green_and_blue(tmp_path: Path) -> None:
     theirs = Compose([Resize(32), CenterCrop(SIDE), PILToTensor()])
     for actual, path in zip(folder[:], paths, strict=True):
         with Image.open(path) as image:
-            plain = image.convert("RGBA") if image.mode == "P" else image
-            assert (actual == theirs(plain.convert("RGB"))).all(), path.name
+            plain = image.convert("RGB") if path.name != "transparent.png" else on_white(image)
+            assert (actual == theirs(plain)).all(), path.name
     grey = folder[:][[path.name for path in paths].index("grey.jpg")]
     assert (grey[0] == grey[1]).all() and (grey[0] == grey[2]).all()
+
+
+def on_white(image: Image.Image) -> Image.Image:
+    """Each pixel as the mean of its colour and white, weighted by its opacity."""
+    pixels = np.asarray(image.convert("RGBA")).astype(float)
+    share = pixels[..., 3:] / 255
+    return Image.fromarray((share * pixels[..., :3] + (1 - share) * 255).round().astype(np.uint8))
+
+
+@for_each(
+    ("mode", "ending", "options"),
+    [
+        ("RGBA", "png", {}),
+        ("LA", "png", {}),
+        ("RGBA", "tif", {}),
+        ("RGBA", "gif", {}),
+        ("RGBA", "webp", {"lossless": True}),
+        ("L", "png", {"transparency": 0}),
+        ("RGB", "png", {"transparency": (0, 0, 0)}),
+        ("P", "png", {"transparency": 0}),
+    ],
+)
+def test_transparent_images_are_on_white(tmp_path: Path, mode: str, ending: str, options: dict[str, Any]) -> None:
+    """Black on transparent black would be a black image."""
+    opaque = np.random.default_rng(0).random((20, 30)) < 0.5
+    layers = np.stack([90 * opaque] * 3 + [255 * opaque], -1).astype(np.uint8)
+    image = Image.fromarray(opaque.astype(np.uint8)) if mode == "P" else Image.fromarray(layers).convert(mode)
+    if mode == "P":
+        image.putpalette([0, 0, 0, 90, 90, 90])
+    path = str(tmp_path / f"image.{ending}")
+    image.save(path, **options)
+    (decoded,) = decode_file(path, lambda image: [image])
+    assert read_header(path).transparent and decoded.mode == "RGB"
+    assert np.array_equal(np.asarray(decoded), np.where(opaque, 90, 255)[..., None].repeat(3, 2))
+
+
+@for_each("ending", ["gif", "tif", "png", "webp"])
+def test_several_pages_are_known_before_an_image_is_decoded(tmp_path: Path, ending: str) -> None:
+    first, *others = (picture(np.random.default_rng(seed), 20, 30) for seed in range(3))
+    first.save(tmp_path / f"one.{ending}")
+    first.save(tmp_path / f"three.{ending}", save_all=True, append_images=others)
+    assert [read_header(str(tmp_path / f"{name}.{ending}")).paged for name in ("one", "three")] == [False, True]
+
+
+def test_a_huge_image_is_named_before_it_is_decoded(imagenet: Path) -> None:
+    """The file ends as it should."""
+    path = imagenet / "train" / CLASSES[0] / "huge.png"
+    write_huge(path)
+    assert check_refusal(imagenet).startswith(f"1 of 19 images of imagenet cannot be read, the first is {path} (")
+    with pytest.raises(DataError, match=r"huge\.png cannot be decoded \(.*1600000000 pixels") as refused:
+        read_header(str(path))
+    assert "\n" not in str(refused.value)
 
 
 def test_a_file_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:

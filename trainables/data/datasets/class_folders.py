@@ -8,6 +8,7 @@ import hashlib
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from trainables.data.datasets.dataset import (
     remember,
 )
 from trainables.data.errors import DataError
-from trainables.data.image_files import ImageFiles, decode_file
+from trainables.data.image_files import ImageFiles, decode_file, read_header
 
 SIDE = 224
 """Pixels along each side of an image of ImageNet as models see it."""
@@ -37,8 +38,12 @@ MAX_BYTES = 4 << 30
 """Largest size of all decoded images together, which every training process keeps in memory."""
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 """Endings of the names of image files, in upper or lower case."""
+IGNORED = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx", "@eadir"})
+"""Names, in lower case, of what file managers and archives leave in folders."""
 MAX_NAMED = 20
 """Most foreign files that an error names."""
+MAX_PAGED = 3
+"""Most files with several pages that a line for the user names."""
 
 
 def imagenet(root: Path) -> Dataset:
@@ -67,20 +72,44 @@ def imagenet(root: Path) -> Dataset:
 
 
 def list_folder(root: Path) -> Listing:
-    """List the folder `root`. Names that begin with a dot are ignored. Raises DataError, with one line, if it is not
-    laid out as `list_images` requires. A class may be absent from one of the splits."""
-    found = [list_images(f"dataset={FOLDER}", root, split) for split in SPLITS]
-    classes = tuple(sorted({class_ for _, _, names in found for class_ in names}))
-    counts = []
-    for _, labels_N, names in found:
-        count_of = dict(zip(names, torch.bincount(labels_N, minlength=len(names)).tolist(), strict=True))
-        counts.append(tuple(count_of.get(class_, 0) for class_ in classes))
-    paths = [tuple(os.path.join(root, os.fsdecode(file)) for file in files) for files, _, _ in found]
-    train, test = counts
+    """List the folder `root`, with remarks on its images. Raises DataError, with one line, if it is not laid out as
+    `list_images` requires, or for a file that is no image of a legal size. A class may be absent from one of the
+    splits. Classes whose names are all numbers are in their order, others in that of their names as text."""
+    listing = _listing(root)
+    paths = [path for split in listing.paths for path in split]
+    with ThreadPoolExecutor() as pool:
+        headers = list(pool.map(read_header, paths))
+    remarks = []
+    if paged := [path for path, header in zip(paths, headers, strict=True) if header.paged]:
+        named = ", ".join(os.path.relpath(path, root) for path in paged[:MAX_PAGED])
+        more = f" and {len(paged) - MAX_PAGED} more" if len(paged) > MAX_PAGED else ""
+        remarks.append(f"warning: only the first page or frame is used of {len(paged)} of them, {named}{more}")
+    if transparent := sum(header.transparent for header in headers):
+        remarks.append(f"{transparent} of them have transparent pixels, which are shown on white")
+    return remember(replace(listing, remarks=tuple(remarks)))
+
+
+def _listing(root: Path) -> Listing:
+    """The same, without the remarks."""
+    by_class = [_by_class(*list_images(f"dataset={FOLDER}", root, split)) for split in SPLITS]
+    names = {name for files_of in by_class for name in files_of}
+    numbers = all(map(str.isdecimal, names))
+    classes = tuple(sorted(names, key=lambda name: (int(name), name) if numbers else (0, name)))
+    train, test = (tuple(len(files_of.get(name, ())) for name in classes) for files_of in by_class)
+    paths = [
+        tuple(os.path.join(root, os.fsdecode(file)) for name in classes for file in files_of.get(name, ()))
+        for files_of in by_class
+    ]
     digest, contents = _digests(root, [*paths[0], *paths[1]])
     known = set(contents[: len(paths[0])])
     repeated = sum(content in known for content in contents[len(paths[0]) :])
     return remember(Listing(classes, digest, train, test, repeated, tuple(paths)))
+
+
+def _by_class(files: NDArray[np.bytes_], labels_N: Tensor, names: tuple[str, ...]) -> dict[str, NDArray[np.bytes_]]:
+    """Name of a class -> its files, as `list_images` returns them."""
+    ends = torch.bincount(labels_N, minlength=len(names)).cumsum(0)
+    return dict(zip(names, np.split(files, ends[:-1].numpy()), strict=True))
 
 
 def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:
@@ -88,7 +117,7 @@ def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:
 
     Returns the images of `root` as `[N, channels, size, size]`. Raises DataError, with one line, if a file cannot be
     decoded, if they are not the images of this `digest` (unless that is empty), or if they need too much memory."""
-    listing = list_folder(root)
+    listing = _listing(root)
     if digest and digest != listing.digest:
         raise DataError(
             f"the images in {root} must be those that the trials were planned with (image_digest={digest}), but have "
@@ -160,8 +189,8 @@ def _resized(image: Image.Image, size: int, mode: str) -> list[Image.Image]:
 
 def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]:
     """List a split of the data set `name`: paths `[N]` below `folder`, labels (int64 `[N]`), class names; all sorted.
-    Names that begin with a dot are ignored. Raises DataError, with a one-line message, if the split is absent or has no
-    classes, if a class has no images, or if there is any other file."""
+    Names that begin with a dot, and the `IGNORED`, are left out. Raises DataError, with a one-line message, if the
+    split is absent or has no classes, if a class has no images, or if there is any other file."""
     if not (folder / split).is_dir():
         raise DataError(
             f"{name} is without the split '{split}': there is no folder {folder / split}; images belong in "
@@ -211,10 +240,11 @@ def _images(name: str, folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """The entries of a folder, sorted by name, without those that begin with a dot."""
+    """The entries of a folder, sorted by name, without those that are ignored."""
     try:
         with os.scandir(folder) as entries:
-            return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+            kept = [entry for entry in entries if entry.name[0] != "." and entry.name.lower() not in IGNORED]
+            return sorted(kept, key=lambda entry: entry.name)
     except OSError as error:
         raise DataError(f"{folder} cannot be read ({error.strerror})") from error
 

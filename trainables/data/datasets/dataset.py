@@ -107,6 +107,8 @@ class Listing:
     """The data set with its labels and groups and with empty images, where images have a shape of their own."""
     about: str = ""
     """One line for the user on images with a shape of their own."""
+    remarks: tuple[str, ...] = ()
+    """What else the user should know of the images."""
 
     def declaration(self, shape: tuple[int, int, int]) -> Declaration:
         """What a trial on images of this shape knows of them before it loads them."""

@@ -9,11 +9,14 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from trainables.data.datasets.catalog import DATASETS, check_dataset, load
 from trainables.data.datasets.class_folders import FOLDER, load_folder
 from trainables.data.datasets.dataset import Dataset, listed, placeholder
 from trainables.data.datasets.own_data import forget_own_data, is_own_data, load_own_data
-from trainables.data.image_files import prefetched
+from trainables.data.image_files import Images, prefetched
 from trainables.data.outliers import check_outliers, load_outliers
 from trainables.data.own_views import check_own_views
 from trainables.data.splits import Split
@@ -22,7 +25,10 @@ from trainables.image_trial import Data, Folder, ImageTrial
 from trainables.metrics.sample_quality import check_fid
 from trainables.tasks.images.stream import TrialSplits, make_splits, steps_per_epoch
 from trainables.tasks.task import TrialSize
+from trainables.validation import nearest
 
+MOST_NAMED = 10
+"""Most classes that a line for the user names."""
 BLOCK = 1024
 """Training images whose contrast is measured at a time."""
 
@@ -56,7 +62,7 @@ def _check_on(
 ) -> list[TrialSize]:
     """The size of each trial on its data set; None is one whose number of images is unknown. Splits and outliers are
     made once for all trials that share them."""
-    counts: dict[object, tuple[int, int, int, int | None]] = {}
+    counts: dict[object, tuple[int, int, int, int | None, str]] = {}
     sizes = []
     for config in configs:
         dataset, outlier_sets = datasets[config.data.dataset, config.folder], config.evaluation.outlier_sets
@@ -65,16 +71,54 @@ def _check_on(
             continue
         key = (config.data, config.folder, outlier_sets)
         if key not in counts:
+            _check_numbers(config.data, dataset)
             splits = make_splits(dataset, config.data)  # of any seed, which changes no number of images
             _check_outlier_classes(splits, dataset, config.data)
             split = splits.test
             for name in outlier_sets:
                 check_outliers(name, dataset, split)
-            counts[key] = len(split.train_images), *_labelled(split), _held_out(splits)
-        images, labelled, fewest, held_out = counts[key]
+            counts[key] = len(split.train_images), *_labelled(split), _held_out(splits), _note(split)
+        images, labelled, fewest, held_out, note = counts[key]
         _check_labelled(config, dataset, labelled, fewest)
-        sizes.append(TrialSize(steps_per_epoch(config, images), len(dataset.classes), held_out=held_out))
+        steps = steps_per_epoch(config, images)
+        sizes.append(TrialSize(steps, len(dataset.classes), held_out=held_out, note=note))
     return sizes
+
+
+def _check_numbers(data: Data, dataset: Dataset) -> None:
+    """Raise ValueError for a trial that names classes by their numbers, where these are names of other classes."""
+    if data.normal_class is None and not data.held_out:
+        return
+    for index, name in enumerate(dataset.classes):
+        if name.isdecimal() and int(name) != index:
+            raise ValueError(
+                f"a class whose name is a number must have that number, so that normal_class and held_out have one "
+                f"meaning, but class {index} of {dataset.name} is named {name}; name the classes from 0 on, or by words"
+            )
+
+
+def _note(split: Split) -> str:
+    """One line on what is odd about the images of a trial; empty if nothing is."""
+    for noun, images in (("training", split.train_images), ("test", split.test_images)):
+        if _all_equal(images):
+            return f"warning: all {len(images)} {noun} images of {split.name} are equal, so they tell nothing apart"
+    untrained = {*split.test_labels.tolist()} - {*split.train_labels.tolist()}
+    if split.outlier is not None or not split.classes or not untrained:
+        return ""
+    named = ", ".join(split.classes[label] for label in sorted(untrained)[:MOST_NAMED])
+    more = f" and {len(untrained) - MOST_NAMED} more" if len(untrained) > MOST_NAMED else ""
+    return (
+        f"warning: {split.name} has test images of classes without training images ({named}{more}), which no "
+        "classifier can get right"
+    )
+
+
+def _all_equal(images: Images) -> bool:
+    """Whether several images are all equal; of images that are decoded on demand, the first `BLOCK`."""
+    if len(images) < 2 or not images.shape[-1]:
+        return False
+    count = len(images) if isinstance(images, Tensor) else min(BLOCK, len(images))
+    return all(torch.equal(images[index : index + 1], images[:1]) for index in range(1, count))
 
 
 def _labelled(split: Split) -> tuple[int, int]:
@@ -128,15 +172,22 @@ def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) ->
         trained = [dataset.classes[label] for label in dataset.train_labels.unique().tolist()]
         raise ValueError(
             f"the normal class must have training images, but {dataset.classes[data.normal_class]} of {dataset.name} "
-            f"(normal_class={data.normal_class}) has none; those that have some are: {', '.join(trained)}"
+            f"(normal_class={data.normal_class}) has none{nearest(dataset.classes[data.normal_class], trained)}; those "
+            f"that have some are: {', '.join(trained)}"
         )
     outlier = splits.test.outlier
     if outlier is not None and (outlier.all() or not outlier.any()):
         assert data.normal_class is not None
-        got = "none of it" if outlier.all() else "none of others"
+        normal = dataset.classes[data.normal_class]
+        tested = [dataset.classes[label] for label in splits.test.test_labels.unique().tolist()]
+        got = (
+            f"none of it{nearest(normal, tested)}; there are: {', '.join(tested)}"
+            if outlier.all()
+            else "none of others"
+        )
         raise ValueError(
             "test images must be of the normal class and of others, but for "
-            f"normal_class={dataset.classes[data.normal_class]} {dataset.name} has {got}"
+            f"normal_class={normal} {dataset.name} has {got}"
         )
 
 

@@ -1,6 +1,7 @@
 """Images in class folders, ImageNet's and the user's own, are listed and read as they are, or refused by name."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from PIL import Image
 from torchvision.datasets import ImageFolder
 
 from tests.cases import for_each
-from tests.image_files import CLASSES, write_own_images
+from tests.image_files import CLASSES, write_huge, write_own_images
 from trainables.data.datasets import class_folders
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.class_folders import list_folder, load_folder
@@ -176,6 +177,55 @@ def test_a_class_may_be_tested_only(tmp_path: Path) -> None:
     dataset = load_folder(tmp_path, "", 8, 3)
     assert dataset.classes == ("bad", "good")
     assert dataset.train_labels.tolist() == [1] * 6 and dataset.test_labels.tolist() == [0] * 3 + [1] * 3
+
+
+def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
+    """So that the number of a class is its name. With other names, too, they are in the order of text."""
+    numbers = tuple(map(str, range(12)))
+    write_own_images(tmp_path, numbers, train=1, test=1)
+    listing, dataset = list_folder(tmp_path), load_folder(tmp_path, "", 8, 1)
+    assert listing.classes == numbers == dataset.classes and dataset.train_labels.tolist() == [*range(12)]
+    for label, path in enumerate(listing.paths[0]):
+        assert path == str(tmp_path / f"train/{label}/0.png")
+        with Image.open(path) as image:
+            expected = np.asarray(image.convert("L").resize((8, 8), Image.Resampling.BILINEAR))
+        assert np.array_equal(dataset.train_images[label : label + 1][0, 0], expected)
+    for split in ("train", "test"):
+        (tmp_path / split / "11").rename(tmp_path / split / "other")
+    assert list_folder(tmp_path).classes == (*sorted(map(str, range(11))), "other")
+    assert list_folder(tmp_path).digest != listing.digest
+
+
+@for_each("name", ["Thumbs.db", "desktop.ini", ".DS_Store", "__MACOSX/", "Icon\r"])
+def test_what_file_managers_leave_is_ignored(images: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(images, tmp_path / "copy")
+    for folder in ("train", "train/cat", "test", "test/dog"):
+        path = tmp_path / "copy" / folder / name
+        path.mkdir() if name.endswith("/") else path.write_bytes(b"x")
+    assert list_folder(tmp_path / "copy") == replace(
+        list_folder(images), paths=list_folder(tmp_path / "copy").paths, digest=list_folder(images).digest
+    )
+
+
+def test_what_is_not_shown_of_images_is_said(tmp_path: Path) -> None:
+    write_own_images(tmp_path, ("a", "b"))
+    assert list_folder(tmp_path).remarks == ()
+    (page, *_) = pages = [Image.new("RGB", (9, 9), (value, 0, 0)) for value in (0, 50, 99)]
+    for index in range(4):
+        page.save(tmp_path / f"train/b/pages{index}.tif", save_all=True, append_images=pages[1:])
+    Image.new("RGBA", (9, 9)).save(tmp_path / "test/a/clear.png")
+    assert list_folder(tmp_path).remarks == (
+        "warning: only the first page or frame is used of 4 of them, train/b/pages0.tif, train/b/pages1.tif, "
+        "train/b/pages2.tif and 1 more",
+        "1 of them have transparent pixels, which are shown on white",
+    )
+
+
+def test_a_huge_image_is_named_by_a_plan(tmp_path: Path) -> None:
+    write_own_images(tmp_path, ("a", "b"))
+    write_huge(tmp_path / "train/a/huge.png")
+    with pytest.raises(DataError, match=r"the image .*/train/a/huge\.png cannot be decoded \(Image size \(1600000000"):
+        list_folder(tmp_path)
 
 
 def test_images_that_changed_since_the_plan_are_refused(images: Path) -> None:

@@ -167,7 +167,13 @@ def _data(dataset: str, folder: Path) -> Data:
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     shape = listing.shape if "image_size" in known else None
-    return Data(dataset, folder.resolve(), {"dataset": dataset, **known}, shape, listing.about)
+    return Data(
+        dataset,
+        folder.resolve(),
+        {"dataset": dataset, **known},
+        shape,
+        "; ".join(filter(None, (listing.about, *listing.remarks))),
+    )
 
 
 def _evaluated(trial: str, metadata: Mapping[str, Any], data: Data) -> Evaluated:

@@ -5,8 +5,9 @@ Shapes: B images of C channels, H by W pixels in [0, 1]; D features.
 
 import functools
 import hashlib
+import os
+import stat
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -135,7 +136,10 @@ def check_side(name: str, side: int) -> None:
 def file_digest(path: str) -> str:
     """Hash of a file's content. Raises ValueError, with one line, if it cannot be read."""
     try:
-        return _digest(path, Path(path).stat().st_mtime_ns, Path(path).stat().st_size)
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):  # a named pipe would be waited for
+            raise ValueError(f"weights must be a file, but {path} is a folder, named pipe, device or socket")
+        return _digest(path, found.st_mtime_ns, found.st_size)
     except OSError as error:
         raise ValueError(f"weights must be a file that can be read, but {path} cannot: {error.strerror}") from None
 

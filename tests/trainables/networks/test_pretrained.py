@@ -3,6 +3,7 @@
 The weights are random ones that the tests write.
 """
 
+import os
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -210,6 +211,10 @@ def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
         ValueError, match=r"^weights must be a file that can be read, but nowhere.pth cannot: No such file"
     ):
         config_of("nowhere.pth")
+    pipe = weights.with_name("pipe")
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match=r"^weights must be a file, but .*/pipe is a folder, named pipe, device or"):
+        config_of(pipe)
     with pytest.raises(ValueError, match=r"^encoder=torchvision:resnet18 needs weights=FILE, .* none is downloaded$"):
         config_of("")
     with pytest.raises(ValueError, match=r"so normalise must be false$"):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset, Declaration, Source, channel_statistics
-from trainables.data.datasets.downloads import cached_tensors
+from trainables.data.datasets.downloads import cached_tensors, check_regular
 from trainables.data.errors import DataError
 
 SIDE = 64
@@ -112,6 +112,7 @@ def _check_files(folder: Path) -> None:
         raise DataError(
             f"celeba is incomplete and not to be downloaded; put {', '.join(absent)} into {folder}, from {SITE}"
         )
+    check_regular(folder / file for file in files)
     for file, md5 in files.items():
         if not check_integrity(folder / file, md5):
             raise DataError(

@@ -7,7 +7,7 @@ import io
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 
@@ -34,10 +34,11 @@ def ensure_downloaded(
     that no process sees a half-written data set. Existing files are never overwritten.
 
     Raises DataError if the download fails, with the `url` to get the archive from and the `advice` on another source,
-    or if a file is missing or corrupt.
+    or if a file is missing or corrupt, or no regular file.
     """
     from filelock import FileLock
 
+    check_regular(root / path for path in (*(path for path, _ in files), Path(archive[0])))
     if not any((root / path).exists() for path, _ in files):
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -53,6 +54,13 @@ def ensure_downloaded(
     for path, md5 in files:
         if md5:
             verify_checksum(name, root / path, md5, root / path.parts[0])
+
+
+def check_regular(paths: Iterable[Path]) -> None:
+    """Raises DataError for a path at which there is something else than a file: a named pipe would be waited for."""
+    for path in paths:
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path} must be a file, but is a folder, named pipe, device or socket; remove it")
 
 
 def verify_checksum(name: str, path: Path, md5: str, remove: Path) -> None:
@@ -102,6 +110,7 @@ def cached_tensors(path: Path, lock: Path, make: Callable[[], Mapping[str, Tenso
 def _read(path: Path) -> Mapping[str, Tensor] | None:
     """The tensors of a file; None if it does not exist or is damaged."""
     try:
+        check_regular([path])
         content = torch.load(path, mmap=True, weights_only=True)
         return content["tensors"] if content["checksum"] == _checksum(content["tensors"]) else None
     except Exception:  # a damaged file can hold anything in place of tensors

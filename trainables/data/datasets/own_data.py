@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset, Listing, channel_statistics, remember
+from trainables.data.datasets.downloads import check_regular
 from trainables.data.datasets.parts import BLOCK, MAX_BYTES, SAMPLED, Part, part_of, size_of, spaced
 from trainables.data.errors import DataError
 from trainables.data.image_files import Images, LazyImages
@@ -32,6 +33,8 @@ MEASURED = 1024
 MOST_NAMED = 20
 """Most classes that a line for the user names."""
 SPLITS = ("train", "test")
+ARRAY_KEYS = ("images", "labels", "groups", "attributes")
+"""What the names of NumPy files of a split end with."""
 
 
 def own_function(root: Path, name: str) -> tuple[Any, Any]:
@@ -68,6 +71,7 @@ def arrays(root: Path, name: str = ARRAYS) -> tuple[Any, Any]:
     `train_groups.npy` and `train_attributes.npy` (integers `[N, A]`, or an array with named fields) where there are
     any. They are mapped into memory. Images are uint8 or floats in [0, 1], `[N, H, W, C]`, `[N, C, H, W]` or
     `[N, H, W]`."""
+    check_regular(root / f"{split}_{key}.npy" for split in SPLITS for key in ARRAY_KEYS)
     absent = [f"{split}_images.npy" for split in SPLITS if not (root / f"{split}_images.npy").is_file()]
     if absent:
         advice = "" if len(absent) == 2 else "; put some images, which nothing is trained on, into a file of their own"
@@ -76,11 +80,7 @@ def arrays(root: Path, name: str = ARRAYS) -> tuple[Any, Any]:
 
 
 def _arrays_of(root: Path, split: str) -> Mapping[str, Any]:
-    found = {
-        key: _array(path)
-        for key in ("images", "labels", "groups", "attributes")
-        if (path := root / f"{split}_{key}.npy").is_file()
-    }
+    found = {key: _array(path) for key in ARRAY_KEYS if (path := root / f"{split}_{key}.npy").is_file()}
     if (table := found.pop("attributes", None)) is not None:
         columns = table.reshape(len(table), -1) if table.dtype.names is None else table
         names = table.dtype.names or [f"attribute{index}" for index in range(columns.shape[1])]
@@ -105,6 +105,7 @@ def huggingface(root: Path, name: str = HUGGINGFACE) -> tuple[Any, Any]:
         from datasets import load_from_disk  # here: an extra, and slow to import
     except ImportError as error:
         raise DataError(f"dataset={name} needs the package datasets: pip install 'sweeper[huggingface]'") from error
+    check_regular(path for depth in ("*", "*/*") for path in root.glob(depth) if not path.is_dir())
     try:
         found: Any = load_from_disk(str(root))
     except Exception as error:  # a damaged folder can raise anything

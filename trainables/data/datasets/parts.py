@@ -378,7 +378,7 @@ def _integers(name: str, values: object, count: int) -> Tensor:
     if array.shape != (count,):
         raise DataError(f"{name} must be as many as the images, [{count}], but have the shape {[*array.shape]}")
     law = f"{name} must be whole numbers from 0 on, or -1 for none"
-    legal = (array >= UNLABELLED) & (array <= LARGEST_INTEGER) & (array == np.trunc(array))
+    legal = (array >= UNLABELLED) & (array < LARGEST_INTEGER) & (array == np.trunc(array))
     if not legal.all():
         index = int(np.argmin(legal))
         raise DataError(f"{law}, but image {index} has {array[index].item()!r:.40}")

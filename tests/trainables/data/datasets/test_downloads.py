@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 from torchvision.datasets import CIFAR10, STL10, svhn
 
+from tests.cases import for_each
 from tests.published_files import pack_cifar10, pack_stl10, write_cifar10, write_stl10, write_svhn
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.downloads import cached_tensors
+from trainables.data.datasets.own_data import arrays
 from trainables.data.errors import DataError
 
 
@@ -27,6 +29,28 @@ def cifar_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CIFAR10, "url", "file:///nowhere/cifar-10-python.tar.gz")
+
+
+@for_each(
+    ("name", "path"),
+    [
+        ("cifar10", "cifar-10-batches-py/test_batch"),
+        ("cifar10", "cifar-10-python.tar.gz"),
+        ("cifar100", "cifar-100-python/train"),
+        ("mnist", "MNIST/raw/train-images-idx3-ubyte.gz"),
+        ("fashion_mnist", "FashionMNIST/raw/train-images-idx3-ubyte.gz"),
+        ("stl10", "stl10_binary/train_X.bin"),
+        ("svhn", "train_32x32.mat"),
+        ("arrays", "train_labels.npy"),
+    ],
+)
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path, name: str, path: str) -> None:
+    pipe = tmp_path / path
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(pipe)
+    with pytest.raises(DataError) as refused:
+        arrays(tmp_path) if name == "arrays" else load(name, tmp_path)
+    assert str(refused.value) == f"{pipe} must be a file, but is a folder, named pipe, device or socket; remove it"
 
 
 @pytest.mark.parametrize("file", ["data_batch_3", "test_batch", "batches.meta"])

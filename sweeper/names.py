@@ -4,8 +4,10 @@ import re
 
 LAW = "must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or a digit"
 """What a name is, for an error."""
+PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+"""The regular expression of a name."""
 
 
 def is_name(name: str) -> bool:
     """Whether a sweep or a cohort can have this name."""
-    return re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name, re.ASCII) is not None
+    return re.fullmatch(PATTERN, name) is not None

@@ -16,7 +16,7 @@ if __name__ == "__main__":
 from tabulate import tabulate
 
 from sweeper.cli.arguments import list_sweeps
-from sweeper.cli.other_drivers import refuse_others
+from sweeper.cli.other_drivers import named_drivers, refuse_others
 from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line, named
 from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
@@ -24,7 +24,8 @@ from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import RequestInventory, SweepInventory, take_inventory
 from sweeper.storage.lease import Drivers, Lease
-from sweeper.storage.merging import Merged, check_columns, merge, plan_merge
+from sweeper.storage.merging import Merged, check_mergeable, merge, plan_merge
+from sweeper.storage.parquet_files import say_damaged
 from sweeper.storage.removal import Removal, plan_removal, remove
 from sweeper.storage.rows import STATUSES
 from sweeper.storage.store import check_no_folder_of_a_store, check_writable
@@ -48,7 +49,10 @@ def _list(arguments: Sequence[str]) -> int:
     if store is None:
         return list_sweeps()
     files = Files(named("STORE", "a folder", store))
-    print(listing(files.display_uri, take_inventory(files)))
+    sweeps = take_inventory(files)
+    print(listing(files.display_uri, sweeps))
+    for sweep in sweeps:
+        say_damaged(files, sweep.damaged)
     return EXIT_OK
 
 
@@ -62,7 +66,7 @@ def listing(store: str, sweeps: Sequence[SweepInventory]) -> str:
         counts = [f"{sweep.counts.get(status, 0):,}" for status in statuses]
         lines.append([sweep.name, rows, *counts, last, _size(sweep.bytes), ", ".join(sizes)])
         lines += [_line(request, statuses) for request in sweep.requests]
-        notes += [f"{sweep.name} runs now: {driver}" for driver in sweep.drivers]
+        notes += [f"{sweep.name} runs now: {named_drivers(sweep.drivers)}"] if sweep.drivers else []
         notes += [f"{sweep.name}: {sweep.problem}"] if sweep.problem else []
     total, size = sum(len(sweep.trials) for sweep in sweeps), _size(sum(sweep.bytes for sweep in sweeps))
     heads = ["sweep, request", "rows", *statuses, "last result (UTC)", "size", "of which"]
@@ -148,7 +152,7 @@ def _merge(arguments: Sequence[str]) -> int:
     check_no_folder_of_a_store(target)
     names = [sweep.name for sweep in take_inventory(source)]
     for name in names:  # before anything is written
-        check_columns(source, target, name)
+        check_mergeable(source, target, name)
     check_writable(target)
     target.pin_folder()
     for name in names:

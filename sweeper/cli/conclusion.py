@@ -21,7 +21,6 @@ from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import FIGURES, figures_folder, history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
 from sweeper.storage.models import forget_written, trials_with_models
-from sweeper.storage.parquet_files import quarantining
 from sweeper.storage.requests import StoredRequest, selecting_line
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.rows import Columns
@@ -45,23 +44,19 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
 
     from sweeper.report import publish  # here: it imports Matplotlib
 
-    def show() -> tuple[pd.DataFrame, str]:
-        rows = load_request(store.files, plan.name, plan.request_rows)
-        if plan.study_runs:
-            rows["study"] = rows["trial_id"].map(plan.study_names).fillna(rows["study"])
-        stored = _stored(plan, rows)
-        text = publish.write(
-            store.files,
-            publish.Subject(plan.name, plan.sweep, plan.preset, plan.request_folder, plan.request),
-            stored.comparable,
-            hyperparameters=list(columns.hyperparameters),
-            so_far=stored.so_far,
-            spread=request.spread,
-            alarm_rate=request.alarm_rate,
-        )
-        return rows, text
-
-    of_request, text = quarantining(store.files, show)
+    of_request = load_request(store.files, plan.name, plan.request_rows)
+    if plan.study_runs:
+        of_request["study"] = of_request["trial_id"].map(plan.study_names).fillna(of_request["study"])
+    stored = _stored(plan, of_request)
+    text = publish.write(
+        store.files,
+        publish.Subject(plan.name, plan.sweep, plan.preset, plan.request_folder, plan.request),
+        stored.comparable,
+        hyperparameters=list(columns.hyperparameters),
+        so_far=stored.so_far,
+        spread=request.spread,
+        alarm_rate=request.alarm_rate,
+    )
     if request.keep.trials == "best":
         columns_read = set(ranked_columns(plan))
         ranked = of_request[[name for name in of_request if name in columns_read]]

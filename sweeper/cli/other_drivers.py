@@ -8,6 +8,8 @@ from sweeper.storage.lease import Driver, Drivers, Lease
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the leases of other drivers."""
+MOST_NAMED = 3
+"""Most drivers that a line names."""
 WAIT = "--wait waits for its end"
 """What a run can do."""
 
@@ -22,7 +24,7 @@ def wait_for_others(drivers: Drivers, say: Callable[[str], None], check: Callabl
     told = False
     while others := drivers.living():
         if not told:
-            say(f"waiting for another driver of this sweep: {_named(others)}")
+            say(f"waiting for another driver of this sweep: {named_drivers(others)}")
         told = True
         drivers.surroundings.sleep(LOOK_SECONDS)
         check()
@@ -39,7 +41,7 @@ def share(lease: Lease, plan: Plan, fresh: bool, say: Callable[[str], None], che
         refuse_others(lease, "a search needs its studies for itself", WAIT, studies, check)
     if others := lease.living():
         left = "" if studies else "; what it has begun is left to it"
-        say(f"another driver runs this sweep, too: {_named(others)}{left}")
+        say(f"another driver runs this sweep, too: {named_drivers(others)}{left}")
 
 
 def refuse_others(
@@ -56,7 +58,7 @@ def refuse_others(
     """
     while others := [other for other in drivers.living() if claims is None or claims.intersection(other.lease.claims)]:
         if any(other.proven for other in others):
-            raise OtherDriver(f"{law}, but another driver runs it: {_named(others)}; {remedy}")
+            raise OtherDriver(f"{law}, but another driver runs it: {named_drivers(others)}; {remedy}")
         drivers.surroundings.sleep(LOOK_SECONDS)
         check()
 
@@ -67,5 +69,7 @@ def describe_driver(driver: Driver) -> str:
     return f"{driver}{unsure}"
 
 
-def _named(drivers: Sequence[Driver]) -> str:
-    return "; ".join(map(str, drivers))
+def named_drivers(drivers: Sequence[Driver]) -> str:
+    """Return which drivers these are, in a line."""
+    more = f"; and {len(drivers) - MOST_NAMED} more" if len(drivers) > MOST_NAMED else ""
+    return "; ".join(map(str, drivers[:MOST_NAMED])) + more

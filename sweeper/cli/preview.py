@@ -26,6 +26,7 @@ from sweeper.request import NodePrice, Request, memory_text
 from sweeper.spec import Space, SpecError, Value
 from sweeper.spec.space import parts_of
 from sweeper.storage.archive import ArchiveSummary
+from sweeper.storage.files import say_few
 from sweeper.storage.lease import Drivers
 from sweeper.storage.rows import STATUSES
 from sweeper.storage.store import Store, check_writable
@@ -113,10 +114,9 @@ def _limit_line(limit: Mapping[str, Any]) -> str:
 
 def print_damaged(store: Store) -> None:
     """Print which files a run would move away. `--plan` itself writes nothing."""
-    for path, reason in store.damaged.items():
-        print(
-            f"'{path}' is damaged: {reason}; a run moves it to '{DAMAGED}' and trains its trials again", file=sys.stderr
-        )
+    remedy = f"a run moves it to '{DAMAGED}' and trains its trials again"
+    lines = [f"'{path}' is damaged: {reason}; {remedy}" for path, reason in store.damaged.items()]
+    say_few(lines, partial(print, file=sys.stderr))
 
 
 def expectation(packing: Packing | None, plan: Plan, price: NodePrice | None) -> dict[str, Any]:

@@ -129,14 +129,14 @@ def connections(requests: Sequence[TrackRequest], sweep: str, store: Store) -> d
 
 
 def _tensorboard(target: str | None, sweep: str, store: Store) -> Callable[[], Tracker]:
-    folder = Path(target) if target else store.files.local_folder
+    folder = Path(target) / sweep if target else store.files.local_path(tensorboard_folder(sweep))
     if folder is None:
         raise SpecError("--track tensorboard writes to a local folder, and the store is none: --track tensorboard=DIR")
 
     def connect() -> Tracker:
         from sweeper.record.tensorboard import TensorBoard
 
-        return TensorBoard(folder / sweep if target else folder / tensorboard_folder(sweep))
+        return TensorBoard(folder)
 
     return connect
 

@@ -24,9 +24,10 @@ LOGGER = logging.getLogger(__name__)
 
 def begin_journal(files: Files, views: str) -> Callable[[StudyRun], None]:
     """Begin a new journal if the store is a local folder. Returns a function that copies a study's results to it."""
-    if files.local_folder is None:
+    path = files.local_path(journal_path(views))
+    if path is None:
         return lambda study_run: None
-    journal = DashboardJournal(files.local_folder / journal_path(views))
+    journal = DashboardJournal(path)
     journal.begin()
 
     def copy(study_run: StudyRun) -> None:

@@ -105,7 +105,7 @@ def warm_start_from_rows(
     equal searched values are one result, their mean, if there is one of each replicate. `defaults` are those of the
     method's keys. Raises SpecError if no row can be used.
     """
-    rows, values_here = store.rows(request.sweep), {**defaults, **config}
+    rows, values_here = store.rows(request.sweep, every=True), {**defaults, **config}
     if rows is None:
         raise SpecError(
             f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{request.sweep}'"

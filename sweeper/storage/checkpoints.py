@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path, checkpoints_folder, halved_folder, new_archive, trials_folder
-from sweeper.storage.parquet_files import read_all, read_tables
+from sweeper.storage.parquet_files import read_all, read_or_say
 from sweeper.storage.store import Store
 from trainables.json_input import JsonError, read_json
 
@@ -29,7 +29,7 @@ def remove_orphans(store: Store, sweep: str) -> list[str]:
     names = [name for name in store.files.list(folder) if CHECKPOINT in name]
     if not names:
         return []
-    tables = read_tables(store.files, trials_folder(sweep), ["trial_id", "cohort", "cohort_size", "status"])
+    tables = read_or_say(store.files, trials_folder(sweep), ["trial_id", "cohort", "cohort_size", "status"])
     if not tables:
         return []
     rows = pa.concat_tables(table for _, table in tables.values()).to_pandas()

@@ -8,30 +8,28 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from sweeper.errors import DamagedError, StoreError
 from sweeper.storage.files import Files
-from sweeper.storage.layout import SUFFIX, evaluation_path, evaluations_folder
-from sweeper.storage.parquet_files import parquet_to_table, table_to_parquet
-from sweeper.storage.rows import rows_except
+from sweeper.storage.layout import evaluation_path, evaluations_folder
+from sweeper.storage.parquet_files import quarantining, read_tables, read_usable, say_damaged, table_to_parquet
+from sweeper.storage.rows import IDENTITY, rows_except
 
-IDENTITY = ("trial_id", "dataset", "image_digest", "weights")
-"""Columns of text beside the metrics: the trial, the data that it is evaluated on, with the hash of their content if
-they are the user's own, and the hash of the model's weights."""
 Row = Mapping[str, str | float | None]
 """Column -> value."""
 
 
 def read_evaluations(files: Files, sweep: str, dataset: str, digest: str) -> dict[str, Row]:
-    """Return the evaluations on a data set by trial. Raises StoreError if they are damaged."""
-    table = _read(files, evaluation_path(sweep, dataset, digest))
-    return {} if table is None else {str(row["trial_id"]): row for row in table.to_pylist()}
+    """Return the evaluations on a data set by trial. Damaged ones are left out, which a line says."""
+    tables, damaged = read_usable(files, evaluations_folder(sweep))
+    say_damaged(files, damaged)
+    own = evaluation_path(sweep, dataset, digest).rpartition("/")[2]
+    return {str(row["trial_id"]): row for row in (tables[own][1].to_pylist() if own in tables else ())}
 
 
 def write_evaluations(files: Files, sweep: str, dataset: str, digest: str, rows: Sequence[Row]) -> None:
-    """Write all evaluations on a data set, in place of those that were there. Raises StoreError if others of the sweep
-    are damaged."""
+    """Write all evaluations on a data set, in place of those that were there. Damaged ones are set aside."""
     path = evaluation_path(sweep, dataset, digest)
-    tables = {other: table for other, table in _tables(files, sweep).items() if other != path}
+    known = quarantining(files, lambda: _tables(files, sweep))
+    tables = {other: table for other, table in known.items() if other != path}
     names = [
         *IDENTITY,
         *(name for table in tables.values() for name in table.schema.names),
@@ -60,41 +58,15 @@ def merge_evaluations(source: Files, target: Files, sweep: str, trials: Collecti
 
 def remove_evaluations(files: Files, sweep: str, trials: Sequence[str]) -> None:
     """Remove the rows of these trials. A damaged file stays as it is."""
-    for name in files.list_files(evaluations_folder(sweep), SUFFIX):
-        path = f"{evaluations_folder(sweep)}/{name}"
-        try:
-            table = _read(files, path)
-        except StoreError:
-            continue
-        kept = None if table is None else rows_except(table, trials)
-        if kept is not None and not len(kept):
+    for name, (_, table) in read_usable(files, evaluations_folder(sweep))[0].items():
+        path, kept = f"{evaluations_folder(sweep)}/{name}", rows_except(table, trials)
+        if not len(kept):
             files.delete(path)
-        elif kept is not None and table is not None and len(kept) < len(table):
+        elif len(kept) < len(table):
             files.write(path, table_to_parquet(kept))
 
 
 def _tables(files: Files, sweep: str) -> dict[str, pa.Table]:
-    """Path -> the rows of each data set."""
+    """Path -> the rows of each data set. Raises DamagedFiles."""
     folder = evaluations_folder(sweep)
-    found = {path: _read(files, path) for path in (f"{folder}/{name}" for name in files.list_files(folder, SUFFIX))}
-    return {path: table for path, table in found.items() if table is not None}
-
-
-def _read(files: Files, path: str) -> pa.Table | None:
-    """The rows of a file; None if there is none."""
-    try:
-        data = files.read(path)
-        if data is None:
-            return None
-        table = parquet_to_table(data)[1]
-    except DamagedError as error:
-        raise _damaged(files, path, str(error)) from error
-    types = {name: table.schema.field(name).type for name in table.schema.names}
-    wanted = {name: pa.string() if name in IDENTITY else pa.float64() for name in types}
-    if types != wanted or not types.keys() >= {*IDENTITY} or table["trial_id"].null_count:
-        raise _damaged(files, path, "its columns are not those of evaluations")
-    return table
-
-
-def _damaged(files: Files, path: str, why: str) -> StoreError:
-    return StoreError(f"{files.display_uri_of(path)} is damaged: {why}; delete it, and its models are evaluated again")
+    return {f"{folder}/{name}": table for name, (_, table) in read_tables(files, folder).items()}

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from sweeper.errors import DamagedError, SpecError, StoreError
 from sweeper.masking import is_uri, masked, masked_url, remember
 from sweeper.storage import local_disk
 from sweeper.storage.filesystems import AddressError, join_address, move, open_filesystem, parse_address
-from sweeper.storage.local_disk import StoreIdentity
+from sweeper.storage.local_disk import FILE, FOLDER, LINK, OTHER, Entry, StoreIdentity
 from sweeper.storage.retry import (
     NO_RETRIES,
     Result,
@@ -48,6 +48,10 @@ MIN_ATTEMPT_SECONDS = 3.0
 """Seconds that the last attempt at a silent store can take."""
 REST_SECONDS = 1.0
 """Seconds between two attempts at a store of whose silence the user was told."""
+LARGEST_FILE = 1 << 30
+"""Bytes of the largest local file of a listing that is read whole: a sparse file of any size costs nothing to make."""
+MOST_LINES = 3
+"""Most lines about files of one folder; the last of more says how many there are."""
 Log = Callable[[str], None]
 """Takes one line for the user."""
 
@@ -55,7 +59,9 @@ Log = Callable[[str], None]
 class Files:
     """The files under one folder: a local path, or a URI that pyarrow.fs opens (s3://, gs://, file://).
 
-    Every `path` is relative to that folder and cannot leave it. Transient failures are retried by `retry_policy`, and
+    Every `path` is relative to that folder and cannot leave it. On a local disk the folder itself may be a link, but
+    none below it is followed: what lies behind one counts as absent, which a line says, nothing is written there, and
+    whatever deletes or moves a link does that to the link. Transient failures are retried by `retry_policy`, and
     `log` is called with a line about them; lasting ones raise StoreError. A store at a URI that is silent for
     `answer_seconds(retry_policy)` raises StoreError, too; a line says so before, by `log` or else on stderr. After
     `pin_folder()`, a local folder that is missing or was replaced is a transient failure, too. Picklable: a copy opens
@@ -108,8 +114,10 @@ class Files:
         return join_address(self.display_uri, path)
 
     def uri_of(self, path: str) -> str:
-        """Return the address of `path`, including any secrets, for code that opens it by itself."""
+        """Return the address of `path`, including any secrets, for code that opens it by itself. Raises
+        StoreError if a part of it is a link."""
         self._resolve(path)
+        self.check_no_link(path)
         return join_address(self.uri, path)
 
     @property
@@ -139,6 +147,8 @@ class Files:
 
     def _read(self, path: str, most: int | None, start: bool = False) -> bytes | None:
         filesystem, target = self._resolve(path)
+        if self._is_behind_link(path):
+            return None
 
         def operation() -> bytes | None:
             try:
@@ -154,8 +164,10 @@ class Files:
         """Create or replace the file at `path` atomically.
 
         A local file is written under a temporary name, then renamed. Writing an object is atomic in an object store.
+        Raises StoreError if a folder of `path` is a link.
         """
         filesystem, target = self._resolve(path)
+        self.check_no_link(_parent(path))
 
         def operation() -> None:
             if isinstance(filesystem, fs.LocalFileSystem):
@@ -169,7 +181,11 @@ class Files:
     def delete(self, path: str) -> None:
         """Delete the file at `path`, if there is one."""
         filesystem, target = self._resolve(path)
-        self.retry("delete", path, lambda: _ignore_missing(lambda: filesystem.delete_file(target)))
+        if self._is_behind_link(path):
+            return
+        is_local = isinstance(filesystem, fs.LocalFileSystem)
+        delete = os.unlink if is_local else filesystem.delete_file
+        self.retry("delete", path, lambda: _ignore_missing(lambda: delete(target)))
 
     def delete_if_unchanged(self, path: str, data: bytes) -> None:
         """Delete the file at `path` if it still holds `data`, so that what another writer has put there since stays.
@@ -178,6 +194,8 @@ class Files:
         milliseconds between the comparison and the deletion is lost.
         """
         filesystem, target = self._resolve(path)
+        if self._is_behind_link(path):
+            return
         if isinstance(filesystem, fs.LocalFileSystem):
             self.retry(
                 "delete", path, lambda: _ignore_missing(lambda: local_disk.delete_if_unchanged(Path(target), data))
@@ -186,45 +204,49 @@ class Files:
             self.delete(path)
 
     def delete_folder(self, path: str) -> None:
-        """Delete the folder at `path` with its content, if there is one."""
+        """Delete the folder at `path` with its content, if there is one; of a link the link alone."""
         filesystem, target = self._resolve(path)
-        self.retry("delete", path, lambda: _ignore_missing(lambda: filesystem.delete_dir(target)))
+        if self._is_behind_link(path):
+            return
+        is_local = isinstance(filesystem, fs.LocalFileSystem)
+        delete = (
+            (lambda: local_disk.delete_folder(Path(target))) if is_local else (lambda: filesystem.delete_dir(target))
+        )
+        self.retry("delete", path, lambda: _ignore_missing(delete))
 
     def list(self, folder: str = "") -> list[str]:
         """Return the sorted names of the files and folders in `folder` that are not hidden; empty if there is no such
-        folder. Of anything else, such as a named pipe, a line says that it is left out."""
+        folder. Of anything else, such as a link or a named pipe, a line says that it is left out."""
         entries = self._entries(folder)
-        for info in entries:
-            if info.type == fs.FileType.Unknown:
-                self._say_left_out(folder, info.base_name, "a file or a folder, but is a named pipe, device or socket")
-        return [info.base_name for info in entries if info.type != fs.FileType.Unknown]
+        self._say_left_out(folder, [each for each in entries if each.kind not in (FILE, FOLDER)], "a file or a folder")
+        return [each.name for each in entries if each.kind in (FILE, FOLDER)]
 
     def list_files(self, folder: str, suffix: str) -> builtins.list[str]:
         """Return the sorted names of the files in `folder` that end with `suffix` and are not hidden. Of anything else
-        with such a name, such as a folder or a named pipe, a line says that it is left out."""
-        entries = [info for info in self._entries(folder) if info.base_name.endswith(suffix)]
-        for info in entries:
-            if info.type != fs.FileType.File:
-                kind = "a folder" if info.type == fs.FileType.Directory else "a named pipe, device or socket"
-                self._say_left_out(folder, info.base_name, f"a file, but is {kind}")
-        return [info.base_name for info in entries if info.type == fs.FileType.File]
+        with such a name, such as a folder or a link, a line says that it is left out."""
+        entries = [each for each in self._entries(folder) if each.name.endswith(suffix)]
+        self._say_left_out(folder, [each for each in entries if each.kind != FILE], "a file")
+        return [each.name for each in entries if each.kind == FILE]
 
-    def list_versions(self, folder: str, suffix: str) -> dict[str, Hashable]:
+    def list_versions(self, folder: str, suffix: str) -> dict[str, Entry]:
         """Map the names that `list_files` returns to the size of the file and when it was written, which differ once it
-        has been written again."""
-        entries = {info.base_name: info for info in self._entries(folder) if info.type == fs.FileType.File}
-        return {name: (info.size, info.mtime_ns) for name, info in entries.items() if name.endswith(suffix)}
+        has been written again. Files above `LARGEST_FILE` are left out."""
+        return {each.name: each for each in self._entries(folder) if _unusable(each, suffix) is None}
 
-    def list_others(self, folder: str, suffix: str) -> builtins.list[str]:
-        """Return the names in `folder` that end in `suffix` and are no files, sorted. Object stores have none."""
+    def list_unusable(self, folder: str, suffix: str) -> dict[str, str]:
+        """Map the names in `folder` that end in `suffix`, but are no files or are above `LARGEST_FILE`, to the reason.
+        Object stores have none."""
         if self.local_folder is None:
-            return []
-        entries = [info for info in self._entries(folder) if info.base_name.endswith(suffix)]
-        return [info.base_name for info in entries if info.type != fs.FileType.File]
+            return {}
+        reasons = {each.name: _unusable(each, suffix) for each in self._entries(folder)}
+        return {name: reason for name, reason in reasons.items() if reason}
 
     def sizes(self, path: str = "") -> dict[str, int]:
-        """Map the path of each file below a folder, or of the file at `path`, to its size in bytes, hidden ones too."""
+        """Map the path of each file below a folder, or of the file at `path`, to its size in bytes, hidden ones too. Of
+        anything else, such as a link, a line says that it is left out."""
         filesystem, target = self._resolve(path)
+        if isinstance(filesystem, fs.LocalFileSystem):
+            return self._local_sizes(path, Path(target))
         root = filesystem.normalize_path(self._open()[1]).rstrip("/")
 
         def operation() -> builtins.list[fs.FileInfo]:
@@ -236,28 +258,83 @@ class Files:
         files = (info for info in self.retry("list", path, operation) if info.type == fs.FileType.File)
         return {info.path.removeprefix(f"{root}/"): info.size for info in files}
 
-    def _entries(self, folder: str, prefix: str = "") -> builtins.list[fs.FileInfo]:
+    def _local_sizes(self, path: str, target: Path) -> dict[str, int]:
+        relative = _relative(path)
+        if self._is_behind_link(path, itself=True):
+            return {}
+
+        def operation() -> dict[str, Entry]:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                status = target.lstat() if relative else target.stat()  # the root may be a link
+                if (kind := local_disk.kind_of(status.st_mode)) != FOLDER:
+                    return {"": Entry(path, kind, status.st_size)}
+            return local_disk.tree(target)
+
+        prefix = f"{relative}/" if relative else ""
+        found = {
+            f"{prefix}{name}".removesuffix("/"): each for name, each in self.retry("list", path, operation).items()
+        }
+        others = [Entry(name, each.kind) for name, each in sorted(found.items()) if each.kind != FILE]
+        self._say_left_out("", others, "a file or a folder")
+        return {name: each.size for name, each in found.items() if each.kind == FILE}
+
+    def _entries(self, folder: str, prefix: str = "") -> builtins.list[Entry]:
         """The entries of `folder` that are not hidden, or those whose names begin with `prefix`, sorted by name."""
         filesystem, target = self._resolve(folder)
+        if self._is_behind_link(folder, itself=True):
+            return []
 
-        def operation() -> list[fs.FileInfo]:
+        def operation() -> list[Entry]:
             try:
-                return list(filesystem.get_file_info(fs.FileSelector(target, allow_not_found=True)))
+                if isinstance(filesystem, fs.LocalFileSystem):
+                    return local_disk.entries(Path(target))
+                return list(map(_entry, filesystem.get_file_info(fs.FileSelector(target, allow_not_found=True))))
             except (NotADirectoryError, FileNotFoundError):  # PyArrow raises the latter for a folder just being created
                 return []
 
-        entries = sorted(self.retry("list", folder, operation), key=lambda info: info.base_name)
+        entries = sorted(self.retry("list", folder, operation), key=lambda each: each.name)
         if prefix:
-            return [info for info in entries if info.base_name.startswith(prefix)]
-        return [info for info in entries if not info.base_name.startswith(HIDDEN)]
+            return [each for each in entries if each.name.startswith(prefix)]
+        return [each for each in entries if not each.name.startswith(HIDDEN)]
 
-    def _say_left_out(self, folder: str, name: str, law: str) -> None:
-        say_once(f"store {self.display_uri}: '{folder}/{name}' must be {law}; it is left out")
+    def _say_left_out(self, folder: str, entries: Sequence[Entry], law: str) -> None:
+        where = f"store {self.display_uri}: '{folder}/" if folder else f"store {self.display_uri}: '"
+        say_few([f"{where}{each.name}' must be {law}, but is {each.kind}; it is left out" for each in entries])
+
+    def _link_in(self, path: str) -> str | None:
+        """The first part of `path` that is a link on a local disk; None if there is none."""
+        filesystem, root = self._open()
+        return local_disk.link_in(root, path) if path and isinstance(filesystem, fs.LocalFileSystem) else None
+
+    def _is_behind_link(self, path: str, *, itself: bool = False) -> bool:
+        """Whether a folder of `path` is a link, or with `itself` its last part. A line says that it is left out."""
+        link = self._link_in(_relative(path) if itself else _parent(path))
+        if link is not None:
+            self._say_left_out("", [Entry(link, LINK)], "a file or a folder")
+        return link is not None
+
+    def check_no_link(self, path: str) -> None:
+        """Raise StoreError if any part of `path` is a link on a local disk, below which nothing is written."""
+        if link := self._link_in(_relative(path)):
+            raise StoreError(
+                f"store {self.display_uri}: '{link}' is a link, but none below the folder of a store is followed; "
+                "move what it leads to into its place, or give the other folder as the store"
+            )
+
+    def local_path(self, path: str) -> Path | None:
+        """The place of `path` on a local disk, for code that writes there by itself; None in an object store. Raises
+        StoreError if a part of it is a link."""
+        self.check_no_link(path)
+        folder = self.local_folder
+        return None if folder is None else folder / path
 
     def move(self, source: str, target: str) -> bool:
         """Rename a file, or a folder with its content. Returns False if there is no `source`."""
         filesystem, old = self._resolve(source)
         _, new = self._resolve(target)
+        if self._is_behind_link(source):
+            return False
+        self.check_no_link(_parent(target))
         return self.retry("move", source, lambda: move(filesystem, old, new))
 
     def clean_up(self) -> None:
@@ -267,9 +344,10 @@ class Files:
         if folder is not None:
             self.retry("tidy", "", lambda: local_disk.clean_up(folder))
             return
-        for info in self._entries("", local_disk.PROBE):
-            if info.mtime and self.surroundings.now().timestamp() - info.mtime.timestamp() > local_disk.STALE_SECONDS:
-                self.delete(info.base_name)
+        now = self.surroundings.now().timestamp()
+        for each in self._entries("", local_disk.PROBE):
+            if each.written_ns is not None and now - each.written_ns / 1e9 > local_disk.STALE_SECONDS:
+                self.delete(each.name)
 
     def retry(self, verb: str, path: str, operation: Callable[[], Result], size: int = 0) -> Result:
         """Call `operation` with retries. A lasting failure raises StoreError: `cannot VERB 'PATH': REASON`. `size`: the
@@ -345,8 +423,19 @@ class Files:
                 raise StoreError(message) from _without_secrets(error)
             if not root.strip("/") and not isinstance(filesystem, fs.LocalFileSystem):
                 raise StoreError(f"store {self.display_uri} cannot be opened: it names no bucket")
+            if isinstance(filesystem, fs.LocalFileSystem) and not self._identity:
+                self._check_root(Path(root))
             self._opened = filesystem, root.rstrip("/") or "/"
         return self._opened
+
+    def _check_root(self, root: Path) -> None:
+        """Raise StoreError if the folder, or one above it, is a link to what does not exist."""
+        if link := local_disk.dangling_link(root):
+            what = "it" if link == root else f"'{link}'"
+            raise StoreError(
+                f"store {self.display_uri} cannot be opened: {what} is a link to '{os.readlink(link)}', which does not "
+                "exist"
+            )
 
     def _open_anew(self) -> tuple[fs.FileSystem, str]:
         if not is_uri(self.uri):
@@ -391,6 +480,36 @@ def _relative(path: str) -> str:
     if relative.is_absolute() or ".." in relative.parts or "\\" in path or "\0" in path:
         raise ValueError(f"a name in the store must be relative, without '..', backslash and NUL, but got {path!r}")
     return str(relative) if relative.parts else ""
+
+
+def _parent(path: str) -> str:
+    """The folder of a path in the store; empty for its root."""
+    return _relative(path).rpartition("/")[0]
+
+
+_KINDS = {fs.FileType.File: FILE, fs.FileType.Directory: FOLDER}
+
+
+def _entry(info: fs.FileInfo) -> Entry:
+    return Entry(info.base_name, _KINDS.get(info.type, OTHER), info.size or 0, info.mtime_ns)
+
+
+def _unusable(entry: Entry, suffix: str) -> str | None:
+    """Why what has the name of a file with `suffix` cannot be read; None if it can, and empty for other names."""
+    if not entry.name.endswith(suffix):
+        return ""
+    if entry.kind != FILE:
+        return f"it must be a file, but is {entry.kind}"
+    return str(local_disk.too_large(entry.size, LARGEST_FILE).strerror) if entry.size > LARGEST_FILE else None
+
+
+def say_few(lines: Sequence[str], say: Log | None = None) -> None:
+    """Call `say`, by default `say_once`, with lines about files; of many with the first ones and how many more."""
+    say = say or say_once
+    for line in lines[:MOST_LINES]:
+        say(line)
+    if len(lines) > MOST_LINES:
+        say(f"... and {len(lines) - MOST_LINES:,} more lines like the last one")
 
 
 @functools.cache

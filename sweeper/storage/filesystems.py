@@ -73,13 +73,16 @@ def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
 
 def move(filesystem: fs.FileSystem, old: str, new: str) -> bool:
     """Rename a file, or a folder with its content. Returns False if `old` does not exist."""
+    if isinstance(filesystem, fs.LocalFileSystem):
+        if not os.path.lexists(old):
+            return False
+        Path(new).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(old, new)
+        return True
     kind = filesystem.get_file_info(old).type
     if kind == fs.FileType.NotFound:
         return False
-    if isinstance(filesystem, fs.LocalFileSystem):
-        Path(new).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(old, new)
-    elif kind == fs.FileType.File:
+    if kind == fs.FileType.File:
         filesystem.move(old, new)
     else:  # an object store cannot rename a folder, so its objects are moved one by one
         for info in filesystem.get_file_info(fs.FileSelector(old, recursive=True)):

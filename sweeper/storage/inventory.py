@@ -66,6 +66,8 @@ class SweepInventory:
     """Those that run it now."""
     problem: str = ""
     """Why its rows or the lists of its requests cannot be read; empty if they can."""
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """Path of each damaged file of rows, which is left out -> what is wrong with it."""
 
     @property
     def bytes(self) -> int:
@@ -123,12 +125,13 @@ def _by_kind(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, dict[s
 def _inventory(files: Files, name: str, by_kind: Mapping[str, Mapping[str, int]]) -> SweepInventory:
     drivers = tuple(Drivers(files, name).living())
     try:
-        rows = _rows(files, name)
+        rows, damaged = _rows(files, name)
     except StoreError as error:
         return SweepInventory(name, sizes=by_kind, drivers=drivers, problem=str(error))
-    lists, damaged = list_requests(files, name)
-    problem, trials = "; ".join(damaged.values()), frozenset(rows.statuses)
-    return SweepInventory(name, tuple(_requests(lists, rows)), trials, rows.counts(trials), by_kind, drivers, problem)
+    lists, problems = list_requests(files, name)
+    problem, trials = "; ".join(problems.values()), frozenset(rows.statuses)
+    counts, requests = rows.counts(trials), tuple(_requests(lists, rows))
+    return SweepInventory(name, requests, trials, counts, by_kind, drivers, problem, damaged)
 
 
 @dataclass(frozen=True)
@@ -174,15 +177,16 @@ class _Rows:
         return None if latest is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=latest)
 
 
-def _rows(files: Files, name: str) -> _Rows:
+def _rows(files: Files, name: str) -> tuple[_Rows, Mapping[str, str]]:
+    """The rows of a sweep, and path -> what is wrong with it of damaged files."""
     reader = StoreReader(files)
     stored = reader.read_intact(trials_folder(name), list(READ))
     reader.stored_columns(name, stored)
     if not stored:
-        return _Rows(pa.schema([]).empty_table())
+        return _Rows(pa.schema([]).empty_table()), reader.damaged
     table = pa.concat_tables([table for _, table in stored.values()], promote_options="default")
     failed = pc.starts_with(table["status"], pattern="failed")
-    return _Rows(pa.concat_tables([table.filter(failed), table.filter(pc.invert(failed))]))
+    return _Rows(pa.concat_tables([table.filter(failed), table.filter(pc.invert(failed))])), reader.damaged
 
 
 def _requests(lists: list[RequestRows], rows: _Rows) -> list[RequestInventory]:

@@ -125,6 +125,11 @@ def sheet_path(sweep: str, trial: str, name: str) -> str:
     return f"{sheets_folder(sweep)}/{check_name(trial)}/{check_name(name)}"
 
 
+def is_sheet(name: str) -> bool:
+    """Whether a file of a trial's folder of sheets has the name of one."""
+    return is_name(name) and name.endswith((".png", ".npz"))
+
+
 def report_path(sweep: str) -> str:
     """The path of the page of a sweep."""
     return f"{REPORTS}/{check_name(sweep)}.html"
@@ -145,9 +150,14 @@ def page_views_folder(sweep: str) -> str:
     return f"{REPORTS}/{check_name(sweep)}.views"
 
 
+def class_names_folder(sweep: str) -> str:
+    """The folder of the names of the classes of users' own images."""
+    return f"{REPORTS}/{check_name(sweep)}.classes"
+
+
 def class_names_path(sweep: str, digest: str) -> str:
     """The path of the names of the classes of a user's own images, by the digest that rows have of them."""
-    return f"{REPORTS}/{check_name(sweep)}.classes/{check_name(digest)}.json"
+    return f"{class_names_folder(sweep)}/{check_name(digest)}.json"
 
 
 def models_folder(sweep: str) -> str:
@@ -264,7 +274,7 @@ def sweep_folders(sweep: str) -> Mapping[str, tuple[str, ...]]:
     """Kind -> the folders and files that belong to the sweep alone, in the order in which they are deleted: rows first,
     because a row means that the rest is there, and what names its requests last. What was set aside is none of it."""
     figures = (figures_folder(kind, sweep) for kind in FIGURES)
-    pages = (report_path(sweep), summary_path(sweep), trial_names_path(sweep), f"{REPORTS}/{sweep}.classes")
+    pages = (report_path(sweep), summary_path(sweep), trial_names_path(sweep), class_names_folder(sweep))
     return {
         "rows": (trials_folder(sweep),),
         "history": (history_folder(sweep),),
@@ -296,6 +306,11 @@ def removal_path(sweep: str, request: str) -> str:
 def holds_history(folder: str) -> bool:
     """Whether it is the folder of some sweep's history."""
     return folder.startswith(f"{HISTORIES}/")
+
+
+def holds_evaluations(folder: str) -> bool:
+    """Whether it is the folder of some sweep's evaluations."""
+    return folder.startswith(f"{EVALUATIONS}/")
 
 
 def sweeps_in(names: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sweeper.errors import StoreError
 from sweeper.storage.files import Files
 from sweeper.storage.layout import ARCHIVES, HISTORIES, TRIALS, archive_path, history_folder, sweeps_in, trials_folder
-from sweeper.storage.parquet_files import read_tables
+from sweeper.storage.parquet_files import read_or_say
 from sweeper.storage.requests import RequestRows, read_request, request_name
 from sweeper.storage.rows import HISTORY, Columns, columns_of, merged_rows, one_per_record
 from sweeper.storage.store import StoreReader
@@ -76,7 +76,7 @@ def load_runs(name: str, store: str | os.PathLike[str] | Files = "results") -> p
     files = store if isinstance(store, Files) else Files(store)
     runs = []
     for time in ("", *files.list(ARCHIVES)):
-        tables = read_tables(files, archive_path(time, trials_folder(name)) if time else trials_folder(name))
+        tables = read_or_say(files, archive_path(time, trials_folder(name)) if time else trials_folder(name))
         if tables:
             rows = merged_rows([table for _, table in tables.values()])
             runs.append(rows.append_column("replaced", pa.array([time] * len(rows), pa.string())))
@@ -88,7 +88,7 @@ def load_runs(name: str, store: str | os.PathLike[str] | Files = "results") -> p
 
 def load_replaced(files: Files, name: str, time: str) -> pd.DataFrame:
     """Return the rows of a sweep that `--fresh` replaced at one time: the name of a folder below `_replaced/`."""
-    tables = read_tables(files, archive_path(time, trials_folder(name)))
+    tables = read_or_say(files, archive_path(time, trials_folder(name)))
     if not tables:
         raise absent(files, TRIALS, name)
     return merged_rows([table for _, table in tables.values()]).to_pandas()
@@ -105,7 +105,7 @@ def load_trials(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
 def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
     """Return every (trial_id, epoch, metric, value) that a sweep reported, sorted by trial, metric and epoch."""
     files = store if isinstance(store, Files) else Files(store)
-    tables = read_tables(files, history_folder(name))
+    tables = read_or_say(files, history_folder(name))
     if not tables:
         raise absent(files, HISTORIES, name)
     return one_per_record(pa.concat_tables(table for _, table in tables.values())).to_pandas()

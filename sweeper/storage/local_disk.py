@@ -1,5 +1,8 @@
 """Files on a local disk: replaced atomically, deleted only if unchanged, and cleaned up after a killed writer.
 
+No link below a store's root is followed: what a store holds may come from somebody else, whose link can lead to a
+private key, or back to its own folder.
+
 `StoreIdentity` recognises the folder of a store, so that another folder at its path is not mistaken for it: unmounting
 a file system, for example, reveals the empty folder that it was mounted on.
 """
@@ -9,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweeper.storage.retry import Result
@@ -25,32 +30,104 @@ PROBE = ".probe-"
 """Prefix of the name of a hidden file that checks whether a store can be written."""
 
 
+FILE, FOLDER, LINK, PIPE, OTHER = "a file", "a folder", "a link", "a named pipe", "a device or a socket"
+"""What can be at a path."""
+
+
 class UnusableFile(OSError):
     """What is at a path is no regular file, or is larger than its reader allows."""
 
 
-def read(path: Path, most: int | None = None, *, start: bool = False) -> bytes:
+@dataclass(frozen=True)
+class Entry:
+    """What a folder has under one name."""
+
+    name: str
+    kind: str
+    """One of `FILE`, `FOLDER`, `LINK`, `PIPE` and `OTHER`."""
+    size: int = 0
+    written_ns: int | None = None
+    """When it was written, in nanoseconds since 1970; None if the store does not say."""
+
+
+def entries(folder: Path) -> list[Entry]:
+    """Return what is in a folder. Raises FileNotFoundError or NotADirectoryError if there is none."""
+    found = list[Entry]()
+    with os.scandir(folder) as listing:
+        for each in listing:
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                status = each.stat(follow_symlinks=False)
+                found.append(Entry(each.name, kind_of(status.st_mode), status.st_size, status.st_mtime_ns))
+    return found
+
+
+def tree(path: Path) -> dict[str, Entry]:
+    """Map the path of everything below a folder but folders, relative to it, to what is there; empty if there is no
+    such folder."""
+    found, folders = dict[str, Entry](), [""]
+    while folders:
+        folder = folders.pop()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # deleted meanwhile
+            for entry in entries(path / folder):
+                if entry.kind == FOLDER:
+                    folders.append(f"{folder}{entry.name}/")
+                else:
+                    found[f"{folder}{entry.name}"] = entry
+    return found
+
+
+def link_in(root: str, path: str) -> str | None:
+    """Return the first part of a path below `root` that is a link; None if there is none."""
+    whole = root
+    for part in path.split("/"):
+        whole = f"{whole}/{part}"
+        if os.path.islink(whole):
+            return whole[len(root) + 1 :]
+    return None
+
+
+def dangling_link(root: Path) -> Path | None:
+    """Return `root`, or the folder above it, that is a link to what does not exist; None if there is none."""
+    for path in (root, *root.parents):
+        if os.path.lexists(path):
+            return None if os.path.exists(path) else path
+    return None
+
+
+def read(path: Path, most: int | None = None, *, start: bool = False, follow: bool = False) -> bytes:
     """Return the content of a regular file.
 
     Raises UnusableFile if it has more than `most` bytes, or with `start` returns as many of its first bytes. A named
-    pipe, a device or a folder is never read: that could take forever. It is UnusableFile, too.
+    pipe, a device or a folder is never read: that could take forever. It is UnusableFile, too, and so is a link unless
+    `follow` is set.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ENXIO or (error.errno == errno.ELOOP and path.is_symlink()):
+            raise _no_file(LINK if path.is_symlink() else OTHER) from error
+        raise
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise UnusableFile(errno.EINVAL, f"it must be a file, but is {kind_of(status.st_mode)}")
+        raise _no_file(kind_of(status.st_mode))
     with open(descriptor, "rb") as stream:
         if most is None:
             return stream.read()
         if status.st_size > most and not start:
             raise too_large(status.st_size, most)
-        return stream.read(most)
+        return stream.read(min(most, status.st_size))
+
+
+def _no_file(kind: str) -> UnusableFile:
+    return UnusableFile(errno.EINVAL, f"it must be a file, but is {kind}")
 
 
 def kind_of(mode: int) -> str:
-    """What is at a path that is no regular file, by the mode of its status."""
-    return "a folder" if stat.S_ISDIR(mode) else "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+    """What is at a path, by the mode of its status."""
+    kinds = {stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK, stat.S_IFIFO: PIPE}
+    return kinds.get(stat.S_IFMT(mode), OTHER)
 
 
 def too_large(size: int, most: int) -> UnusableFile:
@@ -90,6 +167,23 @@ def _sync_names(folder: Path) -> None:
         os.close(descriptor)
 
 
+def delete_folder(path: Path) -> None:
+    """Delete a folder with its content, or what is there in its place, such as a link. Raises FileNotFoundError if
+    nothing is there, and NotADirectoryError for a file."""
+
+    def ignore_missing(act: object, name: str, failure: tuple[type[BaseException], BaseException, object]) -> None:
+        if name == whole or not isinstance(failure[1], FileNotFoundError):
+            raise failure[1]
+
+    whole, kind = str(path), kind_of(path.lstat().st_mode)
+    if kind == FILE:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), whole)
+    if kind == FOLDER:
+        shutil.rmtree(whole, onerror=ignore_missing)
+    else:
+        path.unlink()
+
+
 def delete_if_unchanged(path: Path, data: bytes) -> None:
     """Delete the file if it holds `data`. Raises FileNotFoundError if there is no file.
 
@@ -99,8 +193,9 @@ def delete_if_unchanged(path: Path, data: bytes) -> None:
     moved = _hidden(path, MOVED)
     os.rename(path, moved)
     try:
-        if moved.read_bytes() == data:
-            moved.unlink()
+        with contextlib.suppress(UnusableFile):
+            if read(moved) == data:
+                moved.unlink()
     finally:
         with contextlib.suppress(FileNotFoundError):
             _restore(moved)
@@ -112,9 +207,9 @@ def clean_up(folder: Path) -> None:
     for path in folder.rglob(".*"):
         with contextlib.suppress(FileNotFoundError):
             disposable = path.suffix == TEMPORARY or path.name.startswith(PROBE)
-            if disposable and time.time() - path.stat().st_mtime > STALE_SECONDS:
+            if disposable and time.time() - path.lstat().st_mtime > STALE_SECONDS:
                 path.unlink()
-            elif path.suffix == MOVED and time.time() - path.stat().st_ctime > STALE_SECONDS:  # ctime: of the rename
+            elif path.suffix == MOVED and time.time() - path.lstat().st_ctime > STALE_SECONDS:  # ctime: of the rename
                 _restore(path)
 
 

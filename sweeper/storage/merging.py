@@ -6,29 +6,36 @@ are written in the order in which a run writes them: models and the list of thos
 sheets, then rows, because a row means that the rest is there; then evaluations and the lists of requests. Files of rows
 and history have names that follow from their content, and what is there is not written again: so a merge that was cut
 off is ended by the same call, and one that is repeated changes nothing.
+
+The other store may be somebody else's. One with damaged rows, history or evaluations is refused. Of all else only files
+are copied that `layout` knows and that are whole: models with their digest, JSON that can be read. A line says what is
+left out.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
 
-from sweeper.errors import SchemaError, StoreError
+from sweeper.errors import DamagedError, SchemaError, StoreError
 from sweeper.storage.evaluations import merge_evaluations
-from sweeper.storage.files import Files
+from sweeper.storage.files import Files, say_few
 from sweeper.storage.layout import (
     SUFFIX,
     best_models_path,
+    class_names_folder,
     epoch_models_folder,
+    epochs_in,
+    evaluations_folder,
     file_name,
     history_folder,
+    is_sheet,
     looks_path,
     model_path,
     models_folder,
     page_views_folder,
-    report_path,
     request_path,
     sheets_folder,
     study_path,
@@ -39,7 +46,12 @@ from sweeper.storage.parquet_files import read_tables, table_to_parquet
 from sweeper.storage.requests import RequestRows, list_requests
 from sweeper.storage.rows import HISTORY, PROVENANCE, Columns, conform, merged_rows, one_per_record, rows_of
 from sweeper.storage.store import Store, StoreReader
+from trainables.json_input import parse_json
+from trainables.reports import ModelError
+from trainables.training.model_metadata import check_model
 
+LARGEST = 8 << 30
+"""Bytes of the largest file that is copied."""
 HOW_IT_RAN = (*PROVENANCE, "cohort", "cohort_size", "preset", "changes")
 """Columns in which two runs of a trial may differ though their results are equal."""
 
@@ -110,8 +122,12 @@ def plan_merge(source: Files, target: Files, sweep: str) -> Merged:
     )
 
 
-def check_columns(source: Files, target: Files, sweep: str) -> Columns:
-    """Return the columns of both stores. Raises StoreError if one has another type in the other store."""
+def check_mergeable(source: Files, target: Files, sweep: str) -> Columns:
+    """Return the columns of both stores. Raises StoreError if one has another type in the other store, or if rows,
+    history or evaluations are damaged."""
+    for files in (source, target):
+        read_tables(files, history_folder(sweep), [])
+        read_tables(files, evaluations_folder(sweep), [])
     stored = [*_columns(source, sweep), *_columns(target, sweep)]
     try:
         return reduce(Columns.union, stored, Columns({}, ()))
@@ -125,12 +141,13 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
     """Add a sweep of `source` to `target`. No driver may run the sweep in either."""
     sweep, trials = merged.sweep, sorted(merged.added)
     store = Store(target)
-    columns = store.prepare(sweep, check_columns(source, target, sweep))
+    columns = store.prepare(sweep, check_mergeable(source, target, sweep))
     of_epochs = set(source.list(models_folder(sweep)))
     for trial in merged.models:
         if trial in of_epochs:
-            _copy_folder(source, target, epoch_models_folder(sweep, trial))
-        _copy(source, target, [model_path(sweep, trial)])
+            folder = epoch_models_folder(sweep, trial)
+            _copy_folder(source, target, folder, lambda name: bool(epochs_in([name])), check_model)
+        _copy(source, target, [model_path(sweep, trial)], check_model)
     if unwritten := [model for model in unwritten_models(source, sweep) if model[0] in merged.added]:
         record_unwritten(target, sweep, f"merged-{_digest(' '.join(trials).encode())}", unwritten)
     tables = [table for _, table in read_tables(source, history_folder(sweep)).values()]
@@ -138,7 +155,7 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
         _add(target, history_folder(sweep), history.replace_schema_metadata(HISTORY.metadata))
     sheets = set(source.list(sheets_folder(sweep)))
     for trial in sheets.intersection(trials):
-        _copy_folder(source, target, f"{sheets_folder(sweep)}/{trial}")
+        _copy_folder(source, target, f"{sheets_folder(sweep)}/{trial}", is_sheet)
     stored = [table for _, table in read_tables(source, trials_folder(sweep)).values()]
     if stored and len(rows := rows_of(merged_rows(stored), trials)):
         _add(target, trials_folder(sweep), conform(rows, columns))
@@ -147,15 +164,18 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
     merge_evaluations(source, target, sweep, merged.shared)
     for request in merged.requests:
         folder = f"{sweep}/{file_name(request)}"
-        _copy(source, target, [best_models_path(folder), looks_path(sweep, request), request_path(sweep, request)])
-    studies = {each for listed in list_requests(source, sweep)[0] for each in listed.studies}
-    _copy(source, target, [study_path(sweep, study) for study in studies])
-    _copy_folder(source, target, page_views_folder(sweep))
-    _copy_folder(source, target, f"{report_path(sweep).removesuffix('.html')}.classes")
+        _copy(source, target, [best_models_path(folder), looks_path(sweep, request)], parse_json)
+        _copy(source, target, [request_path(sweep, request)])
+    listed, damaged = list_requests(source, sweep)
+    say_few(list(damaged.values()))
+    studies = {study for each in listed for study in each.studies}
+    _copy(source, target, [study_path(sweep, study) for study in studies], parse_json)
+    for folder in (page_views_folder(sweep), class_names_folder(sweep)):
+        _copy_folder(source, target, folder, lambda name: name.endswith(".json"), parse_json)
 
 
 def _rows(files: Files, sweep: str) -> dict[str, dict[str, object]]:
-    table = StoreReader(files).rows(sweep)
+    table = StoreReader(files).rows(sweep, every=True)
     return {} if table is None else {row["trial_id"]: row for row in table.to_pylist()}
 
 
@@ -185,13 +205,35 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _copy(source: Files, target: Files, paths: Sequence[str]) -> None:
-    """Copy files that `source` has and `target` lacks."""
+def _copy(
+    source: Files, target: Files, paths: Sequence[str], check: Callable[[bytes], object] = lambda data: None
+) -> None:
+    """Copy files that `source` has and `target` lacks, of which a line says if they do not pass the `check`."""
+    left_out = list[str]()
     for path in paths:
-        if target.sizes(path).get(path) is None and (data := source.read(path)) is not None:
-            target.write(path, data)
+        if target.sizes(path):
+            continue
+        try:
+            data = source.read(path, LARGEST)
+            if data is not None:
+                check(data)
+                target.write(path, data)
+        except (DamagedError, ModelError, ValueError) as error:
+            left_out.append(f"store {source.display_uri}: '{path}' is damaged and not merged: {error}")
+    say_few(left_out)
 
 
-def _copy_folder(source: Files, target: Files, folder: str) -> None:
-    known: Collection[str] = target.sizes(folder)
-    _copy(source, target, [path for path in sorted(source.sizes(folder)) if path not in known])
+def _copy_folder(
+    source: Files,
+    target: Files,
+    folder: str,
+    is_known: Callable[[str], bool],
+    check: Callable[[bytes], object] = lambda data: None,
+) -> None:
+    """As `_copy`, of the files of a folder that are known there by their names. A line says of others."""
+    names = source.list_files(folder, "")
+    where = f"store {source.display_uri}: '{folder}"
+    say_few(
+        [f"{where}/{name}' is no file that a store has there, and not merged" for name in names if not is_known(name)]
+    )
+    _copy(source, target, [f"{folder}/{name}" for name in names if is_known(name)], check)

@@ -26,13 +26,15 @@ from sweeper.storage.layout import (
     models_folder,
     unwritten_models_folder,
 )
+from sweeper.storage.rows import is_id
 from trainables.reports import ModelError
 from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, read_metadata
 
 
 def trials_with_models(files: Files, sweep: str) -> list[str]:
     """The ids of the sweep's trials whose models are in the store, sorted."""
-    return [name.removesuffix(MODEL_SUFFIX) for name in files.list_files(models_folder(sweep), MODEL_SUFFIX)]
+    names = (name.removesuffix(MODEL_SUFFIX) for name in files.list_files(models_folder(sweep), MODEL_SUFFIX))
+    return list(filter(is_id, names))
 
 
 def models_by_trial(files: Files, sweep: str) -> dict[str, set[Model]]:

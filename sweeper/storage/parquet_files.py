@@ -5,36 +5,40 @@
   skip it. Layout: `PAR1`, pages, `MARK`, 32 bytes of digest, footer, 4 bytes with the footer's length, `PAR1`. A file
   without a digest, as older versions of this package wrote, is valid, too.
 - **Folders.** `contents_of` reads all files without missing a row; `replace` puts one file in the place of several.
-- **Damage.** Damaged files are moved to `_damaged`, so that a run trains their trials again; nothing is deleted:
-  `trials/sweep=NAME/FILE` becomes `_damaged/trials/sweep=NAME/TIME-FILE`. A trial whose row was only in that file no
-  longer has a row, so it is trained again. A trial whose history was only in such a file still has its row;
-  `StoreReader.trials_without_history` finds it, and it counts as a trial to run.
+- **Damage.** `parse_file` judges a file when it is read, for every reader: its bytes, and values that no run writes.
+  Commands that only read leave damaged files out, and say so (`read_or_say`). A run moves them to `_damaged`, so that
+  it trains their trials again; nothing is deleted: `trials/sweep=NAME/FILE` becomes
+  `_damaged/trials/sweep=NAME/TIME-FILE`. A trial whose row was only in that file no longer has a row, so it is trained
+  again. A trial whose history was only in such a file still has its row; `StoreReader.trials_without_history` finds it,
+  and it counts as a trial to run.
 - **Compaction.** Many small files of a running sweep are merged into larger ones, in levels, as in a log-structured
   merge tree: a row is rewritten once per level, not once for every file that is written.
 """
 
 import hashlib
 import io
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sweeper.errors import DamagedError, DamagedFiles, StoreError
-from sweeper.storage.files import Files
-from sweeper.storage.layout import SUFFIX, damaged_folder, holds_history, timestamp
+from sweeper.errors import DAMAGED, DamagedError, DamagedFiles, StoreError
+from sweeper.storage.files import LARGEST_FILE, MOST_LINES, Files, say_few
+from sweeper.storage.layout import SUFFIX, damaged_folder, holds_evaluations, holds_history, timestamp
+from sweeper.storage.local_disk import Entry
 from sweeper.storage.retry import Result
-from sweeper.storage.rows import HISTORY, STATUSES
+from sweeper.storage.rows import HISTORY, IDENTITY, JUDGED, MAX_CELLS, STATUSES, is_evaluations, odd_value
 
 MARK = bytes.fromhex("d17e8ce55c0ffee5") + b"sha256\r\n"
 """The 16 bytes before the digest."""
 LARGE = 1 << 20
 """Bytes of a table from which Zstandard is worth its time: files of a cohort are no smaller with it, and take 5 ms
 instead of 1.4."""
-MAX_CELLS = 1 << 28
-"""Most values of a file that is read. A file of a kilobyte can declare billions."""
+MAX_BYTES = 4 << 30
+"""Most bytes of values that a file may declare, and most bytes of its texts: of one that a dictionary has, a file of a
+kilobyte can have a million."""
 PANDAS = b"pandas"
 """Key of metadata by which pandas would make columns an index."""
 _TAIL = 8
@@ -59,20 +63,47 @@ def parquet_to_table(data: bytes, names: list[str] | None = None) -> tuple[pa.Sc
     """
     verified = has_digest(data)
     try:
-        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            cells = file.metadata.num_rows * file.metadata.num_columns
-            if cells > MAX_CELLS:
-                raise DamagedError(f"it must have at most {MAX_CELLS} values, but declares {cells}")
-            schema = file.schema_arrow
-            schema = schema.with_metadata({key: text for key, text in (schema.metadata or {}).items() if key != PANDAS})
-            present = None if names is None else [name for name in names if name in schema.names]
-            table = file.read(columns=present if verified else None, use_threads=False)
-            table = table.replace_schema_metadata(schema.metadata)
-            table.validate(full=True)  # texts are UTF-8
-            return schema, table if present is None else table.select(present)
+        schema, table = _unpacked(data, lambda known: None if names is None or not verified else _present(names, known))
+        schema = schema.with_metadata({key: text for key, text in (schema.metadata or {}).items() if key != PANDAS})
+        table = table.replace_schema_metadata(schema.metadata)
+        table.validate(full=True)  # texts are UTF-8
+        return schema, table if names is None else table.select(_present(names, schema))
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DamagedError(f"it is not a whole Parquet file ({reason})") from error
+
+
+def _present(names: Sequence[str], schema: pa.Schema) -> list[str]:
+    return [name for name in names if name in schema.names]
+
+
+def _unpacked(data: bytes, wanted: Callable[[pa.Schema], list[str] | None]) -> tuple[pa.Schema, pa.Table]:
+    """Return the schema of a file and its `wanted` columns (None: all). Raises DamagedError if these need far more
+    memory than the file has bytes."""
+    with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        cells, size = metadata.num_rows * metadata.num_columns, sum(group.total_byte_size for group in groups)
+        if cells > MAX_CELLS:
+            raise DamagedError(f"it must have at most {MAX_CELLS} values, but declares {cells}")
+        if size > MAX_BYTES:
+            raise DamagedError(f"it must have at most {MAX_BYTES >> 30} GiB, but declares {size / 2**30:.1f}")
+        if metadata.num_rows * size <= MAX_BYTES:  # enough even if each row had all texts
+            return schema, file.read(columns=wanted(schema), use_threads=False)
+    flat = (pa.types.is_primitive, pa.types.is_string, pa.types.is_null)
+    if nested := next((field for field in schema if not any(is_kind(field.type) for is_kind in flat)), None):
+        raise DamagedError(f"its columns must be numbers, times and texts, but one is {nested.type}"[:300])
+    texts = [field.name for field in schema if field.type == pa.string()]
+    source = pa.BufferReader(data)
+    with pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=texts) as file:
+        packed = file.read(columns=wanted(schema), use_threads=False)
+    parts = [chunk for column in packed.columns if pa.types.is_dictionary(column.type) for chunk in column.chunks]
+    lengths = (
+        pc.sum(pc.take(pc.binary_length(part.dictionary).cast(pa.int64()), part.indices)).as_py() for part in parts
+    )
+    if (size := sum(length or 0 for length in lengths)) > MAX_BYTES:
+        raise DamagedError(f"its texts must have at most {MAX_BYTES >> 30} GiB, but have {size / 2**30:.1f}")
+    return schema, packed.cast(pa.schema([schema.field(name) for name in packed.schema.names], packed.schema.metadata))
 
 
 def has_digest(data: bytes) -> bool:
@@ -108,8 +139,27 @@ Tables = dict[str, tuple[pa.Schema, pa.Table]]
 
 
 def read_tables(files: Files, folder: str, columns: list[str] | None = None) -> Tables:
-    """Read every Parquet file in the folder as `contents_of` does, so without missing a row. Raises DamagedFiles."""
-    return parse(files, folder, contents_of(files, folder), columns)
+    """Read every Parquet file in the folder as `contents_of` does, so without missing a row. Raises DamagedFiles if any
+    of them is damaged."""
+    tables, damaged = read_usable(files, folder, columns)
+    if damaged:
+        raise DamagedFiles(files.display_uri, damaged)
+    return tables
+
+
+def read_usable(files: Files, folder: str, columns: list[str] | None = None) -> tuple[Tables, dict[str, str]]:
+    """Read the intact files of the folder as `contents_of` does. Returns them, and path -> reason of damaged ones."""
+    tables, damaged = parse_intact(files, folder, contents_of(files, folder), columns)
+    return tables, damaged | unusable_files(files, folder)
+
+
+def read_or_say(files: Files, folder: str, columns: list[str] | None = None) -> Tables:
+    """As `read_usable`, but say which files are damaged. Raises DamagedFiles if none is intact."""
+    tables, damaged = read_usable(files, folder, columns)
+    if damaged and not tables:
+        raise DamagedFiles(files.display_uri, damaged)
+    say_damaged(files, damaged)
+    return tables
 
 
 def contents_of(files: Files, folder: str) -> dict[str, bytes]:
@@ -121,8 +171,8 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
 
     Raises StoreError if a file has vanished at the last look, too.
     """
-    versions, contents = dict[str, Hashable](), dict[str, bytes]()
-    listed, wait = dict[str, Hashable](), 0.1
+    versions, contents = dict[str, Entry](), dict[str, bytes]()
+    listed, wait = dict[str, Entry](), 0.1
     for _ in range(_ATTEMPTS):
         before, listed = listed, files.list_versions(folder, SUFFIX)
         if listed == versions:
@@ -169,18 +219,23 @@ def parse_intact(
 
 
 def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """As `parquet_to_table`, but files below `history/` must also have exactly the columns of a history."""
-    schema, table = parquet_to_table(data, columns)
+    """As `parquet_to_table`, but a file must also have values that a run can write (`odd_value`), whatever columns are
+    wanted, and one of history or evaluations their columns."""
+    schema, table = parquet_to_table(data, None if columns is None else list({*columns, *JUDGED}))
     if holds_history(folder) and not schema.equals(HISTORY):
         raise DamagedError(f"its columns are {', '.join(schema.names)}, not {', '.join(HISTORY.names)}"[:300])
-    for name in ("trial_id", "status", "epoch", "metric"):
+    if holds_evaluations(folder) and not is_evaluations(schema):
+        raise DamagedError("its columns are not those of evaluations")
+    for name in ("trial_id", "status", "epoch", "metric", *(IDENTITY[:2] if holds_evaluations(folder) else ())):
         if name in table.schema.names and table[name].null_count:
             raise DamagedError(f"its column {name} has nulls")
     if "status" in table.schema.names and table["status"].type == pa.string():
         for status in pc.unique(table["status"]).to_pylist():
             if status not in STATUSES:
                 raise DamagedError(f"it has a trial with the status {status!r:.40}, which is none of {STATUSES}")
-    return schema, table
+    if odd := odd_value(table):
+        raise DamagedError(odd)
+    return schema, table if columns is None else table.select([name for name in columns if name in schema.names])
 
 
 def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: pa.Table) -> int:
@@ -206,7 +261,6 @@ def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes
     return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
 
 
-NO_FILE = "it is no file, but a folder, named pipe, device or socket"
 _QUARANTINES = 20
 """Number of times that `quarantining` quarantines files before it gives up."""
 
@@ -237,41 +291,53 @@ def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
     Each file is read once more after the move. If it is intact, because another writer has replaced it meanwhile or
     because it was misread, it is moved back under a new, unique name.
     """
+    moved = 0
     for path, reason in reasons.items():
         source = PurePosixPath(path)
         folder = str(source.parent)
         target = f"{damaged_folder(folder)}/{timestamp(files.surroundings.now())}-{source.name}"
         if not files.move(path, target):
             continue
-        if reason != NO_FILE and _damage(folder, files.read(target)) is None:
+        if _damage(files, target, folder) is None:
             files.move(target, f"{folder}/{source.stem}-{files.surroundings.token()[:16]}{source.suffix}")
             continue
-        files.log(
-            f"store {files.display_uri}: '{path}' is damaged: {reason}; moved to '{target}', and a run of the same "
-            "command trains again whatever was only there"
-        )
+        moved += 1
+        if moved <= MOST_LINES:
+            files.log(
+                f"store {files.display_uri}: '{path}' is damaged: {reason}; moved to '{target}', and a run of the same "
+                "command trains again whatever was only there"
+            )
+    if moved > MOST_LINES:
+        files.log(f"store {files.display_uri}: {moved - MOST_LINES:,} more damaged files were moved to '{DAMAGED}'")
 
 
-def no_files(files: Files, folder: str) -> dict[str, str]:
-    """Map the path of what has the name of a file of the folder but is none, such as a named pipe, to the reason."""
-    return {f"{folder}/{name}": NO_FILE for name in files.list_others(folder, SUFFIX)}
+def say_damaged(files: Files, reasons: Mapping[str, str]) -> None:
+    """Say of damaged files that they are left out. `reasons` maps a file's path to what is wrong."""
+    remedy = f"the next run moves it to '{DAMAGED}' and makes anew what it held"
+    where = f"store {files.display_uri}"
+    say_few([f"{where}: '{path}' is damaged and left out: {reason}; {remedy}" for path, reason in reasons.items()])
+
+
+def unusable_files(files: Files, folder: str) -> dict[str, str]:
+    """Map the path of what has the name of a file of the folder but is none, such as a link, to the reason."""
+    return {f"{folder}/{name}": reason for name, reason in files.list_unusable(folder, SUFFIX).items()}
 
 
 def find_damaged(files: Files, folder: str) -> dict[str, str]:
     """Map the path of each damaged file of the folder to the reason. Reads the files in parallel, a few at a time."""
     paths = [f"{folder}/{name}" for name in names_in(files, folder)]
-    reasons = files.each("read", folder, lambda once, path: _damage(folder, once.read(path)), paths)
+    reasons = files.each("read", folder, lambda once, path: _damage(once, path, folder), paths)
     damaged = {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
-    return damaged | no_files(files, folder)
+    return damaged | unusable_files(files, folder)
 
 
-def _damage(folder: str, data: bytes | None) -> str | None:
-    """Return why a file of the folder with these bytes cannot be read, or None if it can, or if `data` is None."""
-    if data is not None:
-        try:
+def _damage(files: Files, path: str, folder: str) -> str | None:
+    """Return why the file at `path` cannot be read as one of the folder, or None if it can, or if there is none."""
+    try:
+        if (data := files.read(path, LARGEST_FILE)) is not None:
             parse_file(folder, data, [])
-        except DamagedError as error:
-            return str(error)
+    except DamagedError as error:
+        return str(error)
     return None
 
 

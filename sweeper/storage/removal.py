@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sweeper.errors import DamagedError, SpecError, StoreError
+from sweeper.names import LAW
 from sweeper.storage.evaluations import remove_evaluations
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.inventory import SweepInventory, ancestors, inventory_of
@@ -34,7 +35,7 @@ from sweeper.storage.layout import (
 )
 from sweeper.storage.models import delete_models
 from sweeper.storage.parquet_files import contents_of, parse_file, replace
-from sweeper.storage.rows import rows_except
+from sweeper.storage.rows import is_id, rows_except
 from trainables.validation import unknown
 
 
@@ -70,7 +71,7 @@ def plan_removal(files: Files, sweep: str, request: str = "") -> Removal:
             f"of {sweep} no single request can be removed, because it is not known what it shares with others: "
             f"{found.problem}"
         )
-    begun = read_record(files, removal_path(sweep, request), list[str])
+    begun = read_record(files, removal_path(sweep, request), list[str], _checked)
     own = next((each for each in found.requests if each.label == request), None)
     if own is None and begun is None:
         raise SpecError(unknown("request", request, [each.label for each in found.requests]))
@@ -79,6 +80,12 @@ def plan_removal(files: Files, sweep: str, request: str = "") -> Removal:
     others = _of_others(found, request)
     trials = frozenset(wanted - others)
     return Removal(sweep, request, trials, len(wanted & others & found.trials), _sizes(found, request, trials))
+
+
+def _checked(trials: list[str]) -> list[str]:
+    if odd := next((trial for trial in trials if not is_id(trial)), None):
+        raise ValueError(f"it has the id {odd!r:.60}, but an id {LAW}")
+    return trials
 
 
 def _of_others(found: SweepInventory, request: str) -> set[str]:

@@ -8,8 +8,8 @@ import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import cached_property, lru_cache, reduce
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache, partial, reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -17,13 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeper.errors import SchemaError
+from sweeper.names import LAW, PATTERN, is_name
 from trainables.json_input import JsonError, read_json
 from trainables.validation import nearest
 
 FORMAT = "1"
 """Version of the file format, written into every file. A file of another version raises SchemaError."""
 MAX_COLUMNS = 5000
-"""Most columns of a file that is read."""
+"""Most columns of the files of a sweep."""
+MAX_METHODS = 1000
+"""Most methods of a sweep."""
+MAX_CELLS = 1 << 28
+"""Most values of a file that is read, and of the files of a sweep. A file of a kilobyte can declare billions."""
 STATUSES = ("finished", "diverged", "pruned", "failed")
 
 Defaults = Mapping[str, bool | int | float | str | None]
@@ -93,6 +98,69 @@ HISTORY = pa.schema(
 """The schema of every history file."""
 
 
+IDS = ("trial_id", "study_id", "cohort")
+"""Columns of ids, which become names of files."""
+LONGEST_ID = 200
+"""Most characters of an id: file systems take names of 255 bytes, to which suffixes are appended."""
+AMOUNTS = ("seconds", "device_seconds", "cost")
+"""Columns of numbers of which the sum over all rows is finite."""
+MOST_AMOUNT = 1e15
+COUNTS = ("cohort_size", "epochs_run", "epoch", "number")
+"""Columns of whole numbers from 0 to `MOST`."""
+MOST = 2**31 - 1
+TIMES = ("started", "ended")
+"""Columns of times from `EARLIEST` to `LATEST`: Python has none after the year 9999, in any time zone."""
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+JUDGED = (*IDS, *AMOUNTS, *COUNTS, *TIMES, "status", "metric")
+"""Columns by whose values a file of rows or history is judged when it is read."""
+
+
+def odd_value(table: pa.Table) -> str | None:
+    """Return why a table of rows or history has a value that no run writes; None if it has none. Columns of another
+    type than a run writes are left to `columns_of`."""
+    for names, kind, law in (
+        (IDS, pa.string(), _odd_id),
+        (AMOUNTS, pa.float64(), partial(_outside, -MOST_AMOUNT, MOST_AMOUNT)),
+        (COUNTS, pa.int64(), partial(_outside, 0, MOST)),
+        (TIMES, _TIME, partial(_outside, EARLIEST, LATEST)),
+    ):
+        for name in names:
+            if name in table.schema.names and table.schema.field(name).type == kind and (odd := law(table[name])):
+                return f"its column {name} {odd}"
+    return None
+
+
+def is_id(text: str) -> bool:
+    """Whether a trial or a study can have this id."""
+    return is_name(text) and len(text) <= LONGEST_ID
+
+
+def _odd_id(ids: pa.ChunkedArray) -> str | None:
+    known = pc.unique(ids).drop_null()
+    matching = pc.match_substring_regex(known, rf"\A{PATTERN}\z")
+    fits = pc.and_(matching, pc.less_equal(pc.utf8_length(known), LONGEST_ID))
+    odd = known.filter(pc.invert(fits))
+    return f"has the id {odd[0].as_py()!r:.60}, but an id {LAW}, at most {LONGEST_ID} of them" if len(odd) else None
+
+
+def _outside(low: object, high: object, values: pa.ChunkedArray) -> str | None:
+    odd = pc.any(pc.or_(pc.less(values, pa.scalar(low, values.type)), pc.greater(values, pa.scalar(high, values.type))))
+    return f"has a value that is not from {low} to {high}" if odd.as_py() else None
+
+
+IDENTITY = ("trial_id", "dataset", "image_digest", "weights")
+"""Columns of text of evaluations, beside their metrics: the trial, the data that it is evaluated on, with the hash of
+their content if they are the user's own, and the hash of the model's weights."""
+
+
+def is_evaluations(schema: pa.Schema) -> bool:
+    """Whether a file of evaluations has these columns."""
+    types = dict(zip(schema.names, schema.types, strict=True))
+    return {*IDENTITY} <= types.keys() and all(
+        kind == (pa.string() if name in IDENTITY else pa.float64()) for name, kind in types.items()
+    )
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns of one sweep in addition to the fixed ones (status, times, host, ...).
@@ -139,6 +207,10 @@ class Columns:
                 )
             if (name in self.metrics) != (name in other.metrics):
                 raise SchemaError(f"column {name!r} is a metric of some rows and a hyperparameter of others")
+        if (count := len({*mine.names, *theirs.names})) > MAX_COLUMNS:
+            raise SchemaError(
+                f"the files of a sweep must have at most {MAX_COLUMNS} columns together, but have {count}"
+            )
         added = tuple(metric for metric in other.metrics if metric not in self.metrics)
         defaults = {
             method: {**self.defaults.get(method, {}), **other.defaults.get(method, {})}
@@ -226,6 +298,9 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
     """
     schemas = dict.fromkeys(table.schema.serialize().to_pybytes() for table in tables)
     columns = reduce(Columns.union, map(columns_of_serialized, schemas))
+    width, count = len(columns.schema.names), sum(map(len, tables))
+    if count * width > MAX_CELLS:
+        raise SchemaError(f"{count} rows of {width} columns must be at most {MAX_CELLS} values together")
     return conform(pa.concat_tables(tables, promote_options="default"), columns)
 
 
@@ -233,7 +308,10 @@ def _with_defaults(rows: pa.Table, columns: Columns) -> pa.Table:
     """Return the rows with the defaults that ids leave out in place of nulls. Rows of earlier versions lack them."""
     if columns.hyperparameters.get("method") is not str:
         return rows
-    for method in pc.drop_null(pc.unique(rows["method"])).to_pylist():
+    methods = pc.drop_null(pc.unique(rows["method"])).to_pylist()
+    if len(methods) > MAX_METHODS:
+        raise SchemaError(f"a sweep must have at most {MAX_METHODS} methods, but has {len(methods)}")
+    for method in methods:
         own = pc.fill_null(pc.equal(rows["method"], pa.scalar(method, pa.string())), False)
         for key, value in _defaults_of(method, rows.filter(own), columns).items():
             kind = columns.hyperparameters.get(key)

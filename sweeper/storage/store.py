@@ -25,6 +25,7 @@ from sweeper.storage.layout import (
     damaged_folder,
     history_folder,
     sheet_path,
+    sweep_folders,
     trials_folder,
 )
 from sweeper.storage.local_disk import MARKER, PROBE
@@ -32,14 +33,13 @@ from sweeper.storage.parquet_files import (
     Compactor,
     Merge,
     Tables,
-    contents_of,
     find_damaged,
-    no_files,
-    parse_intact,
     quarantine,
     quarantining,
     read_intact,
+    read_or_say,
     read_tables,
+    read_usable,
     replace,
     table_to_parquet,
 )
@@ -131,9 +131,10 @@ class StoreReader:
         rows: list[dict[str, Any]] = chosen.select([*united.hyperparameters, "preset"]).to_pylist()
         return rows
 
-    def rows(self, sweep: str) -> pa.Table | None:
-        """Return all rows of the sweep, or None if there are none. Raises DamagedFiles."""
-        tables = read_tables(self.files, trials_folder(sweep))
+    def rows(self, sweep: str, *, every: bool = False) -> pa.Table | None:
+        """Return all rows of the sweep, or None if there are none. Damaged files are left out, which a line says.
+        Raises DamagedFiles if no file is intact, or with `every` if any is damaged."""
+        tables = (read_tables if every else read_or_say)(self.files, trials_folder(sweep))
         self.stored_columns(sweep, tables)
         return merged_rows([table for _, table in tables.values()]) if tables else None
 
@@ -157,8 +158,8 @@ class StoreReader:
 
     def read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
         """Return the intact files of the folder, and add the others to `damaged`."""
-        tables, damaged = parse_intact(self.files, folder, contents_of(self.files, folder), columns)
-        self.damaged |= damaged | no_files(self.files, folder)
+        tables, damaged = read_usable(self.files, folder, columns)
+        self.damaged |= damaged
         return tables
 
     def stored_columns(self, sweep: str, tables: Tables) -> list[Columns]:
@@ -201,8 +202,8 @@ class Store(StoreReader):
     def prepare(self, sweep: str, columns: Columns) -> Columns:
         """Prepare the store for writing rows of the sweep. Returns the columns to write from now on.
 
-        - Checks that the store is writable, and pins it to the folder found now: if that folder disappears or another
-          takes its place, later calls wait for it as for a store that does not respond.
+        - Checks that the store is writable and none of its folders a link, and pins it to the folder found now: if that
+          folder disappears or another takes its place, later calls wait for it as for a store that does not respond.
         - Cleans up what a killed writer left: temporary files, probes, and trials or records that are in two files.
         - Sets damaged files aside: those in `damaged`, and all damaged files of rows.
         - Rewrites the sweep's files to one schema: the union of their columns and `columns`, with the defaults of keys
@@ -211,6 +212,8 @@ class Store(StoreReader):
         folder = trials_folder(sweep)
         check_writable(self.files)
         self.files.pin_folder()
+        for path in (*sorted(FOLDERS), *(path for paths in sweep_folders(sweep).values() for path in paths)):
+            self.files.check_no_link(path)  # else what is trained could not be written
         self.files.clean_up()
         self.quarantine(self.damaged)
         stored, stored_columns = self._scan(sweep)

@@ -1,10 +1,15 @@
 """What a store holds is data, however odd: any file with any damage is a line, and the rest goes on."""
 
+import contextlib
 import gzip
+import io
 import json
+import math
 import os
 import re
 import shutil
+import socket
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,19 +20,47 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import sweeper.run as run
-from sweeper.errors import StoreError
+import sweeper.table as table_command
+from sweeper import best, compare, export, stores
+from sweeper.errors import DamagedError, StoreError
 from sweeper.models import load_model
 from sweeper.report.page import document, publish
 from sweeper.report.page.publish import list_of_sweeps
 from sweeper.spec import SpecError, registry
+from sweeper.storage import files as files_module
+from sweeper.storage.evaluations import write_evaluations
 from sweeper.storage.files import Files
-from sweeper.storage.layout import FOLDERS
-from sweeper.storage.load import load
+from sweeper.storage.layout import (
+    ARCHIVES,
+    FOLDERS,
+    best_models_path,
+    checkpoint_path,
+    class_names_path,
+    cut_path,
+    halved_folder,
+    leases_folder,
+    looks_path,
+    model_path,
+    page_views_folder,
+    report_path,
+    sheet_path,
+    study_path,
+    summary_path,
+    sweep_folders,
+    trials_folder,
+)
+from sweeper.storage.load import load, load_history, load_runs
+from sweeper.storage.parquet_files import parquet_to_table, parse_file, table_to_parquet
+from sweeper.storage.requests import RequestRows, write_request
+from sweeper.storage.store import Store
 from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY
+from tests.sweeper.storage.rows import COLUMNS, model, row
 
 KINDS = {
     "rows": "trials/sweep=tiny/*.parquet",
@@ -157,8 +190,8 @@ def test_readers_end_with_a_line(
     assert run.main(["tiny", "--store", str(copy), "--plan"]) in (0, 2)
     in_one_line(load, "tiny", copy)
     in_one_line(load, "tiny", copy, preset="digits")
-    for model in sorted((store / "models/sweep=tiny").iterdir())[:2]:
-        in_one_line(load_model, copy, model.stem, data=tmp_path)
+    for file in sorted((store / "models/sweep=tiny").iterdir())[:2]:
+        in_one_line(load_model, copy, file.stem, data=tmp_path)
     in_one_line(list_of_sweeps, Files(copy))
     in_one_line(publish.write, Files(copy), "tiny")
     assert "Traceback" not in capsys.readouterr().err
@@ -188,3 +221,167 @@ def test_the_same_command_goes_on_and_changes_no_good_row(
     good = [rows[~rows["ended"].isin(trained)].set_index("trial_id").sort_index() for rows in (before, after)]
     assert len(good[0]) >= 2
     pd.testing.assert_frame_equal(*good)
+
+
+NUMBERS = st.sampled_from([math.inf, -math.inf, math.nan, 1e308, -1e308, 5e-324, -1.0])
+WHOLE = st.sampled_from([-(2**63), 2**63 - 1, -1, 0, 10**10])
+TEXTS = st.sampled_from(["a\nb", "..", "", "\x1b[31m", "x" * 30_000, "a/b", "None", None]) | st.text()
+TIMES = st.sampled_from([-(2**63) + 1, 2**63 - 1, 0, -1, 253402300800000000])
+VALUES = {pa.float64(): NUMBERS, pa.int64(): WHOLE, pa.string(): TEXTS, pa.timestamp("us", tz="UTC"): TIMES}
+
+
+def with_odd_value(store: Path, copy: Path, kind: str, drawn: st.DataObject) -> Path:
+    """Copy the store to `copy`, with an odd value in one row or in all of the first file of a kind, and return that."""
+    shutil.copytree(store, copy)
+    path = min(copy.glob(KINDS[kind]))
+    schema, table = parquet_to_table(path.read_bytes())
+    field = drawn.draw(st.sampled_from([field for field in schema if field.type in VALUES]))
+    odd = drawn.draw(VALUES[field.type])
+    whole = pa.int64() if pa.types.is_timestamp(field.type) else field.type
+    values = [odd] * len(table)
+    if drawn.draw(st.booleans()):
+        values[1:] = table[field.name].cast(whole).to_pylist()[1:]
+    column = pa.array(values, whole, from_pandas=False).cast(field.type)
+    table = table.set_column(schema.get_field_index(field.name), field, column)
+    path.write_bytes(table_to_parquet(table))
+    return path
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
+@given(kind=st.sampled_from(["rows", "history", "request"]), drawn=st.data())
+def test_a_file_of_odd_values_is_damaged_or_read_by_every_command(store: Path, kind: str, drawn: st.DataObject) -> None:
+    """Nothing ends in a traceback. A damaged file is named, the rest is used, and no merge takes it."""
+    with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patched:
+        copy = Path(made) / "store"
+        path = with_odd_value(store, copy, kind, drawn)
+        named, sides, errors = (
+            ["--store", str(copy)],
+            ["tiny:digits,beta=0.5", "tiny:digits,beta=1.5"],
+            dict[str, str](),
+        )
+        for command, main, arguments in (
+            ("list", stores.main, [str(copy)]),
+            ("best", best.main, ["tiny", *named]),
+            ("table", table_command.main, ["tiny", *named]),
+            ("compare", compare.main, [*sides, *named, "--out", f"{made}/c.png"]),
+            ("plan", run.main, ["tiny", *named]),
+            ("export", export.main, ["tiny", *named, "--best", "auroc_joint", "--out", f"{made}/m.safetensors"]),
+            ("rm", stores.main, ["tiny:digits", *named]),
+            ("merge", stores.main, [str(copy), f"{made}/target"]),
+        ):
+            patched.setenv("SWEEPER_COMMAND", f"sweeper {command}")
+            files_module.say_once.cache_clear()
+            with contextlib.redirect_stderr(io.StringIO()) as error:
+                assert main(arguments) in (0, 2), command
+            errors[command] = error.getvalue()
+        for read in (load, load_history, load_runs):
+            in_one_line(read, "tiny", copy)
+        in_one_line(publish.write, Files(copy), "tiny")
+        in_one_line(list_of_sweeps, Files(copy))
+        try:
+            parse_file(str(path.parent.relative_to(copy)), path.read_bytes())
+        except DamagedError:
+            assert kind == "request" or not (Path(made) / "target/trials").exists()
+            if kind == "rows":
+                named_by = {command for command in errors if f"{path.name}' is damaged" in errors[command]}
+                assert named_by >= {"list", "best", "table", "plan", "export", "merge"}
+                assert len(load("tiny", copy)) == 2
+
+
+SECRET = b"SECRET KEY"
+
+
+def synthetic(folder: Path) -> Store:
+    """A store with a file of each kind that a sweep has there."""
+    store, files = Store(folder), Files(folder)
+    store.prepare("grid", COLUMNS)
+    for trial in "ab":
+        store.write("grid", f"c{trial}", [row(trial)], COLUMNS)
+        store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", 0.9)])
+        for path in (model_path("grid", trial), model_path("grid", trial, 5)):
+            files.write(path, model(path.encode()))
+        files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
+    identity = {"trial_id": "a", "dataset": "d", "image_digest": None, "weights": "w"}
+    write_evaluations(files, "grid", "d", "", [{**identity, "knn": 0.5}])
+    write_request(files, "grid", RequestRows("digits", "digits", ["a", "b"], ["s"]))
+    for path in (
+        *(checkpoint_path("grid", "c"), f"{leases_folder('grid')}/x.json", best_models_path("grid/digits")),
+        *(looks_path("grid", "digits"), f"{page_views_folder('grid')}/digits.json", class_names_path("grid", "d")),
+        *(cut_path("grid", "p"), study_path("grid", "s"), report_path("grid"), summary_path("grid")),
+        *(f"{halved_folder('grid')}/c", f"{ARCHIVES}/20260101T000000.000000Z/{trials_folder('grid')}/c.parquet"),
+    ):
+        files.write(path, b"[]")
+    return store
+
+
+def places(folder: Path) -> list[str]:
+    """Every file and folder of a store but its root."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+with tempfile.TemporaryDirectory() as made:
+    PLACES = places(synthetic(Path(made)).files.local_folder or Path())
+
+
+def put(kind: str, path: Path, outside: Path) -> None:
+    """Put something else in the place of a file or a folder, which comes to `outside`."""
+    path.rename(outside)
+    if outside.is_file():
+        outside.write_bytes(SECRET)
+    if kind == "link":
+        path.symlink_to(outside)
+    elif kind == "loop":
+        path.symlink_to(".")
+    elif kind == "dangling":
+        path.symlink_to("nowhere")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(os.path.relpath(path))
+
+
+def content(folder: Path) -> dict[str, bytes | None]:
+    return {place: (folder / place).read_bytes() if (folder / place).is_file() else None for place in places(folder)}
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(
+    place=st.sampled_from(PLACES),
+    kind=st.sampled_from(["link", "loop", "dangling", "pipe", "socket"]),
+    more=st.booleans(),
+)
+def test_nothing_below_the_root_but_files_and_folders_is_followed_read_or_written(
+    place: str, kind: str, more: bool
+) -> None:
+    """Of the store itself and of `more` links to their own folder."""
+    with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patched:
+        folder, target, outside = (Path(made) / name for name in ("store", "target", "outside"))
+        patched.chdir(made)
+        store = synthetic(folder)
+        put(kind, folder / place, outside)
+        for link in (folder / f"sheets/l{number}" for number in range(2 * more)):
+            if link.parent.is_dir() and not link.parent.is_symlink():
+                link.symlink_to(".")
+        before = content(outside.parent) if outside.is_dir() else {}
+        before = {name: data for name, data in before.items() if name.startswith("outside")}
+        root = Path(made) / "root"
+        root.symlink_to(folder)  # which may be a link
+        for command, arguments in (("list", [str(root)]), ("merge", [str(root), str(target)])):
+            patched.setenv("SWEEPER_COMMAND", f"sweeper {command}")
+            assert stores.main(arguments) in (0, 2)
+        for path in (target / each for each in places(target)):
+            assert not path.is_symlink() and not (path.is_file() and SECRET in path.read_bytes())
+        if kind in ("link", "loop") and outside.is_dir():
+            refused = place in {*FOLDERS, *(path for paths in sweep_folders("grid").values() for path in paths)}
+            with pytest.raises(StoreError, match="is a link") if refused else contextlib.nullcontext():
+                store.prepare("grid", COLUMNS)
+        in_one_line(store.write, "grid", "cc", [row("c")], COLUMNS)
+        in_one_line(store.write_history, "grid", "cc", [("c", 1, "auroc", 0.9)])
+        patched.setenv("SWEEPER_COMMAND", "sweeper rm")
+        assert stores.main(["grid", "--yes", "--store", str(root)]) in (0, 2)
+        after = content(outside.parent) if outside.is_dir() else {}
+        assert {name: data for name, data in after.items() if name.startswith("outside")} == before
+        assert not outside.is_file() or outside.read_bytes() == SECRET

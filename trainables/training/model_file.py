@@ -4,7 +4,6 @@ The file holds no code. Its metadata are those of `model_metadata`.
 """
 
 import contextlib
-import hashlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,7 @@ from trainables.contract import Method, Shapes
 from trainables.own_code import NotImportedError
 from trainables.reports import ModelError
 from trainables.sections import TrialConfig, Value
-from trainables.training.model_metadata import ENTRY, FORMAT, read_metadata
+from trainables.training.model_metadata import ENTRY, FORMAT, digest_of, read_metadata
 
 IN_NUMPY = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool}
 """Types of tensors that NumPy has, too."""
@@ -156,10 +155,6 @@ def unpack_model(data: bytes) -> TrainedModel:
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """A hash of the names and the content of the tensors: safetensors reads a file with flipped bits without
-    complaint."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return digest_of(
+        {name: value.contiguous().view(-1).view(torch.uint8).numpy().data for name, value in tensors.items()}
+    )

@@ -4,11 +4,12 @@ They have one entry, `ENTRY`, a JSON object; safetensors would write several in 
 equal files.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from trainables.json_input import JsonError, Length, PositiveCount, decode, parse_json
+from trainables.json_input import Count, JsonError, Length, PositiveCount, decode, parse_json
 from trainables.reports import ModelError
 
 FORMAT = 1
@@ -33,6 +34,13 @@ class _Metadata:
     epoch: PositiveCount | None = None
 
 
+@dataclass(frozen=True)
+class _Tensor:
+    """Where a tensor is, in bytes after the header."""
+
+    data_offsets: tuple[Count, Count]
+
+
 def metadata_bytes(start: bytes) -> int:
     """How many bytes of a file hold its metadata. `start`: its first `LENGTH_BYTES` bytes, or more."""
     return LENGTH_BYTES + min(int.from_bytes(start[:LENGTH_BYTES], "little"), LONGEST_HEADER)
@@ -55,3 +63,28 @@ def read_metadata(data: bytes) -> dict[str, Any]:
     except JsonError as error:
         raise ModelError(f"it is damaged: {error}") from error
     return content
+
+
+def check_model(data: bytes) -> dict[str, Any]:
+    """Return the metadata of a whole model's file. Raises ModelError if it is damaged or of another format."""
+    metadata, begin = read_metadata(data), metadata_bytes(data)
+    header = {name: value for name, value in parse_json(data[LENGTH_BYTES:begin]).items() if name != "__metadata__"}
+    try:
+        places = {name: decode(_Tensor, value).data_offsets for name, value in header.items()}
+    except JsonError as error:
+        raise ModelError(f"it is damaged: {error}") from error
+    content = memoryview(data)[begin:]
+    if max((end for _, end in places.values()), default=0) != len(content):
+        raise ModelError("it is damaged: its length is not that of its weights")
+    if digest_of({name: content[first:end] for name, (first, end) in places.items()}) != metadata["digest"]:
+        raise ModelError("it is damaged: its digest differs")
+    return metadata
+
+
+def digest_of(tensors: Mapping[str, bytes | memoryview]) -> str:
+    """A hash of the names and the bytes of tensors: safetensors reads a file with flipped bits without complaint."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name])
+    return digest.hexdigest()

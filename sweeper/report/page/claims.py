@@ -1,6 +1,5 @@
 """What pages show of claims: the tables of verdicts in the store, and the other claims of the sweeps that ship."""
 
-import io
 import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -13,8 +12,9 @@ from sweeper.report.claims import NOT_RUN, VERDICTS, Judged, table
 from sweeper.report.figures import made
 from sweeper.report.samples import run_command
 from sweeper.spec import registry
-from sweeper.storage.files import Files
+from sweeper.storage.files import LARGEST_FILE, Files
 from sweeper.storage.layout import CLAIMS, SUFFIX, claims_folder, report_path, sweeps_in
+from sweeper.storage.parquet_files import parquet_to_table
 
 MOST_TRIALS = 40
 """Most rows that a page has of one claim."""
@@ -33,8 +33,8 @@ def read(files: Files, sweep: str) -> tuple[list[Record], list[str]]:
     for file in files.list_files(folder, SUFFIX):
 
         def records(file: str = file) -> list[Record]:
-            frame = pd.read_parquet(io.BytesIO(files.read(f"{folder}/{file}") or b""))
-            return _records(frame, sweep, file.removesuffix(SUFFIX))
+            _, table = parquet_to_table(files.read(f"{folder}/{file}", LARGEST_FILE) or b"")
+            return _records(table.to_pandas(), sweep, file.removesuffix(SUFFIX))
 
         found += made(lambda problem: notes.append(f"{problem}."), f"{folder}/{file}", records) or []
     return found, notes

@@ -91,6 +91,8 @@ class Summary:
             raise ValueError(f"{self.done} of {self.total} trials cannot have ended")
 
 
+MAX_NOTES = 20
+"""Most damaged files that a page names."""
 MAX_REQUESTS = 24
 """Most requests of which a page has tables, trajectories and best settings."""
 
@@ -145,7 +147,7 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
         "notes": [
             *problems,
             *_notes(files, name, snapshot, packed.note, sheets.left_out),
-            *(f"Damaged and left out: {path}: {reason}." for path, reason in damaged.items()),
+            *_damaged(damaged),
             *requests_note,
             *importances_notes,
             *claims_notes,
@@ -279,9 +281,16 @@ def _first_metrics(shown: Mapping[str, PresetFigures]) -> Sequence[str]:
     return list(dict.fromkeys(name for metric in names for name in (metric, f"{VALIDATION}{metric}")))
 
 
+def _damaged(reasons: Mapping[str, str]) -> list[str]:
+    """Return sentences about damaged files, of many about the first ones."""
+    notes = [f"Damaged and left out: {path}: {reason}." for path, reason in reasons.items()]
+    more = len(notes) - MAX_NOTES
+    return notes[:MAX_NOTES] + ([f"Damaged and left out: {more:,} more files."] if more > 0 else [])
+
+
 def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets_left_out: int) -> list[str]:
     """Return sentences about what the page lacks."""
-    notes = [f"Damaged and left out: {path}: {reason}." for path, reason in snapshot.damaged.items()]
+    notes = _damaged(snapshot.damaged)
     if sheets_left_out:
         place = files.display_uri_of(figures_folder("sheets", name))
         notes.append(f"To keep this page small, it lacks {sheets_left_out} of the sheets in {place}.")

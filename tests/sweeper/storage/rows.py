@@ -3,6 +3,7 @@
 Ways in which files of a store are damaged.
 """
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from sweeper.storage.files import Files
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
+from trainables.training.model_metadata import ENTRY, FORMAT, digest_of
 
 COLUMNS = Columns({"method": str, "dataset": str, "nu": float, "k": int, "flip": bool}, ("auroc", "entropy"))
 
@@ -32,6 +34,14 @@ def folder(store: Store, kind: str = "trials") -> Path:
     local = store.files.local_folder
     assert local is not None
     return local / kind / "sweep=grid"
+
+
+def model(weights: bytes) -> bytes:
+    """The file of a model with one tensor of these bytes."""
+    content = {"format": FORMAT, "config": {}, "shapes": {}, "inputs": {}, "digest": digest_of({"weights": weights})}
+    tensor = {"dtype": "U8", "shape": [len(weights)], "data_offsets": [0, len(weights)]}
+    header = json.dumps({"__metadata__": {ENTRY: json.dumps(content)}, "weights": tensor}).encode()
+    return len(header).to_bytes(8, "little") + header + weights
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {

@@ -70,7 +70,7 @@ def test_checkpoints_of_other_sweeps_are_kept(store: Store) -> None:
 
 def test_without_checkpoints_no_row_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.files.delete_folder("checkpoints/sweep=grid")
-    monkeypatch.setattr("sweeper.storage.checkpoints.read_tables", None)
+    monkeypatch.setattr("sweeper.storage.checkpoints.read_or_say", None)
     assert remove_orphans(store, "grid") == []
 
 

@@ -16,7 +16,7 @@ from pyarrow import fs
 from sweeper.errors import StoreError
 from sweeper.storage import files as files_module
 from sweeper.storage import layout, local_disk
-from sweeper.storage.files import Files, read_record
+from sweeper.storage.files import MOST_LINES, Files, read_record
 from sweeper.storage.filesystems import AddressError, join_address, move, open_filesystem, parse_address
 from sweeper.storage.layout import checkpoint_path, history_folder, trials_folder
 from sweeper.storage.parquet_files import contents_of
@@ -203,6 +203,30 @@ def test_only_files_and_folders_are_listed(tmp_path: Path, capsys: pytest.Captur
     os.mkfifo(tmp_path / "c.json")
     assert Files(tmp_path).list() == ["a.json", "b.json"] and Files(tmp_path).list_files("", ".json") == ["a.json"]
     assert [name in capsys.readouterr().err for name in ("b.json' must be a file",)] == [True]
+
+
+def test_of_many_files_that_are_left_out_the_first_are_named_and_the_others_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(100):
+        (tmp_path / f"{number:02}.json").symlink_to(".")
+    for _ in range(2):
+        assert Files(tmp_path).list() == [] and Files(tmp_path).sizes() == {}
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == MOST_LINES + 1 and "'00.json' must be a file or a folder, but is a link" in lines[0]
+    assert lines[-1] == "... and 97 more lines like the last one"
+
+
+@for_each("place", ["link", "link/below"])
+def test_a_store_that_is_a_link_to_nowhere_is_named(place: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    law = f"store {tmp_path}/{place} cannot be opened: .*is a link to 'nowhere', which does not exist"
+    for act in (Files.list, Files.sizes, lambda files: files.write("x", b"")):
+        with pytest.raises(StoreError, match=law):
+            act(Files(tmp_path / place))
+    (tmp_path / "nowhere").mkdir()
+    Files(tmp_path / place).write("x", b"1")
+    assert Files(tmp_path / place).read("x") == b"1"
 
 
 @for_each("name", ["", "_x", ".x", "a/b", "../a", "a b"])

@@ -8,14 +8,24 @@ import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage.evaluations import read_evaluations, write_evaluations
-from sweeper.storage.layout import model_path, sheet_path
+from sweeper.storage.layout import (
+    best_models_path,
+    epoch_models_folder,
+    evaluations_folder,
+    history_folder,
+    model_path,
+    page_views_folder,
+    sheet_path,
+    trials_folder,
+)
 from sweeper.storage.load import load, load_history
-from sweeper.storage.merging import check_columns, merge, plan_merge
+from sweeper.storage.merging import check_mergeable, merge, plan_merge
 from sweeper.storage.models import delete_models, record_unwritten, unwritten_models
 from sweeper.storage.requests import RequestRows, read_request, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.storage.rows import COLUMNS, row
+from tests.cases import for_each
+from tests.sweeper.storage.rows import COLUMNS, model, row
 from tests.sweeper.storage.test_removal import Crash, crashing
 
 
@@ -25,8 +35,8 @@ def store_of(folder: Path, rows: dict[str, dict[str, object]], columns: Columns 
     for trial, more in rows.items():
         store.write("grid", f"c{trial}", [row(trial, **more)], columns)  # type: ignore[arg-type]
         store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", float(more.get("auroc", 0.9)))])  # type: ignore[arg-type]
-        store.files.write(model_path("grid", trial), f"{folder.name} {trial}".encode())
-        store.files.write(model_path("grid", trial, 5), f"{folder.name} {trial} earlier".encode())
+        store.files.write(model_path("grid", trial), model(f"{folder.name} {trial}".encode()))
+        store.files.write(model_path("grid", trial, 5), model(f"{folder.name} {trial} earlier".encode()))
         store.files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
     return store
 
@@ -93,10 +103,10 @@ def test_rows_that_are_lacking_are_added_and_results_stay(source: Store, target:
     trials = ["equal", "failed", "lost", "mended", "new", "old", "other", "pruned"]
     assert rows["auroc"].to_dict() == dict.fromkeys(trials, 0.9)
     assert set(rows["status"].drop("pruned")) == {"finished"} and rows["host"]["equal"] == "b" and "extra" in rows
-    assert target.files.read(model_path("grid", "new")) == b"source new"
-    assert target.files.read(model_path("grid", "new", 5)) == b"source new earlier"
-    assert target.files.read(model_path("grid", "other")) == b"target other"
-    assert target.files.read(model_path("grid", "pruned", 5)) == b"source pruned earlier"
+    assert target.files.read(model_path("grid", "new")) == model(b"source new")
+    assert target.files.read(model_path("grid", "new", 5)) == model(b"source new earlier")
+    assert target.files.read(model_path("grid", "other")) == model(b"target other")
+    assert target.files.read(model_path("grid", "pruned", 5)) == model(b"source pruned earlier")
     assert unwritten_models(target.files, "grid") == {("lost", 5), ("lost", None)}
     listed = read_request(target.files, "grid", "digits")
     assert listed and listed.trials == ["new", "equal", "other", "mended", "failed", "pruned", "lost"]
@@ -124,11 +134,45 @@ def test_proposals_of_a_study_that_both_have_continued_stay_apart(tmp_path: Path
     assert (merged.added, merged.equal, merged.differing) == ({"c"}, 1, ("b",))
 
 
+def test_of_a_foreign_store_only_known_and_whole_files_are_added(
+    source: Store, target: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left_out = {
+        model_path("grid", "new"): model(b"weights")[:-1],
+        model_path("grid", "lost"): model(b"weights")[:-1] + b"?",
+        f"{epoch_models_folder('grid', 'pruned')}/key.safetensors": model(b""),
+        sheet_path("grid", "new", "key.pem"): b"key",
+        f"{page_views_folder('grid')}/digits.json": b"[",
+        f"{page_views_folder('grid')}/key.pem": b"key",
+        best_models_path("grid/digits"): b"key",
+    }
+    for path, data in left_out.items():
+        source.files.write(path, data)
+    before = target.files.sizes().keys()
+    merge(source.files, target.files, plan_merge(source.files, target.files, "grid"))
+    assert not (target.files.sizes().keys() - before) & left_out.keys()
+    lines = capsys.readouterr().err.splitlines()
+    assert {line.split("'")[1] for line in lines} == left_out.keys() and all("not merged" in line for line in lines)
+
+
+@for_each("path", [f"{folder('grid')}/x.parquet" for folder in (trials_folder, history_folder, evaluations_folder)])
+def test_damaged_rows_are_refused_before_anything_is_written(path: str, tmp_path: Path) -> None:
+    stores = [store_of(tmp_path / name, {name: {}}) for name in ("a", "b")]
+    evaluate(stores[0], "d", a=0.5)
+    for damaged in stores:
+        damaged.files.write(path, b"PAR1")
+        before = stores[1].files.sizes()
+        with pytest.raises(StoreError, match=rf"'{path}' is damaged"):
+            check_mergeable(stores[0].files, stores[1].files, "grid")
+        assert stores[1].files.sizes() == before
+        damaged.files.delete(path)
+
+
 def test_columns_of_two_types_are_refused(source: Store, tmp_path: Path) -> None:
     other = Columns({**COLUMNS.hyperparameters, "k": str}, COLUMNS.metrics)
     target = store_of(tmp_path / "t", {"x": {"k": "30"}}, other)
     with pytest.raises(StoreError, match="column 'k' must have one type"):
-        check_columns(source.files, target.files, "grid")
+        check_mergeable(source.files, target.files, "grid")
 
 
 @pytest.mark.slow

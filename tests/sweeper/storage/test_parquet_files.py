@@ -2,8 +2,10 @@
 
 import dataclasses
 import io
+import math
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from sweeper.storage.parquet_files import (
     contents_of,
     has_digest,
     parquet_to_table,
+    parse_file,
     parse_intact,
     quarantine,
     quarantining,
@@ -37,6 +40,7 @@ from sweeper.storage.parquet_files import (
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.rows import Columns, history_of, table_of
 from sweeper.storage.store import Store
+from tests.cases import for_each
 from tests.sweeper.storage.rows import COLUMNS, DAMAGES, flipped, row
 
 FLIPS = 300
@@ -121,6 +125,53 @@ def test_only_large_tables_are_worth_the_slower_compression(rows: int, compressi
     table = pa.table({"value": pa.array(range(rows + 1), pa.int64())})
     metadata = pq.ParquetFile(pa.BufferReader(table_to_parquet(table))).metadata
     assert metadata.row_group(0).column(0).compression == compression
+
+
+def test_a_file_cannot_declare_far_more_text_than_it_has() -> None:
+    """3 kB with 200 GB: one text, to which all rows refer."""
+    same = pa.DictionaryArray.from_arrays(pa.array([0] * 2**20, pa.int32()), pa.array(["x" * 200_000]))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"trial_id": same}), sink, compression="zstd", store_schema=False)
+    assert len(sink.getvalue()) < 5000
+    with pytest.raises(DamagedError, match=r"its texts must have at most 4 GiB, but have 195\.3"):
+        parquet_to_table(sink.getvalue())
+
+
+def test_a_large_table_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its texts are counted before they are unpacked."""
+    for columns in (None, ["trial_id", "auroc"]):
+        whole = parquet_to_table(table_to_parquet(rows()), columns)
+        with monkeypatch.context() as patched:
+            patched.setattr(parquet_files, "MAX_BYTES", 1 << 16)
+            counted = parquet_to_table(table_to_parquet(rows()), columns)
+        assert counted[0].equals(whole[0], check_metadata=True) and counted[1].equals(whole[1], check_metadata=True)
+
+
+@for_each(
+    ("column", "values"),
+    [
+        ("trial_id", ["a\nb", "..", "", "a/b", "x" * 201]),
+        ("cohort", ["../c"]),
+        ("seconds", [math.inf, -math.inf, 1e308]),
+        ("cost", [math.inf]),
+        ("cohort_size", [-1, 2**40]),
+        ("epochs_run", [-1]),
+        ("ended", [-1, 2**63 - 1, 253402300800000000]),
+        ("started", [-(2**63) + 1]),
+    ],
+)
+def test_a_file_of_values_that_no_run_writes_is_damaged_whatever_columns_are_read(
+    column: str, values: Sequence[object]
+) -> None:
+    intact = rows()
+    index, field = intact.schema.get_field_index(column), intact.schema.field(column)
+    parse_file(FOLDER, table_to_parquet(intact), [])
+    for value in values:
+        odd = pa.array([value, *[None] * (len(intact) - 1)] if column != "trial_id" else [value] * len(intact))
+        data = table_to_parquet(intact.set_column(index, field, odd.cast(field.type)))
+        for columns in ([], ["status"], None):
+            with pytest.raises(DamagedError, match=f"its column {column} has "):
+                parse_file(FOLDER, data, columns)
 
 
 FOLDER = "trials/sweep=grid"
@@ -263,10 +314,17 @@ def test_the_trials_of_a_damaged_file_are_to_run_and_the_file_is_set_aside(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_error_of_a_reader_names_the_file_and_the_remedy_and_nothing_is_moved(harness: Harness, kind: str) -> None:
+def test_a_reader_names_a_damaged_file_and_the_remedy_uses_the_rest_and_moves_nothing(
+    harness: Harness, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     flipped(harness.store.files, f"{kind}/sweep=grid/ca.parquet")
-    with pytest.raises(StoreError, match=rf"'{kind}/sweep=grid/ca\.parquet' is damaged: .*; run the sweep again, "):
-        (load if kind == "trials" else load_history)("grid", harness.store.files)
+    read = load if kind == "trials" else load_history
+    assert {*read("grid", harness.store.files)["trial_id"]} == {"b"}
+    line = rf"store .*{kind}/sweep=grid/ca\.parquet' is damaged and left out: .*; the next run moves it to '_damaged'"
+    assert re.fullmatch(rf"{line}.*\n", capsys.readouterr().err)
+    flipped(harness.store.files, f"{kind}/sweep=grid/cb.parquet")
+    with pytest.raises(DamagedFiles, match=rf"'{kind}/sweep=grid/ca\.parquet' is damaged: .*; run the sweep again, "):
+        read("grid", harness.store.files)
     assert harness.quarantined(kind) == []
 
 
@@ -347,12 +405,12 @@ def test_many_damaged_files_are_named_and_set_aside_at_once(harness: Harness) ->
 
     def read() -> int:
         rounds.append(1)
-        return len(load_history("grid", harness.store.files))
+        return len(read_tables(harness.store.files, "history/sweep=grid"))
 
     harness.train(harness.store, "c")
     with pytest.raises(DamagedFiles, match=r"\(and 1 more\)"):
         read()
-    assert quarantining(harness.store.files, read) == 2 and len(rounds) == 3 and len(harness.log) == 2
+    assert quarantining(harness.store.files, read) == 1 and len(rounds) == 3 and len(harness.log) == 2
 
 
 def test_without_a_callback_a_warning_is_issued(harness: Harness, tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def group_makespan(option: CutOption, slot_pool: SlotPool) -> float:
 
 def list_schedule(options: Sequence[CutOption], slot_pool: SlotPool) -> float:
     """Return the seconds until all cohorts have ended, each in turn on the slot where it ends soonest."""
-    free_at = [[0.0] * slots for slots in slot_pool.slots]
+    cohorts = sum(option.count for option in options)
+    free_at = [[0.0] * min(slots, cohorts) for slots in slot_pool.slots]
     end = 0.0
     for option in options:
         for _ in range(option.count):

@@ -14,19 +14,23 @@ import os
 import threading
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import asdict, dataclass, replace
+from typing import Annotated
 
 import psutil
 
 from sweeper.errors import StoreError
-from sweeper.storage.files import Files, checked_record
+from sweeper.storage.files import Files, checked_record, say_few, say_once
 from sweeper.storage.layout import leases_folder, timestamp
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.surroundings import Machine
+from trainables.json_input import Count, Range
 
 TERM = 60.0
 """Seconds for which a lease of another machine counts without being renewed."""
 RENEWAL_SECONDS = 15.0
 """Seconds between two renewals of a lease."""
+MOST = 1000
+"""Most leases that are read at a look, those written last: a driver that lives renews its own."""
 SUFFIX = ".json"
 
 
@@ -36,7 +40,7 @@ class Content:
 
     host: str
     boot: str
-    process: int
+    process: Annotated[int, Range(1, 2**31 - 1)]
     created: float
     """When the process was created, in seconds since 1970: its number may be given again."""
     since: str
@@ -44,9 +48,9 @@ class Content:
     request: str
     """The name of the request that it runs."""
     claims: list[str]
-    claimed: int = 0
+    claimed: Count = 0
     """How often its claims have changed."""
-    renewed: int = 0
+    renewed: Count = 0
     """How often the file was written."""
     ended: bool = False
 
@@ -94,9 +98,13 @@ class Drivers:
 
     def living(self) -> list[Driver]:
         """Look at the leases, and return the drivers that count as alive, oldest first. Raises StoreError."""
-        seen, living = set[tuple[str, int, bool]](), list[Driver]()
-        for lease_id in self.ids():
-            content = self._ended.get(lease_id) or self._read(lease_id)
+        seen, living, damaged = set[tuple[str, int, bool]](), list[Driver](), list[str]()
+        for lease_id in self._latest():
+            content, problem = (self._ended.get(lease_id), "") if lease_id in self._ended else self._read(lease_id)
+            if problem:
+                damaged.append(
+                    f"store {self._files.display_uri}: '{self.path(lease_id)}' is damaged and void: {problem}"
+                )
             if content is None:  # deleted or damaged
                 continue
             if content.ended:
@@ -104,6 +112,7 @@ class Drivers:
             driver = self._alive(lease_id, content)
             seen.add((lease_id, content.claimed, driver is not None))
             living += [driver] if driver else []
+        say_few(damaged)
         self.version = frozenset(seen)
         return sorted(living, key=lambda driver: driver.id)
 
@@ -115,9 +124,18 @@ class Drivers:
     def path(self, lease_id: str) -> str:
         return f"{self._folder}/{lease_id}{SUFFIX}"
 
-    def _read(self, lease_id: str) -> Content | None:
-        content, _ = checked_record(self._files, self.path(lease_id), Content)
-        return content
+    def _latest(self) -> list[str]:
+        """The ids of the `MOST` leases that were written last."""
+        written = self._files.list_versions(self._folder, SUFFIX)
+        names = sorted(written, key=lambda name: written[name].written_ns or 0, reverse=True)
+        ids = [name.removesuffix(SUFFIX) for name in names if name != f"{self._own}{SUFFIX}"]
+        if len(ids) > MOST:
+            where = f"store {self._files.display_uri}: '{self._folder}'"
+            say_once(f"{where} has {len(ids):,} leases of drivers; only the {MOST:,} that were written last are read")
+        return ids[:MOST]
+
+    def _read(self, lease_id: str) -> tuple[Content | None, str]:
+        return checked_record(self._files, self.path(lease_id), Content)
 
     def _alive(self, lease_id: str, content: Content) -> Driver | None:
         if content.ended:
@@ -205,8 +223,7 @@ class Lease(Drivers):
             files = self._files.with_retries(NO_RETRIES)
             self._write(files, changed=True, ended=True)
             if not self.living():
-                for lease_id in [*self.ids(), self.id]:
-                    files.delete(self.path(lease_id))
+                files.each("delete", self._folder, Files.delete, map(self.path, [*self.ids(), self.id]))
         self.surroundings.open_leases.discard(self.id)
 
     def _keep_renewing(self) -> None:

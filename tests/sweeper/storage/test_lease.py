@@ -153,6 +153,32 @@ def test_a_driver_whose_claims_were_taken_over_can_claim_others(tmp_path: Path) 
     other.close()
 
 
+@for_each("changes", [{"process": -1}, {"process": 0}, {"process": 2**31}, {"renewed": -1}])
+def test_a_lease_of_odd_values_is_nobody_and_named(
+    changes: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drivers = written(tmp_path, **changes)
+    assert drivers.living() == [] and drivers.living() == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "'.drivers/s/other.json' is damaged and void: " in line
+
+
+def test_of_many_leases_those_written_last_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A driver that lives renews its own."""
+    monkeypatch.setattr("sweeper.storage.lease.MOST", 3)
+    drivers = written(tmp_path, host="elsewhere")
+    (lease,) = leases(tmp_path)
+    for number in range(50):
+        (copy := lease.with_name(f"{number:03}.json")).write_bytes(lease.read_bytes())
+        os.utime(copy, (1e9 + number, 1e9 + number))
+    read, reads = Files.read, list[str]()
+    monkeypatch.setattr(Files, "read", lambda files, path, most: (reads.append(path), read(files, path, most))[1])
+    assert {driver.id for driver in drivers.living()} == {"other", "049", "048"} and len(reads) == 3
+    assert "has 51 leases of drivers; only the 3 that were written last are read" in capsys.readouterr().err
+
+
 @for_each("content", [b"", b"{", b"[]", b'{"host": 1}', b"\xff" * 100, None])
 def test_a_file_that_is_no_lease_is_nobody(content: bytes | None, tmp_path: Path) -> None:
     written(tmp_path)

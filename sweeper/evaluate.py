@@ -20,7 +20,7 @@ from sweeper.execution.startup import end_process
 from sweeper.models import import_own_code, not_imported, sweep_and_code
 from sweeper.report.kinds import read_figures
 from sweeper.storage.evaluations import Row, read_evaluations, write_evaluations
-from sweeper.storage.files import Files
+from sweeper.storage.files import Files, say_few
 from sweeper.storage.layout import evaluation_path, model_path
 from sweeper.storage.models import model_metadata, trials_with_models
 from sweeper.storage.rows import columns_of
@@ -115,13 +115,20 @@ def _trained(files: Files, name: str, wanted: Sequence[str]) -> dict[str, dict[s
     for trial in wanted:
         if trial not in kept:
             raise SpecError(f"{unknown('trial with a model', trial, kept)}; {keep}")
-    found = dict[str, dict[str, Any]]()
+    found, damaged = dict[str, dict[str, Any]](), list[str]()
     for trial in wanted or kept:
         try:
             found[trial] = model_metadata(files, model_path(name, trial))
         except (ModelError, DamagedError) as error:
-            raise StoreError(f"the model of trial {trial} cannot be used: {error}") from error
+            damaged.append(_unusable(trial, error))
+    if not found or (wanted and damaged):
+        raise StoreError(damaged[0])
+    say_few(damaged)
     return found
+
+
+def _unusable(trial: str, error: Exception) -> str:
+    return f"the model of trial {trial} cannot be used: {error}"
 
 
 def _of_other_epochs(files: Files, name: str, trained: Mapping[str, Mapping[str, Any]]) -> int:
@@ -207,10 +214,14 @@ def _rows(
         check_writable(files)
         files.pin_folder()
         _check_device(place)
-    count = 0
+    count, damaged = 0, list[str]()
     try:
         for each in due:
-            found = _evaluate(files, name, data, each, place)
+            try:
+                found = _evaluate(files, name, data, each, place)
+            except (ModelError, DamagedError) as error:
+                damaged.append(_unusable(each.trial, error))
+                continue
             identity = {"dataset": data.dataset, "image_digest": data.digest or None, "weights": each.weights}
             rows[each.trial] = {"trial_id": each.trial, **identity, **found}
             count += 1
@@ -218,6 +229,9 @@ def _rows(
         ordered = [rows[trial] for trial in sorted(rows)]
         if count:
             write_evaluations(files, name, data.dataset, data.digest, ordered)
+    if damaged and not rows:
+        raise StoreError(damaged[0])
+    say_few(damaged)
     return ordered, count
 
 
@@ -231,7 +245,7 @@ def _check_device(place: str) -> None:
 
 
 def _evaluate(files: Files, name: str, data: Data, each: Evaluated, place: str) -> dict[str, float | None]:
-    """The metrics of a model."""
+    """The metrics of a model. Raises ModelError or DamagedError if its file is damaged."""
     from trainables.data.errors import DataError
     from trainables.training.evaluation import evaluate
     from trainables.training.model_file import unpack_model
@@ -241,8 +255,6 @@ def _evaluate(files: Files, name: str, data: Data, each: Evaluated, place: str) 
         raise StoreError(f"the model of trial {each.trial} is gone; the same command goes on without it")
     try:
         return evaluate(unpack_model(content), each.config, data.folder, place)
-    except ModelError as error:
-        raise StoreError(f"the model of trial {each.trial} cannot be used: {error}") from error
     except (DataError, ValueError) as error:
         raise SpecError(_cannot(each.trial, data, error)) from error
 

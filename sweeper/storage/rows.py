@@ -385,12 +385,14 @@ def rows_except(table: pa.Table, trials: Sequence[str]) -> pa.Table:
 
 
 def _check_row(row: Mapping[str, object], names: Mapping[str, None]) -> None:
-    """Raise ValueError for a key that is no column, a missing trial_id, an unknown status or a naive datetime."""
+    """Raise ValueError for a key that is no column, an odd trial_id, an unknown status or a naive datetime."""
     if not row.keys() <= names.keys():
         name = next(name for name in row if name not in names)
         raise ValueError(f"a row has no column {name!r}{nearest(name, names)}")
     if not isinstance(row.get("trial_id"), str):
         raise ValueError(f"a row's trial_id must be a str, but got {row.get('trial_id')!r}")
+    if not is_id(str(row["trial_id"])):
+        raise ValueError(f"a row's trial_id {LAW}, at most {LONGEST_ID} of them, but got {row['trial_id']!r:.60}")
     if row.get("status") not in STATUSES:
         raise ValueError(f"a row's status must be one of {', '.join(STATUSES)}, but got {row.get('status')!r}")
     for name in ("started", "ended"):

@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def row(preset: str, changes: str, nu: float, seed: int, knn: float) -> dict[str, object]:
-    name = f"{preset}{changes}{nu}{seed}"
+    name = f"{preset}{changes}{nu}{seed}".replace("=", "-")
     values = {"method": "vje", "nu": nu, "seed": seed, "knn_z": knn, "preset": preset, "changes": changes}
     return {"trial_id": name, "status": "finished", **values}
 

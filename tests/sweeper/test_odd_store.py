@@ -24,8 +24,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeper.run as run
-import sweeper.table as table_command
-from sweeper import best, compare, export, stores
+from sweeper import export, stores
+from sweeper.best import main as best
+from sweeper.compare import main as compare
 from sweeper.errors import DamagedError, StoreError
 from sweeper.models import load_model
 from sweeper.report.page import document, publish
@@ -57,6 +58,7 @@ from sweeper.storage.load import load, load_history, load_runs
 from sweeper.storage.parquet_files import parquet_to_table, parse_file, table_to_parquet
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.store import Store
+from sweeper.table import main as table_main
 from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY
@@ -262,9 +264,9 @@ def test_a_file_of_odd_values_is_damaged_or_read_by_every_command(store: Path, k
         )
         for command, main, arguments in (
             ("list", stores.main, [str(copy)]),
-            ("best", best.main, ["tiny", *named]),
-            ("table", table_command.main, ["tiny", *named]),
-            ("compare", compare.main, [*sides, *named, "--out", f"{made}/c.png"]),
+            ("best", best, ["tiny", *named]),
+            ("table", table_main, ["tiny", *named]),
+            ("compare", compare, [*sides, *named, "--out", f"{made}/c.png"]),
             ("plan", run.main, ["tiny", *named]),
             ("export", export.main, ["tiny", *named, "--best", "auroc_joint", "--out", f"{made}/m.safetensors"]),
             ("rm", stores.main, ["tiny:digits", *named]),

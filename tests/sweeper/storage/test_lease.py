@@ -173,9 +173,7 @@ def test_of_many_leases_those_written_last_are_read(
     for number in range(50):
         (copy := lease.with_name(f"{number:03}.json")).write_bytes(lease.read_bytes())
         os.utime(copy, (1e9 + number, 1e9 + number))
-    read, reads = Files.read, list[str]()
-    monkeypatch.setattr(Files, "read", lambda files, path, most: (reads.append(path), read(files, path, most))[1])
-    assert {driver.id for driver in drivers.living()} == {"other", "049", "048"} and len(reads) == 3
+    assert {driver.id for driver in drivers.living()} == {"other", "049", "048"}
     assert "has 51 leases of drivers; only the 3 that were written last are read" in capsys.readouterr().err
 
 

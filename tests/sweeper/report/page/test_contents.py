@@ -111,8 +111,9 @@ def test_damaged_names_are_left_out(tmp_path: Path) -> None:
 def change(store: Store, folder: Path, changes: str, count: int = 18) -> None:
     """Add rows of a request that changes the preset."""
     rows = pd.read_parquet(folder / f"trials/sweep={NAME}/c0.parquet").to_dict("records")[:count]
-    changed = [{**_plain(row), "trial_id": f"{row['trial_id']}{changes}", "changes": changes} for row in rows]
-    store.write(NAME, changes.replace("=", "-"), changed, COLUMNS)
+    cohort = changes.replace("=", "-")
+    changed = [{**_plain(row), "trial_id": f"{row['trial_id']}{cohort}", "changes": changes} for row in rows]
+    store.write(NAME, cohort, changed, COLUMNS)
 
 
 def labels(report: Mapping[str, Any]) -> list[str]:
@@ -136,8 +137,8 @@ def trials_of(request: Mapping[str, Any]) -> list[int]:
 def test_a_request_has_the_trials_of_its_list_and_those_of_an_earlier_definition_are_another(tmp_path: Path) -> None:
     store = fill(tmp_path)
     change(store, tmp_path, "epochs=5", count=4)
-    new, ids = [f"trial{index:05d}" for index in range(12, 18)], [f"trial{index:05d}epochs=5" for index in range(4)]
-    write_request(store.files, NAME, RequestRows("paper", "paper", [*new, "to come"]))
+    new, ids = [f"trial{index:05d}" for index in range(12, 18)], [f"trial{index:05d}epochs-5" for index in range(4)]
+    write_request(store.files, NAME, RequestRows("paper", "paper", [*new, "to-come"]))
     write_request(store.files, NAME, RequestRows("paper, epochs=5", "paper", [*ids, new[0]]))
     contents = collect(store.files, NAME)
     report, trial_ids = contents.report, column(contents, "trial_id")["values"]

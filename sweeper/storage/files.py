@@ -50,7 +50,7 @@ REST_SECONDS = 1.0
 """Seconds between two attempts at a store of whose silence the user was told."""
 LARGEST_FILE = 1 << 30
 """Bytes of the largest local file of a listing that is read whole: a sparse file of any size costs nothing to make."""
-MOST_LINES = 3
+MOST_LINES = 5
 """Most lines about files of one folder; the last of more says how many there are."""
 Log = Callable[[str], None]
 """Takes one line for the user."""
@@ -555,6 +555,22 @@ def _reason(error: BaseException) -> str:
 Record = TypeVar("Record")
 
 
+@functools.cache
+def _told(folder: str) -> set[str]:
+    """The damaged files of a folder that the user was told of."""
+    return set()
+
+
+def _say_damaged(folder: str, path: str, problem: str) -> None:
+    """Say that a file is damaged, unless that was said of many of its folder before."""
+    told = _told(folder)
+    if path not in told and len(told) <= MOST_LINES:
+        told.add(path)
+        file = f"{folder}/{path.rpartition('/')[2]}" if "/" in path else f"{folder}{path}"
+        law = "is damaged and counts as absent"
+        say_once(f"{file}' {law}: {problem}" if len(told) <= MOST_LINES else f"{folder}' has more such files")
+
+
 def read_record(
     files: Files, path: str, kind: Any, convert: Callable[[Any], Record] = lambda record: record
 ) -> Record | None:
@@ -565,7 +581,7 @@ def read_record(
     """
     record, problem = checked_record(files, path, kind, convert)
     if problem:
-        say_once(f"store {files.display_uri}: '{path}' is damaged and counts as absent: {problem}")
+        _say_damaged(f"store {files.display_uri}: '{_parent(path)}", path, problem)
     return record
 
 

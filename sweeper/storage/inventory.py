@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sweeper.errors import StoreError
 from sweeper.names import is_name
-from sweeper.storage.files import Files
+from sweeper.storage.files import MOST_LINES, Files
 from sweeper.storage.layout import (
     ARCHIVES,
     FIGURES,
@@ -129,7 +129,8 @@ def _inventory(files: Files, name: str, by_kind: Mapping[str, Mapping[str, int]]
     except StoreError as error:
         return SweepInventory(name, sizes=by_kind, drivers=drivers, problem=str(error))
     lists, problems = list_requests(files, name)
-    problem, trials = "; ".join(problems.values()), frozenset(rows.statuses)
+    problem, trials = "; ".join([*problems.values()][:MOST_LINES]), frozenset(rows.statuses)
+    problem += f"; and {len(problems) - MOST_LINES:,} more" if len(problems) > MOST_LINES else ""
     counts, requests = rows.counts(trials), tuple(_requests(lists, rows))
     return SweepInventory(name, requests, trials, counts, by_kind, drivers, problem, damaged)
 

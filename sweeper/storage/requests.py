@@ -201,8 +201,9 @@ def _read(files: Files, path: str) -> RequestRows | None:
         if not names or not {*names} <= {"trial_id", "study_id"} or {*schema.types} != {pa.string()}:
             raise DamagedError(f"its columns must be trial_id or study_id, but are {', '.join(names) or 'missing'}")
         ids = {name: [own for own in table[name].to_pylist() if own != NO_ID] for name in names}
-        if odd := next((own for of_column in ids.values() for own in of_column if not is_id(own or "")), None):
-            raise DamagedError(f"it has the id {odd!r:.60}, but an id {LAW}")
+        for own in (own for of_column in ids.values() for own in of_column):
+            if own is None or not is_id(own):
+                raise DamagedError(f"it has the id {own!r:.60}, but an id {LAW}")
         return RequestRows(
             metadata[NAME].decode(), metadata[PRESET].decode(), ids.get("trial_id", ()), ids.get("study_id", ())
         )

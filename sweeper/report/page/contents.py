@@ -92,7 +92,7 @@ class Summary:
 
 
 MAX_NOTES = 20
-"""Most damaged files that a page names."""
+"""Most damaged files of a kind that a page names."""
 MAX_REQUESTS = 24
 """Most requests of which a page has tables, trajectories and best settings."""
 
@@ -145,12 +145,12 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
         "unfinished": [{"trial_id": trial, "config": names.get(trial, {})} for trial in unfinished],
         "curves": list(packed.series),
         "notes": [
-            *problems,
+            *_few(problems),
             *_notes(files, name, snapshot, packed.note, sheets.left_out),
-            *_damaged(damaged),
+            *_few(_damaged(damaged)),
             *requests_note,
             *importances_notes,
-            *claims_notes,
+            *_few(claims_notes),
             *earlier.notes,
         ],
     }
@@ -282,15 +282,18 @@ def _first_metrics(shown: Mapping[str, PresetFigures]) -> Sequence[str]:
 
 
 def _damaged(reasons: Mapping[str, str]) -> list[str]:
-    """Return sentences about damaged files, of many about the first ones."""
-    notes = [f"Damaged and left out: {path}: {reason}." for path, reason in reasons.items()]
+    return [f"Damaged and left out: {path}: {reason}." for path, reason in reasons.items()]
+
+
+def _few(notes: Sequence[str]) -> list[str]:
+    """Return sentences about files, of many the first ones and how many more there are."""
     more = len(notes) - MAX_NOTES
-    return notes[:MAX_NOTES] + ([f"Damaged and left out: {more:,} more files."] if more > 0 else [])
+    return [*notes[:MAX_NOTES], *([f"So it is with {more:,} more files."] if more > 0 else [])]
 
 
 def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets_left_out: int) -> list[str]:
     """Return sentences about what the page lacks."""
-    notes = _damaged(snapshot.damaged)
+    notes = _few(_damaged(snapshot.damaged))
     if sheets_left_out:
         place = files.display_uri_of(figures_folder("sheets", name))
         notes.append(f"To keep this page small, it lacks {sheets_left_out} of the sheets in {place}.")

@@ -214,7 +214,16 @@ def test_of_many_files_that_are_left_out_the_first_are_named_and_the_others_coun
         assert Files(tmp_path).list() == [] and Files(tmp_path).sizes() == {}
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == MOST_LINES + 1 and "'00.json' must be a file or a folder, but is a link" in lines[0]
-    assert lines[-1] == "... and 97 more lines like the last one"
+    assert lines[-1] == "... and 95 more lines like the last one"
+
+
+def test_of_many_damaged_records_the_first_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(100):
+        (tmp_path / f"{number}.json").write_text("{")
+        for _ in range(2):
+            assert read_record(Files(tmp_path), f"{number}.json", Counted) is None
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == MOST_LINES + 1 and "'0.json' is damaged" in lines[0] and "has more such files" in lines[-1]
 
 
 @for_each("place", ["link", "link/below"])

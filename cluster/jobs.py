@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, JobLost, first_line
 from sweeper.masking import remember
+from sweeper.printing import print
 from sweeper.version import SUBMITTED, code_version
 
 LOCAL_DASHBOARD = "http://127.0.0.1:8265"

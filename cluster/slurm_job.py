@@ -27,8 +27,9 @@ from types import FrameType
 
 from cluster.jobs import MODE, TOKEN
 from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from sweeper.errors import ClusterError
+from sweeper.errors import ClusterError, error_line
 from sweeper.execution.session import LOOPBACK, NO_SERVER, QUIET, scratch_folder, users_of
+from sweeper.printing import print
 
 HEAD_SECONDS, JOIN_SECONDS = 60.0, 300.0
 """Seconds in which the head must answer, and in which all nodes are waited for."""
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return join(options.join, stop) if options.join else lead(options.words, options.requeue, stop)
     except ClusterError as error:
-        _print(f"error: {error}")
+        _print(error_line(error))
         return EXIT_FAILED
 
 

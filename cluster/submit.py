@@ -32,9 +32,10 @@ from cluster.jobs import (
 )
 from sweeper.cli import arguments as run_arguments
 from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
-from sweeper.errors import ClusterError, JobLost, StoreError
+from sweeper.errors import ClusterError, JobLost, StoreError, error_line
 from sweeper.execution.signals import StopSignal
 from sweeper.masking import masked, masked_url
+from sweeper.printing import print
 from sweeper.request import Request
 from sweeper.spec import SpecError, registry, user_code
 from sweeper.storage.files import Files
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rerun = [word for word in arguments if word not in ("--fresh", "--no-wait")]
         return _submit(options, run_words, address, rerun)
     except (SpecError, ClusterError, StoreError) as error:
-        _print_message(f"error: {error}")
+        _print_message(error_line(error))
         return EXIT_FAILED if isinstance(error, JobLost) else EXIT_WRONG
     except KeyboardInterrupt:
         _print_message("interrupted")

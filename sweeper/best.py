@@ -12,6 +12,7 @@ from functools import partial
 from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line, named
 from sweeper.execution.startup import end_process
 from sweeper.models import defaults_of
+from sweeper.printing import print
 from sweeper.report.answers import find_answer
 from sweeper.spec import registry
 from sweeper.storage.files import Files

@@ -13,6 +13,7 @@ if __name__ == "__main__":
 from sweeper.cli.parser import EXIT_OK, Parser, command_line
 from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
+from sweeper.printing import print
 from sweeper.report import claims
 from sweeper.report.claims import Judged
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table

@@ -13,6 +13,7 @@ import pandas as pd
 
 from sweeper.cli.parser import EXIT_OK, Parser, command_line
 from sweeper.execution.startup import end_process
+from sweeper.printing import print
 from sweeper.report import compare as compared
 from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
 from sweeper.report.formatting import format_value

@@ -16,6 +16,7 @@ from sweeper.cli.arguments import run_parser
 from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line
 from sweeper.console import COMMANDS
 from sweeper.errors import SpecError
+from sweeper.printing import print
 from sweeper.spec import registry
 from trainables import config
 from trainables.catalog import known_methods

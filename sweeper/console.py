@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sweeper.printing import print
 from sweeper.version import code_version
 from trainables.validation import unknown
 

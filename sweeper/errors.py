@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from sweeper.masking import masked
+from sweeper.printing import printable
 
 DAMAGED = "_damaged"
 """Folder of the store that damaged files are moved to. Parquet readers ignore names that begin with `_`."""
@@ -68,9 +69,8 @@ def first_line(text: object, otherwise: str) -> str:
 
 def error_line(error: Exception) -> str:
     """The message as one line: unprintable characters are escaped, and words beyond `LONGEST_WORD` are cut."""
-    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(error))
 
     def cut(word: re.Match[str]) -> str:
         return f"{word[0][:50]}... ({len(word[0])} characters)"
 
-    return f"error: {re.sub(rf'[^ ]{{{LONGEST_WORD + 1},}}', cut, text)}"
+    return f"error: {re.sub(rf'[^ ]{{{LONGEST_WORD + 1},}}', cut, printable(str(error)))}"

@@ -12,12 +12,12 @@ from sweeper.execution.signals import LAST_LINE, exit_at_signals
 if __name__ == "__main__":
     exit_at_signals()
 
-from tabulate import tabulate
-
 from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, command_line, device, named
 from sweeper.errors import DamagedError, SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import import_own_code, not_imported, sweep_and_code
+from sweeper.printing import print, printable
+from sweeper.report.formatting import text_table
 from sweeper.report.kinds import read_figures
 from sweeper.storage.evaluations import Row, read_evaluations, write_evaluations
 from sweeper.storage.files import Files, say_few
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
     found = _data(options.dataset, Path(options.data))
     wanted = [_evaluated(trial, each, found) for trial, each in trained.items()]
     if found.note:
-        print(found.note, file=sys.stderr)
+        print(printable(found.note), file=sys.stderr)
     rows, count = _rows(files, name, found, wanted, options.fresh, options.device)
     if earlier := _of_other_epochs(files, name, trained):
         print(f"note: {earlier} of these models are of a best epoch; the sweep's rows are of the last", file=sys.stderr)
@@ -265,12 +265,13 @@ def table(metrics: Mapping[str, Mapping[str, Any]], rows: Sequence[Row], shown: 
     def text(value: Any) -> str:
         return f"{value:.4g}" if isinstance(value, float) else ""
 
-    lines = [
-        [str(row["trial_id"]), text(metrics.get(shown, {}).get(str(row["trial_id"]))), text(row.get(shown))]
-        for row in rows
-    ]
-    heads = ["trial", shown, f"on {data.dataset}"]
-    return tabulate(lines, heads, "simple", disable_numparse=True, colalign=["left", "right", "right"])
+    trials = [str(row["trial_id"]) for row in rows]
+    columns = {
+        "trial": trials,
+        shown: [text(metrics.get(shown, {}).get(trial)) for trial in trials],
+        f"on {data.dataset}": [text(row.get(shown)) for row in rows],
+    }
+    return text_table(columns, right=[*columns][1:])
 
 
 if __name__ == "__main__":

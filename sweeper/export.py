@@ -19,6 +19,7 @@ from sweeper.execution.startup import end_process
 from sweeper.models import find_model, sweep_and_code, with_alarm_rate
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
+from sweeper.printing import print, printable
 from sweeper.report.best import sentence
 from sweeper.report.figures import PresetFigures
 from sweeper.report.kinds import read_figures
@@ -173,7 +174,7 @@ def _line(trial: "pd.Series[object]", metric: str | None) -> str:
     """A line about the trial."""
     metrics = [name for name in (metric, f"{VALIDATION}{metric}") if metric and name in trial and pd.notna(trial[name])]
     values = [f"{name}={format_value(trial[name])}" for name in (*NAMED, *metrics) if name in trial]
-    return f"trial {trial['trial_id']}: {' '.join(values)}"
+    return printable(f"trial {trial['trial_id']}: {' '.join(values)}")
 
 
 if __name__ == "__main__":

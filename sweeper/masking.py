@@ -56,9 +56,14 @@ def masked_url(address: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return a text in which each URL is a `masked_url`, without the secrets that `remember` was given."""
+    """Return a text with `masked_addresses`, without the secrets that `remember` was given."""
     for secret in sorted(_known, key=len, reverse=True):
         text = text.replace(secret, MASK)
+    return masked_addresses(text)
+
+
+def masked_addresses(text: str) -> str:
+    """Return a text in which each URL is a `masked_url`."""
     return _SECRET_OPTION.sub(rf"\1{MASK}", _URL.sub(_masked_match, text))
 
 

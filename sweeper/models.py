@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError, StoreError
 from sweeper.plan.cohorts import trial_id as trial_id_of
+from sweeper.printing import print, printable
 from sweeper.spec import registry
 from sweeper.spec.space import unknown
 from sweeper.spec.user_code import own_code, search_folder
@@ -343,4 +344,4 @@ def _exported(file: str) -> bytes:
 
 
 def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import io
 import json
 import os
 import shlex
@@ -31,6 +30,7 @@ from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
 from sweeper.masking import masked
 from sweeper.plan.best_trials import kept_epochs
 from sweeper.plan.plan import Plan
+from sweeper.printing import print, printable
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, ranked_columns
 from sweeper.record.page import PageWriter
@@ -65,9 +65,6 @@ REPORT_MODULES = ("sweeper.report.publish", "sweeper.report.page.publish")
 @command_line(LAST_LINE)
 def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status; see `sweeper.cli.arguments.EXITS`."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a folder's name may not fit a terminal's encoding
     stopping = StopSignal()
     with stopping.on_signals():
         return _main(arguments, stopping)
@@ -113,7 +110,7 @@ def plan_request(request: Request, files: Files | None = None, backends: "Backen
     decision_of(request, plan, store)  # raises SpecError if there is nothing to decide
     trackers = connections(request.track, plan.name, store)
     for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(printable(f"note: {note}"), file=sys.stderr)
     return PlannedRequest(request, plan, columns, store, trackers, backends)
 
 
@@ -368,7 +365,7 @@ def _place(request: Request) -> str:
 
 def _print_line(line: str) -> None:
     """Print a line; it appears above the live view, which redirects standard output."""
-    print(line, flush=True)
+    print(printable(line), flush=True)
 
 
 if __name__ == "__main__":

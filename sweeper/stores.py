@@ -20,6 +20,7 @@ from sweeper.cli.other_drivers import named_drivers, refuse_others
 from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line, named
 from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
+from sweeper.printing import print, printable
 from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import RequestInventory, SweepInventory, take_inventory
@@ -68,12 +69,16 @@ def listing(store: str, sweeps: Sequence[SweepInventory]) -> str:
         lines += [_line(request, statuses) for request in sweep.requests]
         notes += [f"{sweep.name} runs now: {named_drivers(sweep.drivers)}"] if sweep.drivers else []
         notes += [f"{sweep.name}: {sweep.problem}"] if sweep.problem else []
+    notes = [*map(printable, notes)]
     total, size = sum(len(sweep.trials) for sweep in sweeps), _size(sum(sweep.bytes for sweep in sweeps))
     heads = ["sweep, request", "rows", *statuses, "last result (UTC)", "size", "of which"]
     right = ["left", "right", *("right" for _ in statuses), "left", "right", "left"]
+    lines = [[*map(printable, line)] for line in lines]
     table = tabulate(lines, heads, "simple", disable_numparse=True, colalign=right, preserve_whitespace=True)
     count = f"{len(sweeps)} sweep{'s' * (len(sweeps) != 1)}"
-    return "\n".join([f"{store}: {count}, {total:,} rows, {size}", *([table] if sweeps else []), *notes])
+    return "\n".join(
+        [f"{store}: {count}, {total:,} rows, {size}", *([table] if sweeps else []), *map(printable, notes)]
+    )
 
 
 def _line(request: RequestInventory, statuses: Sequence[str]) -> list[str]:
@@ -126,7 +131,7 @@ def _rm(arguments: Sequence[str]) -> int:
 
 
 def _text(removal: Removal, files: Files) -> str:
-    what = f"request '{removal.request}' of {removal.sweep}" if removal.request else f"sweep {removal.sweep}"
+    what = printable(f"request '{removal.request}' of {removal.sweep}" if removal.request else f"sweep {removal.sweep}")
     kinds = ", ".join(f"{kind} {_size(size)}" for kind, size in removal.kinds.items() if size)
     stay = f"; {removal.shared:,} trials that other requests have stay" if removal.shared else ""
     return f"{what} in {files.display_uri}: {len(removal.trials):,} trials, {_size(removal.bytes)} ({kinds}){stay}"
@@ -164,7 +169,7 @@ def _merge(arguments: Sequence[str]) -> int:
             refuse_others(Drivers(source, name), law, "try again when it has ended")
             merged = plan_merge(source, target, name)
             merge(source, target, merged)
-        print(merged_line(merged), flush=True)
+        print(printable(merged_line(merged)), flush=True)
         _write_pages(target, name)
     print(f"merged into {target.display_uri}; the next run of each request draws its pictures")
     return EXIT_OK

@@ -15,6 +15,7 @@ if __name__ == "__main__":
 from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line, one_of
 from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
+from sweeper.printing import print
 from sweeper.report import tables
 from sweeper.report.answers import find_request, shown_of
 from sweeper.report.figures import made

@@ -23,6 +23,7 @@ from sweeper.plan.changes import format_value
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import prepare
+from sweeper.printing import print, printable
 from sweeper.request import Request, Text
 from sweeper.run import PlannedRequest
 from sweeper.storage.rows import Columns, rows_of
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(printable(line), flush=True)
 
 
 def _shown(plan: Plan) -> list[str]:

@@ -25,6 +25,7 @@ if __name__ == "__main__":
 from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, Parser, command_line, whole
 from sweeper.errors import SpecError, StoreError
 from sweeper.execution.startup import end_process
+from sweeper.printing import print
 from sweeper.report.page import claims, publish
 from sweeper.report.page.contents import collect
 from sweeper.report.page.document import PageData, claims_document, document, page_data

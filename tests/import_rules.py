@@ -24,6 +24,7 @@ LOOP = (
 )
 """What a training loop imports."""
 OF_COMMANDS = (
+    "sweeper.printing",
     *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
     *("sweeper.execution.signals", "sweeper.execution.startup"),
 )
@@ -163,7 +164,8 @@ TABLE: Mapping[str, Rule] = {
     ),
     # The service: from a request to rows and pictures
     "sweeper.masking": Rule(never=("torch", *LAUNCHERS)),
-    "sweeper.errors": Rule(may=("sweeper.masking",), never=("torch", *LAUNCHERS)),
+    "sweeper.printing": Rule(may=("sweeper.masking",), never=("torch", *LAUNCHERS)),
+    "sweeper.errors": Rule(may=("sweeper.masking", "sweeper.printing"), never=("torch", *LAUNCHERS)),
     "sweeper.names": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.surroundings": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "sweeper.version": Rule(never=("torch", *LAUNCHERS)),
@@ -179,6 +181,7 @@ TABLE: Mapping[str, Rule] = {
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage": Rule(
         may=(
+            "sweeper.printing",
             *("pyarrow", "pandas", "tenacity", "psutil", "sweeper.errors", "sweeper.masking", "sweeper.names"),
             "sweeper.surroundings",
             *("trainables.json_input", "trainables.validation", "trainables.reports"),
@@ -188,6 +191,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.plan": Rule(
         may=(
+            "sweeper.printing",
             *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
             *("trainables.json_input", "trainables.metrics.meanings", "trainables.reports", "trainables.sections"),
         ),
@@ -195,6 +199,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.report": Rule(
         may=(
+            "sweeper.printing",
             *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
             *("sweeper.names", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("trainables.cache", "trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
@@ -226,6 +231,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.search": Rule(
         may=(
+            "sweeper.printing",
             *("sweeper.request", "optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *(
                 "sweeper.report.studies",
@@ -254,9 +260,11 @@ TABLE: Mapping[str, Rule] = {
         may=("sweeper.plan", "sweeper.record.listener", "trainables.reports", "trainables.worker.messages"),
         never=("torch", *LAUNCHERS),
     ),
-    "sweeper.execution.watchdog": Rule(may=("psutil", "sweeper.errors"), never=("torch", *LAUNCHERS)),
+    "sweeper.execution.watchdog": Rule(
+        may=("psutil", "sweeper.errors", "sweeper.printing"), never=("torch", *LAUNCHERS)
+    ),
     "sweeper.execution.ray_internals": Rule(
-        may=("ray", "sweeper.execution.signals"),
+        may=("ray", "sweeper.execution.signals", "sweeper.printing"),
         never=("torch", "pandas", "optuna"),
     ),
     "sweeper.execution.session": Rule(
@@ -268,6 +276,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.execution": Rule(
         may=(
+            "sweeper.printing",
             *("sweeper.request", "ray", "torch", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
             *("sweeper.plan", "sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
             *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
@@ -275,6 +284,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.record": Rule(
         may=(
+            "sweeper.printing",
             *("sweeper.request", "rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking"),
             "sweeper.surroundings",
             *("sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
@@ -284,6 +294,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.models": Rule(
         may=(
+            "sweeper.printing",
             "trainables.contract",
             "trainables.own_code",
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
@@ -294,6 +305,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.cli": Rule(
         may=(
+            "sweeper.printing",
             *("sweeper.request", "rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version", "sweeper.report", "sweeper.packing"),
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
@@ -305,6 +317,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.run": Rule(
         may=(
+            "sweeper.printing",
             *("sweeper.request", "sweeper.errors", "sweeper.masking", "sweeper.version", "sweeper.spec"),
             "sweeper.storage",
             *("sweeper.plan", "sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
@@ -313,6 +326,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.trial": Rule(
         may=(
+            "sweeper.printing",
             *("torch", "sweeper.errors", "sweeper.request", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
             *("sweeper.cli", "sweeper.run", "sweeper.models", "trainables.config", "trainables.data"),
             "trainables.validation",
@@ -325,6 +339,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.compare": Rule(
         may=(
+            "sweeper.printing",
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
             *("sweeper.execution.signals", "sweeper.execution.startup"),
         ),
@@ -332,7 +347,8 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.evaluate": Rule(
         may=(
-            *("tabulate", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            "sweeper.printing",
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
             *("sweeper.plan.prepare", "sweeper.models", "sweeper.execution.signals", "sweeper.execution.startup"),
             *("trainables.own_code", "trainables.data", "trainables.reports", "trainables.training"),
             "trainables.validation",
@@ -357,6 +373,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.export": Rule(
         may=(
+            "sweeper.printing",
             "trainables.own_code",
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
@@ -378,9 +395,12 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.console": Rule(may=("sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)),
+    "sweeper.console": Rule(
+        may=("sweeper.printing", "sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)
+    ),
     "sweeper.completion": Rule(
         may=(
+            "sweeper.printing",
             *("sweeper.errors", "sweeper.spec", "sweeper.cli", "sweeper.console", "trainables.config"),
             *("trainables.catalog", "trainables.validation"),
         ),
@@ -390,6 +410,7 @@ TABLE: Mapping[str, Rule] = {
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(
         may=(
+            "sweeper.printing",
             *("sweeper.request", "ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec"),
             *("sweeper.storage", "sweeper.execution", "sweeper.plan.prepare", "sweeper.cli", "sweeper.masking"),
             "trainables.data.errors",

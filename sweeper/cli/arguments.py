@@ -32,6 +32,7 @@ from sweeper.cli.parser import (
 )
 from sweeper.cli.ranges import listed
 from sweeper.errors import SpecError
+from sweeper.printing import print
 from sweeper.request import Compile, Request, SearchOptions, Text, memory_text
 from sweeper.spec import registry
 from sweeper.spec.metric import Spread

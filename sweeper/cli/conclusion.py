@@ -14,6 +14,7 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.models import defaults_of, load_model, score_line
 from sweeper.plan.best_trials import missing_models
 from sweeper.plan.plan import Plan
+from sweeper.printing import print, printable
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_claims, write_page
 from sweeper.request import Request
@@ -74,7 +75,7 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
     if len(rows) < len(of_request):
         print(f"figures and tables show all {len(of_request)} trials of '{plan.request}' that have a row")
     for line in _first_divergence(plan, rows):
-        print(line)
+        print(printable(line))
     print(f"rows: {store.files.display_uri_of(trials_folder(plan.name))}")
     print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
     for kind in FIGURES:

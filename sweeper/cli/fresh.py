@@ -9,6 +9,7 @@ from sweeper.cli.parser import EXIT_OK
 from sweeper.names import is_name
 from sweeper.packing.cuts import record_paths
 from sweeper.plan.plan import Plan
+from sweeper.printing import print
 from sweeper.spec import SpecError, registry
 from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints

@@ -5,6 +5,7 @@ Each function that reads a value takes text as typed, or a value from Python.
 
 import argparse
 import importlib.util
+import io
 import math
 import os
 import re
@@ -18,6 +19,7 @@ from typing import Any, Never, Protocol, cast, get_args
 from sweeper.errors import SpecError, SweeperError, error_line
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
+from sweeper.printing import print
 from sweeper.request import Keep, KeptTrials, NodePrice, Order, OrderKind, Request, Text, TrackRequest, WarmStartRequest
 from sweeper.spec.space import Value
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
@@ -50,6 +52,9 @@ def command_line(last_line: str = "interrupted\n") -> Callable[[Callable[[Sequen
     def decorate(main: Callable[[Sequence[str]], int]) -> Main:
         @wraps(main)
         def run(arguments: Sequence[str] | None = None, /) -> int:
+            for stream in (sys.stdout, sys.stderr):
+                if isinstance(stream, io.TextIOWrapper):
+                    stream.reconfigure(errors="backslashreplace")  # a name may not fit a terminal's encoding
             try:
                 return main(sys.argv[1:] if arguments is None else arguments)
             except SweeperError as error:

@@ -22,6 +22,7 @@ from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import TO_RUN, Plan
+from sweeper.printing import print, printable
 from sweeper.request import NodePrice, Request, memory_text
 from sweeper.spec import Space, SpecError, Value
 from sweeper.spec.space import parts_of
@@ -115,7 +116,7 @@ def _limit_line(limit: Mapping[str, Any]) -> str:
 def print_damaged(store: Store) -> None:
     """Print which files a run would move away. `--plan` itself writes nothing."""
     remedy = f"a run moves it to '{DAMAGED}' and trains its trials again"
-    lines = [f"'{path}' is damaged: {reason}; {remedy}" for path, reason in store.damaged.items()]
+    lines = [printable(f"'{path}' is damaged: {reason}; {remedy}") for path, reason in store.damaged.items()]
     say_few(lines, partial(print, file=sys.stderr))
 
 

@@ -21,6 +21,7 @@ import ray._private.services
 import ray._private.utils
 
 from sweeper.execution.signals import kept_disposition
+from sweeper.printing import print
 
 UNUSED = ("start_api_server", "start_monitor", "start_log_monitor")
 """Methods of Ray's `Node` that start a process for dashboards, autoscalers and logs in the terminal."""

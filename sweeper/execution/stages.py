@@ -23,6 +23,7 @@ from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.order import in_order
 from sweeper.plan.plan import Plan
 from sweeper.plan.sources import CohortQueue, CohortSource, Sharing
+from sweeper.printing import print
 from sweeper.request import Request
 from sweeper.search.journal import begin_journal
 from sweeper.search.rung_server import Rule, RungClient, RungServer, Service

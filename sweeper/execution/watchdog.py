@@ -17,6 +17,7 @@ from types import TracebackType
 import psutil
 
 from sweeper.errors import NodeLost
+from sweeper.printing import print
 
 NODE_DIED = "Ray's node on this machine, which this process depends on, has died"
 HEAD_DIED = "Ray's head (gcs_server), which this process depends on, has died"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeper.printing import printable
 from sweeper.request import Request
 from sweeper.spec import Grid, Search, Space, Value
 from sweeper.spec.space import APART, Part, Study, parts_of
@@ -153,7 +154,7 @@ def format_value(value: Value) -> str:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return str(value)
+    return printable(str(value))
 
 
 def _text(changed: Mapping[str, Sequence[Value]]) -> str:

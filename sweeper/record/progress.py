@@ -19,6 +19,7 @@ from sweeper.masking import masked
 from sweeper.plan.best_trials import settings_of
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
+from sweeper.printing import printable
 from sweeper.record.listener import CohortListener, Row
 from sweeper.record.time_left import DONE, TimeLeft
 from sweeper.report.figures import figures_of
@@ -95,7 +96,7 @@ class Progress(CohortListener):
 
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         if message.notice:
-            self.print_line(f"cohort {cohort.id}: {masked(message.notice)}")
+            self.print_line(f"cohort {cohort.id}: {message.notice}")
         if message.about_steps and message.about_steps not in self._about_steps:
             self._about_steps.add(message.about_steps)
             self.print_line(message.about_steps)
@@ -150,7 +151,7 @@ class Progress(CohortListener):
 
     def print_line(self, text: str) -> None:
         """Print a message, above the live view if there is one."""
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(_line(text), soft_wrap=True)
 
     @property
     def done(self) -> int:
@@ -230,13 +231,13 @@ class Progress(CohortListener):
     def _view(self, bar: RenderableType) -> Iterable[RenderableType]:
         """The live view around the bar: label, facts, running cohorts and the best value."""
         colours = {"running": "cyan", "diverged": "yellow", "failed": "red"}
-        yield Text(self.label, style="bold")
+        yield _line(self.label, "bold")
         yield bar
         yield Text("   ").join(
             Text.assemble((f"{name} ", "dim"), (value, colours.get(name, ""))) for name, value in self._facts().items()
         )
-        yield from (Text(line, style="dim") for line in self.running_cohorts.lines(self._headline.label))
-        yield from (Text(line, style="green") for line in self.best())
+        yield from (_line(line, "dim") for line in self.running_cohorts.lines(self._headline.label))
+        yield from (_line(line, "green") for line in self.best())
 
     def _print_state(self, last: bool = False) -> None:
         """Print the state as one line. In a file rich draws nothing but the end, so this text is ours."""
@@ -349,6 +350,11 @@ class RunningCohorts:
     def values(self) -> list[float]:
         """Last reported metric of each cohort that has reported one."""
         return [state.value for state in self._cohorts.values() if state.value is not None]
+
+
+def _line(text: str, style: str = "") -> Text:
+    """One line for the terminal."""
+    return Text(printable(masked(text)), style=style)
 
 
 def _named(cohort: Cohort) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from sweeper.printing import LAYOUT, printable_values
+
 Chart = dict[str, Any]
 """A description in Vega-Lite, or a part of one."""
 COLOURS: Mapping[str, Mapping[str, str]] = {
@@ -52,12 +54,16 @@ def fill(part: Any, values: Mapping[str, Any]) -> Any:
 
 
 def png(chart: Chart, *, extent: float = 1000.0, **values: Any) -> bytes:
-    """Return a chart as a PNG. `values` are for its holes; `extent` is about its longer side, which limits the dots."""
+    """Return a chart as a PNG. `values` are for its holes; `extent` is about its longer side, which limits the dots.
+
+    vl-convert ends the whole process at a control character.
+    """
     import vl_convert  # here: it is large, and most commands draw nothing
 
     light = {**COLOURS["light"], **values}
     scale = min(SCALE, MOST_DOTS / max(extent, 1.0))
-    picture: bytes = vl_convert.vegalite_to_png(fill(chart, light), vl_version=VERSION, scale=scale)
+    filled = fill(chart, printable_values(light, keep=LAYOUT))
+    picture: bytes = vl_convert.vegalite_to_png(filled, vl_version=VERSION, scale=scale)
     return picture
 
 

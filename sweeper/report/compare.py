@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.names import is_name
 from sweeper.plan.best_settings import STUDY_COLUMNS
+from sweeper.printing import printable
 from sweeper.report import charts
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
 from sweeper.report.verdicts import LEVEL, MIN_REPLICATES, half_widths
@@ -40,7 +42,7 @@ class Side:
     @property
     def label(self) -> str:
         conditions = "".join(f",{key}={value}" for key, value in self.conditions.items())
-        return f"{self.name}{':' if self.preset else ''}{self.preset or ''}{conditions} in {self.store}"
+        return printable(f"{self.name}{':' if self.preset else ''}{self.preset or ''}{conditions} in {self.store}")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def _joined(conditions: Sequence[str]) -> list[str]:
 def rows_of(side: Side) -> SideRows:
     """Return the rows of a side. Raises SpecError or StoreError if there are none."""
     reader = StoreReader(side.store)
-    table = reader.rows(side.name)
+    table = reader.rows(side.name) if is_name(side.name) else None
     if table is None:
         names = sweeps_in(reader.files.list(TRIALS))
         store = f"store {reader.files.display_uri}"

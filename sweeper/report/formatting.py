@@ -9,6 +9,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from sweeper.names import is_name
+from sweeper.printing import printable
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import class_names_path
 
@@ -25,7 +26,7 @@ def format_value(value: object) -> str:
     if isinstance(value, float):
         text = ("∞" if math.isinf(value) else repr(value)).removesuffix(".0").replace("e-0", "e-")
         return f"{MINUS}∞" if value == -math.inf else text.replace("-", MINUS) if value < 0 else text
-    return str(value)
+    return printable(str(value))
 
 
 def format_metric(value: float, digits: int) -> str:
@@ -49,6 +50,7 @@ def format_significant(value: float) -> str:
 def text_table(columns: Mapping[str, Sequence[str]], right: Sequence[str] = ()) -> str:
     """Return columns of text as a plain-text table for the terminal. Those in `right` are aligned to the right."""
     alignments = ["right" if name in right else "left" for name in columns]
+    columns = {printable(name): [*map(printable, texts)] for name, texts in columns.items()}
     return tabulate(columns, headers="keys", tablefmt="simple", disable_numparse=True, colalign=alignments)
 
 
@@ -86,7 +88,7 @@ def text_with_class_names(files: Files, name: str, rows: pd.DataFrame) -> ValueT
     texts: dict[object, str] = dict(enumerate(names))
 
     def text(name: str, value: object) -> str:
-        return texts.get(value) or format_value(value) if name == CLASS else format_value(value)
+        return format_value(texts.get(value) or value) if name == CLASS else format_value(value)
 
     return text
 

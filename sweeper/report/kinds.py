@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Protocol, get_args, get_type_hints
 from urllib.parse import quote
 
+from sweeper.printing import printable_values
 from sweeper.report import heatmaps, rankings, tables, trajectories
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Parameter, PresetFigures, Shown
@@ -115,6 +116,7 @@ class _PresetRecord:
 
 def _figures(plain: Mapping[str, Any]) -> PresetFigures:
     """Return the figures of a file. Raises JsonError, or SpecError for a figure that cannot be."""
+    plain = printable_values(plain)
     known = decode(_PresetRecord, plain)
     return PresetFigures(
         known.preset,

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from sweeper.printing import printable
 from sweeper.report.best import BEST, LEGEND, NOT_WORSE, marks
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Shown
@@ -63,6 +64,8 @@ LATEX = str.maketrans(
     }
 )
 """What LaTeX does not take as it is -> how it is written."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How a text begins that a spreadsheet reads as a formula; the last four are the full-width forms of the first."""
 FOLDER, TITLE = "tables", "Tables"
 CHARTS: Mapping[str, Chart] = {}
 
@@ -253,7 +256,8 @@ def csv(cells: pd.DataFrame, table: Table) -> str:
     marks = cells["mark"].replace({BEST: "best", NOT_WORSE: "not worse"})
     found = cells.assign(half_width=cells["high"] - cells["mean"], n=cells["replicates"], mark=marks)
     measured = ("mean", "half_width", "n", "std", "iqm", "count", "missing", "published", "difference", "mark")
-    return found[[*table.axes, "metric", *measured]].to_csv(index=False)
+    found = found[[*table.axes, "metric", *measured]]
+    return found.map(_csv_cell).rename(columns=_csv_cell).to_csv(index=False)
 
 
 def text(
@@ -395,7 +399,20 @@ def _cell_text(cell: dict[Any, Any], metric: Metric, spread: Spread) -> str:
 
 
 def _escaped(cell: str) -> str:
-    return re.sub(r"([\\|*`<])", r"\\\1", " ".join(cell.split()))
+    return re.sub(r"([\\|*`<])", r"\\\1", printable(" ".join(cell.split())))
+
+
+def _csv_cell(value: object) -> object:
+    """Return text that no spreadsheet computes: an apostrophe precedes what would begin a formula and is no number.
+    Other values are returned as they are."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.lstrip().startswith(FORMULA_STARTS) else text
+    return text
 
 
 def _latex_cell(cell: str) -> str:
@@ -404,4 +421,4 @@ def _latex_cell(cell: str) -> str:
 
 
 def _latex(cell: str) -> str:
-    return " ".join(cell.split()).translate(LATEX)
+    return printable(" ".join(cell.split())).translate(LATEX)

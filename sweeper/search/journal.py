@@ -3,8 +3,8 @@
 """
 
 import contextlib
-import logging
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +13,12 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
 from sweeper.plan.plan import Plan
+from sweeper.printing import print
 from sweeper.report import studies
 from sweeper.report.optuna_log import quiet
 from sweeper.search.study_run import StudyRun
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path, journal_path
-
-LOGGER = logging.getLogger(__name__)
 
 
 def begin_journal(files: Files, views: str) -> Callable[[StudyRun], None]:
@@ -40,7 +39,7 @@ class DashboardJournal:
     """Journal file of any number of studies, which `optuna-dashboard PATH` can open while a search writes it.
 
     Changes made in the dashboard affect this copy only. A write error never fails the search: `begin` and `add` return
-    one line with the reason, or None on success, and the first such line is logged as a warning.
+    one line with the reason, or None on success, and the first such line is printed to stderr.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,7 +69,7 @@ class DashboardJournal:
             reason = " ".join(str(error).split()) or "no reason given"
             line = f"the journal for optuna-dashboard cannot be written: {type(error).__name__}: {reason}"
             if not self._warned:
-                LOGGER.warning("%s", line)
+                print(line, file=sys.stderr, flush=True)
             self._warned = True
             return line
         return None

@@ -21,6 +21,7 @@ from pyarrow import ArrowException, fs
 
 from sweeper.errors import DamagedError, SpecError, StoreError
 from sweeper.masking import is_uri, masked, masked_url, remember
+from sweeper.printing import print, printable
 from sweeper.storage import local_disk
 from sweeper.storage.filesystems import AddressError, join_address, move, open_filesystem, parse_address
 from sweeper.storage.local_disk import FILE, FOLDER, LINK, OTHER, Entry, StoreIdentity
@@ -108,7 +109,7 @@ class Files:
     @property
     def display_uri(self) -> str:
         """The folder, or the URI without its secrets."""
-        return masked_url(self.uri)
+        return printable(masked_url(self.uri))
 
     def display_uri_of(self, path: str) -> str:
         return join_address(self.display_uri, path)
@@ -131,7 +132,7 @@ class Files:
         if self._log:
             self._log(line)
         else:
-            warnings.warn(line, stacklevel=2)
+            warnings.warn(printable(line), stacklevel=2)
 
     def read(self, path: str, most: int | None = None) -> bytes | None:
         """Return the content of the file at `path`, or None if there is no such file.
@@ -515,7 +516,7 @@ def say_few(lines: Sequence[str], say: Log | None = None) -> None:
 @functools.cache
 def say_once(line: str) -> None:
     """Print to stderr (stdout is for `--json`), once per process, since a run reads the same files several times."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _content(filesystem: fs.FileSystem, target: str, most: int | None, start: bool) -> bytes:

@@ -19,6 +19,7 @@ from typing import Annotated
 import psutil
 
 from sweeper.errors import StoreError
+from sweeper.printing import printable
 from sweeper.storage.files import Files, checked_record, say_few, say_once
 from sweeper.storage.layout import leases_folder, timestamp
 from sweeper.storage.retry import NO_RETRIES
@@ -69,7 +70,8 @@ class Driver:
     """Whether it was seen to be alive; else it counts as alive because not enough time has passed."""
 
     def __str__(self) -> str:
-        return f"{self.lease.host} (process {self.lease.process}, since {self.lease.since} UTC, {self.lease.request})"
+        lease = self.lease
+        return printable(f"{lease.host} (process {lease.process}, since {lease.since} UTC, {lease.request})")
 
 
 class Drivers:

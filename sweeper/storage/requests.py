@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from sweeper.errors import DamagedError
 from sweeper.names import LAW
+from sweeper.printing import printable
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, request_path, requests_folder, trials_folder
 from sweeper.storage.parquet_files import parquet_to_table, table_to_parquet
@@ -117,7 +118,7 @@ def unlisted_name(preset: str, changes: str, listed: Collection[str]) -> str:
 
 def request_name(preset: str, changes: str) -> str:
     """Return the name of a request: `digits`, or with changes `digits, epochs=5`."""
-    return ", ".join(filter(None, [preset, changes]))
+    return printable(", ".join(filter(None, [preset, changes])))
 
 
 def write_request(files: Files, sweep: str, listed: RequestRows) -> None:
@@ -204,9 +205,10 @@ def _read(files: Files, path: str) -> RequestRows | None:
         for own in (own for of_column in ids.values() for own in of_column):
             if own is None or not is_id(own):
                 raise DamagedError(f"it has the id {own!r:.60}, but an id {LAW}")
-        return RequestRows(
-            metadata[NAME].decode(), metadata[PRESET].decode(), ids.get("trial_id", ()), ids.get("study_id", ())
-        )
+        request, preset = (metadata[key].decode() for key in (NAME, PRESET))
+        if any(name != printable(name) for name in (request, preset)):
+            raise DamagedError(f"its name must be printable, but is {printable(request or preset)}")
+        return RequestRows(request, preset, ids.get("trial_id", ()), ids.get("study_id", ()))
     except (DamagedError, ValueError, KeyError) as error:
         reason = str(error) if isinstance(error, DamagedError) else "it is no list of a request"
         raise DamagedError(

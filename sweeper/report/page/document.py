@@ -22,6 +22,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from sweeper.printing import LAYOUT, print, printable, printable_values
 from sweeper.report import charts, study_charts
 from sweeper.report.kinds import KINDS
 from sweeper.report.page.contents import Contents
@@ -55,7 +56,7 @@ class PageData:
 
 def page_data(contents: Contents, known: PageData | None = None) -> PageData:
     """Return the data of a page; `known`, which were returned earlier, if they are the same."""
-    report = json.dumps(contents.report, separators=(",", ":"), allow_nan=False).encode()
+    report = _json(contents.report)
     version = hashlib.sha256(report + contents.curves).hexdigest()[:16]
     if known and known.version == version:
         return known
@@ -84,13 +85,13 @@ def document(data: PageData, *, live: bool = False) -> bytes:
 def claims_document(report: Mapping[str, Any]) -> bytes:
     """Return the page of all claims as an HTML file, from values for JSON."""
     script = _joined(CLAIMS_SCRIPTS)
-    data = _compressed(json.dumps(report, separators=(",", ":"), allow_nan=False).encode())
+    data = _compressed(_json(report))
     return _page("claims.html", "Claims", f"script-src {_hash(script.encode())}", script=script, report=data)
 
 
-def static_document(template: str, title: str, **texts: Any) -> bytes:
+def static_document(template: str, title: str, **texts: str) -> bytes:
     """Return an HTML file without scripts. `texts` are HTML already."""
-    return _page(template, title, "", **texts)
+    return _page(template, title, "", **{name: printable(text, keep=LAYOUT) for name, text in texts.items()})
 
 
 def _page(template: str, title: str, policy: str, **texts: Any) -> bytes:
@@ -106,7 +107,12 @@ def _page(template: str, title: str, policy: str, **texts: Any) -> bytes:
     ]
     allowed = html.escape("; ".join(rules))
     page = Template(_asset("head.html") + _asset(template))
-    return page.substitute(policy=allowed, title=html.escape(title), style=style, **texts).encode()
+    return page.substitute(policy=allowed, title=printable(html.escape(title)), style=style, **texts).encode()
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    """Return values as JSON, in which all text is printable."""
+    return json.dumps(printable_values(values, keep=LAYOUT), separators=(",", ":"), allow_nan=False).encode()
 
 
 @functools.cache

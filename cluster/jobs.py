@@ -18,6 +18,7 @@ from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, JobLost, first_line
 from sweeper.masking import remember
 from sweeper.printing import print
+from sweeper.servers import bound_answers
 from sweeper.version import SUBMITTED, code_version
 
 LOCAL_DASHBOARD = "http://127.0.0.1:8265"
@@ -226,6 +227,7 @@ def connect(address: str) -> Jobs:
     try:
         with _cluster_errors(address):
             _check_answer(address)
+            bound_answers()
             return Jobs(address, JobSubmissionClient(address))
     except JobLost as error:
         raise ClusterError(

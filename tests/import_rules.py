@@ -166,6 +166,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.masking": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.printing": Rule(may=("sweeper.masking",), never=("torch", *LAUNCHERS)),
     "sweeper.errors": Rule(may=("sweeper.masking", "sweeper.printing"), never=("torch", *LAUNCHERS)),
+    "sweeper.servers": Rule(may=("requests",), never=("torch", *LAUNCHERS)),
     "sweeper.names": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.surroundings": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "sweeper.version": Rule(never=("torch", *LAUNCHERS)),
@@ -285,6 +286,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.record": Rule(
         may=(
             "sweeper.printing",
+            "sweeper.servers",
             *("sweeper.request", "rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking"),
             "sweeper.surroundings",
             *("sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
@@ -411,6 +413,7 @@ TABLE: Mapping[str, Rule] = {
     "cluster": Rule(
         may=(
             "sweeper.printing",
+            "sweeper.servers",
             *("sweeper.request", "ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec"),
             *("sweeper.storage", "sweeper.execution", "sweeper.plan.prepare", "sweeper.cli", "sweeper.masking"),
             "trainables.data.errors",

@@ -108,8 +108,8 @@ SOURCES = sorted(
 )
 LOCAL = {"cluster/spot_notice.py"}
 """Modules that fetch from their own machine only."""
-UNREAD = {"cluster/jobs.py"}
-"""Modules that look whether a server answers, and do not read what."""
+UNREAD = {"cluster/jobs.py", "sweeper/servers.py"}
+"""Modules that look whether a server answers, or bound what others read, and do not read what it answers."""
 
 
 def relative_name(path: Path) -> str:

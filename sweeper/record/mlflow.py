@@ -10,6 +10,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 
 from sweeper.record.trackers import Reports, Row, TrackedTrial, Tracker, end_of, plain
+from sweeper.servers import bound_answers
 
 TRIAL, GROUP, ENDED = "sweeper.trial", "sweeper.group", "sweeper.ended"
 """Tags of a run: the id of its trial, its request, and when its trial ended."""
@@ -17,8 +18,8 @@ STATUSES = {"finished": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "f
 """Status of a row -> of a run. The tag `status` has the row's own."""
 LARGEST_BATCH, LONGEST_VALUE = 1000, 500
 """Most metrics that MLflow takes in one call, and most characters of a parameter or tag."""
-PAGE = 1000
-"""Runs that are asked for at once."""
+PAGE, MOST_RUNS = 200, 1_000_000
+"""Runs that are asked for at once, whose answer must not be longer than `LONGEST_ANSWER`; and most of an experiment."""
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -34,6 +35,7 @@ class MLflow(Tracker):
     def __init__(self, uri: str, experiment: str) -> None:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+        bound_answers()
         self._client = MlflowClient(uri)
         found = self._client.get_experiment_by_name(experiment)
         self._experiment = found.experiment_id if found else self._client.create_experiment(experiment)
@@ -48,8 +50,10 @@ class MLflow(Tracker):
         while True:
             page = self._client.search_runs([self._experiment], max_results=PAGE, page_token=token)
             pages, token = [*pages, *page], page.token
-            if not token:
+            if not token or not page:
                 return pages
+            if len(pages) > MOST_RUNS:
+                raise ValueError(f"an experiment must have at most {MOST_RUNS} runs, but the server lists more")
 
     def ended(self) -> Mapping[str, str]:
         return {trial: run.data.tags[ENDED] for trial, run in self._runs.items() if ENDED in run.data.tags}

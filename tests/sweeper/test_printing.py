@@ -17,7 +17,9 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import sweeper.run as run
-from sweeper import best, compare, stores, table
+from sweeper import stores, table
+from sweeper.best import main as best
+from sweeper.compare import main as compare
 from sweeper.printing import UNPRINTABLE, print, printable
 from sweeper.report import charts
 from sweeper.report.figures import figures_of
@@ -142,11 +144,11 @@ def test_what_a_store_holds_is_printed_and_written_printable(patched: pytest.Mon
             words = {"list": [store.files.uri], "rm": [f"{NAME}:digits, {name}", *where]}
             printed(stores.main, *words.get(command, [store.files.uri, f"{folder}/other"]))
             store.files.delete(LEASE)  # the other commands would wait for its driver
-        assert "t" in printed(best.main, NAME, *where)
-        printed(best.main, NAME, "--changes", name, *where)
+        assert "t" in printed(best, NAME, *where)
+        printed(best, NAME, "--changes", name, *where)
         for other in (f"{NAME}:digits,method={name}", f"{name}:digits"):
             sides = f"{NAME}:digits,method=vje@{store.files.uri}", other
-            printed(compare.main, *sides, "--out", f"{folder}/compare.png")
+            printed(compare, *sides, "--out", f"{folder}/compare.png")
         for form in ("markdown", "latex"):
             printed(table.main, NAME, "--format", form, *where)
         out = Path(folder, "table.csv")
@@ -198,7 +200,7 @@ def test_class_folders_of_any_name_are_printed_in_one_line(
     store = ["--store", str(tmp_path / "store")]
     for more in (["--plan"], ["--debug"], ["--debug"]):
         assert run.main([*words, *store, "--normal-class", odd, *more]) == 0
-    assert best.main(["anomaly_grid", *store]) == 0
+    assert best(["anomaly_grid", *store]) == 0
     out, err = capsys.readouterr()
     check(out)
     check(err)

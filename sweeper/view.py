@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus, cookies
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sweeper.execution.signals import StopSignal, exit_at_signals
 from sweeper.storage.layout import TRIALS
@@ -23,15 +23,15 @@ if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until the server starts
 
 from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, Parser, command_line, whole
-from sweeper.errors import SpecError, StoreError
+from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.printing import print
 from sweeper.report.page import claims, publish
 from sweeper.report.page.contents import collect
-from sweeper.report.page.document import PageData, claims_document, document, page_data
+from sweeper.report.page.document import PageData, claims_document, document, page_data, view_document
 from sweeper.storage.files import Files
 
-HTML = "text/html; charset=utf-8"
+HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 LOOPBACK = "127.0.0.1"
 PORT = 8642
 """The default port."""
@@ -44,7 +44,17 @@ MOST_CONNECTIONS = 32
 PART = 1 << 16
 """Size of the parts in which an answer is sent, in bytes."""
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
-NO_TOKEN = b"open the link that sweeper.view has printed: it ends in ?token=...\n"
+NO_TOKEN = b"open the link that sweeper.view has printed: it ends in #token=...\n"
+SECURITY: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+"""Headers of every answer: no other page may show it in a frame, or read it."""
 
 
 @command_line()
@@ -58,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     server = _server(Site(files), options.port)
     with server, StopSignal().on_signals():
         try:
-            print(f"{files.display_uri} is shown at {server.link}; Ctrl-C ends this", flush=True)
+            print(f"{files.display_uri} is shown at {server.link}; Ctrl-C ends this", flush=True, mask=False)
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED
@@ -142,6 +152,10 @@ class Site:
 class Server(ThreadingHTTPServer):
     """Answers requests of this user's browsers: whoever knows the token, which is in the printed link.
 
+    It is in the link's fragment, which a browser does not send. The page that everybody gets, without any data, keeps
+    it for its tab and its port, and sends it as a header: other ports of this machine never see it, as they would see
+    a cookie.
+
     Every user of the machine can connect. A connection must send its request within `REQUEST_SECONDS`. Beyond
     `MOST_CONNECTIONS`, the one that has waited longest for its request is closed for a new one.
     """
@@ -151,14 +165,13 @@ class Server(ThreadingHTTPServer):
     def __init__(self, site: Site, port: int) -> None:
         super().__init__((LOOPBACK, port), Handler)
         self.site, self.token = site, secrets.token_urlsafe(32)
-        self.cookie = f"sweeper-{self.server_address[1]}"  # a browser sends a host's cookies to all of its ports
         self._open: dict[socket.socket, float | None] = {}
         """Connection -> time on the monotonic clock until which its request must come; None once it has."""
         self._changed = threading.Lock()
 
     @property
     def link(self) -> str:
-        return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
+        return f"http://{LOOPBACK}:{self.server_address[1]}/#token={self.token}"
 
     def request_came(self, connection: socket.socket) -> None:
         with self._changed:
@@ -206,42 +219,31 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.request_came(self.connection)
-        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-        if host not in (LOOPBACK, "localhost"):  # a foreign page whose name resolves to the loopback
-            return self._send(HTTPStatus.FORBIDDEN, "text/plain", b"open this page at 127.0.0.1\n")
-        address = urlsplit(self.path)
-        typed = parse_qs(address.query).get("token", [])
-        if not any(
-            secrets.compare_digest(each.encode(), self.server.token.encode()) for each in typed or self._stored()
-        ):
-            return self._send(HTTPStatus.FORBIDDEN, "text/plain", NO_TOKEN)
-        headers = {}
-        if typed:  # the browser keeps it, and asks again without it in the address
-            headers["Set-Cookie"] = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
         try:
-            answer = self.server.site.answer(unquote(address.path))
+            host, path = urlsplit(f"//{self.headers.get('Host', '')}").hostname, unquote(urlsplit(self.path).path)
+        except ValueError:  # such as an address of IPv6 without its end
+            return self._send(HTTPStatus.BAD_REQUEST, TEXT, b"the request must have a URL and a host\n")
+        if host not in (LOOPBACK, "localhost"):  # a foreign page whose name resolves to the loopback
+            return self._send(HTTPStatus.FORBIDDEN, TEXT, b"open this page at 127.0.0.1\n")
+        scheme, _, typed = self.headers.get("Authorization", "").partition(" ")
+        if scheme != "Bearer" and path.endswith(("/", ".html")):
+            page, policy = view_document()
+            return self._send(HTTPStatus.OK, HTML, page, {"Content-Security-Policy": policy})
+        if scheme != "Bearer" or not secrets.compare_digest(typed.encode(), self.server.token.encode()):
+            return self._send(HTTPStatus.FORBIDDEN, TEXT, NO_TOKEN)
+        try:
+            answer = self.server.site.answer(path)
         except StoreError as error:
-            text = f"{error}\n".encode()
-            return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", text, headers)
+            text = f"{error_line(error).removeprefix('error: ')}\n".encode()
+            return self._send(HTTPStatus.SERVICE_UNAVAILABLE, TEXT, text)
         if answer is None:
-            return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is no such page\n", headers)
-        if answer.version:
-            headers["ETag"] = f'"{answer.version}"'
-            if self.headers.get("If-None-Match") == headers["ETag"]:
-                return self._send(HTTPStatus.NOT_MODIFIED, headers=headers)
-        elif typed:
-            headers["Refresh"] = f"0; url=/{address.path.lstrip('/')}"
+            return self._send(HTTPStatus.NOT_FOUND, TEXT, b"there is no such page\n")
+        headers = {"ETag": f'"{answer.version}"'} if answer.version else {}
+        if answer.version and self.headers.get("If-None-Match") == headers["ETag"]:
+            return self._send(HTTPStatus.NOT_MODIFIED, headers=headers)
         self._send(HTTPStatus.OK, answer.media_type, answer.content, headers)
 
     do_HEAD = do_GET
-
-    def _stored(self) -> list[str]:
-        """The token that the browser keeps, if it has one."""
-        try:
-            found = cookies.SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie)
-        except cookies.CookieError:
-            return []
-        return [found.value] if found else []
 
     def _send(
         self, status: HTTPStatus, media_type: str = "", content: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
@@ -251,12 +253,8 @@ class Handler(BaseHTTPRequestHandler):
             if media_type:
                 self.send_header("Content-Type", media_type)
                 self.send_header("Content-Length", str(len(content)))
-            for name, value in headers.items():
+            for name, value in {**SECURITY, **headers}.items():
                 self.send_header(name, value)
-            self.send_header("Cache-Control", "no-store")
-            self.send_header("Referrer-Policy", "no-referrer")
-            self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("Cross-Origin-Resource-Policy", "same-origin")
             self.end_headers()
             if self.command != "HEAD":
                 for start in range(0, len(content), PART):

@@ -11,14 +11,16 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from unittest.mock import Mock, patch
-from urllib.parse import urlsplit
 
+import hypothesis.strategies as st
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, example, given, settings
 
 from sweeper import view
 from sweeper.report.heatmaps import pivot
@@ -28,6 +30,7 @@ from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
+from tests.cases import for_each
 from tests.sweeper.report.page.browsers import Watched, browser, tab
 from tests.sweeper.report.page.stored import NAME, SWEEP, fill
 
@@ -65,9 +68,9 @@ def ask(server: view.Server, path: str, **headers: str) -> tuple[int, bytes, Map
 
 
 def get(server: view.Server, path: str, host: str = "127.0.0.1", version: str | None = None) -> tuple[int, bytes]:
-    """What a browser gets that has opened the printed link."""
+    """What a tab gets that has opened the printed link."""
     known = {} if version is None else {"If-None-Match": f'"{version}"'}
-    return ask(server, path, Host=host, Cookie=f"{server.cookie}={server.token}", **known)[:2]
+    return ask(server, path, Host=host, Authorization=f"Bearer {server.token}", **known)[:2]
 
 
 @pytest.mark.slow
@@ -141,28 +144,68 @@ def test_foreign_names_of_this_machine_are_refused(server: view.Server) -> None:
 
 def test_every_answer_needs_the_token_of_the_printed_link(server: view.Server, store: Store) -> None:
     with view._server(view.Site(store.files), 0) as other:
-        others = f"{server.cookie}={other.token}"
         assert other.token != server.token and len(server.token) >= 40
-    for path in (
-        "/",
-        "/grid.html",
-        "/grid.json",
-        "/grid.json?token=",
-        "/x",
-        f"/?token={server.token[:-1]}",
-        "/?token=%ff",
+        wrong = [
+            "",
+            "Bearer",
+            f"Bearer {other.token}",
+            f"Bearer {server.token[:-1]}",
+            f"Basic {server.token}",
+            "Bearer \xff",
+        ]
+    page = document.view_document()[0]
+    for path in ("/", "/grid.html", "/grid.json", "/x", f"/grid.json?token={server.token}"):
+        for typed in wrong:
+            status, content, headers = ask(server, path, Authorization=typed, Cookie=f"sweeper={server.token}")
+            assert (status, content) in ((403, view.NO_TOKEN), (200, page))
+            assert "Set-Cookie" not in headers
+    assert server.token.encode() not in page and store.files.uri.encode() not in page, "it has no data"
+    assert ask(server, "/", Host="attacker.example")[0] == 403
+    assert server.link == f"http://127.0.0.1:{server.server_address[1]}/#token={server.token}"
+    assert get(server, "/grid.json")[0] == 200
+
+
+@for_each(("path", "known"), [(path, known) for path in ("/", "/grid.json", "/x") for known in (True, False)])
+def test_no_answer_may_be_framed_or_read_by_another_page(server: view.Server, path: str, known: bool) -> None:
+    typed = {"Authorization": f"Bearer {server.token}"} if known else {}
+    _, _, headers = ask(server, path, **typed)
+    rules = headers["Content-Security-Policy"].split("; ")
+    assert {"default-src 'none'", "frame-ancestors 'none'"} <= {*rules} and "unsafe" not in " ".join(rules)
+    assert headers["X-Frame-Options"] == "DENY" and headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer" and headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert not {name for name in headers if name.startswith("Access-Control")}
+
+
+HEADS = st.lists(
+    st.sampled_from(
+        [
+            *("GET ", "HEAD ", "POST ", "/", "//", "/grid.html", "/grid.json", "%00", "%ff", "%2e%2e", "?", "#", "*"),
+            *(" HTTP/1.1", " HTTP/9", "\r\n", "Host: ", "127.0.0.1", "[", "[::1", "]", ":x", "@", "\x00", "\xff", " "),
+            *("Authorization: ", "Bearer ", "TOKEN", "If-None-Match: ", '"', "Content-Length: -1", "http://[x"),
+        ]
+    ),
+    max_size=20,
+).map("".join)
+"""Heads of requests."""
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(head=HEADS)
+@example("GET / HTTP/1.1\r\nHost: [x")
+@example("GET //[x HTTP/1.1\r\nHost: 127.0.0.1")
+@example("GET /%00.html HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer TOKEN")
+def test_no_request_gives_a_traceback(server: view.Server, head: str) -> None:
+    errors = list[str]()
+    with (
+        patch.object(server, "handle_error", lambda *_: errors.append(traceback.format_exc())),
+        socket.create_connection(("127.0.0.1", server.server_address[1]), 20) as connection,
     ):
-        for cookie in ("", others, f"other={server.token}", "=;;", f"{server.cookie}=\xff"):
-            status, content, headers = ask(server, path, Cookie=cookie)
-            assert (status, content) == (403, view.NO_TOKEN) and "Set-Cookie" not in headers
-    assert ask(server, f"/?token={server.token}", Host="attacker.example")[0] == 403
-    link = urlsplit(server.link)
-    status, content, headers = ask(server, f"{link.path}?{link.query}")
-    assert status == 200 and b"grid.html" in content and headers["Refresh"] == "0; url=/"
-    cookie, *attributes = headers["Set-Cookie"].split("; ")
-    assert attributes == ["HttpOnly", "SameSite=Strict", "Path=/"]
-    status, content, headers = ask(server, "/grid.json", Cookie=f"other=1; {cookie}")
-    assert status == 200 and json.loads(content)["report"] and not {"Set-Cookie", "Refresh"} & {*headers}
+        connection.sendall(head.replace("TOKEN", server.token).encode("latin-1") + b"\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            while connection.recv(1 << 16):
+                pass
+    assert errors == []
 
 
 def test_silent_connections_give_way_and_are_closed(server: view.Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +275,7 @@ def test_ctrl_c_ends_it(store: Store) -> None:
     command = [sys.executable, "-m", "sweeper.view", str(store.files.local_folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert re.search(r"is shown at http://127\.0\.0\.1:\d+/\?token=[\w-]{43}; Ctrl-C", process.stdout.readline())
+        assert re.search(r"is shown at http://127\.0\.0\.1:\d+/#token=[\w-]{43}; Ctrl-C", process.stdout.readline())
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors == ""
@@ -275,6 +318,22 @@ def report_epoch(page: Watched, store: Store, epoch: int) -> None:
 
 
 @pytest.mark.slow
+def test_links_and_reloads_keep_the_token_out_of_the_address(live: Watched) -> None:
+    page = live
+    assert page.tab.evaluate("document.cookie") == "" and len(page.tab.evaluate("sessionStorage.token")) >= 40
+    page.tab.reload()
+    page.tab.wait_for_selector("#heatmap path[role=button]")
+    page.tab.go_back()
+    page.tab.get_by_role("link", name=NAME).wait_for()
+    assert all(url.partition("#")[0] == url or url == page.requests[0] for url in page.requests)
+    assert "token" not in page.tab.url and page.tab.title() == "Sweeps"
+    page.tab.evaluate("sessionStorage.clear()")
+    page.tab.reload()
+    page.tab.get_by_text("open the link that sweeper.view has printed").wait_for()
+    page.complaints.clear()  # of the answer 403
+
+
+@pytest.mark.slow
 def test_newer_data_keep_what_was_chosen(live: Watched, store: Store) -> None:
     page = live
     page.tab.get_by_label("filter").fill("status=finished")
@@ -296,7 +355,7 @@ def test_the_page_says_why_there_are_no_newer_data(live: Watched, store: Store, 
     page.tab.wait_for_function(said, arg="No newer data: store ")
     (tmp_path / "moved").rename(tmp_path / "store")
     page.tab.wait_for_function("() => document.querySelector('#header + p').hidden")
-    page.tab.context.clear_cookies()  # as when the server was started again
+    page.tab.evaluate("sessionStorage.clear()")  # as when the server was started again
     page.tab.wait_for_function(said, arg="open the link that sweeper.view has printed")
     assert page.complaints and all("the server responded with a status of" in line for line in page.complaints)
     page.complaints.clear()

@@ -89,6 +89,16 @@ def claims_document(report: Mapping[str, Any]) -> bytes:
     return _page("claims.html", "Claims", f"script-src {_hash(script.encode())}", script=script, report=data)
 
 
+def view_document() -> tuple[bytes, str]:
+    """Return the page that a server answers to requests without its token, as an HTML file without any data; and its
+    Content-Security-Policy, which allows what the pages need that it shows in its place."""
+    script = _asset("view.js")
+    texts = [text.encode() for text in (script, _joined(SCRIPTS), _joined(CLAIMS_SCRIPTS))]
+    hashes = map(_hash, [*texts, gzip.decompress(compressed_library())])
+    policy = f"script-src {' '.join(hashes)}; connect-src 'self'"
+    return _page("view.html", "sweeper", policy, script=script), f"{_policy(policy)}; frame-ancestors 'none'"
+
+
 def static_document(template: str, title: str, **texts: str) -> bytes:
     """Return an HTML file without scripts. `texts` are HTML already."""
     return _page(template, title, "", **{name: printable(text, keep=LAYOUT) for name, text in texts.items()})
@@ -96,16 +106,7 @@ def static_document(template: str, title: str, **texts: str) -> bytes:
 
 def _page(template: str, title: str, policy: str, **texts: Any) -> bytes:
     """Return an HTML file with the shared head, and a body of `texts`. `policy` allows what scripts need."""
-    style = _style()
-    rules = [
-        "default-src 'none'",
-        *([policy] if policy else []),
-        f"style-src {_hash(style.encode())}",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
-    allowed = html.escape("; ".join(rules))
+    style, allowed = _style(), html.escape(_policy(policy))
     page = Template(_asset("head.html") + _asset(template))
     return page.substitute(policy=allowed, title=printable(html.escape(title)), style=style, **texts).encode()
 
@@ -113,6 +114,13 @@ def _page(template: str, title: str, policy: str, **texts: Any) -> bytes:
 def _json(values: Mapping[str, Any]) -> bytes:
     """Return values as JSON, in which all text is printable."""
     return json.dumps(printable_values(values, keep=LAYOUT), separators=(",", ":"), allow_nan=False).encode()
+
+
+def _policy(scripts: str) -> str:
+    """The Content-Security-Policy of a page, with what its scripts need."""
+    style = f"style-src {_hash(_style().encode())}"
+    rules = ["default-src 'none'", scripts, style, "img-src data:", "base-uri 'none'", "form-action 'none'"]
+    return "; ".join(filter(None, rules))
 
 
 @functools.cache

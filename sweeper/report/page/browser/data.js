@@ -13,6 +13,9 @@ const inflated = (base64) =>
 
 const embedded = (id) => document.getElementById(id).textContent;
 
+/* What a request to the server of `sweeper view` must have: the token of its link, which the tab keeps. */
+const authorization = () => ({ Authorization: `Bearer ${sessionStorage.getItem("token") ?? ""}` });
+
 const NUMBERS = { inf: Infinity, "-inf": -Infinity };
 
 class Column {

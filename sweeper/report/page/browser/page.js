@@ -189,7 +189,7 @@ class Page {
 async function newerData(name, { every, version }, say) {
   let answer;
   try {
-    answer = await fetch(`${encodeURIComponent(name)}.${every ? "trials" : "json"}`, { cache: "no-store", headers: { "If-None-Match": `"${version}"` } });
+    answer = await fetch(`${encodeURIComponent(name)}.${every ? "trials" : "json"}`, { cache: "no-store", headers: { "If-None-Match": `"${version}"`, ...authorization() } });
   } catch {
     say("No newer data: the server has ended.");
     return null; // it may come back

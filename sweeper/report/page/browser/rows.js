@@ -190,7 +190,7 @@ class Rows {
     const columns = [...this.report.columns.values()];
     const quoted = (value) => {
       const plain = value === null ? "" : value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
-      const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) && !/^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(value) ? `'${plain}` : plain;
+      const text = typeof value === "string" && /^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]/.test(value) && !/^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(value) ? `'${plain}` : plain;
       return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     const lines = this.shown().map((trial) => columns.map((column) => quoted(column.at(trial))).join(","));

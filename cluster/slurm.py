@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sweeper.cli.parser import whole
 from sweeper.errors import ClusterError, SpecError, first_line
+from sweeper.printing import printable
 
 NOTICE_SECONDS = 120
 """Seconds before the end of its time at which SLURM tells a job, so that its sweep saves what it has."""
@@ -61,8 +62,8 @@ def check_options(options: argparse.Namespace) -> None:
     texts = [(name, text) for name in (*TEXTS, "venv") if (text := given.get(name)) is not None]
     texts += [(name, text) for name in ("sbatch", "before") for text in given.get(name, ())]
     for name, text in texts:
-        if not text.strip() or "\n" in text:
-            raise SpecError(f"--{name} must be one line that is not empty, but got {text!r}")
+        if not text.strip() or text != printable(text):
+            raise SpecError(f"--{name} must be one printable line that is not empty, but got {text!r}")
     if "time" in given and not re.fullmatch(TIME, given["time"]):
         raise SpecError(f"--time must be minutes, H:MM:SS or D-H:MM:SS, but got {given['time']}")
     if "venv" in given and not (Path(given["venv"]) / "bin/python").exists():
@@ -73,13 +74,14 @@ _NAMES = (*("dry_run", *TEXTS, "nodes", "gpus_per_node", "cpus_per_node", "sbatc
 
 
 def script(options: argparse.Namespace, words: Sequence[str], name: str, folder: Path) -> str:
-    """The script of a job that runs a sweep with the arguments `words` in a `folder`, where its log is, too."""
+    """The script of a job that runs a sweep with the arguments `words` in a `folder`, where its log is, too. Raises
+    SpecError for a folder whose name is not printable: what follows a line break in it would be a command."""
     given, requeue = vars(options), "no_requeue" not in options
     cpus, gpus = given.get("cpus_per_node"), given.get("gpus_per_node")
     lines = {
         "job-name": name,
         "chdir": str(folder),
-        "output": str(folder / f"{name}-%j.log"),
+        "output": f"{str(folder).replace('%', '%%')}/{name}-%j.log",
         "open-mode": "append",
         "nodes": given.get("nodes", 1),
         "ntasks-per-node": 1,
@@ -89,6 +91,9 @@ def script(options: argparse.Namespace, words: Sequence[str], name: str, folder:
         **({"requeue": None} if requeue else {"no-requeue": None}),
         "signal": f"B:USR1@{NOTICE_SECONDS}",
     }
+    for text in map(str, lines.values()):
+        if text != printable(text):
+            raise SpecError(f"a job of SLURM needs a folder with a printable name, but got {text!r}; use --working-dir")
     sbatch = [
         f"--{option}" if value is None else f"--{option}={shlex.quote(str(value))}" for option, value in lines.items()
     ]

@@ -177,6 +177,8 @@ def _submit_to_slurm(options: argparse.Namespace, run_words: Sequence[str], reru
     for note in notes:
         _print_message(f"note: {note}")
     if "dry_run" in options:
+        if masked(text) != text:
+            _print_message("note: the script is printed without its secrets")
         print(text, end="")
         return EXIT_OK
     job = slurm.send(text)

@@ -9,13 +9,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis.strategies as st
 import psutil
 import pytest
+from hypothesis import example, given, settings
 
-from cluster import slurm_job, submit
+from cluster import slurm, slurm_job, submit
 from cluster.jobs import TOKEN
-from cluster.slurm_job import ON_LOOPBACK, cpus, free_ports, gpus, node_names, requeue_job, settings
-from sweeper.errors import ClusterError
+from cluster.slurm_job import ON_LOOPBACK, cpus, free_ports, gpus, node_names, requeue_job
+from cluster.slurm_job import settings as settings_of
+from sweeper.errors import ClusterError, SpecError
+from sweeper.printing import printable
 from sweeper.storage.load import load
 from tests.cases import for_each
 from tests.cluster import fake_slurm
@@ -81,6 +85,39 @@ def test_without_cpus_whole_nodes_are_taken_and_a_job_need_not_requeue(
     assert f"exec {python} -m cluster.slurm_job -- anomaly_grid" in script and "PYTHONPATH" not in script
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    name=st.text(st.sampled_from("aé %'\"\\$`;&|\n\r\t\v\x1b\x85\u2028#"), min_size=1),
+    word=st.text(st.sampled_from("a '\"$`;\n#")),
+)
+@example(name="x\ntouch pwned", word="")
+@example(name="a", word="\n#SBATCH --wrap=id\n")
+def test_a_folder_and_words_are_values_and_no_lines_of_a_script(name: str, word: str) -> None:
+    options, _ = submit.parse(["--slurm", "anomaly_grid"])
+    folder = Path("/shared", name)
+    try:
+        text = slurm.script(options, ["anomaly_grid", word], "anomaly_grid", folder)
+    except SpecError as error:
+        assert printable(name) != name and "printable name" in str(error) and "\n" not in str(error)
+        return
+    assert printable(name) == name
+    head, _, last = text.rstrip("\n").partition("\nexec ")
+    assert all(line.startswith(("#", "export P")) for line in head.split("\n"))
+    assert head.count("#SBATCH") == 10 + name.count("#SBATCH")
+    assert sbatch_options(head)["chdir"] == str(folder) and shlex.split(last)[-1] == word
+
+
+def test_a_script_is_printed_without_the_password_of_its_store(
+    jobs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "check_request", lambda request: [])
+    store = "s3://key:hush-hush@bucket/results?scheme=http&secret_key=hush-hush"
+    assert submit.main([*SWEEP[:-1], store, "--slurm", "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    assert "hush" not in out + err and "s3://bucket/results" in out
+    assert "note: the script is printed without its secrets" in err
+
+
 @for_each(
     ("arguments", "line"),
     [
@@ -88,8 +125,11 @@ def test_without_cpus_whole_nodes_are_taken_and_a_job_need_not_requeue(
         (["--dry-run"], "--dry-run is an option of a job of SLURM; add --slurm"),
         (["--slurm", "--nodes", "0"], "--nodes must be a whole number of at least 1, but got 0"),
         (["--slurm", "--time", "soon"], "--time must be minutes, H:MM:SS or D-H:MM:SS, but got soon"),
-        (["--slurm", "--partition", " "], "--partition must be one line that is not empty, but got ' '"),
-        (["--slurm", "--sbatch", "mem=1\n#"], "--sbatch must be one line that is not empty, but got 'mem=1\\n#'"),
+        (["--slurm", "--partition", " "], "--partition must be one printable line that is not empty, but got ' '"),
+        (
+            ["--slurm", "--sbatch", "mem=1\n#"],
+            "--sbatch must be one printable line that is not empty, but got 'mem=1\\n#'",
+        ),
         (["--slurm", "--venv", "nowhere"], "--venv must be a virtual environment, with bin/python in it"),
         (["--slurm", "--no-wait"], "--slurm cannot be combined with --no-wait; squeue and scancel"),
         (["--slurm", "--address", "http://head:8265"], "--slurm cannot be combined with --address"),
@@ -122,7 +162,7 @@ def test_without_slurm_one_line_says_so(
 
 
 def test_a_job_of_one_node_is_on_the_loopback_and_each_has_a_token_of_its_own() -> None:
-    one, several = settings(1), settings(2)
+    one, several = settings_of(1), settings_of(2)
     assert one[ON_LOOPBACK] == "0" and ON_LOOPBACK not in several
     assert len(one[TOKEN]) == 64 and one[TOKEN] != several[TOKEN]
     assert len({*free_ports("127.0.0.1", 20)}) == 20

@@ -39,8 +39,8 @@ SECRET_NAMES = (
 PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY")
 SECRET_JSON = re.compile(rb'"(private_key|client_secret|refresh_token|aws_secret_access_key)"\s*:', re.IGNORECASE)
 """What the JSON file of a service account has, or of a user's credentials."""
-KEY_BYTES = 1 << 14
-"""How much of a file is searched for a key, in bytes."""
+_COPY = re.compile(r"(~|[ ._-]*[(](copy ?)?\d*[)]|[ ._-]+(copy ?\d*|backup|bak|disabled|old|orig|save?|sw[a-p]|tmp))$")
+"""What the name of a copy ends in, such as `~`, `.bak`, ` (copy)`, ` - Copy` and `(1)`, in small letters."""
 LARGEST_FOLDERS = 3
 """Number of the largest folders that an error names."""
 
@@ -115,13 +115,29 @@ def is_secret(file: Path) -> bool:
     """Whether the name or the content of a file is that of a key, a password or a token. Python files are code."""
     if file.suffix in CODE_SUFFIXES:
         return False
-    if any(fnmatchcase(file.name.lower(), pattern) for pattern in SECRET_NAMES):
+    name = _original(file.name)
+    if any(fnmatchcase(name, pattern) for pattern in SECRET_NAMES):
         return True
     try:
-        start = _read(file, KEY_BYTES)
+        content = _read(file, LIMIT + 1)  # a larger one is not sent
     except OSError:  # `pack` says so
         return False
-    return PRIVATE_KEY.search(start) is not None or (file.suffix == ".json" and SECRET_JSON.search(start) is not None)
+    return PRIVATE_KEY.search(content) is not None or (
+        name.endswith(".json") and SECRET_JSON.search(content) is not None
+    )
+
+
+def _original(name: str) -> str:
+    """The name in small letters of the file that one with this name is a copy of, perhaps of a copy."""
+    name = name.lower().removeprefix("copy of ")
+    while True:
+        stem, dot, suffix = name.rpartition(".")
+        shorter = _COPY.sub("", name) or name
+        if shorter == name and dot and stem:
+            shorter = f"{_COPY.sub('', stem) or stem}{dot}{suffix}"
+        if shorter == name:
+            return name
+        name = shorter
 
 
 def installed_code() -> tuple[Path, Contents]:

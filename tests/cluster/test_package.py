@@ -4,11 +4,14 @@ import contextlib
 import os
 import socket
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given, settings
 
 from cluster import submit
 from cluster.jobs import entrypoint
@@ -75,6 +78,44 @@ def test_secrets_are_left_out_and_named(tmp_path: Path) -> None:
     found = contents(folder)
     assert set(found.files) == set(code)
     assert sorted(found.secrets) == sorted([*secrets, "sa.json", "notes.txt", "innocent.md"])
+
+
+SECRET_FILES = ("credentials.json", "prod.env", "id_rsa", "a.pem", "hf_token", "gcp.json", "secrets.yaml", "notes.txt")
+COPIES = (
+    "{0}{1}~",
+    "{0}{1}.bak",
+    "{0}{1}.OLD",
+    "Copy of {0}{1}",
+    "{0} (copy){1}",
+    "{0} (1){1}",
+    "{0} - Copy{1}",
+    "{0}_old{1}",
+)
+"""How copies of a file are named."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(SECRET_FILES),
+    copies=st.lists(st.sampled_from(COPIES), max_size=2),
+    upper=st.booleans(),
+    before=st.integers(0, 200_000),
+)
+def test_copies_of_secrets_are_left_out_wherever_a_key_begins(
+    name: str, copies: Sequence[str], upper: bool, before: int
+) -> None:
+    content = {"gcp.json": '{"private_key": "x"}', "notes.txt": "-----BEGIN RSA PRIVATE KEY-----"}.get(name, "x")
+    for copy in copies:
+        name = copy.format(*os.path.splitext(name))
+    name = name.upper() if upper else name
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, name).write_text(" " * before + content)
+        assert contents(Path(folder)).secrets == [name]
+
+
+def test_names_of_copies_are_no_secrets_by_themselves(tmp_path: Path) -> None:
+    names = ["copy.txt", "old", "(1).json", "results (copy).csv", "backup.sh", "~", "notes.bak", "my-old-code.txt"]
+    assert set(contents(tree(tmp_path, names)).files) == {*names}
 
 
 def test_only_files_are_sent(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Stop:
         self.tell: Callable[[], None] = lambda: None
 
     def on_signals(self) -> None:
-        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._ask)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

@@ -270,6 +270,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.execution.session": Rule(
         may=(
+            "sweeper.execution.signals",
             *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing", "sweeper.execution.startup"),
             *("sweeper.execution.ray_internals", "trainables.cache"),
         ),

@@ -1,17 +1,21 @@
-"""Stops a sweep in order at Ctrl-C and at SIGTERM, which a stopped Ray job or a shutdown of the machine sends."""
+"""Stops a sweep in order at Ctrl-C, at SIGTERM, which a stopped Ray job or a shutdown of the machine sends, and at
+SIGHUP, which a terminal sends that is closed. A SIGHUP that is ignored, as under `nohup`, stays so.
+"""
 
 import contextlib
 import ctypes
+import errno
 import math
 import os
 import signal
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 130
 """Exit status of a process that was stopped by a signal."""
 ENDING_SECONDS = 20.0
@@ -27,7 +31,7 @@ LAST_LINE = "interrupted; the same command continues\n"
 
 
 class StopSignal:
-    """Whether this process was asked to stop, as handlers of SIGINT and SIGTERM have noted.
+    """Whether this process was asked to stop, as handlers of `SIGNALS` have noted.
 
     The first signal raises KeyboardInterrupt and sets `asked`. An exception that is raised at any moment may get lost
     in foreign code; the sweep then stops at the next report. Further signals do not disturb the orderly end for
@@ -48,7 +52,7 @@ class StopSignal:
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         """Context in which the signals are handled here. The previous handlers are restored at the end."""
-        before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+        before = {number: signal.signal(number, self._stop) for number in _heeded()}
         try:
             with self._watched() if self._exits else contextlib.nullcontext():
                 yield
@@ -83,6 +87,8 @@ class StopSignal:
         as handled if a handler has run since shortly before.
         """
         while numbers := os.read(reader, 1):
+            if numbers[0] == signal.SIGHUP:  # whoever handles it
+                _leave_terminal()
             since, deadline = time.monotonic() - TOGETHER_SECONDS, time.monotonic() + STUCK_SECONDS
             ours = numbers[0] in SIGNALS and signal.getsignal(numbers[0]) == self._stop
             while ours and self._handled_at < since and time.monotonic() < deadline:
@@ -95,6 +101,8 @@ class StopSignal:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._handled_at = time.monotonic()
+        if number == signal.SIGHUP:
+            _leave_terminal()
         if not self.asked:
             self.asked, self._asked_at = True, self._clock()
             raise KeyboardInterrupt
@@ -109,15 +117,41 @@ class StopSignal:
 
 
 def exit_at_signals(status: int = INTERRUPTED, last_line: str = LAST_LINE) -> None:
-    """From now on SIGINT and SIGTERM end this process at once, as nothing of it is worth an orderly end: it still
-    imports its modules, or its last line is printed and its `status` is settled."""
+    """From now on `SIGNALS` end this process at once, as nothing of it is worth an orderly end: it still imports its
+    modules, or its last line is printed and its `status` is settled."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         _write(last_line)
         os._exit(status)
 
-    for number in SIGNALS:
+    for number in _heeded():
         signal.signal(number, leave)
+
+
+def _heeded() -> list[signal.Signals]:
+    """`SIGNALS`, without a SIGHUP that is ignored."""
+    return [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+
+
+def _leave_terminal() -> None:
+    """Drop what is printed from now on to a terminal that is gone: an error there would disturb the orderly end."""
+    for stream in (1, 2):
+        try:
+            termios.tcgetattr(stream)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
+@contextlib.contextmanager
+def deaf_children() -> Iterator[None]:
+    """Context in which processes are started that a closed terminal does not end, so that they live until this one has
+    ended in order. A SIGHUP is handled here at its end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _write(text: str) -> None:

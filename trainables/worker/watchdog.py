@@ -2,8 +2,8 @@
 
 The loop calls `stop` after each step, which also tells the watchdog that a step was made. A process that hangs is ended
 in one of two ways. A thread calls `end` with a failure that says where the training stands. If that thread gets no
-turn, because other code holds the interpreter, Python's `faulthandler` ends the process. `on_sigterm` handles SIGTERM:
-the training saves a checkpoint, then the process exits; where nothing trains, the previous handler runs.
+turn, because other code holds the interpreter, Python's `faulthandler` ends the process. `on_sigterm` handles SIGTERM
+and SIGHUP: the training saves a checkpoint, then the process exits; where nothing trains, the previous handler runs.
 """
 
 import contextlib
@@ -140,10 +140,11 @@ _PendingCall = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 @contextlib.contextmanager
 def on_sigterm(callback: Callable[[], None]) -> Iterator[None]:
-    """Context manager that calls `callback` on the main thread when the process receives SIGTERM.
+    """Context manager that calls `callback` on the main thread when the process receives SIGTERM, or SIGHUP unless that
+    is ignored.
 
-    The previous handler does not run then. Instead the process sends itself SIGTERM again, `AFTERWARDS` seconds after
-    the body has ended.
+    The previous handler does not run then. Instead the process sends itself SIGTERM, `AFTERWARDS` seconds after the
+    body has ended.
     """
     _process.install()
     received = threading.Event()
@@ -164,11 +165,11 @@ def on_sigterm(callback: Callable[[], None]) -> Iterator[None]:
 
 
 class _Process:
-    """The one SIGTERM handler of this process, and the callbacks that it calls."""
+    """The one handler of SIGTERM and SIGHUP of this process, and the callbacks that it calls."""
 
     def __init__(self) -> None:
         self.callbacks: list[Callable[[], None]] = []
-        self._previous: Any = None
+        self._previous: dict[int, Any] = {}
         self._installed = threading.Event()
         self._pending = _PendingCall(self._install)  # kept for good: the interpreter may call it at any time
 
@@ -182,9 +183,10 @@ class _Process:
             self._installed.wait(INSTALLED_WITHIN)
 
     def _install(self, _: Any) -> int:
-        previous = signal.signal(signal.SIGTERM, self._handle)
-        if previous != self._handle:
-            self._previous = previous
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            previous = signal.getsignal(number)
+            if previous != self._handle and (number == signal.SIGTERM or previous != signal.SIG_IGN):
+                self._previous[number] = signal.signal(number, self._handle)
         self._installed.set()
         return 0
 
@@ -192,8 +194,8 @@ class _Process:
         if self.callbacks:
             for callback in list(self.callbacks):
                 callback()
-        elif callable(self._previous):
-            self._previous(number, frame)
+        elif callable(previous := self._previous[number]):
+            previous(number, frame)
         else:
             os._exit(128 + number)
 

@@ -1,11 +1,14 @@
 """Signals that stop a sweep in order."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +16,7 @@ from sweeper.execution import signals
 from sweeper.execution.signals import AGAIN, ENDING_SECONDS, LAST_LINE, StopSignal
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", signals.SIGNALS)
 def test_a_signal_raises_and_is_remembered_if_the_exception_is_lost(number: signal.Signals) -> None:
     stopping, before = StopSignal(), signal.getsignal(number)
     stopping.check()
@@ -23,6 +26,61 @@ def test_a_signal_raises_and_is_remembered_if_the_exception_is_lost(number: sign
     assert signal.getsignal(number) is before and stopping.asked
     with pytest.raises(KeyboardInterrupt):
         stopping.check()
+
+
+def test_a_hangup_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under `nohup`."""
+    stopping, before = StopSignal(), signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    ours = {number: signal.getsignal(number) for number in signals.SIGNALS}
+    try:
+        with stopping.on_signals():
+            signals.exit_at_signals()
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN and not stopping.asked
+    finally:
+        for number, handler in {**ours, signal.SIGHUP: before}.items():
+            signal.signal(number, handler)
+
+
+PRINTS = """
+import signal, sys, time
+from sweeper.execution.signals import StopSignal, deaf_children
+import subprocess
+with StopSignal().on_signals():
+    with deaf_children():
+        child = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"])
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("saved", flush=True)  # to a terminal that is gone
+        open(sys.argv[1], "w").write(f"saved, {child.poll()}")
+        child.kill()
+"""
+
+
+def test_a_closed_terminal_stops_in_order_and_ends_no_child(tmp_path: Path) -> None:
+    terminal, own = os.openpty()
+
+    def take() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    command = [sys.executable, "-c", PRINTS, str(tmp_path / "told")]
+    with subprocess.Popen(command, stdin=own, stdout=own, stderr=own, preexec_fn=take) as process:
+        os.close(own)
+        assert b"begun" in printed_until(terminal, b"begun")
+        os.close(terminal)
+        assert process.wait(60) == 0
+    assert (tmp_path / "told").read_text() == "saved, None"
+
+
+def printed_until(terminal: int, text: bytes) -> bytes:
+    """What is printed on a terminal until it has this text."""
+    read = b""
+    while text not in read:
+        read += os.read(terminal, 1000)
+    return read
 
 
 def test_handlers_set_meanwhile_are_replaced_and_the_original_ones_restored() -> None:

@@ -1,9 +1,14 @@
-"""The time that a step may take, and the first step, which also reads data."""
+"""The time that a step may take, and the first step, which also reads data; and signals that end a training."""
 
+import signal
 import threading
 
+import pytest
+
+from tests.cases import for_each
+from trainables.worker import watchdog
 from trainables.worker.messages import Failure
-from trainables.worker.watchdog import BEGINNING, StepWatchdog
+from trainables.worker.watchdog import BEGINNING, StepWatchdog, on_sigterm
 
 
 def hung(step_timeout: float, steps: int) -> Failure:
@@ -28,3 +33,26 @@ def test_the_first_step_may_take_longer_than_any_other() -> None:
     assert later.reason.startswith("hung: no step was completed within 0.3 s, at ") and {first.cause, later.cause} == {
         "hung"
     }
+
+
+@for_each(
+    ("number", "ignored", "told"),
+    [(signal.SIGTERM, False, 1), (signal.SIGHUP, False, 1), (signal.SIGHUP, True, 0)],
+)
+def test_a_training_is_told_of_the_end_of_its_process(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, ignored: bool, told: int
+) -> None:
+    """Unless that is the end of a terminal that the process ignores, as under `nohup`."""
+    monkeypatch.setattr(watchdog, "_process", watchdog._Process())
+    monkeypatch.setattr(watchdog, "AFTERWARDS", 1e6)
+    calls = list[int]()
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        if ignored:
+            signal.signal(number, signal.SIG_IGN)
+        with on_sigterm(lambda: calls.append(number)):
+            signal.raise_signal(number)
+        assert calls == [number] * told
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

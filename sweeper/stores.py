@@ -2,6 +2,7 @@
 `sweeper merge A B`."""
 
 import contextlib
+import errno
 import os
 import shlex
 import sys
@@ -18,16 +19,16 @@ from tabulate import tabulate
 from sweeper.cli.arguments import list_sweeps
 from sweeper.cli.other_drivers import named_drivers, refuse_others
 from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line, named
-from sweeper.errors import SpecError
+from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.printing import print, printable
 from sweeper.spec import registry
 from sweeper.storage.files import Files
-from sweeper.storage.inventory import RequestInventory, SweepInventory, take_inventory
+from sweeper.storage.inventory import RequestInventory, SweepInventory, inventory_of, take_inventory
 from sweeper.storage.lease import Drivers, Lease
 from sweeper.storage.merging import Merged, check_mergeable, merge, plan_merge
 from sweeper.storage.parquet_files import say_damaged
-from sweeper.storage.removal import Removal, plan_removal, remove
+from sweeper.storage.removal import Removal, make_room, plan_removal, remove
 from sweeper.storage.rows import STATUSES
 from sweeper.storage.store import check_no_folder_of_a_store, check_writable
 
@@ -118,16 +119,34 @@ def _rm(arguments: Sequence[str]) -> int:
     if not options.yes and not _confirmed():
         print(NOT_REMOVED)
         return EXIT_OK
-    check_writable(files)
-    files.pin_folder()
-    lease = Lease(files, sweep, f"sweeper rm {shlex.quote(options.name)}")
-    lease.open()
-    with contextlib.closing(lease):
-        refuse_others(lease, "a sweep that is removed must not run", "try again when it has ended")
-        remove(files, plan_removal(files, sweep, request))
-    _write_pages(files, sweep)
+    law, remedy = "a sweep that is removed must not run", "try again when it has ended"
+    try:
+        check_writable(files)
+    except StoreError as error:
+        if not _is_of_full_disk(error):
+            raise
+        refuse_others(Drivers(files, sweep), law, remedy)
+        make_room(files, removal)
+    try:
+        if inventory_of(files, sweep).bytes:
+            files.pin_folder()
+            lease = Lease(files, sweep, f"sweeper rm {shlex.quote(options.name)}")
+            lease.open()
+            with contextlib.closing(lease):
+                refuse_others(lease, law, remedy)
+                remove(files, plan_removal(files, sweep, request))
+        _write_pages(files, sweep)
+    except StoreError as error:
+        if not _is_of_full_disk(error) or inventory_of(files, sweep).trials & removal.trials:
+            raise
+        print(f"note: the pages still show it: {error_line(error).removeprefix('error: ')}", file=sys.stderr)
     print(f"removed from {files.display_uri}")
     return EXIT_OK
+
+
+def _is_of_full_disk(error: StoreError) -> bool:
+    """Whether a disk has no room, or a user's share of it."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _text(removal: Removal, files: Files) -> str:

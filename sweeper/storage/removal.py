@@ -139,6 +139,17 @@ def remove(files: Files, removal: Removal) -> None:
     files.delete(mark)
 
 
+def make_room(files: Files, removal: Removal) -> None:
+    """Delete what needs no writing: all of a sweep; of a request models, sheets and pictures, but neither rows nor its
+    list, by which the rest is found. On a full disk the rest of a removal needs that room."""
+    if not removal.request:
+        return remove(files, removal)
+    delete_models(files, removal.sweep, removal.trials)
+    folders = [f"{folder}/{trial}" for folder in _trial_folders(removal.sweep) for trial in sorted(removal.trials)]
+    for path in (*folders, *request_files(removal.sweep, removal.request)[:-1]):
+        _delete(files, path)
+
+
 def _remove_rows(files: Files, folder: str, trials: list[str]) -> None:
     """Remove the rows of these trials from every file of a folder. One that is damaged stays as it is."""
     for name, data in contents_of(files, folder).items():

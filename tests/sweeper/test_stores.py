@@ -1,21 +1,30 @@
 """`sweeper list STORE` and `sweeper rm NAME[:REQUEST]`."""
 
 import contextlib
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from sweeper import stores
+from sweeper.storage import local_disk
+from sweeper.storage.layout import model_path
 from sweeper.storage.lease import Lease
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.store import Store
+from tests.cases import for_each
 from tests.sweeper.storage.rows import COLUMNS, row
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "store")
+    return filled(tmp_path / "store")
+
+
+def filled(folder: Path) -> Store:
+    store = Store(folder)
     store.prepare("grid", COLUMNS)
     store.write("grid", "c0", [row("a"), row("b", "diverged"), row("c")], COLUMNS)
     for request, own in {"digits": ["a", "b"], "digits, epochs=5": ["b", "c", "new"]}.items():
@@ -62,6 +71,32 @@ def test_a_request_is_removed_only_when_it_is_confirmed_and_no_driver_runs(
     assert store.statuses("grid") == {} and store.files.list("requests") == [] and not store.files.sizes(".drivers")
     assert run(monkeypatch, "rm", ["grid", "--store", store.files.uri]) == 2
     assert f"store {store.files.uri}: nothing of sweep 'grid' is there" in capsys.readouterr().err
+
+
+@for_each("name", ["grid", "grid:digits"])
+def test_removing_needs_no_room_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A disk that takes no byte more than the store has."""
+    store = filled(tmp_path / "store")
+    for trial in "abc":
+        store.files.write(model_path("grid", trial), bytes(10_000))
+
+    def size() -> int:
+        return sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+
+    capacity, write = size(), local_disk.replace
+
+    def replace(path: Path, data: bytes) -> None:
+        if size() + len(data) > capacity:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, data)
+
+    monkeypatch.setattr(local_disk, "replace", replace)
+    monkeypatch.setenv("SWEEPER_PATIENCE", "0")
+    assert run(monkeypatch, "rm", [name, "--store", store.files.uri, "--yes"]) == 0, capsys.readouterr().err
+    assert set(store.statuses("grid")) == ({"b", "c"} if ":" in name else set())
+    assert [*store.files.list("models/sweep=grid")] == (["b.safetensors", "c.safetensors"] if ":" in name else [])
 
 
 def test_a_store_is_merged_into_another_but_not_into_itself_or_beside_a_driver(

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
 from sweeper.cli.parser import EXIT_OK, Parser, command_line
-from sweeper.errors import SpecError
+from sweeper.errors import SpecError, StoreError, error_line
 from sweeper.execution.startup import end_process
 from sweeper.printing import print
 from sweeper.report import claims
@@ -33,7 +34,8 @@ ABOUT = (
 
 @command_line()
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
+    """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line. If verdicts cannot
+    be written, as to a read-only store, they are printed all the same, and a line says so."""
     parser = Parser(prog="python -m sweeper.claims", description=ABOUT)
     add = parser.add_argument
     name_help = "a sweep: a name, a file or a module, as in sweeper.run (default: every sweep that ships)"
@@ -61,18 +63,26 @@ def _judge(options: argparse.Namespace) -> None:
         ]
     )
     shown = claims.corrected(judged) if options.holm else judged
-    texts = []
+    texts, unwritten = list[str](), list[str]()
     for sweep in sweeps:
         for preset in sweep.presets:
             own = [each for each in shown if (each.sweep, each.preset) == (sweep.name, preset)]
             if not own:
                 continue
             request = request_name(preset, options.changes)
-            claims.write_table(files, sweep.name, request, own)
+            try:
+                claims.write_table(files, sweep.name, request, own)
+            except StoreError as error:
+                unwritten.append(error_line(error).removeprefix("error: "))
             texts.append(f"{sweep.name} ({request})\n{_text(own)}")
     print("\n\n".join([*texts, summary(shown, holm=options.holm)]))
-    if page := publish.write_claims(files):
-        print(f"page: {files.display_uri_of(page)}")
+    try:
+        if not unwritten and (page := publish.write_claims(files)):
+            print(f"page: {files.display_uri_of(page)}")
+    except StoreError as error:
+        unwritten.append(error_line(error).removeprefix("error: "))
+    if unwritten:
+        print(f"note: the verdicts above are not written: {unwritten[0]}", file=sys.stderr)
 
 
 def _sweeps(name: str | None, preset: str | None) -> list[Sweep]:

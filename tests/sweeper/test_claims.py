@@ -1,5 +1,7 @@
 """`python -m sweeper.claims`: verdicts of the rows of a store."""
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +19,7 @@ from sweeper.report.kinds import write_figures
 from sweeper.report.page.contents import collect
 from sweeper.spec import Claim, Condition, Grid, Metric, Side, Sweep, Table, registry
 from sweeper.spec.claim import JUDGING
+from sweeper.storage import local_disk
 from sweeper.storage.files import Files
 from sweeper.storage.layout import claims_folder, claims_path
 from sweeper.storage.load import load
@@ -209,6 +212,24 @@ def test_misses_are_an_expectation_of_single_intervals_and_a_bound_of_holms() ->
     judged = [Judged("tiny", "", "digits", CLAIMS[0], "holds", low=0.1, high=0.2)] * 16
     assert "each of 16 intervals misses the truth with 5 %: 0.8 misses expected (--holm)" in claims.summary(judged)
     assert "some verdict is wrong by chance with at most 5 % probability" in claims.summary(judged, holm=True)
+
+
+def test_verdicts_on_a_store_that_is_read_only_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: Path, data: bytes) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    _written(tmp_path, {"digits": [0.9, 0.91, 0.92, 0.93], "mnist": [0.8, 0.82, 0.81, 0.83]})
+    monkeypatch.setattr(registry, "find", lambda name: SETS)
+    monkeypatch.setattr(local_disk, "replace", refuse)
+    monkeypatch.setenv("SWEEPER_PATIENCE", "0")
+    assert claims.main(["sets", "--store", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "1 claims: 1 holds" in out and "page: " not in out
+    assert err.startswith("note: the verdicts above are not written: store ") and err.endswith(
+        "Read-only file system\n"
+    )
 
 
 def test_the_command_leaves_no_store_where_there_is_none(

@@ -158,8 +158,7 @@ class Shown:
         return labelled(rows, figure.selections)
 
     def mean_of_studies(self, rows: pd.DataFrame) -> str:
-        """Return a clause that says what cells of rows are the mean of if all rows of studies are; else an empty
-        text."""
+        """Return a clause for a figure that averages over all settings of searches; empty if no row is of a search."""
         of_study = bool(self.preset.objectives) and "study" in rows and bool(rows["study"].notna().any())
         return MEAN_OF_STUDY if of_study else ""
 

@@ -37,8 +37,9 @@ LARGE = 1 << 20
 """Bytes of a table from which Zstandard is worth its time: files of a cohort are no smaller with it, and take 5 ms
 instead of 1.4."""
 MAX_BYTES = 4 << 30
-"""Most bytes of values that a file may declare, and most bytes of its texts: of one that a dictionary has, a file of a
-kilobyte can have a million."""
+"""Most bytes of the texts of a file that is read. A file of a kilobyte can repeat one text a million times."""
+MOST_COMPRESSION = 1 << 15
+"""How many bytes a byte of a file can become at most before texts are repeated, by Zstandard."""
 PANDAS = b"pandas"
 """Key of metadata by which pandas would make columns an index."""
 _TAIL = 8
@@ -78,32 +79,33 @@ def _present(names: Sequence[str], schema: pa.Schema) -> list[str]:
 
 
 def _unpacked(data: bytes, wanted: Callable[[pa.Schema], list[str] | None]) -> tuple[pa.Schema, pa.Table]:
-    """Return the schema of a file and its `wanted` columns (None: all). Raises DamagedError if these need far more
-    memory than the file has bytes."""
+    """Return the schema of a file and its `wanted` columns (None: all). Raises DamagedError if these need more memory
+    than a file may. Its texts are counted while they are still references to a dictionary."""
     with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
         metadata, schema = file.metadata, file.schema_arrow
+        columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-        cells, size = metadata.num_rows * metadata.num_columns, sum(group.total_byte_size for group in groups)
-        if cells > MAX_CELLS:
+        values = sum(group.column(index).num_values for group in groups for index in range(metadata.num_columns))
+        if (cells := max(values, metadata.num_rows * metadata.num_columns)) > MAX_CELLS:
             raise DamagedError(f"it must have at most {MAX_CELLS} values, but declares {cells}")
-        if size > MAX_BYTES:
-            raise DamagedError(f"it must have at most {MAX_BYTES >> 30} GiB, but declares {size / 2**30:.1f}")
-        if metadata.num_rows * size <= MAX_BYTES:  # enough even if each row had all texts
+        if cells * len(data) * MOST_COMPRESSION <= MAX_BYTES:  # enough even if each value were all of the file
             return schema, file.read(columns=wanted(schema), use_threads=False)
-    flat = (pa.types.is_primitive, pa.types.is_string, pa.types.is_null)
-    if nested := next((field for field in schema if not any(is_kind(field.type) for is_kind in flat)), None):
-        raise DamagedError(f"its columns must be numbers, times and texts, but one is {nested.type}"[:300])
-    texts = [field.name for field in schema if field.type == pa.string()]
-    source = pa.BufferReader(data)
-    with pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=texts) as file:
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=texts) as file:
         packed = file.read(columns=wanted(schema), use_threads=False)
-    parts = [chunk for column in packed.columns if pa.types.is_dictionary(column.type) for chunk in column.chunks]
-    lengths = (
-        pc.sum(pc.take(pc.binary_length(part.dictionary).cast(pa.int64()), part.indices)).as_py() for part in parts
-    )
-    if (size := sum(length or 0 for length in lengths)) > MAX_BYTES:
+    size = sum(_text_bytes(chunk) for column in packed.columns for chunk in column.chunks)
+    if size > MAX_BYTES:
         raise DamagedError(f"its texts must have at most {MAX_BYTES >> 30} GiB, but have {size / 2**30:.1f}")
     return schema, packed.cast(pa.schema([schema.field(name) for name in packed.schema.names], packed.schema.metadata))
+
+
+def _text_bytes(values: pa.Array) -> int:
+    """The bytes of the texts to which an array refers, at any depth."""
+    if pa.types.is_dictionary(values.type):
+        lengths = pc.binary_length(values.dictionary).cast(pa.int64())
+        return pc.sum(pc.take(lengths, values.indices)).as_py() or 0
+    inner = values.flatten() if pa.types.is_nested(values.type) else []
+    return sum(map(_text_bytes, inner if isinstance(inner, list) else [inner]))
 
 
 def has_digest(data: bytes) -> bool:

@@ -90,8 +90,8 @@ def _written(folder: Path, sets: Mapping[str, Sequence[float | None]], changes: 
         "cohort": "c",
     }
     rows = [
-        {"trial_id": f"{dataset}{seed}", "dataset": dataset, "seed": seed, "knn_z": value, **run}
-        for dataset, values in sets.items()
+        {"trial_id": f"{index}-{seed}", "dataset": dataset, "seed": seed, "knn_z": value, **run}
+        for index, (dataset, values) in enumerate(sets.items())
         for seed, value in enumerate(values)
     ]
     store.write("sets", "c", rows, columns)
@@ -108,7 +108,7 @@ def test_data_sets_are_no_replicates(tmp_path: Path, lacking: int) -> None:
     interval = stats.ttest_1samp([mean - 0.5 for mean in means], 0).confidence_interval(0.95)
     assert (judged.low, judged.high) == pytest.approx((interval.low, interval.high), abs=1e-12)
     assert [row["trial"] for row in judged.trials] == [
-        f"{dataset}{seed}" for dataset, values in sets.items() for seed in range(len(values))
+        f"{index}-{seed}" for index, values in enumerate(sets.values()) for seed in range(len(values))
     ]
 
 

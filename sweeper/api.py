@@ -15,7 +15,7 @@ from sweeper.cli.arguments import read_options, request_of
 from sweeper.cli.ranges import is_range, listed
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
-from sweeper.execution.signals import StopSignal
+from sweeper.execution.signals import StopSignal, debugger_interrupts
 from sweeper.models import config_of, defaults_of, load_model
 from sweeper.request import Request, Text
 from sweeper.run import plan_request
@@ -170,7 +170,7 @@ def _run(request: Request) -> pd.DataFrame:
     if threading.current_thread() is not threading.main_thread():
         raise SpecError("a sweep must run in the main thread, which gets the signals, but this is another thread")
     stopping = StopSignal(exits=False)
-    with stopping.on_signals():
+    with stopping.on_signals(), debugger_interrupts():
         started = plan_request(request).begin(stopping)
         started.run()
         return load_trials(started.store.files, started.plan.name, started.plans[-1].ids)

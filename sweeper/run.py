@@ -104,7 +104,14 @@ def plan_request(request: Request, files: Files | None = None, backends: "Backen
     request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
     store = Store(files or request.store)
     check_no_folder_of_a_store(store.files)
-    plan, columns = prepare(request, store)
+    try:
+        plan, columns = prepare(request, store)
+    except SpecError as error:
+        if request.debug:
+            from sweeper.execution.local_backend import show_cause  # here because torch takes seconds to import
+
+            show_cause(error)
+        raise
     if request.debug and any(trial.config.get("workers", 1) != 1 for trial in plan.trials):
         raise SpecError("--debug trains in one process, so workers=1 must hold; add --set workers=1")
     decision_of(request, plan, store)  # raises SpecError if there is nothing to decide

@@ -15,7 +15,7 @@ from sweeper.cli.arguments import SWEEP, pairs
 from sweeper.cli.one_trial import overfit, print_profile, train_alone
 from sweeper.cli.parser import EXIT_FAILED, Parser, command_line, named, whole
 from sweeper.errors import SpecError
-from sweeper.execution.local_backend import local_device, show_exception
+from sweeper.execution.local_backend import local_device, show_cause, show_exception
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import end_process
 from sweeper.models import config_to_train
@@ -75,7 +75,12 @@ def main(arguments: Sequence[str]) -> int:
         folder = str(Path(options.data).absolute())
         request = Request(options.name, preset=options.preset, store=options.store, data=folder, fixed=fixed)
         store = Store(request.store)
-        plan, columns = prepare(request, store)
+        try:
+            plan, columns = prepare(request, store)
+        except SpecError as error:
+            if options.debug:
+                show_cause(error)
+            raise
         trial = chosen(plan, options.which, store)
         config = configs.resolve(trial.config)
         if config.training.processes > 1:

@@ -4,10 +4,14 @@ A name may be data, from a row or from a model's file. So `import_own`, which ex
 that the user gives and with no others; everything else finds by `imported_own` what was imported before.
 """
 
+import bdb
+import contextlib
 import importlib
 import importlib.util
+import io
+import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +65,22 @@ def import_named(values: Mapping[str, Any]) -> None:
     for key, kind in KINDS.items():
         if is_own(name := str(values.get(key, ""))):
             import_own(kind, name)
+
+
+@contextlib.contextmanager
+def trial_call() -> Iterator[None]:
+    """Context, and decorator, in which the user's code is tried and trains nothing: breakpoints do not stop it, and
+    what it prints is printed only if it fails, to standard error."""
+    printed, hook, set_trace = io.StringIO(), sys.breakpointhook, bdb.Bdb.set_trace
+    sys.breakpointhook = bdb.Bdb.set_trace = lambda *_, **__: None  # type: ignore[method-assign]
+    try:
+        with contextlib.redirect_stdout(printed):
+            yield
+    except Exception:
+        print(printed.getvalue(), end="", file=sys.stderr)
+        raise
+    finally:
+        sys.breakpointhook, bdb.Bdb.set_trace = hook, set_trace  # type: ignore[method-assign]
 
 
 def reason(error: BaseException, module: str) -> str:

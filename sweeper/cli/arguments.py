@@ -299,8 +299,9 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     add("--address", "Ray cluster: host:port, ray://host:port, auto, or local (default)", type=cluster)
     add(
         "--debug",
-        "train in this process without Ray, one cohort after the other: breakpoints and prints work, and an exception "
-        "opens pdb. Nothing is tried again",
+        "train in this process without Ray, one cohort after the other. Breakpoints and prints of your code work in "
+        "training, though not in the checks before it; an exception opens pdb, whose q ends the run. Nothing is tried "
+        "again",
         action="store_true",
     )
     retries = partial(whole, "--retries", 0)

@@ -17,6 +17,7 @@ from importlib import metadata
 from typing import Any, Never, Protocol, cast, get_args
 
 from sweeper.errors import SpecError, SweeperError, error_line
+from sweeper.execution.signals import debugger_interrupts
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
 from sweeper.printing import print
@@ -46,8 +47,8 @@ class Main(Protocol):
 
 
 def command_line(last_line: str = "interrupted\n") -> Callable[[Callable[[Sequence[str]], int]], Main]:
-    """Decorator of a command's `main`: errors for the user are one line on standard error and status 2, Ctrl-C is the
-    `last_line` and 130, and a reader of the output who has gone (`| head`) is 1."""
+    """Decorator of a command's `main`: errors for the user are one line on standard error and status 2, Ctrl-C and
+    `q` in a debugger are the `last_line` and 130, and a reader of the output who has gone (`| head`) is 1."""
 
     def decorate(main: Callable[[Sequence[str]], int]) -> Main:
         @wraps(main)
@@ -56,7 +57,8 @@ def command_line(last_line: str = "interrupted\n") -> Callable[[Callable[[Sequen
                 if isinstance(stream, io.TextIOWrapper):
                     stream.reconfigure(errors="backslashreplace")  # a name may not fit a terminal's encoding
             try:
-                return main(sys.argv[1:] if arguments is None else arguments)
+                with debugger_interrupts():
+                    return main(sys.argv[1:] if arguments is None else arguments)
             except SweeperError as error:
                 print(error_line(error), file=sys.stderr)
                 return EXIT_WRONG

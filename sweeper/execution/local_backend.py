@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import math
+import os
 import pdb
 import sys
 import time
@@ -15,7 +16,9 @@ from typing import Any
 import torch
 
 from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
+from sweeper.execution.signals import DebuggerQuit
 from sweeper.packing.cluster import Cluster, DeviceKind, SlotResources
+from sweeper.spec import user_code
 from trainables.worker.messages import CohortTask, Message
 from trainables.worker.resources import probe
 from trainables.worker.worker import Dispatch, judge_of, train_cohort
@@ -94,10 +97,27 @@ class LocalBackend(Backend):
 
 
 def show_exception(error: Exception, *, debugger: bool = True) -> None:
-    """Print an exception with its traceback, and with `debugger` open `pdb` at it where there is a terminal."""
+    """Print an exception with its traceback, and with `debugger` open `pdb` at it where there is a terminal. Raises
+    KeyboardInterrupt if the user quits it."""
     traceback.print_exception(error)
     if debugger and sys.stdin.isatty():
-        pdb.post_mortem(error.__traceback__)
+        opened = pdb.Pdb()
+        opened.reset()
+        opened.interaction(None, error.__traceback__)  # as `pdb.post_mortem`, which does not say how it was left
+        if opened.quitting:
+            raise DebuggerQuit
+
+
+def show_cause(error: Exception) -> None:
+    """Show the exception of the user's own code that an error is due to, if there is one, and open `pdb` at it."""
+    cause: BaseException = error
+    while cause.__cause__:
+        cause = cause.__cause__
+    files = [frame.filename for frame in traceback.extract_tb(cause.__traceback__)]
+    own = any(file == each or file.startswith(f"{each}{os.sep}") for file in files for each in user_code.modules())
+    if own and isinstance(cause, Exception):
+        with contextlib.suppress(DebuggerQuit):  # nothing has begun that could be ended
+            show_exception(cause)
 
 
 def local_device() -> torch.device:

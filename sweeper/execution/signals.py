@@ -1,7 +1,8 @@
-"""Stops a sweep in order at Ctrl-C, at SIGTERM, which a stopped Ray job or a shutdown of the machine sends, and at
-SIGHUP, which a terminal sends that is closed. A SIGHUP that is ignored, as under `nohup`, stays so.
+"""Stops a sweep in order at Ctrl-C, at SIGTERM, which a stopped Ray job or a shutdown of the machine sends, at SIGHUP,
+which a terminal sends that is closed, and at `q` in a debugger. A SIGHUP that is ignored, as under `nohup`, stays so.
 """
 
+import bdb
 import contextlib
 import ctypes
 import errno
@@ -28,6 +29,21 @@ TOGETHER_SECONDS = 1.0
 AGAIN = f"stopping; a signal after {ENDING_SECONDS:.0f} s ends this process at once\n"
 AGAIN_IN_SESSION = f"stopping; a signal after {ENDING_SECONDS:.0f} s does not wait any longer\n"
 LAST_LINE = "interrupted; the same command continues\n"
+
+
+class DebuggerQuit(KeyboardInterrupt):
+    """`q` in a debugger stops a sweep as Ctrl-C does."""
+
+
+@contextlib.contextmanager
+def debugger_interrupts() -> Iterator[None]:
+    """Context in which `q` in a debugger raises DebuggerQuit. Its usual BdbQuit is an Exception, which callers of the
+    user's code would take for an error of that code."""
+    before, bdb.BdbQuit = bdb.BdbQuit, DebuggerQuit  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        bdb.BdbQuit = before  # type: ignore[misc]
 
 
 class StopSignal:

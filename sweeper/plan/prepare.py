@@ -395,7 +395,7 @@ def _load_own_code(space: Space, request: Request) -> None:
             for name in own:
                 import_own(KINDS[key], name)
     except ValueError as error:
-        raise SpecError(str(error)) from None
+        raise SpecError(str(error)) from error
 
 
 def _with_options(space: Space, options: SearchOptions) -> Space:

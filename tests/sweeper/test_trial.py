@@ -92,7 +92,7 @@ def test_debug_opens_pdb_at_the_exception(
 ) -> None:
     (folder / "own_method.py").write_text(RAISES)
     opened: list[Any] = []
-    monkeypatch.setattr(pdb, "post_mortem", opened.append)
+    monkeypatch.setattr(pdb.Pdb, "interaction", lambda self, frame, traceback: opened.append(traceback))
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     for debug, count in (([], 0), (["--debug"], 1)):
         assert trial.main(["own_sweep.py", "sigma=0.1", "seed=0", *debug]) == 1

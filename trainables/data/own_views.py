@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.views import Parameters, PixelViews, Views
-from trainables.own_code import KINDS, imported_own, reason
+from trainables.own_code import KINDS, imported_own, reason, trial_call
 
 SEEDS = "seeds"
 """Name of the random numbers of views that declare none: a seed for each image."""
@@ -96,6 +96,7 @@ def about_views(name: str) -> str:
     )
 
 
+@trial_call()
 def check_own_views(name: str, image_shape: tuple[int, int, int], examples: int = 8) -> None:
     """Try views on so many random images. Raises ValueError, with one line, unless they are images in [0, 1] of the
     same shape, the same for the same noise, and each of its own image alone."""

@@ -24,7 +24,7 @@ from trainables.learners.optimisers import Rates, StackedSGD
 from trainables.learners.stack import Stack
 from trainables.metrics.meanings import VALIDATION
 from trainables.networks.own_encoder import called_twice
-from trainables.own_code import reason
+from trainables.own_code import reason, trial_call
 from trainables.sections import Training, TrialConfig
 from trainables.tasks.task import TrialSize
 from trainables.training.metric_names import metric_names, ranking_of
@@ -156,6 +156,7 @@ def why_not_stacked(config: TrialConfig) -> str:
 # Does a method of the user keep the contract?
 
 
+@trial_call()
 def check_method(config: TrialConfig) -> str:
     """Why members of this method cannot be stacked, in one line; empty if they can. Raises ContractError if the method
     breaks the contract."""

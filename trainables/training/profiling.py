@@ -26,6 +26,7 @@ import torch
 
 from trainables.config import resolve_sent
 from trainables.learners.phases import PARTS, observed
+from trainables.own_code import trial_call
 from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
 from trainables.training.compiled_steps import StepCompiler
@@ -39,6 +40,7 @@ TIMEOUT = 120.0
 """Seconds after which the processes are killed, whatever they do."""
 
 
+@trial_call()
 def measure(
     configs: Sequence[TrialConfig], data: Path, device: torch.device | str, seconds: float = 3.0
 ) -> list[Measurement]:
@@ -248,6 +250,7 @@ def _started_processes(
             process.communicate()
 
 
+@trial_call()
 def _serve(requests: IO[str], replies: IO[str]) -> None:
     """Main loop of a process that shares the device. The first line is the task: configs, data, device. Then `{"width":
     w}` builds a cohort (reply: 1), and `{"seconds": s, "threads": n}` steps it (reply: the seconds of a step). The

@@ -3,6 +3,7 @@
 import io
 import math
 import os
+import pdb
 import sys
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def test_an_exception_of_a_training_is_its_failure_and_is_printed_to_debug(
             return True
 
     monkeypatch.setattr(local_backend, "train_cohort", fail)
-    monkeypatch.setattr(local_backend.pdb, "post_mortem", opened.append)
+    monkeypatch.setattr(pdb.Pdb, "interaction", lambda self, frame, traceback: opened.append(traceback))
     monkeypatch.setattr(sys, "stdin", Terminal())
     told = events(LocalBackend("data", debug=debug), tmp_path, task())
     assert told[-1] == Ended("c0", Failure("error", "ValueError: out of luck"))

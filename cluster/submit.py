@@ -40,6 +40,7 @@ from sweeper.request import Request
 from sweeper.spec import SpecError, registry, user_code
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store
+from trainables.data.errors import DataError, DownloadError
 
 ABOUT = (
     "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `python -m sweeper.run`. The "
@@ -51,6 +52,8 @@ CODE = "sweeper/run.py"
 """File by which a folder of the code is recognised."""
 DEFAULTS = ("results", "data")
 """Default folders of stores and data, beside the code."""
+NODE_DATA = "~/.cache/sweeper/data"
+"""Default folder of the data sets on each machine of a cluster: a job's working directory is a temporary copy."""
 ABSENT_FOLDER = f"{os.devnull}/absent"
 """A folder that cannot exist, so that nothing is downloaded into it."""
 CREDENTIALS_NOTE = (
@@ -121,6 +124,8 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
 
     `rerun` are the arguments of this command that continue the sweep after its job has ended.
     """
+    if not any(word.partition("=")[0] == "--data" for word in run_words):
+        run_words = [*run_words, "--data", NODE_DATA]
     request = run_request(run_words)
     folder, installed = Path(options.working_dir or ".").resolve(), False
     if not (folder / CODE).is_file():
@@ -299,30 +304,35 @@ def check_request(request: Request) -> list[str]:
 
 def _check_data(request: Request, store: Store) -> list[str]:
     """Check a request without its data first, so that nothing is downloaded here, then with it if it is visible."""
-    if _is_fully_checked(replace(request, data=ABSENT_FOLDER), store):
+    absent = _absent_data(replace(request, data=ABSENT_FOLDER), store)
+    if absent is None:
         return []
-    if not os.path.isabs(request.data):
+    default = request.data == os.path.expanduser(NODE_DATA)
+    if not os.path.isabs(request.data) or (default and not isinstance(absent, DownloadError)):
         raise SpecError(
             "--data must be an absolute folder, the same on every machine of the cluster, because these trials read "
-            f"or fetch files and a job runs in a temporary copy of the working directory, but got {request.data!r}"
+            "files and a job runs in a temporary copy of the working directory, but got "
+            f"{'none' if default else repr(request.data)}"
         )
-    if Path(request.data).is_dir() and _is_fully_checked(request, store):
+    if default:
+        return [f"each machine fetches the data sets into its folder {NODE_DATA}; --data DIR names another one"]
+    if Path(request.data).is_dir() and _absent_data(request, store) is None:
         return []
     return [f"the data in {request.data} are not visible from here; the job checks what depends on them"]
 
 
-def _is_fully_checked(request: Request, store: Store) -> bool:
-    """Whether everything could be checked; False if only the data are missing. Raises SpecError for a wrong request."""
+def _absent_data(request: Request, store: Store) -> DataError | None:
+    """Which data are missing for a full check; None if everything could be checked. Raises SpecError for a wrong
+    request."""
     from sweeper.plan.prepare import prepare  # imported here because torch takes seconds to import
-    from trainables.data.errors import DataError
 
     try:
         prepare(request, store)
     except SpecError as error:
         if isinstance(error.__cause__, DataError):
-            return False
+            return error.__cause__
         raise
-    return True
+    return None
 
 
 def _is_visible(store: Store) -> bool:

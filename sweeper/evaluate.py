@@ -12,7 +12,7 @@ from sweeper.execution.signals import LAST_LINE, exit_at_signals
 if __name__ == "__main__":
     exit_at_signals()
 
-from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, command_line, device, named
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, command_line, data_folder, device, named
 from sweeper.errors import DamagedError, SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import import_own_code, not_imported, sweep_and_code
@@ -76,8 +76,8 @@ def main(arguments: Sequence[str]) -> int:
     add("name", metavar="NAME", help="the sweep: its name in the store, or its file or module")
     dataset_help = "the data set: its name, my_data:MyDataset, arrays, folder or huggingface"
     add("--dataset", type=partial(named, "--dataset", "a data set"), required=True, metavar="NAME", help=dataset_help)
-    store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
-    add("--data", type=data, default="data", metavar="DIR", help="folder of the data sets")
+    store = partial(named, "--store", "a folder")
+    add("--data", type=data_folder, default="data", metavar="DIR", help="folder of the data sets")
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
     add("--trial", action="append", default=[], metavar="ID", help="only the trial with this id (again for more)")
     add("--metric", metavar="METRIC", help="the metric that is printed (default: the preset's); all are written")

@@ -13,7 +13,17 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, alarm_rate, command_line, device, named, whole
+from sweeper.cli.parser import (
+    EXIT_OK,
+    DefaultsFormatter,
+    Parser,
+    alarm_rate,
+    command_line,
+    data_folder,
+    device,
+    named,
+    whole,
+)
 from sweeper.errors import SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model, sweep_and_code, with_alarm_rate
@@ -58,9 +68,15 @@ def main(arguments: Sequence[str]) -> int:
     epoch_help = "its model after this epoch, counted from 1, in place of the one that was kept"
     add("--epoch", type=partial(whole, "--epoch", 1), metavar="N", help=epoch_help)
     add("--out", metavar="FILE", help=f"the file to write (default: NAME-ID{MODEL_SUFFIX})")
-    store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
+    store = partial(named, "--store", "a folder")
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
-    add("--data", type=data, default="data", metavar="DIR", help="folder of the data sets, to train a trial again")
+    add(
+        "--data",
+        type=data_folder,
+        default="data",
+        metavar="DIR",
+        help="folder of the data sets, to train a trial again",
+    )
     method_help = "code of your own that may be imported (again for more); that of a sweep's file may be, too"
     add("--method", action="append", default=[], metavar="MODULE:CLASS", help=method_help)
     add("--device", type=device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")

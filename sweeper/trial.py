@@ -13,7 +13,7 @@ import torch
 
 from sweeper.cli.arguments import SWEEP, pairs
 from sweeper.cli.one_trial import overfit, print_profile, train_alone
-from sweeper.cli.parser import EXIT_FAILED, Parser, command_line, named, whole
+from sweeper.cli.parser import EXIT_FAILED, Parser, command_line, data_folder, named, whole
 from sweeper.errors import SpecError
 from sweeper.execution.local_backend import local_device, show_cause, show_exception
 from sweeper.execution.signals import StopSignal
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str]) -> int:
     which = "the trial: its id, or the beginning of it, or values that only one trial of the preset has"
     add("which", metavar="ID|KEY=VALUE", nargs="*", help=which)
     add("--preset", help="one of the sweep's presets; by default the paper's")
-    a_store, a_folder = (partial(named, option, "a folder") for option in ("--store", "--data"))
+    a_store = partial(named, "--store", "a folder")
     add("--store", type=a_store, default=Request.store, metavar="URI", help="folder or URI (s3, gs) of the results")
-    add("--data", type=a_folder, default=Request.data, metavar="DIR", help="folder of the data sets")
+    add("--data", type=data_folder, default=Request.data, metavar="DIR", help="folder of the data sets")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter, as in a run")
     add("--debug", action="store_true", help="open pdb where the trial raises an exception")
     mode = parser.add_mutually_exclusive_group()

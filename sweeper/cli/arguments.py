@@ -19,6 +19,7 @@ from sweeper.cli.parser import (
     amount,
     auto,
     class_name,
+    data_folder,
     fraction,
     gpu_memory,
     keep,
@@ -223,7 +224,7 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     add("--preset", "one of the sweep's presets; by default the paper's")
     folder = partial(named, "--store", "a folder")
     add("--store", "folder or URI (s3, gs) of the results", Request.store, type=folder, metavar="URI")
-    add("--data", "folder of the data sets", Request.data, type=partial(named, "--data", "a folder"), metavar="DIR")
+    add("--data", "folder of the data sets", Request.data, type=data_folder, metavar="DIR")
     add("--set", "fix a hyperparameter", action="append", metavar="KEY=VALUE")
     add(
         "--axis",

@@ -113,6 +113,11 @@ def named(option: str, noun: str, text: object) -> str:
     return text
 
 
+def data_folder(text: object) -> str:
+    """The folder of the data sets. A `~` is the home folder, also where the shell leaves it: `--data=~/data`."""
+    return os.path.expanduser(named("--data", "a folder", text))
+
+
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a request in a store: NAME, `--preset`, `--changes` and `--store`."""
     add = parser.add_argument

@@ -47,7 +47,7 @@ def test_a_sweep_is_sent_as_typed_and_followed_to_its_end(
 ) -> None:
     assert submit.main([*arguments, "--address", "http://127.0.0.1:9999", "--fresh"]) == 0
     (submission,) = client.submissions
-    assert submission["entrypoint"] == entrypoint([*arguments, "--fresh"])
+    assert submission["entrypoint"] == entrypoint([*arguments, "--fresh", "--data", submit.NODE_DATA])
     assert submission["metadata"] == {"sweep": "anomaly_grid", "store": arguments[arguments.index("--store") + 1]}
     out, err = capsys.readouterr()
     assert out == "trained\n"
@@ -337,10 +337,26 @@ def test_data_that_need_no_files_need_no_folder(tmp_path: Path, fetched: list[ob
 
 def test_a_relative_folder_of_data_is_refused_if_files_are_read(tmp_path: Path, fetched: list[object]) -> None:
     assert refusal("anomaly_grid", "--store", str(tmp_path)) == (
-        "--data must be an absolute folder, the same on every machine of the cluster, because these trials read or "
-        "fetch files and a job runs in a temporary copy of the working directory, but got 'data'"
+        "--data must be an absolute folder, the same on every machine of the cluster, because these trials read "
+        "files and a job runs in a temporary copy of the working directory, but got 'data'"
     )
     assert fetched == []
+
+
+def test_without_a_folder_of_data_each_machine_fetches_those_that_are_published(
+    client: FakeClient, tmp_path: Path, capsys: pytest.CaptureFixture[str], fetched: list[object]
+) -> None:
+    assert submit.main(["anomaly_grid", "--store", str(tmp_path)]) == 0
+    (submission,) = client.submissions
+    assert submission["entrypoint"] == entrypoint(
+        ["anomaly_grid", "--store", str(tmp_path), "--data", submit.NODE_DATA]
+    )
+    note = (
+        f"note: each machine fetches the data sets into its folder {submit.NODE_DATA}; --data DIR names another one\n"
+    )
+    assert note in capsys.readouterr().err and fetched == []
+    assert submit.main(["imagenet_linear", "--store", str(tmp_path)]) == 2  # nobody may fetch these
+    assert "--data must be an absolute folder" in capsys.readouterr().err and len(client.submissions) == 1
 
 
 @pytest.mark.parametrize("store", [[], ["--store", "results"], ["--store", "../r"], ["--store", "s3:bucket/r"]])

@@ -3,3 +3,7 @@
 
 class DataError(Exception):
     """A data set cannot be loaded. The message is one line that says what is wrong, where, and what to do."""
+
+
+class DownloadError(DataError):
+    """A data set that is published is absent, and its download has failed."""

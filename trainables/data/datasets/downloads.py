@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainables.data.errors import DataError
+from trainables.data.errors import DataError, DownloadError
 
 
 def ensure_downloaded(
@@ -33,8 +33,8 @@ def ensure_downloaded(
     MD5), `fetch` finds it in that folder and needs no download. Then the files are renamed into place under a lock, so
     that no process sees a half-written data set. Existing files are never overwritten.
 
-    Raises DataError if the download fails, with the `url` to get the archive from and the `advice` on another source,
-    or if a file is missing or corrupt, or no regular file.
+    Raises DownloadError if the download fails, with the `url` to get the archive from and the `advice` on another
+    source, and DataError if a file is missing or corrupt, or no regular file.
     """
     from filelock import FileLock
 
@@ -47,7 +47,7 @@ def ensure_downloaded(
                     _download(root, {path.parts[0] for path, _ in files}, archive, fetch)
         except (OSError, RuntimeError, HTTPException) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise DataError(
+            raise DownloadError(
                 f"{name} is absent from {root} and its download failed ({reason}); put {archive[0]} there, from {url}"
                 f"{advice and f', {advice}'}"
             ) from error

@@ -3,21 +3,33 @@ their links lead somewhere, and files and tests that any text names exist; table
 to date; the first README is short."""
 
 import ast
+import importlib
+import itertools
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from sklearn.datasets import load_digits
 
 import sweeper
 import sweeper.run as run
+from cluster import submit
 from sweeper import evaluate, export, trial
+from sweeper.cli.arguments import parse_command
+from sweeper.cli.parser import Parser
+from sweeper.console import COMMANDS
+from sweeper.errors import SpecError
+from sweeper.request import Request
+from sweeper.run import plan_request
 from tests import documentation
+from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.user_files import user_folder
 
@@ -29,6 +41,27 @@ LINES = 150
 """Most lines of the first README: what does not fit belongs beside what it is about."""
 NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_class": [0]}, "cohort": 2}
 """Few trials of the preset, unchanged."""
+
+
+COMMAND = re.compile(r"(?:\w+=\S+ )?(?:sweeper|python -m (?:sweeper|cluster)\.)[ ]?(\w+) (.*)")
+"""A command of a README: its name, and its arguments."""
+
+
+def commands(page: Path) -> list[tuple[str, list[str]]]:
+    """Each command of a page and its words: the lines of blocks, and those in the text that do not begin with an
+    option. NAME is one of the sweeps."""
+    text = re.sub(r"\\\n\s*", "", page.read_text())
+    shown = [
+        block.splitlines() for language, block in re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL) if not language
+    ]
+    inline = (
+        " ".join(code.split()) for code in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    )
+    lines = [*itertools.chain(*shown), *(code for code in inline if not re.search(r"[\[|]|^\S+ \w+ -", code))]
+    found = [COMMAND.fullmatch(line.partition(" > ")[0].strip()) for line in lines]
+    return [
+        (match[1], shlex.split(match[2].replace("NAME", "anomaly_grid"), comments=True)) for match in found if match
+    ]
 
 
 def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
@@ -124,14 +157,6 @@ def test_models_are_evaluated_on_other_data_as_written(tmp_path: Path, monkeypat
             assert evaluate.main(shlex.split(line, comments=True)[2:]) == 0, line
     own = names["both"][names["both"]["dataset_other"] == "digits"]
     assert len(own) and own["auroc_joint"].tolist() == pytest.approx(own["auroc_joint_other"].tolist(), abs=1e-6)
-
-
-@pytest.mark.slow
-def test_ways_to_train_are_planned_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for _, text in blocks("Ways to train", ROOT / "trainables" / "README.md"):
-        for line in text.splitlines():
-            assert run.main([*shlex.split(line.removeprefix("sweeper run ")), "--plan"]) == 0, line
 
 
 @pytest.mark.slow
@@ -305,3 +330,64 @@ def test_own_data_encoder_and_views_train_together(tmp_path: Path) -> None:
     with without_ray(tmp_path):
         rows = sweeper.run("ssl_benchmark", preset="digits", set={**keys, "epochs": 1}, axis=axis, cohort=2)
     assert len(rows) == 2 and set(rows["status"]) == {"finished"} and set(rows["augmentation"]) == {"my_views:Stain"}
+
+
+class _Accepted(BaseException):
+    """Ends a command that has read its words."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_files")
+@for_each("page", [page for page in PAGES if commands(page)])
+def test_every_command_is_accepted(
+    page: Path, user_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is read, and the trials that it would train are planned."""
+    monkeypatch.setenv("WANDB_MODE", "offline")  # as the README sets it
+    method, sweep = re.findall(r"```python\n(.*?)```", EXAMPLE, re.DOTALL)
+    simclr = "\n\nfrom trainables.methods.baselines.simclr import SimCLR\n\n\nclass MyMethod(SimCLR):\n    pass\n"
+    (user_folder / "my_method.py").write_text(method + simclr)
+    (user_folder / "my_sweep.py").write_text(sweep)
+    ((_, width),) = (block for block in blocks("Your own sweep", ROOT / "README.md") if block[0])
+    (user_folder / "simclr_width.py").write_text(width)
+    for part in ("train/good", "test/good", "test/bad"):
+        (folder := user_folder / "my_images" / part).mkdir(parents=True, exist_ok=True)
+        for index in range(100):
+            Image.fromarray(np.full((9, 9), len(part) * 10 + index, np.uint8)).save(folder / f"{index}.png")
+    for name, words in commands(page):
+        try:
+            with monkeypatch.context() as patches:
+                status = _status(name, words, user_folder, patches)
+        except SpecError as error:
+            status = str(error)
+        assert not status, f"sweeper {name} {shlex.join(words)}: {status} {capsys.readouterr().err}"
+
+
+def _status(name: str, words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> int | str:
+    """The status of a command that plans, but trains, submits and reads nothing. Raises SpecError."""
+    if name in ("run", "plan"):
+        command = parse_command(words)
+        if isinstance(command, Request):
+            warm_start = None  # the store is empty
+            plan_request(replace(command, plan=True, store=str(folder / "store"), warm_start=warm_start))
+        return 0
+
+    def accept(*_: object) -> Never:
+        raise _Accepted
+
+    monkeypatch.setenv("SWEEPER_COMMAND", f"sweeper {name}")
+    if name == "trial":
+        for function in ("train_alone", "overfit", "print_profile", "_write"):
+            monkeypatch.setattr(trial, function, accept)
+    elif name == "submit":
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "abc")
+        monkeypatch.setattr(submit, "connect", accept)
+        monkeypatch.setattr(submit.slurm, "send", accept)
+        monkeypatch.setattr(submit, "_is_visible", lambda _: False)  # the bucket
+    else:
+        parse = Parser.parse_args
+        monkeypatch.setattr(Parser, "parse_args", lambda *arguments: accept(parse(*arguments)))
+    try:
+        return importlib.import_module(COMMANDS[name].module).main(words)
+    except _Accepted:
+        return 0

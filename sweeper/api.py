@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from sweeper.cli.arguments import read_options, request_of
-from sweeper.cli.ranges import is_range, listed
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
 from sweeper.execution.signals import StopSignal, debugger_interrupts
@@ -20,6 +19,7 @@ from sweeper.models import config_of, defaults_of, load_model
 from sweeper.request import Request, Text
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
+from sweeper.spec.ranges import is_range, listed
 from sweeper.spec.space import Value
 from sweeper.storage.load import load, load_history, load_trials
 

@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import re
 import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -163,10 +164,12 @@ def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{key} must be true or false, but got {key}={text}")
         return text.lower() == "true"
+    noun = {int: "a whole number", float: "a number", str: "text"}[kind]
+    if kind is not str and re.match(r"[-+]?0\d", text):  # of a decimal comma: beta=0,05
+        raise ValueError(f"{key} must be {noun} without leading zeros, but got {key}={text}")
     try:
         return kind(text)
     except ValueError:
-        noun = {int: "a whole number", float: "a number"}[kind]
         raise ValueError(f"{key} must be {noun}, but got {key}={text}") from None
 
 

@@ -31,12 +31,12 @@ from sweeper.cli.parser import (
     warm_start,
     whole,
 )
-from sweeper.cli.ranges import listed
 from sweeper.errors import SpecError
 from sweeper.printing import print
 from sweeper.request import Compile, Request, SearchOptions, Text, memory_text
 from sweeper.spec import registry
 from sweeper.spec.metric import Spread
+from sweeper.spec.ranges import listed
 from sweeper.spec.space import SAMPLERS
 from trainables.validation import unknown
 

@@ -11,7 +11,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
 from functools import partial, wraps
 from importlib import metadata
 from typing import Any, Never, Protocol, cast, get_args
@@ -25,7 +26,7 @@ from sweeper.request import Keep, KeptTrials, NodePrice, Order, OrderKind, Reque
 from sweeper.spec.space import Value
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
-from trainables.validation import unknown
+from trainables.validation import SYNONYMS, letters, nearest, unknown
 
 DISTRIBUTION = "sweeper"
 """Name of this project among the installed packages."""
@@ -92,7 +93,35 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--version", action=_PrintVersion, help="print the version of the code, and exit")
 
     def error(self, message: str) -> Never:
-        raise SpecError(f"{message}; --help shows all options")
+        law, _, words = message.partition(": ")
+        meant = self._meant(*words.split(" ", 2)[:2]) if law == "unrecognized arguments" else ""
+        raise SpecError(f"{message}; {meant or '--help shows all options'}")
+
+    def _meant(self, word: str, value: str = "VALUE") -> str:
+        """What words that are no argument were probably meant as; empty if that is not clear."""
+        options = self._option_string_actions
+        name, equals, text = word.partition("=")
+        if not name.startswith("-"):
+            of_words = "an option takes one word: --set KEY=VALUE, --axis KEY=V1,V2" if "--axis" in options else ""
+            return _setting(name, text) if equals and of_words else of_words
+        key = name.lstrip("-").replace("-", "_")
+        meant = SYNONYMS.get(letters(name), key)
+        if "--set" in options and meant in _keys():
+            return _setting(meant, text if equals else value)
+        return meant if " " in meant else nearest(name, options).strip(" ()")
+
+
+def _setting(key: str, value: str) -> str:
+    option = "--axis" if "," in value or ".." in value else "--set"
+    return f"a hyperparameter is given by {option} {key}={value}"
+
+
+def _keys() -> Collection[str]:
+    """All hyperparameters."""
+    from trainables import config  # here because torch takes seconds to import
+    from trainables.catalog import known_methods
+
+    return {key for method in known_methods() for key in config.keys(method)}
 
 
 class _PrintVersion(argparse.Action):
@@ -129,8 +158,8 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 
 def alarm_rate(value: object) -> float:
-    """A false-alarm rate in (0, 1)."""
-    rate = _number("--alarm-rate", value)
+    """A false-alarm rate in (0, 1), such as `0.01` or `1%`."""
+    rate = _share("--alarm-rate", value)
     if not 0 < rate < 1:
         raise SpecError(f"`0 < alarm-rate < 1` must hold, but got --alarm-rate {value}")
     return rate
@@ -160,7 +189,7 @@ def fraction(value: object) -> float | None:
     """Share of a device, from 0.0001 to 1, or None for `auto`."""
     if value == "auto":
         return None
-    share = _number("--gpu-fraction", value)
+    share = _share("--gpu-fraction", value)
     if not 0.0001 <= share <= 1:  # Ray's finest resolution
         raise SpecError(f"`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction {value}")
     return share
@@ -172,8 +201,8 @@ UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
 def gpu_memory(value: object) -> int:
     """A size of memory with its unit, such as `8GB` or `512 MiB`, in bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MG]i?B)", str(value).strip(), re.IGNORECASE)
-    units = {unit.lower(): count for unit, count in UNITS.items()}
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MG]i?B?)", str(value).strip(), re.IGNORECASE)
+    units = {text.lower(): count for unit, count in UNITS.items() for text in (unit, unit.rstrip("B"))}
     size = int(float(match[1]) * units[match[2].lower()]) if match and len(match[1]) < 16 else 0
     if size < UNITS["MB"]:
         law = f"a size of at least 1MB with its unit ({', '.join(UNITS)}), such as 8GB"
@@ -291,6 +320,13 @@ def one_of(noun: str, choices: Sequence[str], value: object) -> str:
     if value not in choices:
         raise SpecError(unknown(noun, str(value), list(choices)))
     return str(value)
+
+
+def _share(option: str, value: object) -> float:
+    """A number, or a percentage as text."""
+    if isinstance(value, str) and value.endswith("%"):
+        return float(Decimal(str(_number(option, value[:-1]))) / 100)  # 7% is 0.07
+    return _number(option, value)
 
 
 def _number(option: str, value: object) -> float:

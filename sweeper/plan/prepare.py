@@ -18,6 +18,7 @@ from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.metric import OF_EVERY_ROW
 from sweeper.spec.pruners import Halving, Pruner
+from sweeper.spec.ranges import advice
 from sweeper.spec.space import Part, Study, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
@@ -322,7 +323,13 @@ def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
     `normal_class` can have."""
 
     def value_of(key: str, value: Value) -> Value:
-        return config.parse(key, value, classes) if isinstance(value, Text) else config.check(key, value, classes)
+        if not isinstance(value, Text):
+            return config.check(key, value, classes)
+        try:
+            return config.parse(key, value, classes)
+        except ValueError as error:
+            is_no_number = str(error).startswith((f"{key} must be a number", f"{key} must be a whole number"))
+            raise ValueError(f"{error}{advice(value) if is_no_number else ''}") from None
 
     try:
         fixed = {key: value_of(key, value) for key, value in request.fixed.items()}

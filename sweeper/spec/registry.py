@@ -14,9 +14,10 @@ from types import ModuleType
 
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
+from sweeper.spec.space import parts_of
 from sweeper.spec.sweep import Sweep
 from sweeper.spec.user_code import search_folder
-from trainables.validation import unknown
+from trainables.validation import MANY, unknown
 
 MAX_REASON = 400
 """Maximum number of characters of the reason why a sweep's file cannot be read."""
@@ -81,8 +82,29 @@ def definition(reference: str) -> tuple[Sweep, ModuleType]:
         return _named(_of_module(path, reference), reference, attribute, path.rpartition(".")[2])
     if reference not in names():
         own = f"; to run the file {reference}.py, write {reference}.py" if os.path.isfile(f"{reference}.py") else ""
-        raise SpecError(f"{unknown('sweep', reference, names(), '--list shows all')}{own}")
+        law = _part_of_sweeps(reference) or unknown("sweep", reference, names(), "--list shows all")
+        raise SpecError(f"{law}{own}")
     return _shipped(reference)
+
+
+def _part_of_sweeps(name: str) -> str:
+    """Return which sweeps that ship have the preset, the method or the data set of this name; empty if none."""
+    nouns = {"preset": "preset", "method": "method", "dataset": "data set"}
+    for key, noun in nouns.items():
+        if found := [sweep for sweep in names() if name in _values(sweep, key)]:
+            listed = ", ".join(found[:MANY]) + (f" and {len(found) - MANY} more" if len(found) > MANY else "")
+            how = f"--preset {name}" if key == "preset" else f"--axis {key}={name}"
+            return f"'{name}' is a {noun}, not a sweep; sweeps with it, which {how} selects, are: {listed}"
+    return ""
+
+
+def _values(sweep: str, key: str) -> Collection[object]:
+    presets = _shipped(sweep)[0].presets
+    return (
+        presets
+        if key == "preset"
+        else {value for space in presets.values() for part in parts_of(space) for value in part.values(key)}
+    )
 
 
 @functools.cache  # a process that describes or plans several requests checks all claims of a sweep once

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.cli.arguments import parse
-from sweeper.cli.ranges import is_range, listed
 from sweeper.errors import SpecError
+from sweeper.spec.ranges import is_range, listed
 from tests.cases import for_each
 
 

@@ -39,6 +39,19 @@ def is_range(text: str) -> bool:
     return bool(_MEANT.match(text.strip()))
 
 
+def advice(text: str) -> str:
+    """Return what a text that is no number was probably meant as, to end an error with; empty if that is not clear."""
+    if span := re.fullmatch(rf"({_NUMBER})(?:-|:|to|\.\.\.)({_NUMBER})", text):
+        return f"; a range is {span[1]}..{span[2]}"
+    if re.match(r"[\w.]+\(", text):
+        return f"; a range is {NOTATIONS}, and distributions are searched by a sweep with a Search"
+    if re.search(r"[][(){}]", text):
+        return "; several values are listed without brackets: 0.1,0.01"
+    if "," in text:
+        return "; several values need --axis, and a decimal number has a point"
+    return f"; a decimal number has a point: 0.{text}" if re.fullmatch(r"0\d+", text) else ""
+
+
 def _values(part: str) -> Sequence[str]:
     if not _MEANT.match(part):
         return [part]

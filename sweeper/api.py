@@ -20,7 +20,7 @@ from sweeper.request import Request, Text
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
 from sweeper.spec.ranges import is_range, listed
-from sweeper.spec.space import Value
+from sweeper.spec.space import Value, axis_values, plain
 from sweeper.storage.load import load, load_history, load_trials
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _request(
     definition = None if isinstance(sweep, str) else _named(sweep, name)
     values = read_options(options)
     values |= {"name": definition.name if definition else sweep, "sweep": definition, "plan": plan, "json": plan}
-    values["fixed"] = {key: _plain(value) for key, value in (fixed or {}).items()}
+    values["fixed"] = {key: plain(value) for key, value in (fixed or {}).items()}
     values["axes"] = {key: _axis(key, of_axis) for key, of_axis in (axes or {}).items()}
     values["replicates"] = {key: _axis(key, own, "replicates") for key, own in (replicates or {}).items()}
     return request_of(values | {"address": values.get("address") or session_address()})
@@ -212,13 +212,6 @@ def _named(sweep: object, name: str | None) -> Sweep:
 def _axis(key: str, values: Sequence[Value], option: str = "axis") -> tuple[Value, ...]:
     if isinstance(values, str) and is_range(values):
         return tuple(map(Text, listed(values)))
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise SpecError(f"{option} {key} must be a sequence of values, but got {values!r}")
-    if not values:
+    if not (plain_values := axis_values(key, values)):
         raise SpecError(f"{option} {key} must have at least one value, but it is empty")
-    return tuple(map(_plain, values))
-
-
-def _plain(value: Any) -> Any:
-    """A value of NumPy or PyTorch as one of Python."""
-    return value.item() if hasattr(value, "item") else value
+    return plain_values

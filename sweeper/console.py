@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sweeper.errors import SpecError, check_working_folder, error_line
 from sweeper.printing import print
 from sweeper.version import code_version
 from trainables.validation import unknown
@@ -55,6 +56,11 @@ def main() -> None:
         return
     if name not in COMMANDS:
         print(f"error: {unknown('command', name, list(COMMANDS))}", file=sys.stderr)
+        sys.exit(EXIT_WRONG)
+    try:
+        check_working_folder()
+    except SpecError as error:
+        print(error_line(error), file=sys.stderr)
         sys.exit(EXIT_WRONG)
     os.environ[COMMAND] = f"sweeper {name}"
     sys.argv[1:] = arguments

@@ -1,5 +1,6 @@
 """The errors that a sweep reports to its user. Every message is one line that can be printed as it is."""
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -60,6 +61,14 @@ class NodeLost(ClusterError):
 
 class JobLost(ClusterError):
     """The cluster does not answer, so the state of the submitted job is unknown."""
+
+
+def check_working_folder() -> None:
+    """Raise SpecError if the working folder has been removed. A library that is imported then may end the process."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise SpecError("the working folder no longer exists; change to one that does, with cd") from None
 
 
 def first_line(text: object, otherwise: str) -> str:

@@ -227,14 +227,14 @@ def choices(name: str, value: object, allowed: Iterable[object], listing: str = 
 
 
 MANY = 12
-"""More options than this are not listed beside the nearest one."""
+"""More options than this are not listed where there is another way to list them."""
 
 
 def unknown(noun: str, name: object, options: Collection[str], listing: str = "", owner: str = "there are") -> str:
-    """Return `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`. With a nearest one of `MANY` options, how
-    to list them all, which `listing` says, takes the place of the list. `owner` takes that of "there are"."""
+    """Return `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`. Of more than `MANY` options, how to list
+    them all, which `listing` says, takes the place of the list. `owner` takes that of "there are"."""
     near = nearest(str(name), options)
-    hidden = near and listing and len(options) > MANY
+    hidden = listing and len(options) > MANY
     return (
         f"no {noun} {name!r}{near}; {listing}" if hidden else f"no {noun} {name!r}{near}; {owner}: {', '.join(options)}"
     )

@@ -17,7 +17,7 @@ from functools import partial, wraps
 from importlib import metadata
 from typing import Any, Never, Protocol, cast, get_args
 
-from sweeper.errors import SpecError, SweeperError, error_line
+from sweeper.errors import SpecError, SweeperError, check_working_folder, error_line
 from sweeper.execution.signals import debugger_interrupts
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
@@ -58,6 +58,7 @@ def command_line(last_line: str = "interrupted\n") -> Callable[[Callable[[Sequen
                 if isinstance(stream, io.TextIOWrapper):
                     stream.reconfigure(errors="backslashreplace")  # a name may not fit a terminal's encoding
             try:
+                check_working_folder()
                 with debugger_interrupts():
                     return main(sys.argv[1:] if arguments is None else arguments)
             except SweeperError as error:

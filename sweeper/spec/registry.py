@@ -99,12 +99,13 @@ def _part_of_sweeps(name: str) -> str:
 
 
 def _values(sweep: str, key: str) -> Collection[object]:
-    presets = _shipped(sweep)[0].presets
-    return (
-        presets
-        if key == "preset"
-        else {value for space in presets.values() for part in parts_of(space) for value in part.values(key)}
-    )
+    """The values of a key in the presets of a sweep that ships, or their names; none if it cannot be read."""
+    try:
+        presets = _shipped(sweep)[0].presets
+    except SpecError:
+        return ()
+    parts = (part for space in presets.values() for part in parts_of(space))
+    return presets if key == "preset" else {value for part in parts for value in part.values(key)}
 
 
 @functools.cache  # a process that describes or plans several requests checks all claims of a sweep once

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -27,6 +27,33 @@ Axes = Mapping[str, tuple[Value, ...]]
 """Key -> its values."""
 KeysOf = Callable[[str], Collection[str]]
 """Name of a method -> the keys that its trials have."""
+
+
+def axis_values(key: str, values: object) -> tuple[Value, ...]:
+    """The values of an axis, in their order, as values of Python. Raises SpecError for what is no sequence of them.
+
+    Besides tuples and lists these may be ranges, generators, and arrays and series of one dimension.
+    """
+    if type(values) is tuple and all(type(value) in (int, float, str, bool) for value in values):
+        return values
+    several = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(several, str | bytes | Mapping | set | frozenset) or not isinstance(several, Iterable):
+        kind = f"a {type(values).__name__}{', which has no order' if isinstance(several, set | frozenset) else ''}"
+        raise SpecError(f"axis {key} must be a sequence of values, such as (0.1, 1.0), but is {kind}: {values!r:.60}")
+    plain_values = tuple(map(plain, several))
+    if wrong := [value for value in plain_values if not isinstance(value, Value)]:
+        raise SpecError(
+            f"each value of axis {key} must be a number, a text, true, false or none, but got {wrong[0]!r:.60}"
+        )
+    return plain_values
+
+
+def plain(value: Any) -> Any:
+    """A value of NumPy or PyTorch as one of Python."""
+    try:
+        return value.item() if hasattr(value, "item") else value
+    except (ValueError, RuntimeError):  # of several elements
+        return value
 
 
 @dataclass(frozen=True)
@@ -52,6 +79,8 @@ class Grid:
     conditions: ClassVar[tuple[When, ...]] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "fixed", {key: plain(value) for key, value in self.fixed.items()})
+        object.__setattr__(self, "axes", {key: axis_values(key, values) for key, values in self.axes.items()})
         for key, values in self.axes.items():
             if not values:
                 raise SpecError(f"axis {key} must have at least one value, but it is empty")
@@ -240,7 +269,10 @@ class Search:
     """Keys that `change_space` leaves unchanged."""
 
     def __post_init__(self) -> None:
-        Grid(self.fixed, self.axes)  # raises SpecError for invalid axes
+        grid = Grid(self.fixed, self.axes)  # raises SpecError for invalid axes
+        replicates = {key: axis_values(key, values) for key, values in self.replicates.items()}
+        for name, values in {"fixed": grid.fixed, "axes": grid.axes, "replicates": replicates}.items():
+            object.__setattr__(self, name, values)
         if not all(study.space_of({}) for study in self.studies()):
             raise SpecError("a search must have at least one key in its space, but it is empty")
         for key in self.searched:

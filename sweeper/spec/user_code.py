@@ -14,6 +14,8 @@ from trainables.validation import is_own
 if TYPE_CHECKING:
     from sweeper.spec.sweep import Sweep
 
+from sweeper.errors import SpecError
+
 WORKER_PACKAGES = ("sweeper", "trainables", "search_spaces")
 """This project's packages that a process of a sweep imports."""
 PACKAGES = (*WORKER_PACKAGES, "cluster")
@@ -21,6 +23,12 @@ PACKAGES = (*WORKER_PACKAGES, "cluster")
 
 CODE_KEYS = ("method", *KINDS)
 """Keys whose values may name code of the user's own."""
+LIBRARIES = (
+    *("PIL", "filelock", "matplotlib", "mlflow", "numpy", "optuna", "pandas", "psutil", "pyarrow", "ray"),
+    *("rich", "safetensors", "scipy", "sklearn", "tabulate", "tenacity", "tensorboardX", "threadpoolctl", "torch"),
+    *("torchmetrics", "torchvision", "vl_convert", "wandb"),
+)
+"""Installed packages that this project imports."""
 
 _folders: list[str] = []
 
@@ -33,7 +41,14 @@ def own_code(sweep: Sweep) -> frozenset[str]:
 
 
 def search_folder(folder: Path) -> None:
-    """Import modules from this folder, too, before all others, as Python does for the folder of a script."""
+    """Import modules from this folder, too, before all others, as Python does for the folder of a script. Raises
+    SpecError for a folder in which a module has the name of an installed package, which could not be imported then."""
+    for name in LIBRARIES:
+        if hiding := next((each for each in (f"{name}.py", f"{name}/__init__.py") if (folder / each).is_file()), None):
+            raise SpecError(
+                f"a module in a sweep's folder must not have the name of an installed package, but {folder / hiding} "
+                f"hides {name}; rename it"
+            )
     for name in ("trainables", "search_spaces"):  # first, so that a folder with the same names cannot replace them
         importlib.import_module(name)
     path = str(folder.resolve())

@@ -135,7 +135,7 @@ def test_a_sweep_that_ships_can_be_given_as_a_value() -> None:
         ({"preset": "digit"}, "no preset 'digit' (did you mean 'digits'?)"),
         ({"set": {"bta": 1}}, "no key 'bta' (did you mean 'beta'?)"),
         ({"set": {"beta": -1}}, "`beta >= 0` must hold"),
-        ({"axis": {"beta": "0.5"}}, "axis beta must be a sequence of values, but got '0.5'"),
+        ({"axis": {"beta": "0.5"}}, "axis beta must be a sequence of values, such as (0.1, 1.0), but is a str: '0.5'"),
         ({"axis": {"beta": ()}}, "axis beta must have at least one value"),
         ({"axis": {"method": ["vje,byol"]}}, "no method 'vje,byol'"),
         ({"set": {"beta": "0.5"}}, "beta must be a number, but got beta='0.5'"),

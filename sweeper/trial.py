@@ -137,8 +137,7 @@ def chosen(plan: Plan, words: Sequence[str], store: Store) -> Trial:
     if not trials:
         raise SpecError(f"no trial of {of} is known before its search has begun; run it, then give an id")
     if len(trials) > 1:
-        varying = _varying(trials)
-        choices = "; ".join(f"{key}={_listed(values)}" for key, values in varying.items())
+        choices = "; ".join(f"{key}={_listed(values)}" for key, values in _telling_apart(trials).items())
         raise SpecError(
             f"one trial must be chosen, but {len(trials)} of {of} are; add KEY=VALUE of what they differ in: {choices}"
         )
@@ -178,9 +177,23 @@ def _varying(trials: Sequence[Trial]) -> dict[str, list[object]]:
     return {key: list(of_key) for key, of_key in values.items() if len(of_key) > 1}
 
 
+def _telling_apart(trials: Sequence[Trial]) -> dict[str, list[object]]:
+    """Few of the keys in which the trials differ, with their values, that together tell all of them apart."""
+    varying, chosen, groups = _varying(trials), dict[str, list[object]](), 1
+
+    def count(key: str) -> int:
+        return len({tuple(trial.config.get(each) for each in (*chosen, key)) for trial in trials})
+
+    while groups < len(trials) and (rest := [key for key in varying if key not in chosen]):
+        best = max(rest, key=count)
+        groups = count(best)
+        chosen[best] = varying[best]
+    return chosen
+
+
 def _listed(values: Sequence[object]) -> str:
     shown = [format_value(value) for value in values]  # type: ignore[arg-type]
-    return ",".join(shown[:LISTED]) + (",..." if len(shown) > LISTED else "")
+    return ",".join(shown[:LISTED]) + (f",... ({len(shown)} values)" if len(shown) > LISTED else "")
 
 
 def _named(trial: Trial, varying: Sequence[str] | dict[str, list[object]]) -> str:

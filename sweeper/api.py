@@ -86,7 +86,7 @@ def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFram
 
 
 def run(
-    sweep: str | Sweep,
+    sweep: str | os.PathLike[str] | Sweep,
     *,
     name: str | None = None,
     preset: str | None = None,
@@ -130,7 +130,7 @@ def run(
 
 
 def plan(
-    sweep: str | Sweep,
+    sweep: str | os.PathLike[str] | Sweep,
     *,
     name: str | None = None,
     preset: str | None = None,
@@ -177,7 +177,7 @@ def _run(request: Request) -> pd.DataFrame:
 
 
 def _request(
-    sweep: str | Sweep,
+    sweep: str | os.PathLike[str] | Sweep,
     name: str | None,
     fixed: Mapping[str, Value] | None,
     axes: Axes | None,
@@ -186,11 +186,17 @@ def _request(
     replicates: Axes | None = None,
 ) -> Request:
     """The request with these arguments. Raises SpecError as the command line does."""
+    sweep = os.fspath(sweep) if isinstance(sweep, os.PathLike) else sweep
     if isinstance(sweep, str) and name is not None:
         raise SpecError(f"a name is for a Sweep that is given as a value, but got name={name!r} and sweep={sweep!r}")
     definition = None if isinstance(sweep, str) else _named(sweep, name)
     values = read_options(options)
     values |= {"name": definition.name if definition else sweep, "sweep": definition, "plan": plan, "json": plan}
+    for option, given in {"set": fixed, "axis": axes, "replicates": replicates}.items():
+        if given is not None and not isinstance(given, Mapping):
+            raise SpecError(
+                f"{option} must map hyperparameters to values, such as {{'lr': 0.1}}, but got {given!r:.60}"
+            )
     values["fixed"] = {key: plain(value) for key, value in (fixed or {}).items()}
     values["axes"] = {key: _axis(key, of_axis) for key, of_axis in (axes or {}).items()}
     values["replicates"] = {key: _axis(key, own, "replicates") for key, own in (replicates or {}).items()}

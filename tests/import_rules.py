@@ -399,7 +399,8 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.console": Rule(
-        may=("sweeper.printing", "sweeper.version", "trainables.validation"), never=("torch", *LAUNCHERS)
+        may=("sweeper.errors", "sweeper.printing", "sweeper.version", "trainables.validation"),
+        never=("torch", *LAUNCHERS),
     ),
     "sweeper.completion": Rule(
         may=(

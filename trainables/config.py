@@ -37,7 +37,7 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
     known, values = keys(str(method)), task_of(str(method)).completed(values)
     for key in values:
         if key not in known:
-            raise ValueError(unknown("key", key, sorted(known), f"--describe {method} lists its keys", f"{method} has"))
+            raise ValueError(unknown("key", key, sorted(known), f"--describe {method} lists its keys"))
     built = {
         name: _section(
             section, **{key: _typed(key, values[key], kind) for key, kind in _fields(section).items() if key in values}

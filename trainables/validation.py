@@ -230,14 +230,12 @@ MANY = 12
 """More options than this are not listed where there is another way to list them."""
 
 
-def unknown(noun: str, name: object, options: Collection[str], listing: str = "", owner: str = "there are") -> str:
+def unknown(noun: str, name: object, options: Collection[str], listing: str = "") -> str:
     """Return `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`. Of more than `MANY` options, how to list
-    them all, which `listing` says, takes the place of the list. `owner` takes that of "there are"."""
-    near = nearest(str(name), options)
+    them all, which `listing` says, takes the place of the list."""
     hidden = listing and len(options) > MANY
-    return (
-        f"no {noun} {name!r}{near}; {listing}" if hidden else f"no {noun} {name!r}{near}; {owner}: {', '.join(options)}"
-    )
+    choices_text = listing if hidden else f"there are: {', '.join(options)}"
+    return f"no {noun} {name!r}{nearest(str(name), options)}; {choices_text}"
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
@@ -245,8 +243,8 @@ def nearest(name: str, options: Iterable[str]) -> str:
     none is near."""
     known = list(options)
     by_letters = {letters(option): option for option in reversed(known)}
-    meant = by_letters.get(letters(name), SYNONYMS.get(letters(name)))
-    matches = [meant] if meant in known else difflib.get_close_matches(name, known, n=1)
+    meant = by_letters.get(letters(name)) or by_letters.get(letters(SYNONYMS.get(letters(name), "")))
+    matches = [meant] if meant else difflib.get_close_matches(name, known, n=1)
     return f" (did you mean '{matches[0]}'?)" if matches else ""
 
 
@@ -255,7 +253,10 @@ def letters(name: str) -> str:
     return re.sub(r"[-_ .]", "", name).lower()
 
 
-VISIBLE = "a sweep trains on all GPUs that it sees, and CUDA_VISIBLE_DEVICES=0,1 limits them"
+VISIBLE = (
+    "a sweep trains on all GPUs that it sees; CUDA_VISIBLE_DEVICES=0,1 limits them, and --gpus-per-node those of a job "
+    "of SLURM"
+)
 CONTINUES = "the same command continues a sweep"
 IS_A_FILE = "a sweep is a Python file, which defines its own defaults"
 SYNONYMS: Mapping[str, str] = {
@@ -289,6 +290,10 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("checkpointevery", "checkpointfreq", "saveinterval", "savefreq"), "--save-every"),
     **dict.fromkeys(("gpuspertrial", "resourcespertrial"), "--gpu-fraction"),
     **dict.fromkeys(("asha", "successivehalving", "sha"), "halving"),
+    **dict.fromkeys(("train", "start", "launch", "fit", "tune", "optimize", "optimise"), "run"),
+    **dict.fromkeys(("ls", "status", "show", "ps"), "list"),
+    **dict.fromkeys(("delete", "remove", "del"), "rm"),
+    **dict.fromkeys(("ui", "dashboard", "serve", "web", "board"), "view"),
     "bohb": "hyperband",
     **dict.fromkeys(("bayes", "bayesian", "bo", "gaussianprocess"), "gp"),
     **dict.fromkeys(("randomsearch", "randomsampler"), "random"),

@@ -22,6 +22,7 @@ from sweeper.cli.parser import (
     data_folder,
     fraction,
     gpu_memory,
+    hyperparameters,
     keep,
     named,
     node_price,
@@ -38,7 +39,7 @@ from sweeper.spec import registry
 from sweeper.spec.metric import Spread
 from sweeper.spec.ranges import listed
 from sweeper.spec.space import SAMPLERS
-from trainables.validation import unknown
+from trainables.validation import SYNONYMS, letters, unknown
 
 MODULE = "python -m sweeper.run"
 ABOUT = (
@@ -193,6 +194,11 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if option in OF_COMMAND_LINE:
             raise SpecError(f"'{option}' is an option of the command line alone")
         if option not in actions:
+            meant = SYNONYMS.get(letters(option), option)
+            if " " in meant:
+                raise SpecError(f"no option {option!r}; {meant}")
+            if meant in hyperparameters():
+                raise SpecError(f"no option {option!r}; a hyperparameter is given by set={{{meant!r}: {value!r}}}")
             raise SpecError(unknown("option", option, list(actions)))
         if value is None or value is False:
             continue

@@ -4,6 +4,7 @@ Each function that reads a value takes text as typed, or a value from Python.
 """
 
 import argparse
+import difflib
 import importlib.util
 import io
 import math
@@ -26,7 +27,7 @@ from sweeper.request import Keep, KeptTrials, NodePrice, Order, OrderKind, Reque
 from sweeper.spec.space import Value
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
-from trainables.validation import SYNONYMS, letters, nearest, unknown
+from trainables.validation import SYNONYMS, letters, unknown
 
 DISTRIBUTION = "sweeper"
 """Name of this project among the installed packages."""
@@ -107,9 +108,12 @@ class Parser(argparse.ArgumentParser):
             return _setting(name, text) if equals and of_words else of_words
         key = name.lstrip("-").replace("-", "_")
         meant = SYNONYMS.get(letters(name), key)
-        if "--set" in options and meant in _keys():
+        if "--set" in options and meant in hyperparameters():
             return _setting(meant, text if equals else value)
-        return meant if " " in meant else nearest(name, options).strip(" ()")
+        if " " in meant:
+            return meant
+        near = [meant] if meant in options else difflib.get_close_matches(name, options, n=1, cutoff=0.8)
+        return f"did you mean {near[0]}?" if near else ""
 
 
 def _setting(key: str, value: str) -> str:
@@ -117,7 +121,7 @@ def _setting(key: str, value: str) -> str:
     return f"a hyperparameter is given by {option} {key}={value}"
 
 
-def _keys() -> Collection[str]:
+def hyperparameters() -> Collection[str]:
     """All hyperparameters."""
     from trainables import config  # here because torch takes seconds to import
     from trainables.catalog import known_methods

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.names import is_name
+from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.printing import printable
 from sweeper.report import charts
@@ -74,6 +74,9 @@ def _parse(text: str, default: Side | None) -> Side:
     name, _, preset = (part.strip() for part in place.partition(":"))
     if not name and default is None:
         raise SpecError(f"the first side must be {SYNTAX}, but got '{text}'")
+    if name and not is_name(name):
+        condition = f"; for its rows with {name} write ,{name}" if "=" in name else ""
+        raise SpecError(f"the name of a sweep {LAW}, but got {name!r}{condition}")
     if at and not store.strip():
         raise SpecError(f"a store must follow the @, but got '{text}'")
     values: dict[str, str] = {}

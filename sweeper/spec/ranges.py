@@ -47,6 +47,8 @@ def advice(text: str) -> str:
         return f"; a range is {NOTATIONS}, and distributions are searched by a sweep with a Search"
     if re.search(r"[][(){}]", text):
         return "; several values are listed without brackets: 0.1,0.01"
+    if re.search(r"[;\s]", text):
+        return "; several values are separated by commas"
     if "," in text:
         return "; several values need --axis, and a decimal number has a point"
     return f"; a decimal number has a point: 0.{text}" if re.fullmatch(r"0\d+", text) else ""

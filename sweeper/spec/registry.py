@@ -73,6 +73,10 @@ def definition(reference: str) -> tuple[Sweep, ModuleType]:
     Raises SpecError, with one line, if there is no such sweep, or if its file cannot be imported.
     """
     path, _, attribute = reference.partition(":")
+    if attribute not in ("", ATTRIBUTE) and path in names():
+        raise SpecError(
+            f"a sweep that ships has one value, {ATTRIBUTE}, but got {reference!r}; its presets are named by --preset"
+        )
     file = Path(path).expanduser()
     if path.endswith(".py") or os.sep in path or ("." in path and os.path.isfile(path)):
         if file.resolve().parent in _folders() and not attribute:

@@ -43,7 +43,7 @@ def axis_values(key: str, values: object) -> tuple[Value, ...]:
     plain_values = tuple(map(plain, several))
     if wrong := [value for value in plain_values if not isinstance(value, Value)]:
         raise SpecError(
-            f"each value of axis {key} must be a number, a text, true, false or none, but got {wrong[0]!r:.60}"
+            f"axis {key} must have single values: numbers, texts, true, false or none, but got {wrong[0]!r:.60}"
         )
     return plain_values
 

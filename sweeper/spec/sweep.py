@@ -86,6 +86,11 @@ class Sweep:
                 f"the name of a sweep must not be {self.name.lower()!r}, whose page is {page}, but got "
                 f"{self.name!r}; write Sweep(name=...) or rename the file"
             )
+        if not isinstance(self.presets, Mapping):
+            kind = type(self.presets).__name__
+            raise SpecError(
+                f"the presets of a sweep must be a mapping, such as {{'small': Grid(...)}}, but are a {kind}"
+            )
         for name, space in self.presets.items():
             check_space(space, name)
         all_search = all(self.objectives(preset) for preset in self.presets)

@@ -25,7 +25,18 @@ CODE_KEYS = ("method", *KINDS)
 """Keys whose values may name code of the user's own."""
 LIBRARIES = (
     *("PIL", "filelock", "matplotlib", "mlflow", "numpy", "optuna", "pandas", "psutil", "pyarrow", "ray"),
-    *("rich", "safetensors", "scipy", "sklearn", "tabulate", "tenacity", "tensorboardX", "threadpoolctl", "torch"),
+    *(
+        "requests",
+        "rich",
+        "safetensors",
+        "scipy",
+        "sklearn",
+        "tabulate",
+        "tenacity",
+        "tensorboardX",
+        "threadpoolctl",
+        "torch",
+    ),
     *("torchmetrics", "torchvision", "vl_convert", "wandb"),
 )
 """Installed packages that this project imports."""

@@ -227,7 +227,9 @@ def test_the_job_has_the_code_and_the_users_modules(
 ) -> None:
     assert submit.main([str(sweep), "--store", str(tmp_path / "store"), *code]) == 0
     (submission,) = client.submissions
-    assert submission["entrypoint"] == entrypoint(["sweep_of_mine.py", "--store", str(tmp_path / "store")])
+    assert submission["entrypoint"] == entrypoint(
+        ["sweep_of_mine.py", "--store", str(tmp_path / "store"), "--data", submit.NODE_DATA]
+    )
     assert submission["metadata"]["sweep"] == "chosen" and submission["submission_id"].startswith("chosen-")
     expected = {"sweep_of_mine.py", "sent_of_mine/__init__.py", "sent_of_mine/denoise.py", "sweeper/run.py"}
     assert expected | {"trainables/catalog.py", "search_spaces/anomaly_grid.py"} <= {*client.files}

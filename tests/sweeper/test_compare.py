@@ -6,6 +6,7 @@ import pytest
 
 import sweeper
 from sweeper.compare import main
+from sweeper.errors import SpecError
 from sweeper.report.compare import Side, parse_sides
 from sweeper.report.formatting import MINUS
 from sweeper.storage.rows import Columns
@@ -32,6 +33,11 @@ def row(preset: str, changes: str, nu: float, seed: int, knn: float) -> dict[str
     name = f"{preset}{changes}{nu}{seed}".replace("=", "-")
     values = {"method": "vje", "nu": nu, "seed": seed, "knn_z": knn, "preset": preset, "changes": changes}
     return {"trial_id": name, "status": "finished", **values}
+
+
+def test_a_side_that_is_no_name_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"but got 'nu=20'; for its rows with nu=20 write ,nu=20$"):
+        parse_sides("grid:digits,nu=1", "nu=20")
 
 
 def test_the_second_side_takes_what_it_lacks_from_the_first() -> None:

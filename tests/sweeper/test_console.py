@@ -12,6 +12,7 @@ import pytest
 from sweeper import console, version
 from sweeper.console import COMMANDS, Command
 from sweeper.version import code_version
+from tests.cases import for_each
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +48,22 @@ def test_an_unknown_command_is_refused_with_the_choices(
         end.value.code == 2
         and capsys.readouterr().err == "error: no command 'begn' (did you mean 'begin'?); there are: begin\n"
     )
+
+
+@pytest.mark.slow
+@for_each("command", ["sweeper.console plan x", "sweeper.run x --plan"])
+def test_a_working_folder_that_was_removed_is_one_line(command: str, tmp_path: Path) -> None:
+    (folder := tmp_path / "gone").mkdir()
+    process = subprocess.run(
+        f"rmdir {folder}; exec {sys.executable} -m {command}",
+        shell=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        capture_output=True,
+    )
+    error = "error: the working folder no longer exists; change to one that does, with cd\n"
+    assert (process.returncode, process.stdout, process.stderr) == (2, "", error)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])

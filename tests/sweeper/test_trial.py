@@ -11,6 +11,7 @@ import pytest
 import sweeper
 from sweeper import trial
 from sweeper.storage.load import load
+from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.user_files import DENOISE, user_folder
 
@@ -71,6 +72,14 @@ def test_what_matches_none_or_several_is_answered_with_the_choices(capsys: pytes
     assert refused(capsys, "deadbeef").startswith("no trial of own_sweep (tiny) has the id 'deadbeef'")
     assert refused(capsys, "sgma=0.1").startswith("no key 'sgma' (did you mean 'sigma'?)")
     assert refused(capsys, "seed=1", "--out", "trace.json").startswith("--out requires --profile")
+
+
+@for_each("sweep", ["one_class_benchmark", "ssl_benchmark", "anomaly_grid"])
+def test_many_matches_are_answered_in_a_short_line(sweep: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys that it names tell all matches apart."""
+    assert trial.main([sweep, "--preset", "digits", "seed=0"]) == 2
+    line = capsys.readouterr().err
+    assert len(line) < 300 and re.search(r"method=.*,\.\.\. \(\d+ values\)|normal_class=.*,\.\.\. \(10 values\)", line)
 
 
 @pytest.mark.slow

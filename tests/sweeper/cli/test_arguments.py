@@ -195,7 +195,7 @@ def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
         ("--set lr=-0.0", "`lr > 0` must hold, but got lr=0.0"),
         ("--set lr=[1,2]", "lr must be a number, but got lr=[1,2]"),
         ("--set lr=\u202e1", "lr must be a number, but got lr=\\u202e1"),
-        ("--set method=\x1b[31m", "no method '\\x1b[31m'; there are: "),
+        ("--set method=\x1b[31m", "no method '\\x1b[31m'; --describe methods lists all"),
         (
             "vje_search --warm-start ../../x",
             "--warm-start must name a sweep, whose name must consist of letters, digits, ",

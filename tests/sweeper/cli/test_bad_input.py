@@ -36,6 +36,25 @@ def closed_port() -> Iterator[int]:
         yield bound.getsockname()[1]
 
 
+@for_each(
+    ("name", "law"),
+    [
+        ("simclr", "'simclr' is a method, not a sweep; sweeps with it, which --axis method=simclr selects, are: "),
+        (
+            "digits",
+            "'digits' is a preset, not a sweep; sweeps with it, which --preset digits selects, are: anoma",
+        ),
+        (
+            "cifar10",
+            "'cifar10' is a data set, not a sweep; sweeps with it, which --axis dataset=cifar10 selects, are",
+        ),
+        ("anomaly_grid:digits", "a sweep that ships has one value, SWEEP, but got 'anomaly_grid:digits'; its presets "),
+    ],
+)
+def test_the_name_of_something_else(command_line: CommandLine, name: str, law: str) -> None:
+    assert command_line.refuse(name=name).error.startswith(law)
+
+
 def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
     assert command_line.refuse(name="anomaly_gird").error.startswith(
         "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?); --list shows all"
@@ -111,6 +130,29 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
             "no method, data set, key, metric or sweep 'vja' (did you mean 'vje'?); --list shows the sweeps, and ",
         ),
         ("--fast 3", "unrecognized arguments: --fast 3; --help shows all options"),
+        ("--axis beta=0,05", "beta must be a number without leading zeros, but got beta=05; a decimal number has a po"),
+        ("--set beta=0,5", "beta must be a number, but got beta=0,5; several values need --axis, and a decimal number"),
+        ("--axis seed=0-4", "seed must be a whole number, but got seed=0-4; a range is 0..4"),
+        ("--axis seed=range(5)", "seed must be a whole number, but got seed=range(5); a range is A..B for whole numb"),
+        ("--axis lr=[0.1,0.01]", "lr must be a number, but got lr=[0.1; several values are listed without brackets"),
+        ("--axis lr=0.1;0.2", "lr must be a number, but got lr=0.1;0.2; several values are separated by commas"),
+        ("--set Lr=0.1", "no key 'Lr' (did you mean 'lr'?); --describe keys lists all"),
+        ("--set learning_rate=0.1", "no key 'learning_rate' (did you mean 'lr'?); --describe keys lists all"),
+        ("--set method=SimCLR", "no method 'SimCLR' (did you mean 'simclr'?); --describe methods lists all"),
+        ("--set dataset=CIFAR-10", "no dataset 'CIFAR-10' (did you mean 'cifar10'?); "),
+        ("--pruner asha", "no pruner 'asha' (did you mean 'halving'?); "),
+        ("--seeds 5", "unrecognized arguments: --seeds 5; five seeds are --axis seed=0..4"),
+        ("--num-gpus 2", "unrecognized arguments: --num-gpus 2; a sweep trains on all GPUs that it sees"),
+        (
+            "--learning-rate 0.1",
+            "unrecognized arguments: --learning-rate 0.1; a hyperparameter is given by --set lr=0.1",
+        ),
+        ("--epochs=5,10", "unrecognized arguments: --epochs=5,10; a hyperparameter is given by --axis epochs=5,10"),
+        ("anomaly_grid lr=0.1", "unrecognized arguments: lr=0.1; a hyperparameter is given by --set lr=0.1"),
+        ("--axis seed=0 1", "unrecognized arguments: 1; an option takes one word: --set KEY=VALUE, --axis KEY=V1,V2"),
+        ("--n-trials 5", "unrecognized arguments: --n-trials 5; did you mean --trials?"),
+        ("--output-dir x", "unrecognized arguments: --output-dir x; did you mean --store?"),
+        ("--alarm-rate 100%", "`0 < alarm-rate < 1` must hold, but got --alarm-rate 100%"),
         ("--address nowhere", "--address must be host:port, ray://host:port, auto or local, but got 'nowhere'"),
         ("--address host:port", "--address must be host:port, ray://host:port, auto or local, but got 'host:port'"),
     ],

@@ -15,6 +15,7 @@ import search_spaces
 import sweeper.run as run
 from sweeper.errors import SpecError
 from sweeper.spec import Sweep, registry, user_code
+from tests.import_rules import TABLE
 from tests.user_files import user_folder
 
 
@@ -97,7 +98,7 @@ def test_an_unknown_sweep_is_refused_with_the_nearest_or_all() -> None:
         SpecError, match=r"no sweep 'anomaly_gird' \(did you mean 'anomaly_grid'\?\); --list shows all$"
     ):
         registry.find("anomaly_gird")
-    with pytest.raises(SpecError, match=r"no sweep 'os'; there are"):
+    with pytest.raises(SpecError, match=r"no sweep 'os'; --list shows all"):
         registry.find("os")
 
 
@@ -193,6 +194,7 @@ def test_the_file_of_a_sweep_that_ships_is_that_sweep() -> None:
         ({}, "no such.thing", "must be a name (--list shows all), a file (path/to/my_sweep.py) or a module"),
         ({"random.py": SWEEP}, "random.py", "there is another module 'random'; rename random.py"),
         ({"torch.py": SWEEP}, "torch.py", "there is another module 'torch'; rename torch.py"),
+        ({"mine.py": SWEEP, "numpy/__init__.py": ""}, "mine.py", "numpy/__init__.py hides numpy; rename it"),
         ({"anomaly_grid.py": SWEEP}, "anomaly_grid.py", "must not be that of one that ships"),
         ({"mine.py": NAMED.replace("chosen", "a/b")}, "mine.py", "line 4: the name of a sweep must consist of"),
         ({"mine.py": SWEEP}, "mine", "no sweep 'mine'"),
@@ -211,6 +213,12 @@ def test_what_is_no_sweep_is_refused_in_one_line(
         registry.find(reference)
     assert law in str(refused.value) and "\n" not in str(refused.value)
     assert sys.modules["random"].__file__ != str(user_folder / "random.py")
+
+
+def test_no_library_of_the_project_can_be_hidden() -> None:
+    """But `datasets`: that is a usual name of a user's own module, and an extra."""
+    imported = {name.partition(".")[0] for rule in TABLE.values() for name in (*rule.may, *rule.never)}
+    assert set(user_code.LIBRARIES) == imported - {"cluster", "search_spaces", "sweeper", "trainables", "datasets"}
 
 
 def test_only_imported_modules_of_the_users_folders_are_sent(user_folder: Path) -> None:

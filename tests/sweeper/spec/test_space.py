@@ -5,7 +5,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sweeper.errors import SpecError
@@ -40,6 +43,30 @@ SEVERAL = (
     Grid({"method": "simclr", "lr": 0.1, "tau": 0.5}, {"seed": (0, 1)}),
     Grid({"method": "random", "lr": 0.1}, {"seed": (0, 1)}),
 )
+
+
+@for_each(
+    ("values", "native"),
+    [
+        (np.arange(0.1, 0.5, 0.1), (0.1, 0.2, 0.30000000000000004, 0.4)),
+        (np.array([1, 2]), (1, 2)),
+        ([np.float32(0.5), np.int64(3), "a", True, None], (0.5, 3, "a", True, None)),
+        (torch.tensor([0.5, 1.5]), (0.5, 1.5)),
+        (pd.Series([1, 2]), (1, 2)),
+        (range(3), (0, 1, 2)),
+        ((2.0**-k for k in range(2)), (1.0, 0.5)),
+    ],
+)
+def test_an_axis_takes_any_sequence_and_has_values_of_python(values: Any, native: tuple[Value, ...]) -> None:
+    grid = Grid({"epochs": np.int64(5)}, {"lr": values})
+    assert grid.axes["lr"] == native and [*map(type, grid.axes["lr"])] == [*map(type, native)]
+    assert type(grid.fixed["epochs"]) is int
+
+
+@for_each("values", [{1, 2}, {"a": 1}, "1,2", b"12", 0.5, None, np.array(3.0), np.ones((2, 2)), [[1]], [(1, 2)]])
+def test_an_axis_is_a_sequence_of_single_values(values: Any) -> None:
+    with pytest.raises(SpecError, match="axis lr must"):
+        Grid({}, {"lr": values})
 
 
 def several(

@@ -42,9 +42,12 @@ from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 from trainables.data.errors import DataError, DownloadError
 
+NODE_DATA = "~/.cache/sweeper/data"
+"""Default folder of the data sets on each machine of a cluster: a job's working directory is a temporary copy."""
 ABOUT = (
     "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `python -m sweeper.run`. The "
-    "job goes on without this terminal; when it has ended, the same command continues the sweep."
+    "job goes on without this terminal; when it has ended, the same command continues the sweep. On the machines of a Ray "
+    f"cluster --data is by default {NODE_DATA}."
 )
 STOP_WINDOW_SECONDS = 5
 """Seconds after Ctrl-C during which another Ctrl-C stops the job."""
@@ -52,8 +55,6 @@ CODE = "sweeper/run.py"
 """File by which a folder of the code is recognised."""
 DEFAULTS = ("results", "data")
 """Default folders of stores and data, beside the code."""
-NODE_DATA = "~/.cache/sweeper/data"
-"""Default folder of the data sets on each machine of a cluster: a job's working directory is a temporary copy."""
 ABSENT_FOLDER = f"{os.devnull}/absent"
 """A folder that cannot exist, so that nothing is downloaded into it."""
 CREDENTIALS_NOTE = (

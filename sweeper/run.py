@@ -99,19 +99,10 @@ def plan_request(request: Request, files: Files | None = None, backends: "Backen
     `files` are those of the store, by default in the request's folder; `backends` is by default `backend_of`."""
     (request.sweep or registry.find(request.name)).preset(request.preset)  # a wrong name is refused at once
 
-    from sweeper.plan.prepare import prepare  # imported here because torch takes seconds to import
-
     request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
     store = Store(files or request.store)
     check_no_folder_of_a_store(store.files)
-    try:
-        plan, columns = prepare(request, store)
-    except SpecError as error:
-        if request.debug:
-            from sweeper.execution.local_backend import show_cause  # here because torch takes seconds to import
-
-            show_cause(error)
-        raise
+    plan, columns = prepared(request, store)
     if request.debug and any(trial.config.get("workers", 1) != 1 for trial in plan.trials):
         raise SpecError("--debug trains in one process, so workers=1 must hold; add --set workers=1")
     decision_of(request, plan, store)  # raises SpecError if there is nothing to decide
@@ -119,6 +110,20 @@ def plan_request(request: Request, files: Files | None = None, backends: "Backen
     for note in plan.notes:
         print(printable(f"note: {note}"), file=sys.stderr)
     return PlannedRequest(request, plan, columns, store, trackers, backends)
+
+
+def prepared(request: Request, store: Store) -> tuple[Plan, Columns]:
+    """As `prepare`; with `--debug` a debugger opens where the user's own code fails."""
+    from sweeper.plan.prepare import prepare  # imported here because torch takes seconds to import
+
+    try:
+        return prepare(request, store)
+    except SpecError as error:
+        if request.debug:
+            from sweeper.execution.local_backend import show_cause  # as above
+
+            show_cause(error)
+        raise
 
 
 def decision_of(request: Request, plan: Plan, store: Store) -> "Decision | None":

@@ -15,17 +15,16 @@ from sweeper.cli.arguments import SWEEP, pairs
 from sweeper.cli.one_trial import overfit, print_profile, train_alone
 from sweeper.cli.parser import EXIT_FAILED, Parser, command_line, data_folder, named, whole
 from sweeper.errors import SpecError
-from sweeper.execution.local_backend import local_device, show_cause, show_exception
+from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import end_process
 from sweeper.models import config_to_train
 from sweeper.plan.changes import format_value
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
-from sweeper.plan.prepare import prepare
 from sweeper.printing import print, printable
 from sweeper.request import Request, Text
-from sweeper.run import PlannedRequest
+from sweeper.run import PlannedRequest, prepared
 from sweeper.storage.rows import Columns, rows_of
 from sweeper.storage.store import Store
 from trainables import config as configs
@@ -73,14 +72,11 @@ def main(arguments: Sequence[str]) -> int:
             raise SpecError("--out requires --profile, because nothing else writes a file")
         fixed = {key: Text(text) for key, text in pairs("--set", options.set).items()}
         folder = str(Path(options.data).absolute())
-        request = Request(options.name, preset=options.preset, store=options.store, data=folder, fixed=fixed)
+        request = Request(
+            options.name, preset=options.preset, store=options.store, data=folder, fixed=fixed, debug=options.debug
+        )
         store = Store(request.store)
-        try:
-            plan, columns = prepare(request, store)
-        except SpecError as error:
-            if options.debug:
-                show_cause(error)
-            raise
+        plan, columns = prepared(request, store)
         trial = chosen(plan, options.which, store)
         config = configs.resolve(trial.config)
         if config.training.processes > 1:

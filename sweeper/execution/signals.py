@@ -39,7 +39,7 @@ class DebuggerQuit(KeyboardInterrupt):
 def debugger_interrupts() -> Iterator[None]:
     """Context in which `q` in a debugger raises DebuggerQuit. Its usual BdbQuit is an Exception, which callers of the
     user's code would take for an error of that code."""
-    before, bdb.BdbQuit = bdb.BdbQuit, DebuggerQuit  # type: ignore[misc]
+    before, bdb.BdbQuit = bdb.BdbQuit, DebuggerQuit  # type: ignore[assignment,misc]
     try:
         yield
     finally:

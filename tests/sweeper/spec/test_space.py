@@ -58,7 +58,8 @@ SEVERAL = (
     ],
 )
 def test_an_axis_takes_any_sequence_and_has_values_of_python(values: Any, native: tuple[Value, ...]) -> None:
-    grid = Grid({"epochs": np.int64(5)}, {"lr": values})
+    fixed: dict[str, Any] = {"epochs": np.int64(5)}
+    grid = Grid(fixed, {"lr": values})
     assert grid.axes["lr"] == native and [*map(type, grid.axes["lr"])] == [*map(type, native)]
     assert type(grid.fixed["epochs"]) is int
 

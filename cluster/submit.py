@@ -46,7 +46,7 @@ NODE_DATA = "~/.cache/sweeper/data"
 """Default folder of the data sets on each machine of a cluster: a job's working directory is a temporary copy."""
 ABOUT = (
     "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `python -m sweeper.run`. The "
-    "job goes on without this terminal; when it has ended, the same command continues the sweep. On the machines of a Ray "
+    "job goes on without this terminal; when it has ended, the same command continues the sweep. On the machines of a "
     f"cluster --data is by default {NODE_DATA}."
 )
 STOP_WINDOW_SECONDS = 5

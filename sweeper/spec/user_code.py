@@ -24,19 +24,8 @@ PACKAGES = (*WORKER_PACKAGES, "cluster")
 CODE_KEYS = ("method", *KINDS)
 """Keys whose values may name code of the user's own."""
 LIBRARIES = (
-    *("PIL", "filelock", "matplotlib", "mlflow", "numpy", "optuna", "pandas", "psutil", "pyarrow", "ray"),
-    *(
-        "requests",
-        "rich",
-        "safetensors",
-        "scipy",
-        "sklearn",
-        "tabulate",
-        "tenacity",
-        "tensorboardX",
-        "threadpoolctl",
-        "torch",
-    ),
+    *("PIL", "filelock", "matplotlib", "mlflow", "numpy", "optuna", "pandas", "psutil", "pyarrow", "ray", "requests"),
+    *("rich", "safetensors", "scipy", "sklearn", "tabulate", "tenacity", "tensorboardX", "threadpoolctl", "torch"),
     *("torchmetrics", "torchvision", "vl_convert", "wandb"),
 )
 """Installed packages that this project imports."""
@@ -54,7 +43,7 @@ def own_code(sweep: Sweep) -> frozenset[str]:
 def search_folder(folder: Path) -> None:
     """Import modules from this folder, too, before all others, as Python does for the folder of a script. Raises
     SpecError for a folder in which a module has the name of an installed package, which could not be imported then."""
-    for name in LIBRARIES:
+    for name in () if "site-packages" in folder.resolve().parts else LIBRARIES:
         if hiding := next((each for each in (f"{name}.py", f"{name}/__init__.py") if (folder / each).is_file()), None):
             raise SpecError(
                 f"a module in a sweep's folder must not have the name of an installed package, but {folder / hiding} "

@@ -50,9 +50,7 @@ def publish(files: Files, folder: str, shown: Shown, heatmap: Heatmap) -> str | 
     rows, preset = shown.rows_of(heatmap), shown.preset
     if heatmap.selections and rows.empty:
         return None
-    over = averaged_over(rows, heatmap.axes, preset.replicates)
-    if preset.over != "trials" and over != "replicates":
-        over = preset.over
+    over = averaged_over(rows, heatmap.axes, preset.replicates, preset.over)
     best = shown.best(rows, heatmap.metric, heatmap.axes)
     cells = write(files, folder, shown, heatmap, rows, over=over, best=best)
     if heatmap != preset.of_kind(Heatmap)[0] or preset.of_kind(Table):

@@ -94,8 +94,9 @@ def described(cells: pd.DataFrame, over: str, spread: Spread = "interval") -> st
     return f"mean{beside} over {span} {over}{each}"
 
 
-def averaged_over(rows: pd.DataFrame, axes: Sequence[str], replicates: Sequence[str]) -> str:
-    """Return what the replicates of a cell of these axes are: `seeds` or `classes` if only these differ within one."""
+def averaged_over(rows: pd.DataFrame, axes: Sequence[str], replicates: Sequence[str], noun: str = "trials") -> str:
+    """Return what the replicates of a cell of these axes are: `seeds` or `classes` if only these differ within one. Of
+    another hyperparameter it is the sweep's `noun`, unless that is the default."""
     columns = replicate_columns(rows, [key for key in replicates if key not in axes])
     varying = [key for key in columns if rows[key].nunique(dropna=False) > 1]
     if rows.empty or not varying or not {*axes} & {*rows}:
@@ -106,4 +107,6 @@ def averaged_over(rows: pd.DataFrame, axes: Sequence[str], replicates: Sequence[
         .max()
     )
     differing = [key for key in varying if within[key] > 1]
-    return NOUNS.get(differing[0], f"values of {differing[0]}") if len(differing) == 1 else "replicates"
+    if len(differing) != 1:
+        return "replicates"
+    return NOUNS.get(differing[0], f"values of {differing[0]}" if noun == "trials" else noun)

@@ -43,7 +43,8 @@ def own_code(sweep: Sweep) -> frozenset[str]:
 def search_folder(folder: Path) -> None:
     """Import modules from this folder, too, before all others, as Python does for the folder of a script. Raises
     SpecError for a folder in which a module has the name of an installed package, which could not be imported then."""
-    for name in () if "site-packages" in folder.resolve().parts else LIBRARIES:
+    is_of_packages = {"site-packages", "dist-packages"} & {*folder.resolve().parts}
+    for name in () if is_of_packages else LIBRARIES:
         if hiding := next((each for each in (f"{name}.py", f"{name}/__init__.py") if (folder / each).is_file()), None):
             raise SpecError(
                 f"a module in a sweep's folder must not have the name of an installed package, but {folder / hiding} "

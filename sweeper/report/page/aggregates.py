@@ -98,9 +98,8 @@ def heatmap_cells(
         own, axes = labelled(rows.assign(**{POSITION: rows.index}), heatmap.selections), heatmap.axes
         if own.empty or not {*axes} <= {*own}:
             continue
-        over = averaged_over(own, axes, shown.replicates)
-        drawn: dict[str, Any] = {"rows": axes[0], "columns": axes[1], "metrics": {}}
-        drawn["over"] = shown.over if shown.over != "trials" and over != "replicates" else over
+        over = averaged_over(own, axes, shown.replicates, shown.over)
+        drawn: dict[str, Any] = {"rows": axes[0], "columns": axes[1], "over": over, "metrics": {}}
         for name in dict.fromkeys((heatmap.metric.name, *metrics)):
             if name not in metrics:
                 continue

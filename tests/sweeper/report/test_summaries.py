@@ -75,3 +75,4 @@ def test_classes_are_the_replicates_where_there_are_several_and_else_seeds_null_
     assert averaged_over(rows.assign(lr=1), ["lr"], ("seed", "normal_class")) == "classes"
     rows = pd.DataFrame({"beta": [0, 0, 1, 1], "seed": [0, 1, 0, 1], "lr": [1, 2, 1, 2]})
     assert averaged_over(rows, ["beta"], ("seed", "normal_class")) == "seeds"
+    assert averaged_over(rows, ["beta"], ("seed", "normal_class"), "classes") == "seeds", "also in a narrowed request"

@@ -241,6 +241,7 @@ def test_other_networks_have_the_features_before_their_last_layer_also_as_a_stac
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In evaluation, and with gradients in training, where nothing is random."""
+    torch.manual_seed(0)
     monkeypatch.setattr(torchvision.models, "get_model", small)
     theirs = small(name, SIDE).eval()
     encoder = PretrainedEncoder(f"torchvision:{name}", SIDE, frozen=False)

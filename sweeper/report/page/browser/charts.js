@@ -32,17 +32,6 @@ function showTip(handler, event, item, value) {
   tip.style.top = `${Math.min(event.clientY + 12, window.innerHeight - tip.offsetHeight - 8)}px`;
 }
 
-const SEPARATORS = { "\u2028": "\u21b5", "\u2029": "\u00b6" };
-
-/* The same with a sign in place of each line or paragraph separator: in an expression of Vega, which has the names of
-   fields and values, one ends the text and is a syntax error. */
-function withoutSeparators(value) {
-  if (typeof value === "string") return value.replace(/[\u2028\u2029]/g, (sign) => SEPARATORS[sign]);
-  if (Array.isArray(value)) return value.map(withoutSeparators);
-  if (value === null || typeof value !== "object") return value;
-  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, withoutSeparators(part)]));
-}
-
 /* Draw the chart `name` with these values into `element`. Returns Vega's view, or null if another drawing of the same
    element has begun since. */
 async function chart(element, name, values, { many = false } = {}) {
@@ -53,7 +42,7 @@ async function chart(element, name, values, { many = false } = {}) {
   if (Number(element.dataset.turn) !== turn) return null;
   element.vega?.finalize();
   const description = filled(CHARTS[name], { ...COLOURS[scheme()], title: null, padding: 5, ...values });
-  const result = await vegaEmbed(element, withoutSeparators(description), {
+  const result = await vegaEmbed(element, description, {
     actions: false,
     ast: true,
     defaultStyle: false,

@@ -54,9 +54,7 @@ def end_process(status: int) -> NoReturn:
     if filesystems := sys.modules.get("pyarrow.fs"):
         with contextlib.suppress(AttributeError):
             atexit.unregister(filesystems.ensure_s3_finalized)  # it waits until all calls have returned
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.main_thread():
-            thread.join()
+    threading._shutdown()  # type: ignore[attr-defined]  # joins threads, and lets idle thread pools end before
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more

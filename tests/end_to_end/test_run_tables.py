@@ -77,4 +77,4 @@ def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path) -> None:
     assert len(losses) == EPOCHS / 2
     (file,) = store.glob("tables/imagenet_linear/*/accuracy.parquet")
     table = pd.read_parquet(file)
-    assert table["published"].notna().sum() == 7 and table["mean"].notna().sum() == 1
+    assert table["mean"].notna().sum() == 1 and table["published"].isna().all(), "the paper's are of its own settings"

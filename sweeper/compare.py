@@ -56,7 +56,7 @@ def _differences(
 ) -> tuple[tuple[SideRows, SideRows], Pairs, pd.DataFrame]:
     """Return the rows of two sides, their pairs and their differences."""
     first, second = sides
-    rows = rows_of(first), rows_of(second)
+    rows = rows_of(first, second)
     pairs = pair(
         rows[0].rows,
         rows[1].rows,

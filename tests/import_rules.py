@@ -201,7 +201,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.report": Rule(
         may=(
             "sweeper.printing",
-            *("pandas", "numpy", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
+            *("pandas", "numpy", "pyarrow", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
             *("sweeper.names", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("trainables.cache", "trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
             "trainables.validation",

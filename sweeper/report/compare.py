@@ -1,5 +1,6 @@
 """Paired comparison of two sides: their trials, the pairs that agree, the differences of metrics, and their figure."""
 
+import contextlib
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from sweeper.errors import SchemaError
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.printing import printable
@@ -18,9 +21,10 @@ from sweeper.report.verdicts import LEVEL, MIN_REPLICATES, half_widths
 from sweeper.spec import SpecError
 from sweeper.spec.metric import BETTER, Metric
 from sweeper.spec.space import unknown
+from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, sweeps_in
 from sweeper.storage.requests import read_request, request_name
-from sweeper.storage.rows import columns_of, plain_value
+from sweeper.storage.rows import Columns, columns_of, conform, plain_value
 from sweeper.storage.store import StoreReader
 from trainables.metrics.meanings import family_of
 
@@ -109,15 +113,32 @@ def _joined(conditions: Sequence[str]) -> list[str]:
     return joined
 
 
-def rows_of(side: Side) -> SideRows:
-    """Return the rows of a side. Raises SpecError or StoreError if there are none."""
+def rows_of(first: Side, second: Side) -> tuple[SideRows, SideRows]:
+    """Return the rows of two sides. Raises SpecError or StoreError if one has none.
+
+    Both have the columns of both, so that rows of an earlier version have the defaults of keys that only rows of the
+    other side have.
+    """
+    tables = [_stored(side) for side in (first, second)]
+    own = [columns_of(table.schema) for table in tables]
+    with contextlib.suppress(SchemaError):  # sweeps whose columns have other types have other keys
+        tables = [conform(table, own[0].union(own[1])) for table in tables]
+    a, b = (_rows_of(*each) for each in zip((first, second), tables, own, strict=True))
+    return a, b
+
+
+def _stored(side: Side) -> pa.Table:
     reader = StoreReader(side.store)
     table = reader.rows(side.name) if is_name(side.name) else None
     if table is None:
         names = sweeps_in(reader.files.list(TRIALS))
         store = f"store {reader.files.display_uri}"
         raise SpecError(f"{store}: {unknown('sweep', side.name, names)}" if names else f"{store} has no rows")
-    columns, rows = columns_of(table.schema), table.to_pandas()
+    return table
+
+
+def _rows_of(side: Side, table: pa.Table, columns: Columns) -> SideRows:
+    files, rows = Files(side.store), table.to_pandas()
     presets = sorted(rows["preset"].dropna().unique())
     if side.preset is None and len(presets) > 1:
         raise SpecError(
@@ -126,7 +147,7 @@ def rows_of(side: Side) -> SideRows:
     preset = side.preset or "".join(presets)
     changes = side.conditions.get(CHANGES, "")
     conditions = {**({"preset": side.preset} if side.preset else {}), CHANGES: "", **side.conditions}
-    if listed := read_request(reader.files, side.name, request_name(preset, changes)):
+    if listed := read_request(files, side.name, request_name(preset, changes)):
         rows = listed.select(rows)
         conditions = {key: value for key, value in side.conditions.items() if key != CHANGES}
     for key, value in conditions.items():

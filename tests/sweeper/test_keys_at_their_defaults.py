@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import sweeper.compare as compare
 import sweeper.run as run
 from sweeper.plan.cohorts import trial_id
+from sweeper.report.compare import Side, pair, rows_of
 from sweeper.storage.load import load, take_snapshot
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, StoreReader
@@ -109,6 +110,26 @@ def test_rows_of_a_method_of_the_users_own_are_read_without_its_code(tmp_path: P
     newer = [{**theirs, "trial_id": "d", "optimiser": "sgd", "depth": 4}]
     Store(tmp_path).write("grid", "d", newer, Columns(kinds, (), {"theirs:Method": {"optimiser": "sgd", "depth": 1}}))
     assert {trial: row["depth"] for trial, row in plain(load("grid", tmp_path)).items()} == {"a": 1, "b": 2, "d": 4}
+
+
+def test_rows_of_an_earlier_version_are_compared_by_the_keys_of_the_other_side(tmp_path: Path) -> None:
+    """Its trials had the default of a key that varies there, and of others that it did not record at all."""
+    configs = [resolve({"method": "vje", "seed": seed}) for seed in range(3)]
+    varied = [resolve({**config.flat(), "optimiser": "adam"}) for config in configs]
+    for name, own in (("earlier", configs), ("later", [*configs, *varied])):
+        store = Store(tmp_path / name)
+        columns = Columns(column_types(own), ("auroc",), {"vje": left_out_defaults("vje")})
+        rows = [{"trial_id": trial_id(each), **each.complete(), "auroc": each.training.seed} for each in own]
+        if name == "earlier":
+            columns = Columns(
+                {key: kind for key, kind in columns.hyperparameters.items() if key in own[0].flat()}, ("auroc",)
+            )
+            rows = [{key: row[key] for key in ("trial_id", "auroc", *columns.hyperparameters)} for row in rows]
+        store.write("grid", "c", [{**row, "status": "finished"} for row in rows], columns)
+    first, second = rows_of(Side("grid", store=str(tmp_path / "earlier")), Side("grid", store=str(tmp_path / "later")))
+    pairs = pair(first.rows, second.rows, second.hyperparameters, ("auroc",), ())
+    assert pairs.trials == (3, 3) and pairs.unpaired == (0, 3) and not pairs.differing
+    assert set(pairs.agreeing) == {"seed", "optimiser"}
 
 
 @pytest.mark.slow

@@ -197,7 +197,8 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
     study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
     columns = _columns(configs, results, studies.FACTS if own_studies else {})
     if trials:
-        _check_shown(asked.sweep, asked.sweep.headline(asked.preset), columns.metrics, columns.hyperparameters)
+        keys = {*columns.hyperparameters, *_preset_keys(asked.preset_space)}
+        _check_shown(asked.sweep, asked.sweep.headline(asked.preset), columns.metrics, keys)
     groups, steps = _groups(trials, trial_configs, results)
     of_trials = zip(trials, results[: len(trials)], strict=True)
     unsized = dict.fromkeys(str(trial.config["dataset"]) for trial, result in of_trials if not result.size_known)
@@ -446,8 +447,9 @@ def _requested_pruner(part: Part, name: str, epochs: int) -> Pruner:
 def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:
     """Raise SpecError if the trials do not report the headline or a needed figure's metric, or lack its axis.
 
-    Other figures may name metrics that only other trials report, for example of a method with a posterior. A selection
-    may name keys that only other methods have, whose trials a narrowed request leaves out.
+    Other figures may name metrics that only other trials report, for example of a method with a posterior. An axis or
+    a selection may name keys that only other methods have, whose trials a narrowed request leaves out: `keys` are those
+    of the trials and of the whole preset.
     """
     for metric in (headline, *(metric for figure in sweep.figures if figure.needed for metric in figure.shown)):
         if metric.name not in metrics:

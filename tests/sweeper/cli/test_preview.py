@@ -194,6 +194,18 @@ def test_a_selection_by_a_key_that_no_method_has_is_refused(tmp_path: Path) -> N
         prepare(request, Store(tmp_path))
 
 
+def test_a_request_may_narrow_a_preset_to_methods_that_lack_an_axis(tmp_path: Path) -> None:
+    """As that which trains the best setting again."""
+    heatmap = Heatmap(Metric("knn_z", "maximize"), "method", "nu")
+    fixed = {"dataset": "digits", "knn": 5}
+    grids = (Grid({**fixed, "method": "simclr"}, {"tau": (0.1,)}), Grid({**fixed, "method": "vje"}, {"nu": (1.0, 3.0)}))
+    sweep = Sweep("about", {"digits": grids}, (heatmap,), name="mine")
+    plan, _ = prepare(replace(parse(["x", "--set", "method=simclr"]), sweep=sweep), Store(tmp_path))
+    assert len(plan.trials) == 1
+    with pytest.raises(SpecError, match=r"needs the axis nu, which these trials lack"):
+        prepare(replace(parse(["x"]), sweep=replace(sweep, presets={"digits": grids[:1]})), Store(tmp_path))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return store_of(tmp_path, make(3), {"t0": "finished", "t1": "finished", "t2": "finished"})

@@ -22,9 +22,11 @@ from sweeper.models import config_to_train
 from sweeper.plan.changes import format_value
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
+from sweeper.plan.prepare import with_own_images
 from sweeper.printing import print, printable
 from sweeper.request import Request, Text
 from sweeper.run import PlannedRequest, prepared
+from sweeper.spec import registry
 from sweeper.storage.rows import Columns, rows_of
 from sweeper.storage.store import Store
 from trainables import config as configs
@@ -76,8 +78,7 @@ def main(arguments: Sequence[str]) -> int:
             options.name, preset=options.preset, store=options.store, data=folder, fixed=fixed, debug=options.debug
         )
         store = Store(request.store)
-        plan, columns = prepared(request, store)
-        trial = chosen(plan, options.which, store)
+        plan, columns, trial = planned(request, options.which, store)
         config = configs.resolve(trial.config)
         if config.training.processes > 1:
             raise SpecError("a trial is looked at in one process, so workers=1 must hold; add --set workers=1")
@@ -114,6 +115,23 @@ def _shown(plan: Plan) -> list[str]:
     return [plan.headline.name, f"val_{plan.headline.name}"]
 
 
+def planned(request: Request, words: Sequence[str], store: Store) -> tuple[Plan, Columns, Trial]:
+    """Return the plan of a request, and the trial that the words select. A trial that is named by its id and has a row
+    needs no plan: that of the preset may be illegal with its data or its epochs. Raises SpecError."""
+    try:
+        plan, columns = prepared(request, store)
+    except SpecError:
+        sweep = registry.find(request.name)
+        preset, space = sweep.preset(request.preset)
+        name = sweep.name or request.name
+        with_own_images(request, space)  # makes its images known
+        trials = _recorded(name, words[0], store) if len(words) == 1 and "=" not in words[0] else []
+        if not trials:
+            raise
+        return Plan(name, preset, sweep.for_preset(preset)), Columns({}, ()), trials[0]
+    return plan, columns, chosen(plan, words, store)
+
+
 def chosen(plan: Plan, words: Sequence[str], store: Store) -> Trial:
     """Return the trial of the plan that the words select: ids, beginnings of ids, and KEY=VALUE; or that which has a
     row with the only word as its id, whichever request trained it. Raises SpecError unless it is one."""
@@ -145,7 +163,7 @@ def _recorded(sweep: str, trial_id: str, store: Store) -> list[Trial]:
     trained again alone."""
     table = store.rows(sweep)
     rows = [] if table is None else rows_of(table, [trial_id]).to_pylist()
-    return [Trial(trial_id, config_to_train(row).flat(), {}) for row in rows[:1]]
+    return [Trial(trial_id, config_to_train(row).complete()) for row in rows[:1]]
 
 
 def _with_value(trials: Sequence[Trial], key: str, text: str, of: str) -> list[Trial]:

@@ -330,9 +330,9 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.trial": Rule(
         may=(
             "sweeper.printing",
-            *("torch", "sweeper.errors", "sweeper.request", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
-            *("sweeper.cli", "sweeper.run", "sweeper.models", "trainables.config", "trainables.data"),
-            "trainables.validation",
+            *("torch", "sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.execution", "sweeper.cli", "sweeper.run", "sweeper.models", "trainables.config"),
+            *("trainables.data", "trainables.validation"),
         ),
         never=("ray",),
     ),

@@ -15,8 +15,8 @@ from functools import cached_property
 import pandas as pd
 
 from sweeper.errors import SpecError
-from sweeper.plan.best_settings import NO_CHOICE, NUMBER
-from sweeper.plan.changes import DIGEST, OWN_IMAGES, SIZE_KEYS, Defaults, format_value, sorted_values
+from sweeper.plan.best_settings import NO_CHOICE, NUMBER, STUDY_COLUMNS
+from sweeper.plan.changes import DIGEST, OWN_IMAGES, SIZE_KEYS, Defaults, changed_keys, format_value, sorted_values
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import CLASS
 from sweeper.report.looks import DECIDED
@@ -62,11 +62,15 @@ class Commands:
         preset = ["--preset", request.preset]
         asked = self._narrowing(sweep.presets[request.preset], request, own, list(shown.hyperparameters))
         if asked and (narrowing := _typed(*asked, _typed_as(own, shown))) is not None:
-            return shlex.join(["sweeper", "run", self.reference, *preset, *narrowing, *self._places, "--fresh"])
-        first = own[own["trial_id"] == trials[0]].iloc[0]
-        changed = [key for key in ("dataset", *CODE_KEYS) if key in own and _names(request, key)]
-        options = [word for key in dict.fromkeys(changed) for word in ("--set", f"{key}={plain_value(first[key])}")]
-        return shlex.join(["sweeper", "trial", self.reference, trials[0], *preset, *options, *self._places])
+            return shlex.join(["sweeper", "run", self.reference, *preset, *narrowing, *self._places(own), "--fresh"])
+        first, text_of = own[own["trial_id"] == trials[0]].iloc[0], _typed_as(own, shown)
+        changed = [key for key in changed_keys(request.changes) if key in own and key not in STUDY_COLUMNS]
+        values = {key: plain_value(first[key]) for key in changed}
+        known = {
+            key: value for key, value in values.items() if value is not None
+        }  # without them the plan may be illegal
+        options = [word for key, value in known.items() for word in ("--set", f"{key}={text_of(key, value)}")]
+        return shlex.join(["sweeper", "trial", self.reference, trials[0], *preset, *options, *self._places(own)])
 
     def export(self, request: StoredRequest, trial: str) -> str | None:
         """Return the command that writes the model of a trial to a file, and trains the trial again where none is kept.
@@ -79,16 +83,19 @@ class Commands:
         unnamed = [name for name in named if is_own(name) and (has_name or name not in self._code)]
         code = [word for name in dict.fromkeys(unnamed) for word in ("--method", name)]
         reference = self.name if has_name else self.reference
-        return shlex.join(["sweeper", "export", reference, "--trial", trial, *code, *self._places])
+        return shlex.join(["sweeper", "export", reference, "--trial", trial, *code, *self._places(own)])
 
     @property
     def _code(self) -> frozenset[str]:
         """The code of the user's own that the definition names, which a command may therefore import."""
         return own_code(self.definition) if self.definition else frozenset()
 
-    @property
-    def _places(self) -> list[str]:
-        return ["--store", self.store, *([] if self.data is None else ["--data", self.data])]
+    def _places(self, own: pd.DataFrame) -> list[str]:
+        """Return `--store`, and `--data`; where that is not known, as of images of the user's own, `FOLDER` stands for
+        it."""
+        needs_folder = self.data is None and DIGEST in own and bool(own[DIGEST].fillna("").any())
+        data = "FOLDER" if needs_folder else self.data
+        return ["--store", self.store, *([] if data is None else ["--data", data])]
 
     def _narrowing(
         self, space: Space, request: StoredRequest, own: pd.DataFrame, hyperparameters: Sequence[str]

@@ -10,10 +10,16 @@ import pytest
 
 import sweeper
 from sweeper import trial
+from sweeper.errors import SpecError
+from sweeper.plan.cohorts import trial_id
+from sweeper.request import Request, Text
 from sweeper.storage.load import load
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
 from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.user_files import DENOISE, user_folder
+from trainables.config import column_types, resolve
 
 __all__ = ["user_folder"]
 
@@ -123,3 +129,15 @@ def test_a_method_that_cannot_learn_is_found_by_a_few_examples(
     assert trial.main([*arguments, "--set", "accumulate=8"]) == 0  # all examples are one part of the batch
     assert trial.main([*arguments[:-1], "lr=0.00000001"]) == 1
     assert "the loss does not fall" in capsys.readouterr().out
+
+
+def test_a_trial_with_a_row_needs_no_plan_of_its_preset(tmp_path: Path) -> None:
+    """With so few epochs the preset's pruner has no rung."""
+    config, store = resolve({"method": "vje", "epochs": 2}), Store(tmp_path)
+    row = {"trial_id": trial_id(config), **config.complete(), "status": "finished"}
+    store.write("vje_search", "c", [row], Columns(column_types([config]), ()))
+    request = Request("vje_search", preset="digits", store=str(tmp_path), fixed={"epochs": Text("2")})
+    plan, _, chosen = trial.planned(request, [trial_id(config)], store)
+    assert chosen.config == config.complete() and plan.preset == "digits"
+    with pytest.raises(SpecError, match="a pruner needs a report before the last epoch"):
+        trial.planned(request, ["0000000000000000"], store)

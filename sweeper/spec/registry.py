@@ -93,7 +93,7 @@ def definition(reference: str) -> tuple[Sweep, ModuleType]:
 
 def _part_of_sweeps(name: str) -> str:
     """Return which sweeps that ship have the preset, the method or the data set of this name; empty if none."""
-    nouns = {"preset": "preset", "method": "method", "dataset": "data set"}
+    nouns = {"method": "method", "preset": "preset", "dataset": "data set"}
     for key, noun in nouns.items():
         if found := [sweep for sweep in names() if name in _values(sweep, key)]:
             listed = ", ".join(found[:MANY]) + (f" and {len(found) - MANY} more" if len(found) > MANY else "")
@@ -103,13 +103,14 @@ def _part_of_sweeps(name: str) -> str:
 
 
 def _values(sweep: str, key: str) -> Collection[object]:
-    """The values of a key in the presets of a sweep that ships, or their names; none if it cannot be read."""
+    """The values of a key in the first preset of a sweep that ships, or the names of all; none if it cannot be read."""
     try:
         presets = _shipped(sweep)[0].presets
     except SpecError:
         return ()
-    parts = (part for space in presets.values() for part in parts_of(space))
-    return presets if key == "preset" else {value for part in parts for value in part.values(key)}
+    if key == "preset":
+        return presets
+    return {value for part in parts_of(next(iter(presets.values()))) for value in part.values(key)}
 
 
 @functools.cache  # a process that describes or plans several requests checks all claims of a sweep once

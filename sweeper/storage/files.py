@@ -430,7 +430,9 @@ class Files:
         return self._opened
 
     def _check_root(self, root: Path) -> None:
-        """Raise StoreError if the folder, or one above it, is a link to what does not exist."""
+        """Raise StoreError if the folder, or one above it, is a link to what does not exist, or if it is a file."""
+        if root.is_file():
+            raise StoreError(f"store {self.display_uri} cannot be opened: it must be a folder, but is a file")
         if link := local_disk.dangling_link(root):
             what = "it" if link == root else f"'{link}'"
             raise StoreError(

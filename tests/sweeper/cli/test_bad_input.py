@@ -293,8 +293,9 @@ def test_a_store_with_rows_of_another_schema(command_line: CommandLine) -> None:
 
 def test_a_file_where_the_store_should_be(command_line: CommandLine) -> None:
     command_line.store.write_text("in the way")
-    assert command_line.refuse().error.startswith(f"store {command_line.store}: cannot write")
-    assert command_line.refuse("--fresh").error.startswith(f"store {command_line.store}: cannot")
+    for words in ((), ("--fresh",)):
+        error = command_line.refuse(*words).error
+        assert error == f"store {command_line.store} cannot be opened: it must be a folder, but is a file"
 
 
 @for_each("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1", "s3:/typo", "s3:x", "a\0b"])

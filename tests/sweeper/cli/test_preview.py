@@ -32,7 +32,7 @@ from sweeper.plan.cohorts import Cut, cut
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import explain_preset_keys, prepare
 from sweeper.request import NodePrice
-from sweeper.spec import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep, registry
+from sweeper.spec import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep, Value, registry
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
@@ -197,7 +197,7 @@ def test_a_selection_by_a_key_that_no_method_has_is_refused(tmp_path: Path) -> N
 def test_a_request_may_narrow_a_preset_to_methods_that_lack_an_axis(tmp_path: Path) -> None:
     """As that which trains the best setting again."""
     heatmap = Heatmap(Metric("knn_z", "maximize"), "method", "nu")
-    fixed = {"dataset": "digits", "knn": 5}
+    fixed: dict[str, Value] = {"dataset": "digits", "knn": 5}
     grids = (Grid({**fixed, "method": "simclr"}, {"tau": (0.1,)}), Grid({**fixed, "method": "vje"}, {"nu": (1.0, 3.0)}))
     sweep = Sweep("about", {"digits": grids}, (heatmap,), name="mine")
     plan, _ = prepare(replace(parse(["x", "--set", "method=simclr"]), sweep=sweep), Store(tmp_path))

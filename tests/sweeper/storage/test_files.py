@@ -238,6 +238,13 @@ def test_a_store_that_is_a_link_to_nowhere_is_named(place: str, tmp_path: Path) 
     assert Files(tmp_path / place).read("x") == b"1"
 
 
+def test_a_store_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for act in (Files.list, Files.sizes, lambda files: files.write("x", b"")):
+        with pytest.raises(StoreError, match=r"cannot be opened: it must be a folder, but is a file$"):
+            act(Files(tmp_path / "file"))
+
+
 @for_each("name", ["", "_x", ".x", "a/b", "../a", "a b"])
 @for_each("path_of", [trials_folder, history_folder, lambda name: checkpoint_path("grid", name)])
 def test_a_name_that_readers_would_not_see_is_refused(path_of, name):

@@ -212,7 +212,7 @@ def test_check_writable_leaves_nothing(tmp_path):
 
 def test_a_file_in_place_of_the_folder(tmp_path):
     (tmp_path / "store").write_text("no folder")
-    with pytest.raises(StoreError, match=r"store .*store: cannot write .*") as caught:
+    with pytest.raises(StoreError, match=r"store .*store cannot be opened: it must be a folder, .*") as caught:
         check_writable(Files(tmp_path / "store"))
     assert "\n" not in str(caught.value)
     with pytest.raises(StoreError):

@@ -129,9 +129,7 @@ def test_separators_in_names_break_no_chart(chromium: Any, tmp_path: Path) -> No
         page.open(write(tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}))
         page.tab.wait_for_selector("#heatmap path[role=button]")
         page.tab.get_by_label("columns", exact=True).select_option("method")
-        page.tab.wait_for_function(
-            r"() => document.querySelector('#heatmap .chart').textContent.includes('a\\u2028b')"
-        )
+        page.tab.wait_for_function(r"() => document.querySelector('#heatmap .chart').textContent.includes('a\\u2028b')")
         assert page.tab.locator("#heatmap path[role=button]").count() == 4
         assert page.complaints == []
 

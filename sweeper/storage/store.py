@@ -163,12 +163,14 @@ class StoreReader:
         return tables
 
     def stored_columns(self, sweep: str, tables: Tables) -> list[Columns]:
-        """Return the distinct sets of columns among these files of rows. Raises StoreError for a foreign format."""
+        """Return the distinct sets of columns among these files of rows. Raises StoreError for a foreign format, and for
+        files whose columns do not fit together."""
         schemas = {schema.serialize().to_pybytes(): (name, schema) for name, (schema, _) in tables.items()}
-        columns = []
+        columns, united = list[Columns](), Columns({}, ())
         for serialized, (name, _) in schemas.items():
             try:
                 columns.append(columns_of_serialized(serialized))
+                united = united.union(columns[-1])
             except SchemaError as error:
                 raise self.schema_error(sweep, f"'{name}': {error}") from error
         return columns

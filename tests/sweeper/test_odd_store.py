@@ -57,7 +57,8 @@ from sweeper.storage.layout import (
 from sweeper.storage.load import load, load_history, load_runs
 from sweeper.storage.parquet_files import parquet_to_table, parse_file, table_to_parquet
 from sweeper.storage.requests import RequestRows, write_request
-from sweeper.storage.store import Store
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store, StoreReader
 from sweeper.table import main as table_main
 from tests.cases import for_each
 from tests.fake_executor import without_ray
@@ -387,3 +388,18 @@ def test_nothing_below_the_root_but_files_and_folders_is_followed_read_or_writte
         after = content(outside.parent) if outside.is_dir() else {}
         assert {name: data for name, data in after.items() if name.startswith("outside")} == before
         assert not outside.is_file() or outside.read_bytes() == SECRET
+
+
+def test_files_whose_columns_do_not_fit_together_are_named_by_every_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, kind in (("a", float), ("b", str)):
+        row = {"trial_id": name, "status": "finished", "beta": kind("0.5")}
+        Store(tmp_path).write("grid", name, [row], Columns({"beta": kind}, ()))
+    law = "holds rows of sweep 'grid' in another schema: 'b.parquet': column 'beta' must have one type"
+    for read in (lambda: load("grid", tmp_path), lambda: StoreReader(tmp_path).statuses("grid")):
+        with pytest.raises(StoreError, match=law):
+            read()
+    monkeypatch.setenv("SWEEPER_COMMAND", "sweeper list")
+    assert stores.main([str(tmp_path)]) == 0
+    assert "column 'beta' must have one type" in "".join(capsys.readouterr())

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import stat
 import time
@@ -28,6 +29,8 @@ TEMPORARY, MOVED = ".tmp", ".aside"
 """Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged` compares and deletes."""
 PROBE = ".probe-"
 """Prefix of the name of a hidden file that checks whether a store can be written."""
+_WRITTEN = re.compile(r"[.](.+)[.]([0-9a-f]{32})([.]tmp|[.]aside)|" + re.escape(PROBE) + "[0-9a-f]{32}", re.DOTALL)
+"""Names of the hidden files that this program writes and deletes; see `_hidden`."""
 
 
 FILE, FOLDER, LINK, PIPE, OTHER = "a file", "a folder", "a link", "a named pipe", "a device or a socket"
@@ -203,13 +206,17 @@ def delete_if_unchanged(path: Path, data: bytes) -> None:
 
 def clean_up(folder: Path) -> None:
     """Delete stale temporary files and probes in the folder and below it, and restore what `delete_if_unchanged` had
-    renamed."""
+    renamed. Leaves alone all but regular files with the names that this program gives."""
     for path in folder.rglob(".*"):
+        if not _WRITTEN.fullmatch(path.name):
+            continue
         with contextlib.suppress(FileNotFoundError):
-            disposable = path.suffix == TEMPORARY or path.name.startswith(PROBE)
-            if disposable and time.time() - path.lstat().st_mtime > STALE_SECONDS:
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            if path.suffix != MOVED and time.time() - status.st_mtime > STALE_SECONDS:
                 path.unlink()
-            elif path.suffix == MOVED and time.time() - path.lstat().st_ctime > STALE_SECONDS:  # ctime: of the rename
+            elif path.suffix == MOVED and time.time() - status.st_ctime > STALE_SECONDS:  # ctime: of the rename
                 _restore(path)
 
 
@@ -219,9 +226,11 @@ def _hidden(path: Path, suffix: str) -> Path:
 
 
 def _restore(moved: Path) -> None:
-    """Rename `.NAME.EXT.UNIQUE.aside` to `NAME-UNIQUE.EXT`, a name that has never been used."""
+    """Rename `.NAME.EXT.UNIQUE.aside` to `NAME-UNIQUE.EXT`, a name that has never been used, unless it exists."""
     name, unique = Path(moved.name[1:]).stem.rsplit(".", 1)
-    os.rename(moved, moved.with_name(f"{Path(name).stem}-{unique}{Path(name).suffix}"))
+    restored = moved.with_name(f"{Path(name).stem}-{unique}{Path(name).suffix}")
+    if not os.path.lexists(restored):
+        os.rename(moved, restored)
 
 
 MARKER = ".store-id"

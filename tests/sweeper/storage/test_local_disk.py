@@ -65,19 +65,25 @@ def test_a_write_to_a_full_device_is_an_error(tmp_path, monkeypatch):
     assert files.list() == []
 
 
-def test_tidy_removes_stale_files_only(tmp_path):
-    files = Files(tmp_path)
-    files.write("a/keep.parquet", b"")
-    for name, age in (
-        (".old.1.tmp", STALE_SECONDS + 60),
-        (".young.2.tmp", 0.0),
-        (".probe-1", STALE_SECONDS + 60),
-        (".probe-2", 0.0),
-    ):
-        (tmp_path / "a" / name).write_bytes(b"half")
-        os.utime(tmp_path / "a" / name, (time.time() - age,) * 2)
+def test_tidy_removes_stale_files_only(tmp_path, monkeypatch):
+    files, unique, folder = Files(tmp_path), "0123456789abcdef" * 2, tmp_path / "a"
+    stale = [f".old.{unique}.tmp", f".probe-{unique}"]
+    young = [f".young.{unique}.tmp", f".probe-{unique[::-1]}"]
+    foreign = [".x.tmp", ".probe-x", ".foo.aside", f".{unique}.aside", f"..{unique}.aside", ".b.1.tmp"]
+    folders = [f".f.{unique}.tmp", f".f.{unique}.aside", f".probe-{'f' * 32}", f"g-{unique}.x"]
+    for name in folders:
+        (folder / name / "kept").mkdir(parents=True)
+    for name in (*stale, *young, *foreign, f".g.x.{unique}.aside"):
+        (folder / name).write_bytes(b"half")
+    (folder / f".link.{unique}.tmp").symlink_to("nowhere")
+    left = {*os.listdir(folder)}.difference(stale)
+    for name in left.difference(young, [f".link.{unique}.tmp"]).union(stale):
+        os.utime(folder / name, (1, 1))
     files.clean_up()
-    assert sorted(os.listdir(tmp_path / "a")) == [".probe-2", ".young.2.tmp", "keep.parquet"]
+    assert {*os.listdir(folder)} == left
+    monkeypatch.setattr(local_disk, "STALE_SECONDS", -1.0)
+    files.clean_up()
+    assert {*os.listdir(folder)} == left.difference(young)
 
 
 def test_a_file_is_deleted_only_as_it_was_read(tmp_path):

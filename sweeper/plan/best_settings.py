@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import Any
 
 from sweeper.spec.constraint import Constraint
-from sweeper.spec.metric import VALIDATION, Metric
+from sweeper.spec.metric import VALIDATION, Metric, is_finite
 from sweeper.spec.sweep import REPLICATES, SEED, replicate_keys
 from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
 
@@ -486,7 +486,7 @@ def _without_those_lacking(wanted: Iterable[Key], has: tuple[bool, ...]) -> set[
 
 def _score(value: Any, status: object) -> float | None:
     """Return the value of a metric, which is plain, of a trial that finished; None if it is no finite number."""
-    return float(value) if status == FINISHED and isinstance(value, int | float) and math.isfinite(value) else None
+    return float(value) if status == FINISHED and is_finite(value) else None
 
 
 def chosen_scores(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from sweeper.plan.best_settings import QUESTIONS, Settings
 from sweeper.plan.plan import Plan
 from sweeper.request import Keep
 from sweeper.spec.constraint import Constraint
-from sweeper.spec.metric import VALIDATION, Metric
+from sweeper.spec.metric import VALIDATION, Metric, is_finite
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.models import read_best, unwritten_models
@@ -56,7 +56,7 @@ class Ranking:
             return None
         for name in (f"{VALIDATION}{self.metric.name}", self.metric.name):
             value = _plain(row.get(name))
-            if isinstance(value, int | float) and math.isfinite(value):
+            if is_finite(value):
                 return name == self.metric.name, self.metric.cost(value), str(row["trial_id"])
         return None
 
@@ -178,7 +178,7 @@ def _of_figures(sweep: Sweep, constraints: tuple[Constraint, ...]) -> list[Ranki
 
 def _is_met(constraint: Constraint, row: Mapping[str, Any]) -> bool:
     value = _plain(row.get(constraint.column))
-    return isinstance(value, int | float) and math.isfinite(value) and constraint.violation(value) <= 0
+    return is_finite(value) and constraint.violation(value) <= 0
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ from sweeper.printing import printable
 from sweeper.record.listener import CohortListener, Row
 from sweeper.record.time_left import DONE, TimeLeft
 from sweeper.report.figures import figures_of
-from sweeper.spec.metric import VALIDATION
+from sweeper.spec.metric import VALIDATION, is_finite
 
 if TYPE_CHECKING:
     from sweeper.plan.sources import TrainedElsewhere
@@ -205,7 +205,7 @@ class Progress(CohortListener):
     def _mean(self, values: Iterable[object]) -> float | None:
         """Return the mean of the finite numbers among values of the headline metric, in the unit of its label; None
         without one."""
-        finite = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+        finite = [float(value) for value in values if is_finite(value)]
         return math.fsum(finite) / len(finite) * (100.0 if self._headline.percent else 1.0) if finite else None
 
     def _update(self) -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from sweeper.plan.best_settings import NOUNS
 from sweeper.report.verdicts import MIN_REPLICATES, half_widths
-from sweeper.spec.metric import SPREADS, Spread
+from sweeper.spec.metric import LARGEST, SPREADS, Spread
 from sweeper.spec.sweep import replicate_keys
 
 MEASURED = {
@@ -48,7 +48,7 @@ def replicate_numbers(rows: pd.DataFrame, replicates: Iterable[str]) -> np.ndarr
 
 def summarise(values: pd.Series, cells: np.ndarray, replicates: np.ndarray, count: int) -> pd.DataFrame:
     """Return a row for each of `count` cells. `values`, `cells` and `replicates` are those of trials; a value may be
-    null.
+    null, and one beyond `LARGEST` is infinite.
 
     - `replicates`: those with a value, over which all that follows is taken
     - `mean`, `std` (ddof=1; null for one replicate), and `low` and `high`, the 95 % interval of the mean by Student's
@@ -56,7 +56,9 @@ def summarise(values: pd.Series, cells: np.ndarray, replicates: np.ndarray, coun
     - `iqm`: the mean without the lowest and the highest quarter; null for fewer than `MIN_IQM` replicates
     - `count`: trials with a value; `missing`: trials without one
     """
-    trials = pd.DataFrame({"cell": cells, "replicate": replicates, "value": np.asarray(values, dtype="float64")})
+    numbers = np.asarray(values, dtype="float64")
+    numbers = np.where(np.abs(numbers) > LARGEST, np.copysign(np.inf, numbers), numbers)
+    trials = pd.DataFrame({"cell": cells, "replicate": replicates, "value": numbers})
     known = trials.dropna(subset="value")
     samples = known.groupby(["cell", "replicate"])["value"].mean().reset_index().sort_values(["cell", "value"])
     groups = samples.groupby("cell")["value"]

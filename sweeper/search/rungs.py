@@ -13,12 +13,11 @@ together. One that diverged or was pruned leaves its proposal without a value; o
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweeper.spec.metric import Direction
+from sweeper.spec.metric import Direction, is_finite
 from sweeper.spec.pruners import Pruner
 
 Position = tuple[int, ...]
@@ -306,4 +305,4 @@ def mean_of_all(values: Sequence[float | None]) -> float | None:
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
+    return float(value) if is_finite(value) else None

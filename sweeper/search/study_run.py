@@ -18,6 +18,7 @@ from sweeper.plan.sources import Record
 from sweeper.request import WarmStartRequest
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
 from sweeper.search.rungs import mean_of_all
+from sweeper.spec.metric import is_finite
 from sweeper.spec.space import MEAN_OF, Study, Value, value_in
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
@@ -122,7 +123,7 @@ def warm_start_from_rows(
             value_in(row, key, defaults) == values_here.get(key) for key in matched
         )
         params = study.searched_values(row, defaults)
-        values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
+        values = [float(row[name]) for name in names if is_finite(row.get(name))]
         replicate = study.replicate_of(row, defaults)
         if not (fits and study.contains(params) and len(values) == len(names) and replicate in replicates):
             continue
@@ -342,7 +343,11 @@ def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> T
     reached = {
         epoch: value
         for trial_id, epoch, metric, value in history
-        if len(objectives) == 1 and trial_id == row["trial_id"] and metric == objectives[0].name and epoch < end
+        if len(objectives) == 1
+        and trial_id == row["trial_id"]
+        and metric == objectives[0].name
+        and epoch < end
+        and is_finite(value)
     }
     attributes = {"trial_id": str(row["trial_id"]), "status": str(row["status"])}
     constrained = tuple(_number(row.get(constraint.column)) for constraint in study.search.constraints)
@@ -350,4 +355,4 @@ def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> T
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
+    return float(value) if is_finite(value) else None

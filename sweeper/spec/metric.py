@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from numbers import Real
+from typing import Any, Literal, TypeGuard, get_args
 
 from sweeper.errors import SpecError
 from trainables.metrics.families import SHARE
@@ -17,6 +18,13 @@ SPREADS: Mapping[Spread, str] = {"interval": "95 % interval", "deviation": "stan
 """What follows a ± -> its name."""
 OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
 """Numeric columns that every row has in addition to its metrics. They are known when the trial has ended."""
+LARGEST = 1e300
+"""Largest magnitude of a value that counts as finite: the sum of larger ones may overflow."""
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """Whether a value of a metric is a finite number, of a magnitude of at most `LARGEST`."""
+    return isinstance(value, Real) and abs(value) <= LARGEST
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ import math
 from typing import Any
 
 from sweeper.plan.best_settings import Settings, best_settings
+from sweeper.plan.best_trials import Ranking
 from sweeper.report.best import over, sentence, sentences
 from sweeper.spec import Constraint, Metric
+from tests.cases import for_each
 
 AUROC = Metric("auroc_joint", "maximize")
 KEYS = ("beta", "nu", "normal_class", "seed", "dataset")
@@ -45,6 +47,15 @@ def test_a_setting_cannot_win_by_replicates_that_it_lacks() -> None:
         assert best.at == {"beta": 1.0} and (best.compared, best.settings) == (1, 2)
         assert sentence(best, so_far=True).startswith("best auroc_joint so far: 0.550")
         assert sentence(best).endswith("; 1 of 2 settings lack results and are not compared")
+
+
+@for_each("value", [1e308, -1e308, 10**400, math.inf, math.nan])
+def test_a_value_whose_sum_would_overflow_is_no_finite_number(value: float) -> None:
+    rows = [row("a", 0.5, 0, value), row("b", 0.5, 1, value), row("c", 1.0, 0, 0.2), row("d", 1.0, 1, 0.4)]
+    (best,) = best_settings(rows, AUROC, KEYS)
+    assert list(best.values) == ["d", "c"] and not best_settings(rows[:2], AUROC, KEYS)
+    ranks = map(Ranking(AUROC, ("beta",)).rank, rows)
+    assert [rank is None for rank in ranks] == [True, True, False, False]
 
 
 def test_each_data_set_has_its_own_best_setting() -> None:

@@ -19,6 +19,11 @@ def summary(values: list[float], replicates: list[int] | None = None) -> dict[st
     return dict(table.iloc[0])
 
 
+def test_values_whose_sum_would_overflow_are_infinite() -> None:
+    assert summary([1e308, 0.5])["mean"] == math.inf and summary([-1e308, 0.5])["mean"] == -math.inf
+    assert summary([1e308])["count"] == 1
+
+
 @pytest.mark.slow
 @given(st.lists(VALUES, min_size=1, max_size=4))
 @settings(deadline=None, max_examples=50)

@@ -5,7 +5,6 @@ import os
 import pickle
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from sweeper.errors import StoreError
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files
-from sweeper.storage.local_disk import MARKER, STALE_SECONDS, StoreIdentity
+from sweeper.storage.local_disk import MARKER, StoreIdentity
 from sweeper.storage.retry import RetryPolicy
 from sweeper.storage.store import Store, check_writable
 from tests.sweeper.storage.rows import COLUMNS, row

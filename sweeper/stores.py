@@ -30,7 +30,7 @@ from sweeper.storage.merging import Merged, check_mergeable, merge, plan_merge
 from sweeper.storage.parquet_files import say_damaged
 from sweeper.storage.removal import Removal, make_room, plan_removal, remove
 from sweeper.storage.rows import STATUSES
-from sweeper.storage.store import check_no_folder_of_a_store, check_writable
+from sweeper.storage.store import check_no_folder_of_a_store, check_no_links, check_writable
 
 NOT_REMOVED = "nothing is removed; --yes removes it"
 
@@ -115,6 +115,7 @@ def _rm(arguments: Sequence[str]) -> int:
     name, _, request = options.name.partition(":")
     sweep, files = registry.name_in_store(name), Files(options.store)
     removal = plan_removal(files, sweep, request)
+    check_no_links(files, sweep)
     print(_text(removal, files))
     if not options.yes and not _confirmed():
         print(NOT_REMOVED)
@@ -177,6 +178,7 @@ def _merge(arguments: Sequence[str]) -> int:
     names = [sweep.name for sweep in take_inventory(source)]
     for name in names:  # before anything is written
         check_mergeable(source, target, name)
+        check_no_links(target, name)
     check_writable(target)
     target.pin_folder()
     for name in names:

@@ -24,7 +24,7 @@ LARGEST = 1e300
 
 def is_finite(value: object) -> TypeGuard[float]:
     """Whether a value of a metric is a finite number, of a magnitude of at most `LARGEST`."""
-    return isinstance(value, Real) and abs(value) <= LARGEST
+    return isinstance(value, Real) and bool(abs(value) <= LARGEST)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)

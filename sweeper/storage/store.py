@@ -214,8 +214,7 @@ class Store(StoreReader):
         folder = trials_folder(sweep)
         check_writable(self.files)
         self.files.pin_folder()
-        for path in (*sorted(FOLDERS), *(path for paths in sweep_folders(sweep).values() for path in paths)):
-            self.files.check_no_link(path)  # else what is trained could not be written
+        check_no_links(self.files, sweep)  # else what is trained could not be written
         self.files.clean_up()
         self.quarantine(self.damaged)
         stored, stored_columns = self._scan(sweep)
@@ -371,6 +370,12 @@ def check_writable(files: Files) -> None:
     if files.read(probe) != b"probe":
         raise StoreError(f"store {files.display_uri}: a file written there does not read back")
     files.delete(probe)
+
+
+def check_no_links(files: Files, sweep: str) -> None:
+    """Raise StoreError if a folder or a page that the sweep has in the store is a link, or lies behind one."""
+    for path in (*sorted(FOLDERS), *(path for paths in sweep_folders(sweep).values() for path in paths)):
+        files.check_no_link(path)
 
 
 def check_no_folder_of_a_store(files: Files) -> None:

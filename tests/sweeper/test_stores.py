@@ -53,6 +53,35 @@ def test_a_store_is_listed_by_request(
     assert "must be a store, but has no rows, models or pictures" in capsys.readouterr().err
 
 
+@for_each(
+    ("path", "command"),
+    [
+        (path, command)
+        for path in ("reports", "heatmaps", "models", "models/sweep=grid", "requests/grid", "reports/grid.html")
+        for command in (["rm", "grid", "--yes"], ["rm", "grid:digits", "--yes"], ["merge"])
+        if (path, command[1:2]) != ("requests/grid", ["grid:digits"])  # the request is not there
+    ],
+)
+def test_nothing_is_changed_where_a_folder_is_a_link(
+    path: str, command: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    store = filled(tmp_path / "store")
+    store.files.write(model_path("grid", "a"), b"weights")
+    store.files.write("reports/grid.html", b"page")
+    place = tmp_path / "store" / path
+    place.parent.mkdir(exist_ok=True)
+    if place.exists():
+        place.rename(tmp_path / "moved")
+    place.symlink_to(tmp_path / "moved")
+    kept = {each: each.is_file() and each.read_bytes() for each in tmp_path.rglob("*")}
+    (name, *rest), other = command, filled(tmp_path.parent / f"other{tmp_path.name}")
+    places = [other.files.uri, store.files.uri] if name == "merge" else [*rest, "--store", store.files.uri]
+    assert run(monkeypatch, name, places) == 2
+    error = capsys.readouterr().err
+    assert f"error: store {store.files.uri}: '{path}' is a link" in error
+    assert {each: each.is_file() and each.read_bytes() for each in tmp_path.rglob("*")} == kept
+
+
 def test_a_request_is_removed_only_when_it_is_confirmed_and_no_driver_runs(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import secrets
 import socket
 import sys
@@ -43,6 +44,9 @@ MOST_CONNECTIONS = 32
 """Most connections at a time."""
 PART = 1 << 16
 """Size of the parts in which an answer is sent, in bytes."""
+HOST = re.compile(r"(?P<name>[\w.-]*|\[[\da-f:.]+\])(:(?P<port>\d{1,5}))?", re.ASCII | re.IGNORECASE)
+"""A value of the header `Host`: a name or an address without a user, and a port."""
+LARGEST_PORT = 65535
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 NO_TOKEN = b"open the link that sweeper.view has printed: it ends in #token=...\n"
 SECURITY: Mapping[str, str] = {
@@ -215,14 +219,23 @@ def _hang_up(connection: socket.socket) -> None:
 class Handler(BaseHTTPRequestHandler):
     server: Server
     server_version, sys_version = "sweeper", ""
+    default_request_version = "HTTP/1.0"
+    """Version until a request's is known: an answer in HTTP/0.9 has no headers."""
     timeout = SEND_SECONDS
+    _own_headers = NO_HEADERS
+    """Headers of the answer beside `SECURITY`, or in their place."""
 
     def do_GET(self) -> None:
         self.server.request_came(self.connection)
+        hosts = self.headers.get_all("Host", [""])
+        named = HOST.fullmatch(hosts[0].strip()) if len(hosts) == 1 else None
         try:
-            host, path = urlsplit(f"//{self.headers.get('Host', '')}").hostname, unquote(urlsplit(self.path).path)
+            path = unquote(urlsplit(self.path).path)
         except ValueError:  # such as an address of IPv6 without its end
-            return self._send(HTTPStatus.BAD_REQUEST, TEXT, b"the request must have a URL and a host\n")
+            named = None
+        if named is None or int(named["port"] or 0) > LARGEST_PORT:
+            return self._send(HTTPStatus.BAD_REQUEST, TEXT, b"the request must have a URL and one host\n")
+        host = named["name"].lower()
         if host not in (LOOPBACK, "localhost"):  # a foreign page whose name resolves to the loopback
             return self._send(HTTPStatus.FORBIDDEN, TEXT, b"open this page at 127.0.0.1\n")
         scheme, _, typed = self.headers.get("Authorization", "").partition(" ")
@@ -253,12 +266,17 @@ class Handler(BaseHTTPRequestHandler):
             if media_type:
                 self.send_header("Content-Type", media_type)
                 self.send_header("Content-Length", str(len(content)))
-            for name, value in {**SECURITY, **headers}.items():
-                self.send_header(name, value)
+            self._own_headers = headers
             self.end_headers()
             if self.command != "HEAD":
                 for start in range(0, len(content), PART):
                     self.wfile.write(content[start : start + PART])
+
+    def end_headers(self) -> None:
+        """Add `SECURITY` to every answer, also to those that the library makes itself."""
+        for name, value in {**SECURITY, **self._own_headers}.items():
+            self.send_header(name, value)
+        super().end_headers()
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Print nothing: a page asks every few seconds."""

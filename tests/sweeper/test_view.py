@@ -176,6 +176,37 @@ def test_no_answer_may_be_framed_or_read_by_another_page(server: view.Server, pa
     assert not {name for name in headers if name.startswith("Access-Control")}
 
 
+def answer_to(server: view.Server, request: bytes) -> str:
+    with socket.create_connection(("127.0.0.1", server.server_address[1]), 20) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode("latin-1")
+
+
+@for_each(
+    ("status", "request_line", "fields"),
+    [
+        (501, "POST / HTTP/1.1", ["Host: localhost"]),
+        (431, "GET / HTTP/1.1", [f"X{index}: x" for index in range(200)]),
+        (400, "GET", []),
+        (400, "GET / HTTP/x", []),
+        (505, "GET / HTTP/9.0", []),
+        (400, "GET / HTTP/1.1", ["Host: 127.0.0.1", "Host: localhost"]),
+        *((400, "GET / HTTP/1.1", [f"Host: {host}"]) for host in ("evil@127.0.0.1", "127.0.0.1:99999999", "[", "a/b")),
+        *((400, "GET / HTTP/1.1", [f"Host: {host}"]) for host in ("localhost:x", "localhost:65536", "127.0.0.1:1:1")),
+        *((403, "GET / HTTP/1.1", [f"Host: {host}"]) for host in ("attacker.example", "", "[::1]:80")),
+        *((200, "GET / HTTP/1.1", [f"Host: {host}"]) for host in ("127.0.0.1", "LOCALHOST:65535")),
+    ],
+)
+def test_every_answer_has_the_headers_of_security_once(
+    server: view.Server, status: int, request_line: str, fields: list[str]
+) -> None:
+    head, _, _ = answer_to(server, "\r\n".join([request_line, *fields, "", ""]).encode()).partition("\r\n\r\n")
+    first, *lines = head.split("\r\n")
+    assert first.split()[1] == str(status)
+    names = [line.partition(":")[0] for line in lines]
+    assert {name: names.count(name) for name in view.SECURITY} == dict.fromkeys(view.SECURITY, 1)
+
+
 HEADS = st.lists(
     st.sampled_from(
         [

@@ -22,25 +22,41 @@ MARKER_FILES = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 """Names of entries that mark a folder as an environment or a cache."""
 MODIFIED = (1980, 1, 1, 0, 0, 0)
 """Modification time of every packed file. With one fixed time, equal files make equal packages, which are sent once."""
-CODE_SUFFIXES = (".py", ".pyi")
+CODE_SUFFIXES, DOCUMENT_SUFFIXES = (".py", ".pyi"), (".md", ".rst")
+_STAGES = ("local", "dev", "development", "test", "stage", "staging", "prod", "production", "live", "secret", "secrets")
 _SETTINGS = ("", ".json", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".txt", ".csv")
 SECRET_NAMES = (
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks"),
-    *("*.keystore", "*.kdbx", "*.gpg", "*.env", "env.local", "kubeconfig*", "*.kubeconfig", "auth_token", "*.token"),
+    *("*.keystore", "*.kdbx", "*.gpg", "*.env", "kubeconfig*", "*.kubeconfig", "auth_token", "*.token"),
     *("client_secret*.json", "service[-_]account*.json", "application_default_credentials*", "terraform.tfstate*"),
     *("htpasswd", "netrc", "_netrc", "npmrc", "pypirc", "pgpass", "*.tfvars"),
+    *(f"{name}.{stage}" for name in ("env", "*.env") for stage in _STAGES),
     *(
         f"{name}{suffix}"
-        for name in ("*credentials", "*secret", "*secrets", "*token", "*passwords")
+        for name in ("*credentials", "*secret", "*secrets", "*token", "*password", "*passwords")
         for suffix in _SETTINGS
     ),
 )
 """Names of files that hold secrets, in small letters. Hidden ones, such as `.env` and `.netrc`, are never sent."""
-PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY")
-SECRET_JSON = re.compile(rb'"(private_key|client_secret|refresh_token|aws_secret_access_key)"\s*:', re.IGNORECASE)
+PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY|^PuTTY-User-Key-File-\d+: ", re.MULTILINE)
+SECRET_JSON = re.compile(
+    rb'"(private_key|client_secret|refresh_token|(aws_)?secret_access_key)"\s*:\s*"[^"]', re.IGNORECASE
+)
 """What the JSON file of a service account has, or of a user's credentials."""
-_COPY = re.compile(r"(~|[ ._-]*[(](copy ?)?\d*[)]|[ ._-]+(copy ?\d*|backup|bak|disabled|old|orig|save?|sw[a-p]|tmp))$")
-"""What the name of a copy ends in, such as `~`, `.bak`, ` (copy)`, ` - Copy` and `(1)`, in small letters."""
+SECRET_SETTING = re.compile(
+    rb"""^[ \t]*(export[ \t]+)?["']?[\w.-]*(secret_access_key|client_secret)["']?[ \t]*[=:][ \t]*"""
+    rb"""["']?[\w/+=~-]+["']?,?[ \t]*([#;].*)?\r?$""",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line of settings, such as those of rclone, that has a key itself, unlike `${AWS_SECRET_ACCESS_KEY}`."""
+_BEFORE_JSON = b"\xef\xbb\xbf\xff\xfe \t\r\n"
+"""Bytes before the first bracket of a JSON file: marks of encodings and white space."""
+_COPY = re.compile(
+    r"(~|[ ._-]*[(](copy ?)?\d*[)]|[.]\d[\dtz:_-]*"
+    r"|[ ._-]+(copy ?\d*|backup|bak|disabled|old|orig|save?|sw[a-p]|tmp)|[.]txt)$"
+)
+"""What the name of a copy ends in, such as `~`, `.bak`, ` (copy)`, ` - Copy`, `(1)`, `.2024-01-31` and a second suffix
+`.txt`, in small letters."""
 LARGEST_FOLDERS = 3
 """Number of the largest folders that an error names."""
 
@@ -122,9 +138,10 @@ def is_secret(file: Path) -> bool:
         content = _read(file, LIMIT + 1)  # a larger one is not sent
     except OSError:  # `pack` says so
         return False
-    return PRIVATE_KEY.search(content) is not None or (
-        name.endswith(".json") and SECRET_JSON.search(content) is not None
-    )
+    content = content.replace(b"\0", b"")  # of text in UTF-16
+    is_json = ".json" in name or content.lstrip(_BEFORE_JSON).startswith((b"{", b"["))
+    patterns = {PRIVATE_KEY: True, SECRET_SETTING: not name.endswith(DOCUMENT_SUFFIXES), SECRET_JSON: is_json}
+    return any(applies and pattern.search(content) for pattern, applies in patterns.items())
 
 
 def _original(name: str) -> str:

@@ -17,6 +17,7 @@ from cluster import submit
 from cluster.jobs import entrypoint
 from cluster.package import check_size, contents, pack
 from sweeper.spec import SpecError
+from tests.cases import for_each
 from tests.cluster.conftest import FakeClient
 from tests.user_files import DENOISE, user_folder
 
@@ -78,6 +79,50 @@ def test_secrets_are_left_out_and_named(tmp_path: Path) -> None:
     found = contents(folder)
     assert set(found.files) == set(code)
     assert sorted(found.secrets) == sorted([*secrets, "sa.json", "notes.txt", "innocent.md"])
+
+
+SERVICE_ACCOUNT = b'{"type": "service_account", "private_key": "x"}'
+
+
+@for_each(
+    ("name", "content"),
+    [
+        *((name, SERVICE_ACCOUNT) for name in ("sa.json.txt", "sa.jsonc", "sa", "sa.json.2024", "sa.dat")),
+        *((name, b"x") for name in ("credentials.json.2024", "prod.env.20240101", "env.prod", "password.txt")),
+        *((name, b"x") for name in ("my.pem.txt", "id_rsa.txt", "credentials.2024-01-31.json", "prod.env.staging")),
+        ("sa.jsonc", b'// key\n{"private_key": "x"}'),
+        ("sa.txt", SERVICE_ACCOUNT.decode().encode("utf-16")),
+        ("key.txt", "-----BEGIN RSA PRIVATE KEY-----".encode("utf-16")),
+        ("key.txt", "-----BEGIN RSA PRIVATE KEY-----".encode("utf-16-be")),
+        ("key.txt", b"PuTTY-User-Key-File-3: ssh-rsa\n"),
+        ("rclone.conf", b"[a]\nsecret_access_key = x"),
+        ("s3.ini", b"[a]\r\naws_secret_access_key=a/b+c  ; of s3\r\n"),
+        ("job.sh", b'export AWS_SECRET_ACCESS_KEY="a/b+c"\n'),
+    ],
+)
+def test_secrets_are_found_by_content_whatever_the_name(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert contents(tmp_path).secrets == [name]
+
+
+@for_each(
+    ("name", "content"),
+    [
+        ("keys.py", SERVICE_ACCOUNT + b"\nPuTTY-User-Key-File-3: \nsecret_access_key = x"),
+        ("README.md", b'Write `"private_key": "x"`, or PuTTY-User-Key-File-3: ssh-rsa.\nsecret_access_key = x'),
+        ("schema.json", b'{"properties": {"private_key": {"type": "string"}, "client_secret": ""}}'),
+        ("book.ipynb", rb'{"source": ["d = {\"private_key\": \"x\"}", "secret_access_key = x"]}'),
+        ("job.sh", b"export AWS_SECRET_ACCESS_KEY=${KEY}\nAWS_SECRET_ACCESS_KEY=$(cat key)\n"),
+        ("s3.yaml", b"secret_access_key: <yours>\nclient_secret: {{ key }}\nsecret_access_key: env.KEY\n"),
+        *(
+            (name, b"x")
+            for name in ("env.yaml", "env.sh", "notes.2024", "tokens.2024.csv", "secretary.txt", "a.1.json")
+        ),
+    ],
+)
+def test_what_mentions_secrets_is_sent(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert set(contents(tmp_path).files) == {name}
 
 
 SECRET_FILES = ("credentials.json", "prod.env", "id_rsa", "a.pem", "hf_token", "gcp.json", "secrets.yaml", "notes.txt")

@@ -289,7 +289,7 @@ def test_wrong_requests_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         port = str(taken.getsockname()[1])
         for arguments, reason in {
             (str(tmp_path / "absent"),): "there is no such folder",
-            (str(tmp_path / "file"),): "there is no such folder",
+            (str(tmp_path / "file"),): "must be a folder, but is a file",
             ("gopher://host/x",): "cannot be opened",
             (str(tmp_path), "--port", port): f"port {port} of 127.0.0.1 cannot be used: Address already in use",
             (str(tmp_path), "--port", "70000"): "port 70000 of 127.0.0.1 cannot be used",

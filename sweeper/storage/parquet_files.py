@@ -38,8 +38,9 @@ LARGE = 1 << 20
 instead of 1.4."""
 MAX_BYTES = 4 << 30
 """Most bytes of the texts of a file that is read. A file of a kilobyte can repeat one text a million times."""
-MOST_COMPRESSION = 1 << 15
-"""How many bytes a byte of a file can become at most before texts are repeated, by Zstandard."""
+MOST_COMPRESSION = {"UNCOMPRESSED": 1, "SNAPPY": 32, "LZ4": 256, "LZ4_RAW": 256, "GZIP": 2048}
+"""Codec -> most bytes that a compressed byte unpacks to; of others `ANY_COMPRESSION`."""
+ANY_COMPRESSION = 1 << 15
 PANDAS = b"pandas"
 """Key of metadata by which pandas would make columns an index."""
 _TAIL = 8
@@ -83,14 +84,18 @@ def _unpacked(data: bytes, wanted: Callable[[pa.Schema], list[str] | None]) -> t
     than a file may. Its texts are counted while they are still references to a dictionary."""
     with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
         metadata, schema = file.metadata, file.schema_arrow
-        columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
-        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-        values = sum(group.column(index).num_values for group in groups for index in range(metadata.num_columns))
-        if (cells := max(values, metadata.num_rows * metadata.num_columns)) > MAX_CELLS:
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        chunks = [group.column(index) for group in groups for index in range(metadata.num_columns)]
+        cells = max(sum(chunk.num_values for chunk in chunks), metadata.num_rows * metadata.num_columns)
+        if cells > MAX_CELLS:
             raise DamagedError(f"it must have at most {MAX_CELLS} values, but declares {cells}")
-        if cells * len(data) * MOST_COMPRESSION <= MAX_BYTES:  # enough even if each value were all of the file
+        unpacked = len(data) * max(
+            (MOST_COMPRESSION.get(each.compression, ANY_COMPRESSION) for each in chunks), default=1
+        )
+        if cells * unpacked <= MAX_BYTES:  # enough even if each value were all of the file
             return schema, file.read(columns=wanted(schema), use_threads=False)
-    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+        columns = map(metadata.schema.column, range(metadata.num_columns))
+        texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
     with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=texts) as file:
         packed = file.read(columns=wanted(schema), use_threads=False)
     size = sum(_text_bytes(chunk) for column in packed.columns for chunk in column.chunks)

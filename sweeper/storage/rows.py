@@ -306,14 +306,15 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
 
 def _with_defaults(rows: pa.Table, columns: Columns) -> pa.Table:
     """Return the rows with the defaults that ids leave out in place of nulls. Rows of earlier versions lack them."""
-    if columns.hyperparameters.get("method") is not str:
+    incomplete = [name for name in columns.hyperparameters if rows[name].null_count]
+    if not incomplete or columns.hyperparameters.get("method") is not str:
         return rows
     methods = pc.drop_null(pc.unique(rows["method"])).to_pylist()
     if len(methods) > MAX_METHODS:
         raise SchemaError(f"a sweep must have at most {MAX_METHODS} methods, but has {len(methods)}")
     for method in methods:
         own = pc.fill_null(pc.equal(rows["method"], pa.scalar(method, pa.string())), False)
-        for key, value in _defaults_of(method, rows.filter(own), columns).items():
+        for key, value in _defaults_of(method, rows.select(incomplete).filter(own), columns).items():
             kind = columns.hyperparameters.get(key)
             if kind is not None and isinstance(value, int | float if kind is float else kind):
                 missing = pc.and_(own, rows[key].is_null())
@@ -323,17 +324,19 @@ def _with_defaults(rows: pa.Table, columns: Columns) -> pa.Table:
 
 
 def _defaults_of(method: str, rows: pa.Table, columns: Columns) -> Defaults:
-    """Return the defaults of those keys that some of a method's `rows` lack: as files of the sweep record them or, if
-    all of these are of earlier versions, as this version of the code has them."""
-    incomplete = [name for name in columns.hyperparameters if rows[name].null_count]
-    if not incomplete:
+    """Return the defaults of those keys that some of a method's `rows` lack, of which only the columns with nulls are
+    given: as files of the sweep record them or, if all of these are of earlier versions, as this version of the code
+    has them."""
+    lacking = {name: rows[name].null_count for name in rows.schema.names if rows[name].null_count}
+    if not lacking:
         return {}
     defaults = columns.defaults.get(method)
     if defaults is None:
         from trainables.config import left_out_of  # here: it imports torch
 
-        defaults = left_out_of(method, [name for name in columns.hyperparameters if rows[name].null_count < len(rows)])
-    return {key: defaults[key] for key in incomplete if key in defaults}
+        recorded = [name for name in columns.hyperparameters if lacking.get(name, 0) < len(rows)]
+        defaults = left_out_of(method, recorded)
+    return {key: defaults[key] for key in lacking if key in defaults}
 
 
 @lru_cache(maxsize=64)

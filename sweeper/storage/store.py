@@ -163,8 +163,8 @@ class StoreReader:
         return tables
 
     def stored_columns(self, sweep: str, tables: Tables) -> list[Columns]:
-        """Return the distinct sets of columns among these files of rows. Raises StoreError for a foreign format, and for
-        files whose columns do not fit together."""
+        """Return the distinct sets of columns among these files of rows. Raises StoreError for a foreign format, and
+        for files whose columns do not fit together."""
         schemas = {schema.serialize().to_pybytes(): (name, schema) for name, (schema, _) in tables.items()}
         columns, united = list[Columns](), Columns({}, ())
         for serialized, (name, _) in schemas.items():

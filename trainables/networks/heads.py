@@ -70,6 +70,12 @@ class GaussianHead(nn.Module):
         return self.mu(hidden).float(), F.softplus(self.raw_var(hidden).float()) + SMALLEST_VARIANCE
 
 
+def frozen_for_training(network: nn.Module) -> None:
+    """Put a network into training mode, in place, which may freeze weights, and make buffers of all frozen ones."""
+    network.train()
+    frozen_as_buffers(network)
+
+
 def frozen_as_buffers(network: nn.Module) -> None:
     """Make buffers of a network's parameters that require no gradient, in place: no optimiser steps or decays them, and
     no moving average follows them."""

@@ -5,7 +5,7 @@ Shapes: B images of C channels, H by W pixels, D features.
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
+from trainables.networks.heads import frozen_for_training
 from trainables.own_code import KINDS, imported_own, reason
 
 R = TypeVar("R")
@@ -51,8 +52,9 @@ def check_own_encoder(network: nn.Module, name: str, image_shape: tuple[int, int
     shape = [examples, getattr(network, "features", None)]
 
     def encode(network: nn.Module, images_BCHW: Tensor) -> Any:
-        return _tried(name, f"a batch of {examples} random images", lambda: network.train()(images_BCHW))
+        return _tried(name, f"a batch of {examples} random images", lambda: network(images_BCHW))
 
+    _tried(name, "train()", lambda: frozen_for_training(network))
     first, fault = called_twice(network, encode, images_BCHW, "set the probability of its dropout to 0")
     if fault:
         raise ValueError(f"the encoder {name} {fault.law}, but {fault.got}")
@@ -61,16 +63,9 @@ def check_own_encoder(network: nn.Module, name: str, image_shape: tuple[int, int
         raise ValueError(f"the encoder {name} must return features {shape} of {examples} images, but returns {got}")
     if not first.isfinite().all():
         raise ValueError(f"the encoder {name} must return finite features of random images, but does not")
-    parameters = {key: weight for key, weight in network.named_parameters() if weight.requires_grad}
-    gradients: tuple[Tensor | None, ...] = (None,) * len(parameters)
-    total = encode(network, images_BCHW).square().sum()
-    if total.requires_grad:
-        gradients = torch.autograd.grad(total, [*parameters.values()], allow_unused=True)
-    if unused := [key for key, gradient in zip(parameters, gradients, strict=True) if gradient is None]:
-        raise ValueError(
-            f"every parameter of the encoder {name} must take part in its features (others are buffers), but "
-            f"{', '.join(unused[:3])} has no gradient"
-        )
+    fault = gradient_fault(network, lambda: encode(network, images_BCHW).square().sum())
+    if fault:
+        raise ValueError(f"the encoder {name} {fault.law}, but {fault.got}")
 
 
 class Fault(NamedTuple):
@@ -102,6 +97,29 @@ def called_twice(
         return first, None
     law = f"must draw no random numbers ({draws})" if drawn else "must return the same for the same inputs and weights"
     return first, Fault(law, "two calls with the same inputs differ")
+
+
+def gradient_fault(module: nn.Module, call: Callable[[], Tensor]) -> Fault | None:
+    """Return why the weights of a module in training mode cannot be trained by the gradients of what `call` returns: it
+    freezes or unfreezes some, or leaves some out."""
+    weights, trained = dict(module.named_parameters()), _trained(module)
+    total = call()
+    if changed := trained ^ _trained(module):
+        law = "must leave `requires_grad` of all weights as it is (freeze them in __init__ or train)"
+        return Fault(law, f"that of {min(changed)} changes")
+    gradients: Sequence[Tensor | None] = [None] * len(weights)
+    if total.requires_grad:
+        gradients = torch.autograd.grad(total, [*weights.values()], allow_unused=True)
+    if unused := [key for key, gradient in zip(weights, gradients, strict=True) if gradient is None]:
+        law = "must use all parameters (averaged weights and the like are buffers)"
+        return Fault(law, f"{', '.join(unused[:3])} without a gradient")
+    return None
+
+
+def _trained(module: nn.Module) -> set[str]:
+    """Names of the weights that require gradients."""
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    return {name for name, tensor in tensors if tensor.is_leaf and tensor.requires_grad}
 
 
 def _equal(first: object, second: object) -> bool:

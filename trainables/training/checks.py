@@ -23,7 +23,7 @@ from trainables.learners.members import FittedMembers, StackedMembers
 from trainables.learners.optimisers import Rates, StackedSGD
 from trainables.learners.stack import Stack
 from trainables.metrics.meanings import VALIDATION
-from trainables.networks.own_encoder import called_twice
+from trainables.networks.own_encoder import called_twice, gradient_fault
 from trainables.own_code import reason, trial_call
 from trainables.sections import Training, TrialConfig
 from trainables.tasks.task import TrialSize
@@ -216,17 +216,10 @@ class _Trial:
             self._refuse(f"loss_parts must name all parts of {verb}", f"{method.loss_parts!r} and the parts {parts}")
         if not self._fitted:
             used = copy.deepcopy(method)  # losses may update its buffers
-            self._check_gradients(dict(used.named_parameters()), _call(self._name, verb, used, self._inputs).total)
-
-    def _check_gradients(self, parameters: Mapping[str, Tensor], total: Tensor) -> None:
-        if not parameters:
-            self._refuse("a method that trains must have weights to train", "none, or all of them frozen")
-        gradients: Sequence[Tensor | None] = [None] * len(parameters)
-        if total.requires_grad:
-            gradients = torch.autograd.grad(total, [*parameters.values()], allow_unused=True)
-        if unused := [name for name, gradient in zip(parameters, gradients, strict=True) if gradient is None]:
-            law = "every parameter must take part in the loss (averaged weights and the like are buffers)"
-            self._refuse(law, f"{', '.join(unused[:3])} without a gradient")
+            if not [*used.parameters()]:
+                self._refuse("a method that trains must have weights to train", "none, or all of them frozen")
+            if fault := gradient_fault(used, lambda: call(used, self._inputs).total):
+                self._refuse(f"{verb} {fault.law}", fault.got)
 
     def check_capabilities(self, inputs: Tensor) -> None:
         """Raise ContractError unless the method gives what it declares, of the right shapes."""

@@ -14,15 +14,15 @@ from trainables.learners.data_parallel import SINGLE_PROCESS, Peers, seeded_gene
 from trainables.learners.members import FittedMembers, StackedMembers
 from trainables.learners.optimisers import Rates, StackedAdam, StackedLARS, StackedSGD
 from trainables.learners.stack import CompiledStack, MakeOptimiser, Stack
-from trainables.networks.heads import frozen_as_buffers
+from trainables.networks.heads import frozen_for_training
 from trainables.sections import TrialConfig
 
 
 @torch.no_grad()
 def build_models(configs: Sequence[TrialConfig], shapes: Shapes) -> list[Method]:
     """The model of each member, for batches of these shapes. Members of one stream share one model, which has the
-    fusible hyperparameters of the first of them; `build_stack` gives each member its own. Weights that were frozen by
-    `requires_grad_(False)` are buffers. The state of torch's global generator is unchanged."""
+    fusible hyperparameters of the first of them; `build_stack` gives each member its own. Weights that `__init__` or
+    `train()` freezes by `requires_grad_(False)` are buffers. The state of torch's global generator is unchanged."""
     models: dict[tuple[object, ...], Method] = {}
     keys = [stream_key(config) for config in configs]
     for key, config in zip(keys, configs, strict=True):
@@ -31,7 +31,7 @@ def build_models(configs: Sequence[TrialConfig], shapes: Shapes) -> list[Method]
                 torch.default_generator.manual_seed(seeded_generator("weights", key).initial_seed())
                 networks = task_of(config.method).networks(config, initial=True)
                 model = models[key] = method_of(config.method)(config.options, networks, shapes)
-                frozen_as_buffers(model)
+                frozen_for_training(model)
     return [models[key] for key in keys]
 
 

@@ -144,6 +144,13 @@ class Frozen(Tiny):
         self.requires_grad_(False)
 
 
+class FrozenInTrain(Tiny):
+    def train(self, mode: bool = True) -> "FrozenInTrain":
+        super().train(mode)
+        self.layers[:2].requires_grad_(False)
+        return self
+
+
 def _states(configs: Sequence[TrialConfig]) -> list[dict[str, Tensor]]:
     """All tensors of each member after three steps together on random images."""
     method = method_of(configs[0].method)
@@ -167,7 +174,7 @@ SIZES: dict[str, dict[str, Value]] = {
 @for_each(
     ("made", "method", "optimiser"),
     [
-        *itertools.product((PartlyFrozen, Frozen), SIZES, ["sgd"]),
+        *itertools.product((PartlyFrozen, FrozenInTrain, Frozen), SIZES, ["sgd"]),
         *((Frozen, "byol", name) for name in ("adamw", "lars")),
     ],
 )
@@ -220,6 +227,12 @@ class Unused(Tiny):
         self.spare = nn.Linear(2, 2)
 
 
+class Freezing(Tiny):
+    def forward(self, images: Tensor) -> Tensor:
+        self.layers[0].requires_grad_(False)
+        return super().forward(images)
+
+
 class Dropping(Tiny):
     def forward(self, images: Tensor) -> Tensor:
         return nn.functional.dropout(super().forward(images), 0.5, self.training)
@@ -247,7 +260,8 @@ class Failing(Tiny):
 
 REFUSALS: dict[object, str] = {
     3: "the encoder my_nets:Tiny must be a subclass of torch.nn.Module, but is 3",
-    Unused: "every parameter of the encoder my_nets:Tiny must take part in its features (others are buffers), but ",
+    Unused: "the encoder my_nets:Tiny must use all parameters (averaged weights and the like are buffers), but spare.",
+    Freezing: "must leave `requires_grad` of all weights as it is (freeze them in __init__ or train), but that of ",
     Dropping: "must draw no random numbers (set the probability of its dropout to 0), but two calls with the same",
     InPlace: "must leave its inputs as they are, but an operation changes them in place",
     Lazy: "must have all of its weights when it is built, but layers.4.weight is lazy, without a shape",

@@ -100,8 +100,13 @@ BROKEN = {
     ),
     "unused": (
         "    def __init__(self, *a):\n        super().__init__(*a)\n        self.more = nn.Linear(2, 2)",
-        "every parameter must take part in the loss (averaged weights and the like are buffers), but got more.weight, "
-        "more.bias without a gradient",
+        "losses must use all parameters (averaged weights and the like are buffers), but got more.weight, more.bias "
+        "without a gradient",
+    ),
+    "freezes": (
+        "    def losses(self, batch, noise):\n        next(self.parameters()).requires_grad_(False)\n"
+        "        return super().losses(batch, noise)",
+        "losses must leave `requires_grad` of all weights as it is (freeze them in __init__ or train), but got ",
     ),
     "embeds": (
         "    def embed(self, images):\n        return {'z': self(images).mean(1)}",

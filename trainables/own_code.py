@@ -93,4 +93,5 @@ def reason(error: BaseException, module: str) -> str:
         if any(origin and Path(origin) in (Path(frame.filename), *Path(frame.filename).parents) for origin in origins)
     ]
     where = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: " if frames else ""
-    return f"{where}{type(error).__name__}: {' '.join(str(error).split())}"[:400]
+    text = " ".join(str(error).split())
+    return (f"{where}{type(error).__name__}" + (f": {text}" if text else ""))[:400]

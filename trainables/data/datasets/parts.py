@@ -12,9 +12,11 @@ Shapes: N images, B images of a batch, C channels, H rows, W columns, K classes.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from torch import Tensor
 from trainables.data.datasets.dataset import UNLABELLED
 from trainables.data.errors import DataError
 from trainables.data.image_files import Images, LazyImages, rgb
+from trainables.own_code import reason
 from trainables.validation import LARGEST_INTEGER
 
 MAX_BYTES = 4 << 30
@@ -34,6 +37,10 @@ SAMPLED = 256
 """Most images of a split that its digest is of, and, where not all are in memory, that are checked first."""
 MAX_IMAGE_BYTES = 16 << 20
 """Largest size of an image: `SAMPLED` of them are in memory at a time."""
+MOST_IMAGES = 100_000_000
+"""Most images of a part: labels of all of them are in memory."""
+MOST_CLASSES = 1 << 16
+"""Most names of classes, and most numbers of a label that is a vector."""
 MOST_CHANNELS, LEAST_SIDE = 16, 4
 ROUNDING = 1e-3
 """How far a pixel may be outside of [0, 1], to which it is clipped: what rounding in float16 explains."""
@@ -66,16 +73,15 @@ class Part:
         self.name, self.count, self._read = name, count, read
         if not count:
             raise DataError(f"{name} must be at least one, but there are none")
+        if count > MOST_IMAGES:
+            raise DataError(f"{name} must be at most {MOST_IMAGES}, but there are {count}")
         first_1CHW = self.read(np.zeros(1, dtype=np.int64))
         self.image_shape = _image_shape(first_1CHW)
         self.dtype = first_1CHW.dtype
-        if self.image_bytes > MAX_IMAGE_BYTES:
-            raise DataError(
-                f"{name} must take at most {MAX_IMAGE_BYTES >> 20} MiB each, but image 0 is {_said(first_1CHW[0])}; "
-                "make them smaller first"
-            )
         self._labels, self._items = labels, items
-        self.classes = tuple(map(str, classes))
+        self.classes = tuple(map(str, islice(classes, MOST_CLASSES + 1)))
+        if len(self.classes) > MOST_CLASSES:
+            raise DataError(f"the classes of {name} must be at most {MOST_CLASSES}, but there are more")
         self.groups = None if groups is None else _integers(f"the groups of {name}", groups, count)
         self.attributes = {
             str(key): _integers(f"the attribute {key} of {name}", values, count)
@@ -96,8 +102,11 @@ class Part:
             if self.fits:
                 _ = self.images  # kept, so that they are read once
             found = self._items.labels()
+        if found is None:
+            return None
+        labels = _integers(name, found, self.count)
         self.one_hot = _is_one_hot(found)
-        return None if found is None else _integers(name, found, self.count)
+        return labels
 
     one_hot = False
     """Whether labels are vectors with a single 1, whose index is the class."""
@@ -177,6 +186,7 @@ def _of_arrays(name: str, given: Mapping[str, Any]) -> Part:
         raise DataError(f"{name} must be a tensor or an array, but are of type {type(images).__name__}")
     permuted = _permutation(name, images)
     shape = _shape_of(images, permuted)
+    _check_bytes(name, 0, shape, images.dtype)
 
     def read(indices: NDArray[np.int64]) -> Tensor:
         chosen = images[torch.from_numpy(indices) if isinstance(images, Tensor) else indices]
@@ -196,15 +206,18 @@ class _Items:
 
     def __init__(self, name: str, value: Any) -> None:
         self._name, self._value, self._count = name, value, len(value)
-        self._labels: list[Any] = [None] * self._count
+        self._labels: dict[int, Any] = {}
+        """The labels of items that were read, None where an item has none."""
         self._lock = threading.Lock()  # a data set of the user's may have one open file
         self._known: Tensor | None = None
         """All labels, once those of some items are known to be the same."""
 
     def agree(self, name: str, known: object) -> bool:
         """Whether labels that were found without images are those of the items that were read, or these have none."""
-        indices = [index for index, label in enumerate(self._labels) if label is not None]
+        indices = [index for index, label in self._labels.items() if label is not None]
         carried = _plain([self._labels[index] for index in indices])
+        if known is None:
+            _check_short(name, carried)
         if known is None or not indices or not _may_be_labels(carried):
             return known is not None or not indices
         known_N = _integers(name, known, self._count)
@@ -229,14 +242,16 @@ class _Items:
         try:
             item = self._value[index]
             image, *others = item if isinstance(item, tuple | list) else (item,)
-            pixels = _picture(image) if isinstance(image, Image.Image) else None  # which may only now be decoded
+            pixels = None
+            if isinstance(image, Image.Image):
+                _check_bytes(self._name, index, *_outline(image))
+                pixels = _picture(image)  # which may only now be decoded
+        except DataError:
+            raise
         except Exception as error:
-            reason = " ".join(str(error).split())[:200]
-            raise DataError(
-                f"image {index} of {self._name} cannot be read: {type(error).__name__}: {reason}"
-            ) from error
+            raise DataError(f"image {index} of {self._name} cannot be read: {reason(error, '')}") from error
         label = others[0] if others else None
-        before = self._labels[index] if self._known is None else self._known[index].item()
+        before = self._labels.get(index) if self._known is None else self._known[index].item()
         if _differ(label, before):
             raise DataError(
                 f"{self._name} must have one label each, but image {index} has {label!r:.40} and {before!r:.40}, when "
@@ -248,18 +263,18 @@ class _Items:
     def labels(self) -> object:
         """All labels as items give them, or None."""
         for index in range(self._count):
-            if self._labels[index] is None:
+            if self._labels.get(index) is None:
                 with self._lock:
                     self._image(index)
                 if self._labels[index] is None:
                     return None
-        return _plain(self._labels)
+        return _plain([self._labels[index] for index in range(self._count)])
 
 
 def _plain(labels: Sequence[Any]) -> list[Any]:
-    """The labels of items as numbers, or as vectors of them."""
-    arrays = [np.asarray(label) for label in labels]
-    return [array.item() if array.size == 1 else array for array in arrays]
+    """The labels of items as numbers, or as vectors of them; what is too long for a label as it is."""
+    arrays = [label if _length(label) > MOST_CLASSES else np.asarray(label) for label in labels]
+    return [array.item() if isinstance(array, np.ndarray) and array.size == 1 else array for array in arrays]
 
 
 def _differ(*labels: Any) -> bool:
@@ -300,6 +315,12 @@ PLAIN_MODES = ("L", "LA", "RGB", "RGBA", "I;16", "I", "F")
 """Modes of pictures whose numbers are the pixels of their channels. Others, such as palettes, are converted."""
 
 
+def _outline(picture: Image.Image) -> tuple[tuple[int, int, int], str]:
+    """Shape `[C, H, W]` and type of the pixels of a picture, which is not decoded."""
+    channels = len(picture.getbands()) if picture.mode in (*PLAIN_MODES, "1") else 3
+    return (channels, picture.height, picture.width), "float32" if picture.mode in ("I", "F") else "uint8"
+
+
 def _picture(picture: Image.Image) -> Tensor:
     """The pixels `[C, H, W]` of a picture, which is decoded."""
     if picture.mode not in PLAIN_MODES:
@@ -316,9 +337,20 @@ def _image_tensor(name: str, index: int, image: Any) -> Tensor:
         )
     batch = image[None]
     permuted = _permutation(name, batch)
+    shape = _shape_of(batch, permuted)
+    _check_bytes(name, index, shape, image.dtype)
     tensor = batch if isinstance(batch, Tensor) else torch.from_numpy(np.ascontiguousarray(batch))
     tensor = tensor if permuted is None else tensor.permute(permuted).contiguous()
-    return _pixels(name, tensor.reshape(_shape_of(batch, permuted)))
+    return _pixels(name, tensor.reshape(shape))
+
+
+def _check_bytes(name: str, index: int, shape: tuple[int, int, int], dtype: object) -> None:
+    """Raise DataError for an image `[C, H, W]` that takes too much memory, before any of it is read or copied."""
+    if math.prod(shape) * (1 if _type(dtype) == "uint8" else 4) > MAX_IMAGE_BYTES:
+        raise DataError(
+            f"{name} must take at most {MAX_IMAGE_BYTES >> 20} MiB each, but image {index} is {size_of(shape)} of "
+            f"{_type(dtype)}; make them smaller first"
+        )
 
 
 def _permutation(name: str, images: Tensor | NDArray[Any]) -> tuple[int, ...] | None:
@@ -367,6 +399,9 @@ def _pixels(name: str, images: Tensor) -> Tensor:
 def _integers(name: str, values: object, count: int) -> Tensor:
     """Labels `[N]`, int64, of numbers, or of vectors `[N, K]` with a single 1. Raises DataError unless they are as many
     whole numbers as there are images."""
+    law = f"{name} must be as many as the images, [{count}]"
+    if isinstance(values, Sequence) and len(values) != count:
+        raise DataError(f"{law}, but have the shape [{len(values)}]")
     array = _array(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -376,7 +411,7 @@ def _integers(name: str, values: object, count: int) -> Tensor:
         shown = next(iter(array.flat), None) if array.ndim else values
         raise DataError(f"{name} must be whole numbers from 0 on, but are of type {array.dtype}, such as {shown!r:.40}")
     if array.shape != (count,):
-        raise DataError(f"{name} must be as many as the images, [{count}], but have the shape {[*array.shape]}")
+        raise DataError(f"{law}, but have the shape {[*array.shape]}")
     law = f"{name} must be whole numbers from 0 on, or -1 for none"
     legal = (array >= UNLABELLED) & (array < LARGEST_INTEGER) & (array == np.trunc(array))
     if not legal.all():
@@ -385,15 +420,43 @@ def _integers(name: str, values: object, count: int) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
+def _length(label: object) -> int:
+    """How many numbers a label has."""
+    if isinstance(label, int | float):
+        return 1
+    if isinstance(label, Tensor | np.ndarray):
+        return math.prod(label.shape)
+    return len(label) if isinstance(label, Sized) else 1
+
+
+def _too_long(labels: object) -> tuple[int, int] | None:
+    """Index and length of a label that has more numbers than a vector may have. Nothing is copied."""
+    if isinstance(labels, Tensor | np.ndarray):
+        length = math.prod(labels.shape[1:])
+        return (0, length) if length > MOST_CLASSES else None
+    lengths = map(_length, labels) if isinstance(labels, list | tuple) else ()
+    return next(((index, length) for index, length in enumerate(lengths) if length > MOST_CLASSES), None)
+
+
+def _check_short(name: str, labels: object) -> None:
+    if found := _too_long(labels):
+        raise DataError(
+            f"{name} must be numbers, or vectors of at most {MOST_CLASSES} classes, but label {found[0]} has {found[1]}"
+        )
+
+
 def _array(name: str, values: object) -> NDArray[Any]:
+    _check_short(name, values)
     try:
         return np.asarray(values)
     except Exception as error:
-        raise DataError(f"{name} must be whole numbers, but cannot be read: {error!s:.100}") from error
+        raise DataError(f"{name} must be whole numbers, but cannot be read: {reason(error, '')}") from error
 
 
 def _is_one_hot(values: object) -> bool:
     """Whether labels are vectors `[N, K]` of at least two numbers, 0 but for a single 1."""
+    if _too_long(values):
+        return False
     try:
         array = np.asarray(values)
     except Exception:
@@ -417,7 +480,7 @@ def size_of(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
 
 
-def _type(dtype: torch.dtype) -> str:
+def _type(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 

@@ -296,6 +296,26 @@ class Undecided(Cells):
     read = 0
 
 
+def _zeros(*shape: int) -> Any:
+    """An array that takes one byte."""
+    return np.broadcast_to(np.uint8(0), shape)
+
+
+def _items(image: Any = IMAGES[0], label: Any = 0, count: int = 20) -> object:
+    """A data set that says how many items it has, each of this image and label."""
+
+    class Items:
+        def __init__(self, train: bool) -> None: ...
+
+        def __len__(self) -> int:
+            return count
+
+        def __getitem__(self, index: int) -> tuple[Any, Any]:
+            return image, label
+
+    return Items
+
+
 class Cut(Cells):
     """A file that is decoded later than it is opened."""
 
@@ -345,6 +365,23 @@ REFUSALS: dict[str, tuple[object, str]] = {
     "large": (
         lambda: (np.broadcast_to(IMAGES[:1, :1, :1, :1], (9, 4_200, 4_200, 1)),) * 2,
         "at most 16 MiB each, but",
+    ),
+    "large item": (_items(_zeros(10**6, 10**6)), "16 MiB each, but image 0 is 1x1000000x1000000 of uint8; make them"),
+    "large tensor": (_items(torch.zeros(()).expand(3, 10**6, 10**6)), "image 0 is 3x1000000x1000000 of float32; make"),
+    "large picture": (_items(Image.new("1", (8_200, 2_100))), "16 MiB each, but image 0 is 1x2100x8200 of uint8; make"),
+    "long label": (_items(label=_zeros(10**12)), "vectors of at most 65536 classes, but label 0 has 1000000000000"),
+    "long tensor": (_items(label=torch.zeros(()).expand(10**12)), "at most 65536 classes, but label 0 has 10000000000"),
+    "long range": (_items(label=range(10**12)), "vectors of at most 65536 classes, but label 0 has 1000000000000"),
+    "long labels": (lambda: _labelled(_zeros(20, 10**12)), "at most 65536 classes, but label 0 has 1000000000000"),
+    "many labels": (
+        lambda: _labelled(range(10**12)),
+        "must be as many as the images, [20], but have the shape [100000",
+    ),
+    "many items": (_items(count=10**12), "my_data:Cells must be at most 100000000, but there are 1000000000000"),
+    "many images": (lambda: (_zeros(10**12, 8, 8),) * 2, "must be at most 100000000, but there are 1000000000000"),
+    "many classes": (
+        lambda: ({"images": IMAGES, "classes": range(10**12)},) * 2,
+        "the classes of the training images of my_data:Cells must be at most 65536, but there are more",
     ),
     "other label": (Relabelled, "must have one label each, but image 3 has 1 and 0, when it is read again or by the"),
     "random label": (Undecided, "the training images of my_data:Cells must have one label each, but image 0 has"),

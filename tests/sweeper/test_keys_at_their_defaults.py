@@ -148,4 +148,5 @@ def test_an_axis_over_a_key_has_its_default_wherever_rows_are_read(
     assert counts.to_dict() == {0.5: 6, math.inf: 6}
     assert not frame[["optimiser", "patience", "accumulate"]].isna().any().any()
     side = "changes=clip_grad_norm=0.5,inf epochs=2 seed=0,1"
-    assert compare.main([f"anomaly_grid:digits,clip_grad_norm=inf,{side}@{store}", f",clip_grad_norm=0.5,{side}"]) == 0
+    sides = [f"anomaly_grid:digits,clip_grad_norm=inf,{side}@{store}", f",clip_grad_norm=0.5,{side}"]
+    assert compare.main([*sides, "--out", str(tmp_path / "comparison.png")]) == 0

@@ -178,7 +178,7 @@ def test_methods_that_do_not_train_refuse_epochs(name: str) -> None:
 
 @pytest.mark.parametrize("name", FITTED)
 def test_methods_that_are_fitted_have_no_learning_rate(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^no key 'lr'.*; {name} has: "):
+    with pytest.raises(ValueError, match=r"^no key 'lr'; "):
         config_of(name, lr=0.1)
     assert "lr" not in fusible_keys(name) and "seed" in fusible_keys(name)
 

@@ -12,7 +12,7 @@ if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
 from sweeper.cli.parser import EXIT_OK, Parser, command_line
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.execution.startup import end_process
 from sweeper.printing import print
 from sweeper.report import claims
@@ -73,14 +73,14 @@ def _judge(options: argparse.Namespace) -> None:
             try:
                 claims.write_table(files, sweep.name, request, own)
             except StoreError as error:
-                unwritten.append(error_line(error).removeprefix("error: "))
+                unwritten.append(error_text(error))
             texts.append(f"{sweep.name} ({request})\n{_text(own)}")
     print("\n\n".join([*texts, summary(shown, holm=options.holm)]))
     try:
         if not unwritten and (page := publish.write_claims(files)):
             print(f"page: {files.display_uri_of(page)}")
     except StoreError as error:
-        unwritten.append(error_line(error).removeprefix("error: "))
+        unwritten.append(error_text(error))
     if unwritten:
         print(f"note: the verdicts above are not written: {unwritten[0]}", file=sys.stderr)
 

@@ -77,9 +77,14 @@ def first_line(text: object, otherwise: str) -> str:
 
 
 def error_line(error: Exception) -> str:
-    """The message as one line: unprintable characters are escaped, and words beyond `LONGEST_WORD` are cut."""
+    """Return the line that a program prints of an error that ends it."""
+    return f"error: {error_text(error)}"
+
+
+def error_text(error: Exception) -> str:
+    """Return the message as one line: unprintable characters are escaped, and words beyond `LONGEST_WORD` are cut."""
 
     def cut(word: re.Match[str]) -> str:
         return f"{word[0][:50]}... ({len(word[0])} characters)"
 
-    return f"error: {re.sub(rf'[^ ]{{{LONGEST_WORD + 1},}}', cut, printable(str(error)))}"
+    return re.sub(rf"[^ ]{{{LONGEST_WORD + 1},}}", cut, printable(str(error)))

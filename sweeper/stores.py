@@ -19,7 +19,7 @@ from tabulate import tabulate
 from sweeper.cli.arguments import list_sweeps
 from sweeper.cli.other_drivers import named_drivers, refuse_others
 from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line, named
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.execution.startup import end_process
 from sweeper.printing import print, printable
 from sweeper.spec import registry
@@ -70,7 +70,6 @@ def listing(store: str, sweeps: Sequence[SweepInventory]) -> str:
         lines += [_line(request, statuses) for request in sweep.requests]
         notes += [f"{sweep.name} runs now: {named_drivers(sweep.drivers)}"] if sweep.drivers else []
         notes += [f"{sweep.name}: {sweep.problem}"] if sweep.problem else []
-    notes = [*map(printable, notes)]
     total, size = sum(len(sweep.trials) for sweep in sweeps), _size(sum(sweep.bytes for sweep in sweeps))
     heads = ["sweep, request", "rows", *statuses, "last result (UTC)", "size", "of which"]
     right = ["left", "right", *("right" for _ in statuses), "left", "right", "left"]
@@ -140,7 +139,7 @@ def _rm(arguments: Sequence[str]) -> int:
     except StoreError as error:
         if not _is_of_full_disk(error) or inventory_of(files, sweep).trials & removal.trials:
             raise
-        print(f"note: the pages still show it: {error_line(error).removeprefix('error: ')}", file=sys.stderr)
+        print(f"note: the pages still show it: {error_text(error)}", file=sys.stderr)
     print(f"removed from {files.display_uri}")
     return EXIT_OK
 

@@ -123,12 +123,10 @@ def planned(request: Request, words: Sequence[str], store: Store) -> tuple[Plan,
     except SpecError:
         sweep = registry.find(request.name)
         preset, space = sweep.preset(request.preset)
-        name = sweep.name or request.name
+        plan, columns = Plan(sweep.name or request.name, preset, sweep.for_preset(preset)), Columns({}, ())
         with_own_images(request, space)  # makes its images known
-        trials = _recorded(name, words[0], store) if len(words) == 1 and "=" not in words[0] else []
-        if not trials:
+        if not _recorded(plan.name, words, store):
             raise
-        return Plan(name, preset, sweep.for_preset(preset)), Columns({}, ()), trials[0]
     return plan, columns, chosen(plan, words, store)
 
 
@@ -136,8 +134,8 @@ def chosen(plan: Plan, words: Sequence[str], store: Store) -> Trial:
     """Return the trial of the plan that the words select: ids, beginnings of ids, and KEY=VALUE; or that which has a
     row with the only word as its id, whichever request trained it. Raises SpecError unless it is one."""
     trials, of = list(plan.trials), f"{plan.name} ({plan.request})"
-    if len(words) == 1 and "=" not in words[0] and not any(trial.id.startswith(words[0]) for trial in trials):
-        trials = _recorded(plan.name, words[0], store)
+    if not any(trial.id.startswith(word) for trial in trials for word in words):
+        trials = _recorded(plan.name, words, store) or trials
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
@@ -158,12 +156,12 @@ def chosen(plan: Plan, words: Sequence[str], store: Store) -> Trial:
     return trials[0]
 
 
-def _recorded(sweep: str, trial_id: str, store: Store) -> list[Trial]:
-    """The trial that has this id and a row in the store; none without a row. Raises StoreError for one that cannot be
-    trained again alone."""
-    table = store.rows(sweep)
-    rows = [] if table is None else rows_of(table, [trial_id]).to_pylist()
-    return [Trial(trial_id, config_to_train(row).complete()) for row in rows[:1]]
+def _recorded(sweep: str, words: Sequence[str], store: Store) -> list[Trial]:
+    """The trial that has a row in the store and the only word as its id; none without a row. Raises StoreError for one
+    that cannot be trained again alone."""
+    table = store.rows(sweep) if len(words) == 1 and "=" not in words[0] else None
+    rows = [] if table is None else rows_of(table, words).to_pylist()
+    return [Trial(words[0], config_to_train(row).complete()) for row in rows[:1]]
 
 
 def _with_value(trials: Sequence[Trial], key: str, text: str, of: str) -> list[Trial]:

@@ -24,7 +24,7 @@ if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until the server starts
 
 from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, Parser, command_line, whole
-from sweeper.errors import SpecError, StoreError, error_line
+from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.execution.startup import end_process
 from sweeper.printing import print
 from sweeper.report.page import claims, publish
@@ -247,7 +247,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             answer = self.server.site.answer(path)
         except StoreError as error:
-            text = f"{error_line(error).removeprefix('error: ')}\n".encode()
+            text = f"{error_text(error)}\n".encode()
             return self._send(HTTPStatus.SERVICE_UNAVAILABLE, TEXT, text)
         if answer is None:
             return self._send(HTTPStatus.NOT_FOUND, TEXT, b"there is no such page\n")

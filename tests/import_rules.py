@@ -34,7 +34,8 @@ TABLE: Mapping[str, Rule] = {
     # Training: a config in, reports out
     "trainables": Rule(alone=True),
     "trainables.json_input": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.validation": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.synonyms": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.validation": Rule(may=("trainables.synonyms",), never=("torch", *LAUNCHERS)),
     "trainables.cache": Rule(never=("torch", *LAUNCHERS)),
     "trainables.own_code": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
     "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
@@ -312,6 +313,7 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.request", "rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.names", "sweeper.masking", "sweeper.version", "sweeper.report", "sweeper.packing"),
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
+            "trainables.synonyms",
             *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
             *("trainables.config", "trainables.training", "trainables.worker", "sweeper.models"),
             *("torch", "trainables.learners", "trainables.own_code"),

@@ -152,9 +152,14 @@ def stream_key(config: TrialConfig) -> tuple[object, ...]:
     return task_of(config.method).stream_key(config)
 
 
+class NumberError(ValueError):
+    """Text that is not the number that a key must have."""
+
+
 def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
-    """Convert text from the command line to a value of the key's type. Raises ValueError for an unknown key or for text
-    that is no such value. A key of `Task.class_keys` can be one of the names in `classes`, and then is its index."""
+    """Convert text from the command line to a value of the key's type. A key of `Task.class_keys` can be one of the
+    names in `classes`, and then is its index. Raises ValueError for an unknown key or for text that is no such value,
+    NumberError if that would be a number."""
     kind, optional = _kind(key)
     if text.lower() in ("none", "null") and optional:
         return None
@@ -166,11 +171,11 @@ def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
         return text.lower() == "true"
     noun = {int: "a whole number", float: "a number", str: "text"}[kind]
     if kind is not str and re.match(r"[-+]?0\d", text):  # of a decimal comma: beta=0,05
-        raise ValueError(f"{key} must be {noun} without leading zeros, but got {key}={text}")
+        raise NumberError(f"{key} must be {noun} without leading zeros, but got {key}={text}")
     try:
         return kind(text)
     except ValueError:
-        raise ValueError(f"{key} must be {noun}, but got {key}={text}") from None
+        raise NumberError(f"{key} must be {noun}, but got {key}={text}") from None
 
 
 def check(key: str, value: Value, classes: Sequence[str] = ()) -> Value:

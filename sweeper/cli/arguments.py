@@ -39,7 +39,8 @@ from sweeper.spec import registry
 from sweeper.spec.metric import Spread
 from sweeper.spec.ranges import listed
 from sweeper.spec.space import SAMPLERS
-from trainables.validation import SYNONYMS, letters, unknown
+from trainables.synonyms import SYNONYMS, letters
+from trainables.validation import unknown
 
 MODULE = "python -m sweeper.run"
 ABOUT = (

@@ -16,7 +16,7 @@ from typing import Any
 from sweeper.errors import SpecError
 from sweeper.plan.changes import changed_keys
 from sweeper.plan.plan import Plan
-from sweeper.plan.prepare import SEED, with_replicates
+from sweeper.plan.prepare import with_replicates
 from sweeper.report import claims
 from sweeper.report.claims import Judged
 from sweeper.report.looks import Looks, decided_changes, names_text, next_count, read_looks, write_looks
@@ -24,8 +24,8 @@ from sweeper.report.verdicts import MIN_REPLICATES
 from sweeper.request import Request
 from sweeper.spec import Value
 from sweeper.spec.claim import JUDGING, judging, meets
-from sweeper.spec.space import unknown
-from sweeper.storage.requests import request_name
+from sweeper.spec.space import SEED, unknown
+from sweeper.storage.requests import changes_named, request_name
 from sweeper.storage.store import Store
 
 Config = Mapping[str, Value]
@@ -90,7 +90,7 @@ class Decision:
 
     @property
     def _changes(self) -> str:
-        return self.plan.request.removeprefix(self.plan.preset).removeprefix(", ")
+        return changes_named(self.plan.request, self.plan.preset)
 
     @property
     def most(self) -> int:

@@ -27,7 +27,8 @@ from sweeper.request import Keep, KeptTrials, NodePrice, Order, OrderKind, Reque
 from sweeper.spec.space import Value
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
-from trainables.validation import SYNONYMS, letters, unknown
+from trainables.synonyms import SYNONYMS, letters
+from trainables.validation import unknown
 
 DISTRIBUTION = "sweeper"
 """Name of this project among the installed packages."""

@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 
 from sweeper.errors import ClusterError, first_line
-from sweeper.execution.signals import deaf_children
+from sweeper.execution.signals import hangup_blocked
 from sweeper.execution.startup import imported_meanwhile
 from sweeper.packing.cluster import is_local
 from sweeper.spec import user_code
@@ -131,7 +131,7 @@ def start_or_join(address: str | None, scratch: str) -> None:
     if is_local(address):
         make_token(Path.home(), os.environ)
     try:
-        with own_sigterm(), deaf_children(), lean_start() if is_local(address) else quiet_stderr():
+        with own_sigterm(), hangup_blocked(), lean_start() if is_local(address) else quiet_stderr():
             ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "start Ray here" if is_local(address) else f"join the Ray cluster at {address}"

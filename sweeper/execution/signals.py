@@ -160,7 +160,7 @@ def _leave_terminal() -> None:
 
 
 @contextlib.contextmanager
-def deaf_children() -> Iterator[None]:
+def hangup_blocked() -> Iterator[None]:
     """Context in which processes are started that a closed terminal does not end, so that they live until this one has
     ended in order. A SIGHUP is handled here at its end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})

@@ -27,14 +27,15 @@ from typing import Any
 
 from sweeper.spec.constraint import Constraint
 from sweeper.spec.metric import VALIDATION, Metric, is_finite
-from sweeper.spec.sweep import REPLICATES, SEED, replicate_keys
+from sweeper.spec.space import SEED
+from sweeper.spec.sweep import REPLICATES, replicate_keys
 from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
 
 QUESTIONS = ("study", "dataset", "image_digest")
 """Columns whose values are different questions: their trials are not compared."""
 NUMBER = "number"
 """The column that tells the proposals of a study apart, each of which is a setting."""
-STUDY_COLUMNS = ("study", "study_id", NUMBER, "wave", "schedule")
+STUDY_COLUMNS: dict[str, type] = {"study": str, "study_id": str, NUMBER: int, "wave": int, "schedule": str}
 """Columns of a search's rows that are recorded beside the hyperparameters."""
 OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER)
 """Columns beside hyperparameters and metrics that the rule reads."""

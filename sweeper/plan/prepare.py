@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.plan import changes, cohorts
+from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.plan.best_trials import epoch_metric, missing_models
 from sweeper.plan.changes import DIGEST, Changes
 from sweeper.plan.cohorts import Group, Trial, enumerate_trials, trial_id
@@ -19,7 +20,7 @@ from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.metric import OF_EVERY_ROW
 from sweeper.spec.pruners import Halving, Pruner
 from sweeper.spec.ranges import advice
-from sweeper.spec.space import Part, Study, change_space, parts_of, replicate_space, studies_of
+from sweeper.spec.space import SEED, Part, Study, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns
@@ -42,7 +43,6 @@ from trainables.validation import is_own, nearest
 FIRST_RUNG_DIVISOR = 9
 """First rung of a pruner requested with `--pruner`, for a search without a halving: `epochs // FIRST_RUNG_DIVISOR`."""
 
-SEED = "seed"
 PATIENCE, PATIENCE_METRIC = "patience", "patience_metric"
 
 
@@ -195,7 +195,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         if study.search.given:
             _check_epochs("a pruner compares trials", study.search.objectives[0].name, own_corners, own_results)
     study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
-    columns = _columns(configs, results, studies.FACTS if own_studies else {})
+    columns = _columns(configs, results, STUDY_COLUMNS if own_studies else {})
     if trials:
         keys = {*columns.hyperparameters, *_preset_keys(asked.preset_space)}
         _check_shown(asked.sweep, asked.sweep.headline(asked.preset), columns.metrics, keys)
@@ -247,9 +247,9 @@ def _columns(configs: Sequence[TrialConfig], results: Sequence[PreflightResult],
     metrics = tuple(dict.fromkeys(metric for result in results for metric in result.metrics))
     try:
         types = config.column_types(configs)
-        if taken := [name for name in (*types, *metrics) if name in studies.FACTS]:
+        if taken := [name for name in (*types, *metrics) if name in STUDY_COLUMNS]:
             raise SpecError(
-                f"a key or metric must not be named as a column of searches ({', '.join(studies.FACTS)}), but got "
+                f"a key or metric must not be named as a column of searches ({', '.join(STUDY_COLUMNS)}), but got "
                 f"{taken[0]!r}"
             )
         defaults = {name: config.left_out_defaults(name) for name in dict.fromkeys(each.method for each in configs)}
@@ -328,9 +328,8 @@ def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
             return config.check(key, value, classes)
         try:
             return config.parse(key, value, classes)
-        except ValueError as error:
-            is_no_number = str(error).startswith((f"{key} must be a number", f"{key} must be a whole number"))
-            raise ValueError(f"{error}{advice(value) if is_no_number else ''}") from None
+        except config.NumberError as error:
+            raise ValueError(f"{error}{advice(value)}") from None
 
     try:
         fixed = {key: value_of(key, value) for key, value in request.fixed.items()}

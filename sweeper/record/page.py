@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from sweeper.errors import error_line
+from sweeper.errors import error_text
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
@@ -97,7 +97,7 @@ def write_claims(plan: Plan, files: Files, print_line: Callable[[str], None]) ->
         page = publish.write_claims(files)
         return claims.counted(judged) + (f": {files.display_uri_of(page)}" if page else "")
     except Exception as error:  # as for the page
-        print_line(f"the claims of {plan.name} are not judged: {error_line(error).removeprefix('error: ')}")
+        print_line(f"the claims of {plan.name} are not judged: {error_text(error)}")
         return None
 
 
@@ -128,4 +128,4 @@ def _write_what_is_shown(plan: Plan, files: Files) -> None:
 
 
 def _print_failure(plan: Plan, error: Exception, print_line: Callable[[str], None]) -> None:
-    print_line(f"the page of {plan.name} is not written: {error_line(error).removeprefix('error: ')}")
+    print_line(f"the page of {plan.name} is not written: {error_text(error)}")

@@ -19,7 +19,7 @@ from sweeper.plan.changes import format_value
 from sweeper.report.compare import improvement, probable
 from sweeper.report.verdicts import ALPHA, EQUAL, MIN_REPLICATES, difference, half_widths, mean
 from sweeper.spec.metric import SPREADS, VALIDATION, Metric, Spread
-from sweeper.spec.sweep import SEED
+from sweeper.spec.space import SEED
 from sweeper.storage.rows import plain_value
 from trainables.metrics.meanings import CHOSEN
 

@@ -65,10 +65,8 @@ class Commands:
             return shlex.join(["sweeper", "run", self.reference, *preset, *narrowing, *self._places(own), "--fresh"])
         first, text_of = own[own["trial_id"] == trials[0]].iloc[0], _typed_as(own, shown)
         changed = [key for key in changed_keys(request.changes) if key in own and key not in STUDY_COLUMNS]
-        values = {key: plain_value(first[key]) for key in changed}
-        known = {
-            key: value for key, value in values.items() if value is not None
-        }  # without them the plan may be illegal
+        values = {key: plain_value(first[key]) for key in changed}  # without these the plan may be illegal
+        known = {key: value for key, value in values.items() if value is not None}
         options = [word for key, value in known.items() for word in ("--set", f"{key}={text_of(key, value)}")]
         return shlex.join(["sweeper", "trial", self.reference, trials[0], *preset, *options, *self._places(own)])
 
@@ -172,7 +170,8 @@ class _Trials:
         mentioned = [key for part in parts for key in (*part.fixed, *part.axes)]
         own = [key for key in hyperparameters if set(self._rows.get(key, ())) - {None}]
         if request.listed and DECIDED not in request.changes.split(", "):  # its name has all its changes
-            own = [key for key in own if _names(request, key)]
+            named = changed_keys(request.changes)
+            own = [key for key in own if key in named]
         has_digest = any(self._rows.get(DIGEST, ()))
         of_images = (DIGEST, *(() if self.values("dataset") == (OWN_IMAGES,) else SIZE_KEYS)) if has_digest else ()
         return [key for key in dict.fromkeys((*mentioned, *own)) if key not in of_images]
@@ -205,11 +204,6 @@ class _Trials:
     def _known_defaults(self) -> Config:
         """Looked up only when they are needed, because that imports PyTorch."""
         return self._defaults(str(self._rows["method"][0]))
-
-
-def _names(request: StoredRequest, key: str) -> bool:
-    """Whether the name of a request has a change of the key."""
-    return re.search(rf"(^| ){re.escape(key)}=", request.changes) is not None
 
 
 def _is_copied(rows: pd.DataFrame) -> bool:

@@ -20,6 +20,7 @@ from sweeper.spec.metric import Spread
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_folder
 from sweeper.storage.load import load_history
+from sweeper.storage.requests import changes_named
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Subject:
     @property
     def changes(self) -> str:
         """What the request changes in its preset, such as `epochs=5`; empty if nothing."""
-        return self.label.removeprefix(self.preset).removeprefix(", ")
+        return changes_named(self.label, self.preset)
 
     @property
     def label(self) -> str:

@@ -13,7 +13,8 @@ from sweeper.plan.changes import options_of
 from sweeper.report.looks import undecided_changes
 from sweeper.report.summaries import value_codes
 from sweeper.spec import Grid, Search, Side, Sweep, registry
-from sweeper.spec.claim import EPOCH, FREE, JUDGING, WITH_NUMBER, judging, meets, part_keys, values_along
+from sweeper.spec.claim import EPOCH, JUDGING, WITH_NUMBER, judging, meets, part_keys, values_along
+from sweeper.spec.space import SEED
 from sweeper.spec.sweep import REPLICATES, replicate_keys
 from sweeper.storage.rows import plain_value
 from trainables.metrics.meanings import family_of
@@ -72,7 +73,7 @@ def run_command(name: str, preset: str, store: str, changes: str = "") -> str:
 def judging_rows(rows: pd.DataFrame, parts: Parts, changed: Collection[str]) -> pd.DataFrame:
     """Return those of the rows of a request that can judge claims about its preset, by `judging`. `changed` are the
     keys that the request changes in the preset."""
-    keys = [key for key in {*(key for part in parts for key in part_keys(part)), *changed} - {FREE} if key in rows]
+    keys = [key for key in {*(key for part in parts for key in part_keys(part)), *changed} - {SEED} if key in rows]
     if not changed or rows.empty or not keys:
         return rows
     judges, groups = judging(parts, changed), rows.groupby(keys, dropna=False).ngroup()

@@ -27,9 +27,6 @@ from trainables.training.checks import PreflightResult
 if TYPE_CHECKING:
     from sweeper.search.study_run import StudyRun
 
-FACTS: dict[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
-"""Columns that a search's rows have in addition to the hyperparameters."""
-
 
 @dataclass(frozen=True)
 class StudyDefinition:
@@ -49,10 +46,10 @@ class StudyDefinition:
     def described(self) -> Mapping[str, str]:
         """Key, or option of a search -> what the study has for it, as text."""
         found = {key: format_value(value) for key, value in self.fixed.items()}
-        found |= {key: distribution_text(text) for key, text in self.space.items()}
+        found |= {key: _shown_distribution(text) for key, text in self.space.items()}
         found |= {key: f"each of {_listed(values)}" for key, values in self.replicates.items()}
         for on, choices, space in self.conditions:
-            found |= {key: f"{distribution_text(text)} if {on} is {_listed(choices)}" for key, text in space.items()}
+            found |= {key: f"{_shown_distribution(text)} if {on} is {_listed(choices)}" for key, text in space.items()}
         wave, sampler, seed, pruner, population = self.rules
         found |= {"wave": str(wave), "sampler": sampler, "search-seed": str(seed)}
         found |= {"pruner": pruner, "population": population}
@@ -73,8 +70,8 @@ NUMBERS = re.compile(r"(?:Float|Int)Distribution\(high=(.+), log=(True|False), l
 CHOICES = re.compile(r"CategoricalDistribution\(choices=\((.*)\)\)")
 
 
-def distribution_text(text: str) -> str:
-    """Return e.g. `0.03 to 3, log` or `one of 1, 2` for the text of one of Optuna's distributions."""
+def _shown_distribution(text: str) -> str:
+    """Return what Optuna's text of a distribution says, such as `0.03 to 3, log` or `one of 1, 2`."""
     if numbers := NUMBERS.fullmatch(text):
         high, log, low, step = numbers.groups()
         steps = "" if step in ("None", "1") else f", in steps of {step}"

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweeper.errors import SpecError
-from sweeper.plan.changes import differences_text, format_value, sorted_values
+from sweeper.plan.changes import Differences, differences_text, format_value, sorted_values
 from sweeper.plan.cohorts import Trial, content_hash, identity
 from sweeper.plan.sources import Record
 from sweeper.request import WarmStartRequest
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
 from sweeper.search.rungs import mean_of_all
 from sweeper.spec.metric import is_finite
-from sweeper.spec.space import MEAN_OF, Study, Value, value_in
+from sweeper.spec.space import EPOCHS, MEAN_OF, Study, Value, value_in
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
@@ -30,8 +30,6 @@ MATCHED_KEYS = (
     *("normal_images", "contamination"),
 )
 """Keys that define what an objective measures. Only rows with the study's own values of these keys are used."""
-EPOCHS = "epochs"
-"""Key on which the value of an objective depends: rows with other epochs are used only if the request says so."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def warm_start_from_rows(
     equal searched values are one result, their mean, if there is one of each replicate. `defaults` are those of the
     method's keys. Raises SpecError if no row can be used.
     """
-    rows, values_here = store.rows(request.sweep, every=True), {**defaults, **config}
+    rows, own_values = store.rows(request.sweep, every=True), {**defaults, **config}
     if rows is None:
         raise SpecError(
             f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{request.sweep}'"
@@ -117,10 +115,10 @@ def warm_start_from_rows(
     replicates = [tuple(own.values()) for own in study.replicates]
     same_epochs = not (request.any_epochs or EPOCHS in study.search.replicates or EPOCHS in study.search.searched)
     found: dict[tuple[object, ...], tuple[dict[str, Value], dict[Replicate, _Used]]] = {}
-    of_other_epochs = list[Mapping[str, Any]]()
+    of_other_epochs = list[Value]()
     for row in rows.to_pylist():
         fits = row["status"] == "finished" and all(
-            value_in(row, key, defaults) == values_here.get(key) for key in matched
+            value_in(row, key, defaults) == own_values.get(key) for key in matched
         )
         params = study.searched_values(row, defaults)
         values = [float(row[name]) for name in names if is_finite(row.get(name))]
@@ -128,18 +126,18 @@ def warm_start_from_rows(
         if not (fits and study.contains(params) and len(values) == len(names) and replicate in replicates):
             continue
         if same_epochs and row.get(EPOCHS) != config.get(EPOCHS):
-            of_other_epochs.append(row)
+            of_other_epochs.append(row.get(EPOCHS))
             continue
         # Rows may repeat a proposal, with other values of keys that are not searched.
         places = ((*params.items(), count) for count in itertools.count())
         place = next(place for place in places if place not in found or replicate not in found[place][1])
         found.setdefault(place, (params, {}))[1][replicate] = _Used(row, tuple(values))
     complete = [(params, list(own.values())) for params, own in found.values() if len(own) == len(replicates)]
-    results = [
+    results = tuple(
         (params, tuple(map(statistics.fmean, zip(*(each.values for each in own), strict=True))))
         for params, own in complete
-    ]
-    had = ",".join(map(format_value, sorted_values({row.get(EPOCHS) for row in of_other_epochs})))
+    )
+    had = ",".join(map(format_value, sorted_values(set(of_other_epochs))))
     every, here = replace(request, any_epochs=True), f"these trials have epochs={config.get(EPOCHS)}"
     if not results and of_other_epochs:
         raise SpecError(
@@ -154,21 +152,21 @@ def warm_start_from_rows(
             f"{', '.join(matched)}, report {', '.join(names)}, and have {keys} within the search space{each}"
         )
     free = {*study.search.searched, *study.search.replicates}
-    fixed = {key: value for key, value in values_here.items() if key not in free}
-    differences = [_differences(each.row, fixed, defaults) for _, own in complete for each in own]
+    fixed = {key: value for key, value in own_values.items() if key not in free}
+    differences = [_fixed_differences(each.row, fixed, defaults) for _, own in complete for each in own]
     noted = [f"study {study.name} begins with {len(differences)} of the {len(rows)} rows of '{request.sweep}'"]
     if any(differences):
         noted.append(f"in keys that are fixed here, {differences_text(differences)}")
     if of_other_epochs:
         noted.append(f"{len(of_other_epochs)} with epochs={had} do not count, because {here} (--warm-start {every})")
-    return WarmStart(request.sweep, tuple(results), "; ".join(noted))
+    return WarmStart(request.sweep, results, "; ".join(noted))
 
 
-def _differences(
+def _fixed_differences(
     row: Mapping[str, Any], fixed: Mapping[str, Value], defaults: Mapping[str, Value]
-) -> dict[str, tuple[Value, Sequence[Value]]]:
-    """Return key -> the value of the row and that of the study, of the fixed keys in which they differ."""
-    values = {key: defaults.get(key) if row.get(key) is None else row[key] for key in fixed}
+) -> Differences:
+    """Return the fixed keys in which a row differs from the study."""
+    values = {key: value_in(row, key, defaults) for key in fixed}
     return {key: (values[key], (value,)) for key, value in fixed.items() if values[key] != value}
 
 

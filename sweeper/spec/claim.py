@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from sweeper.errors import SpecError
-from sweeper.spec.space import Grid, Search, Value
+from sweeper.spec.space import EPOCHS, SEED, Grid, Search, Value
 from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
 
@@ -211,8 +211,6 @@ def may_meet(part: Grid | Search, where: Where, parts: Sequence[Grid | Search]) 
 
 JUDGING = "a claim is judged by trials with the preset's own settings, any seeds and at least its epochs"
 """The rule of `judging`, in words."""
-FREE, LARGER = "seed", "epochs"
-"""The key that a trial may have any value of, and the one that it may have a larger value of."""
 
 
 def judging(parts: Sequence[Grid | Search], changed: Collection[str]) -> Callable[[Mapping[str, Value]], bool]:
@@ -227,13 +225,13 @@ def judging(parts: Sequence[Grid | Search], changed: Collection[str]) -> Callabl
 
     def is_own(key: str, value: Value, part: Grid | Search) -> bool:
         own = part.values(key)
-        if key == FREE or key in part.searched:
+        if key == SEED or key in part.searched:
             return True
         if not own:
             return value is None or key not in changed
         if value is None:  # a key that the method of the trial lacks
             return None in own or key not in changed
-        if key == LARGER and isinstance(value, int | float):
+        if key == EPOCHS and isinstance(value, int | float):
             most = max((each for each in own if isinstance(each, int)), default=0)
             return value in own or value > most > 0  # with 0 epochs the network is untrained
         return meets(value, own)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Value = bool | int | float | str | None
 """The value of a hyperparameter."""
+SEED, EPOCHS = "seed", "epochs"
+"""Key of the random numbers of a trial, and that of how long it trains."""
 Fixed = Mapping[str, Value]
 """Key -> the value that every trial has."""
 Axes = Mapping[str, tuple[Value, ...]]
@@ -174,7 +176,7 @@ UNSEARCHABLE_KEYS = frozenset(
     | {"held_out", "validation", "normal_images", "contamination"}
 )
 """Keys that must have the same value in all trials of a study."""
-APART = UNSEARCHABLE_KEYS | {"epochs", "report_every"}
+APART = UNSEARCHABLE_KEYS | {EPOCHS, "report_every"}
 """Keys in which trials differ that are not compared with each other at rungs."""
 SECONDS = "seconds"
 """Name of the objective that is measured instead of reported: the trial's share of its cohort's training time."""

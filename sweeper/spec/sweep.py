@@ -13,14 +13,13 @@ from sweeper.spec.claim import Claim
 from sweeper.spec.constraint import Constraint
 from sweeper.spec.figures import Figure, Heatmap
 from sweeper.spec.metric import OF_EVERY_ROW, Metric
-from sweeper.spec.space import Grid, Part, Space, check_space, parts_of
+from sweeper.spec.space import SEED, Grid, Part, Space, check_space, parts_of
 from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
 
 Kind = TypeVar("Kind", bound=Figure)
 PAGES = {"index": "the list of all sweeps", "claims": "that of all claims"}
 """Name that no sweep can have -> the page of this name."""
-SEED = "seed"
 REPLICATES = (SEED, "normal_class", "held_out")
 """Hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over them."""
 

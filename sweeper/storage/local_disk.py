@@ -29,7 +29,10 @@ TEMPORARY, MOVED = ".tmp", ".aside"
 """Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged` compares and deletes."""
 PROBE = ".probe-"
 """Prefix of the name of a hidden file that checks whether a store can be written."""
-_WRITTEN = re.compile(r"[.](.+)[.]([0-9a-f]{32})([.]tmp|[.]aside)|" + re.escape(PROBE) + "[0-9a-f]{32}", re.DOTALL)
+_UNIQUE = "[0-9a-f]{32}"
+_WRITTEN = re.compile(
+    rf"[.](.+)[.]({_UNIQUE})({re.escape(TEMPORARY)}|{re.escape(MOVED)})|{re.escape(PROBE)}{_UNIQUE}", re.DOTALL
+)
 """Names of the hidden files that this program writes and deletes; see `_hidden`."""
 
 

@@ -242,7 +242,7 @@ def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tu
                 raise DamagedError(f"it has a trial with the status {status!r:.40}, which is none of {STATUSES}")
     if odd := odd_value(table):
         raise DamagedError(odd)
-    return schema, table if columns is None else table.select([name for name in columns if name in schema.names])
+    return schema, table if columns is None else table.select(_present(columns, schema))
 
 
 def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: pa.Table) -> int:

@@ -97,7 +97,7 @@ class StoredRequest:
     @property
     def changes(self) -> str:
         """What it changes in its preset, such as `epochs=5`; empty if nothing."""
-        return self.label.removeprefix(self.preset).removeprefix(", ")
+        return changes_named(self.label, self.preset)
 
     @property
     def comparable(self) -> pd.DataFrame:
@@ -119,6 +119,11 @@ def unlisted_name(preset: str, changes: str, listed: Collection[str]) -> str:
 def request_name(preset: str, changes: str) -> str:
     """Return the name of a request: `digits`, or with changes `digits, epochs=5`."""
     return printable(", ".join(filter(None, [preset, changes])))
+
+
+def changes_named(request: str, preset: str) -> str:
+    """Return the changes that the name of a request says, `epochs=5` of `digits, epochs=5`; empty without any."""
+    return request.removeprefix(preset).removeprefix(", ")
 
 
 def write_request(files: Files, sweep: str, listed: RequestRows) -> None:

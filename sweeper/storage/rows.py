@@ -31,7 +31,7 @@ MAX_CELLS = 1 << 28
 """Most values of a file that is read, and of the files of a sweep. A file of a kilobyte can declare billions."""
 STATUSES = ("finished", "diverged", "pruned", "failed")
 
-Defaults = Mapping[str, bool | int | float | str | None]
+KeyDefaults = Mapping[str, bool | int | float | str | None]
 """Key -> its value in trials that leave it at its default."""
 _TYPES = MappingProxyType({bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()})
 _PYTHON = {arrow: python for python, arrow in _TYPES.items()}
@@ -172,7 +172,7 @@ class Columns:
     """Name -> bool, int, float or str. All are nullable. `method` and `dataset` are among them."""
     metrics: tuple[str, ...]
     """Names of the float columns. A missing value or NaN is null."""
-    defaults: Mapping[str, Defaults] = field(default_factory=dict)
+    defaults: Mapping[str, KeyDefaults] = field(default_factory=dict)
     """Method -> the values of those keys that rows of earlier versions lack where a trial has them."""
 
     def __post_init__(self) -> None:
@@ -236,7 +236,7 @@ def columns_of(schema: pa.Schema) -> Columns:
         raise SchemaError(f"its {len(schema.names)} columns must have different names and be at most {MAX_COLUMNS}")
     try:
         metrics = tuple(read_json(list[str], metadata.get(b"sweeper.metrics", b"[]")))
-        defaults = read_json(Mapping[str, Defaults], metadata.get(b"sweeper.defaults", b"{}"))
+        defaults = read_json(Mapping[str, KeyDefaults], metadata.get(b"sweeper.defaults", b"{}"))
     except JsonError as error:
         raise SchemaError(f"its list of metrics or of defaults is damaged: {error}") from error
     for metric in metrics:
@@ -323,7 +323,7 @@ def _with_defaults(rows: pa.Table, columns: Columns) -> pa.Table:
     return rows
 
 
-def _defaults_of(method: str, rows: pa.Table, columns: Columns) -> Defaults:
+def _defaults_of(method: str, rows: pa.Table, columns: Columns) -> KeyDefaults:
     """Return the defaults of those keys that some of a method's `rows` lack, of which only the columns with nulls are
     given: as files of the sweep record them or, if all of these are of earlier versions, as this version of the code
     has them."""

@@ -7,16 +7,12 @@ from typing import Annotated, Any, get_type_hints
 
 import pytest
 
-from sweeper.cli.arguments import PRUNERS, run_parser
-from sweeper.console import COMMANDS
-from sweeper.spec.space import SAMPLERS
 from tests.cases import for_each
 from trainables.catalog import METHODS
-from trainables.config import field_docs, keys, sections
+from trainables.config import field_docs, sections
 from trainables.training.population import Population
 from trainables.validation import (
     LARGEST_INTEGER,
-    SYNONYMS,
     Bound,
     Choices,
     Interval,
@@ -27,7 +23,6 @@ from trainables.validation import (
     between,
     bounds,
     checked,
-    letters,
     nearest,
     one_of,
 )
@@ -175,14 +170,6 @@ def test_docstrings_say_the_bounds_that_are_declared() -> None:
             for text in re.findall(pattern, doc):
                 end, value, open_end = of(text)
                 assert (end, float(value), open_end) in declared, f"{section.__name__}.{name}: {doc}"
-
-
-def test_synonyms_are_of_what_there_is_and_hide_nothing() -> None:
-    of_keys = {key for method in METHODS for key in keys(method)}
-    ours = {"--plan", *of_keys, *run_parser()[0]._option_string_actions, *PRUNERS, *SAMPLERS, *COMMANDS}
-    for word, meant in SYNONYMS.items():
-        assert word == letters(word) and (" " in meant or meant in ours), (word, meant)
-        assert word not in map(letters, of_keys), word
 
 
 @for_each(

@@ -23,7 +23,7 @@ from trainables.learners.members import FittedMembers, StackedMembers
 from trainables.learners.optimisers import Rates, StackedSGD
 from trainables.learners.stack import Stack
 from trainables.metrics.meanings import VALIDATION
-from trainables.networks.own_encoder import called_twice, gradient_fault
+from trainables.networks.module_checks import called_twice, gradient_fault
 from trainables.own_code import reason, trial_call
 from trainables.sections import Training, TrialConfig
 from trainables.tasks.task import TrialSize

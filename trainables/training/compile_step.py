@@ -61,7 +61,7 @@ class StepTask:
         sections = ["options", *task_of(config.method).step_sections]
         keys = {key for name in sections for key in vars(getattr(config, name))} | TRAINING | {"method"}
         kept = keys - fusible_keys(config.method)
-        return cls({key: value for key, value in _all(config).items() if key in kept}, dict(shapes), step)
+        return cls({key: value for key, value in config.complete().items() if key in kept}, dict(shapes), step)
 
     def trial(self) -> TrialConfig:
         """A trial with such a step."""
@@ -84,15 +84,6 @@ class StepTask:
         """A hash of the task and of the environment for which it is compiled."""
         content = [sorted(self.config.items()), sorted(self.shapes.items()), repr(self.step), environment]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
-
-
-def _all(config: TrialConfig) -> dict[str, Value]:
-    """All keys and values of a trial, also those of sections at their defaults."""
-    values: dict[str, Value] = {"method": config.method}
-    for name, section in vars(config).items():
-        if name != "method":
-            values |= vars(section)
-    return values
 
 
 # What compiled code depends on: the code that this process has loaded, and the environment that it runs in.

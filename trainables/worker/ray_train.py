@@ -22,7 +22,7 @@ from trainables.learners.data_parallel import Peers
 from trainables.reports import OutOfMemory
 from trainables.worker.messages import CohortTask, DeviceShare, Message
 from trainables.worker.resources import use_cores
-from trainables.worker.watchdog import GRACE, on_sigterm
+from trainables.worker.watchdog import GRACE, on_termination
 from trainables.worker.worker import Dispatch, judge_of, train_cohort
 
 ACCELERATOR = "accelerator_type:"
@@ -119,7 +119,7 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
         torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
         run_config=RunConfig(storage_path=dispatch.storage, name=uuid.uuid4().hex),
     )
-    with on_sigterm(_exit_after_grace):  # this process, which started the workers, stays alive while they save
+    with on_termination(_exit_after_grace):  # this process, which started the workers, stays alive while they save
         try:
             trainer.fit()
         except TrainingFailedError as error:

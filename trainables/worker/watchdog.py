@@ -2,8 +2,10 @@
 
 The loop calls `stop` after each step, which also tells the watchdog that a step was made. A process that hangs is ended
 in one of two ways. A thread calls `end` with a failure that says where the training stands. If that thread gets no
-turn, because other code holds the interpreter, Python's `faulthandler` ends the process. `on_sigterm` handles SIGTERM
-and SIGHUP: the training saves a checkpoint, then the process exits; where nothing trains, the previous handler runs.
+turn, because other code holds the interpreter, Python's `faulthandler` ends the process.
+
+`on_termination` handles SIGTERM and SIGHUP: the training saves a checkpoint, then the process exits. Where nothing
+trains, the previous handler runs.
 """
 
 import contextlib
@@ -139,7 +141,7 @@ _PendingCall = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 @contextlib.contextmanager
-def on_sigterm(callback: Callable[[], None]) -> Iterator[None]:
+def on_termination(callback: Callable[[], None]) -> Iterator[None]:
     """Context manager that calls `callback` on the main thread when the process receives SIGTERM, or SIGHUP unless that
     is ignored.
 

@@ -43,7 +43,7 @@ from trainables.worker.messages import (
     write_failure,
 )
 from trainables.worker.resources import environment_of, limited
-from trainables.worker.watchdog import StepWatchdog, on_sigterm
+from trainables.worker.watchdog import StepWatchdog, on_termination
 
 
 class Checkpoints(Protocol):
@@ -273,7 +273,7 @@ def train_cohort(
     with contextlib.ExitStack() as stack:
         if ends_itself:
             stack.enter_context(watchdog)
-            stack.enter_context(on_sigterm(watchdog.ask))
+            stack.enter_context(on_termination(watchdog.ask))
         # Loaded outside the memory limit: the process keeps the data set for all its cohorts.
         task_of(configs[0].method).keep_data(configs[0], Path(settings.data))
         try:

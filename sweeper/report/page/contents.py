@@ -173,7 +173,7 @@ def _halves(rows: pd.DataFrame, shown: Iterable[PresetFigures]) -> list[float | 
     replicates = dict.fromkeys(name for preset in shown for name in preset.replicates)
     most = len(np.unique(replicate_numbers(rows, list(replicates))))
     if {"study", "number"} <= {*rows}:  # of which a proposal may have replicates of any hyperparameter
-        most = max(most, *rows.groupby(["study", "number"]).size())
+        most = max([most, *rows.groupby(["study", "number"]).size()])
     n = np.arange(most + 1)
     halves: list[float | None] = json_values(pd.Series(half_widths(np.ones(len(n)), n)))
     return halves
@@ -288,7 +288,7 @@ def _damaged(reasons: Mapping[str, str]) -> list[str]:
 def _few(notes: Sequence[str]) -> list[str]:
     """Return sentences about files, of many the first ones and how many more there are."""
     more = len(notes) - MAX_NOTES
-    return [*notes[:MAX_NOTES], *([f"So it is with {more:,} more files."] if more > 0 else [])]
+    return [*notes[:MAX_NOTES], *([f"The same is true of {more:,} more files."] if more > 0 else [])]
 
 
 def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets_left_out: int) -> list[str]:

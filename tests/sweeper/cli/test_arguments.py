@@ -3,6 +3,8 @@
 Hostile arguments on the command line end with exit status 2 and one line, without a traceback.
 """
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -232,11 +234,20 @@ def test_a_path_that_is_too_long_does_not_exist(command_line: CommandLine, name:
     assert "does not exist" in error and error.isprintable()
 
 
-@pytest.mark.parametrize("loop", [False, True])
-def test_a_store_in_a_folder_that_cannot_be_read(command_line: CommandLine, loop: bool) -> None:
-    (command_line.folder / "file").write_text("no folder")
-    (command_line.folder / "loop").symlink_to("loop")
-    store = command_line.folder / ("loop" if loop else "file") / "store"
-    assert command_line.refuse("--store", str(store)).error.startswith(
-        (f"store {store}: cannot ", f"store {store} cannot ")
-    )
+@for_each(
+    ("make", "law"),
+    [
+        (Path.touch, "store {store}: cannot write '.probe-.*': Not a directory: {store}"),
+        (
+            lambda path: path.symlink_to(path.name),
+            "store {store} cannot be opened: '{store.parent}' is a link to 'loop', which does not exist",
+        ),
+    ],
+)
+def test_a_store_in_a_folder_that_cannot_be_read(
+    command_line: CommandLine, make: Callable[[Path], None], law: str
+) -> None:
+    store = command_line.folder / "loop/store"
+    store.parent.unlink(missing_ok=True)
+    make(store.parent)
+    assert re.fullmatch(law.format(store=store), command_line.refuse("--store", str(store)).error)

@@ -44,10 +44,10 @@ def test_a_hangup_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 PRINTS = """
 import signal, sys, time
-from sweeper.execution.signals import StopSignal, deaf_children
+from sweeper.execution.signals import StopSignal, hangup_blocked
 import subprocess
 with StopSignal().on_signals():
-    with deaf_children():
+    with hangup_blocked():
         child = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"])
     try:
         print("begun", flush=True)

@@ -6,10 +6,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.report.compare import Pairs, differences, improvement, pair, picture, strip, text
 from sweeper.report.formatting import DASH
-from sweeper.search.studies import FACTS
 from sweeper.spec import SpecError
 
 KEYS, METRICS = ("method", "nu", "tau", "epochs", "seed"), ("knn",)
@@ -59,10 +57,6 @@ def test_sides_of_which_no_trials_agree_are_refused() -> None:
     second = pd.concat([side("vje", [3.0], range(1)), side("vje", [1.0], range(1, 2))])
     with pytest.raises(SpecError, match="none agrees in: nu, seed"):
         pair(first, second, KEYS, METRICS)
-
-
-def test_the_columns_of_studies_are_those_that_searches_record() -> None:
-    assert set(STUDY_COLUMNS) == set(FACTS)
 
 
 FIRST = np.array([0.91, 0.85, 0.97, 0.93, 0.88, 0.90])

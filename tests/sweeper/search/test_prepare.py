@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import SpecError
+from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.plan.prepare import prepare
 from sweeper.request import Request
-from sweeper.search.studies import FACTS
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Value
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.rows import Columns
@@ -24,8 +24,8 @@ __all__ = ["user_folder"]
 @for_each("method", METHODS)
 def test_no_hyperparameter_has_the_name_of_another_column(method: str) -> None:
     """One of the two would overwrite the other."""
-    assert not set(keys(method)) & set(FACTS)
-    assert set(Columns({**keys(method), **FACTS}, ()).schema.names) > {*keys(method), *FACTS}
+    assert not set(keys(method)) & set(STUDY_COLUMNS)
+    assert set(Columns({**keys(method), **STUDY_COLUMNS}, ()).schema.names) > {*keys(method), *STUDY_COLUMNS}
 
 
 def _prepared(folder: Path, module: str, body: str, classes: tuple[str, ...] = ("Own",)) -> Columns:
@@ -56,7 +56,7 @@ class Own(Denoise):
         total = super().losses(batch, noise).total
         return Losses(total, {{"{name}": total.detach()}})
 """
-TAKEN = ("width", "seed", "method", "sweep", "host", "loss", "knn_z", *FACTS)
+TAKEN = ("width", "seed", "method", "sweep", "host", "loss", "knn_z", *STUDY_COLUMNS)
 
 
 @for_each(("kind", "name"), [*((KEY, name) for name in TAKEN), *((MEASURE, name) for name in (*TAKEN, "sigma"))])

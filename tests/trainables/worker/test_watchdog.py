@@ -8,7 +8,7 @@ import pytest
 from tests.cases import for_each
 from trainables.worker import watchdog
 from trainables.worker.messages import Failure
-from trainables.worker.watchdog import BEGINNING, StepWatchdog, on_sigterm
+from trainables.worker.watchdog import BEGINNING, StepWatchdog, on_termination
 
 
 def hung(step_timeout: float, steps: int) -> Failure:
@@ -50,7 +50,7 @@ def test_a_training_is_told_of_the_end_of_its_process(
     try:
         if ignored:
             signal.signal(number, signal.SIG_IGN)
-        with on_sigterm(lambda: calls.append(number)):
+        with on_termination(lambda: calls.append(number)):
             signal.raise_signal(number)
         assert calls == [number] * told
     finally:

@@ -93,23 +93,26 @@ class Part:
         """At most `SAMPLED` images, evenly spaced."""
         return self.read(spaced(self.count, SAMPLED))
 
-    @cached_property
+    @property
     def labels(self) -> Tensor | None:
         """int64 `[N]`; None if there are none. All images are read for it where only they tell."""
+        return self._read_labels[0]
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether labels are vectors with a single 1, whose index is the class."""
+        return self._read_labels[1]
+
+    @cached_property
+    def _read_labels(self) -> tuple[Tensor | None, bool]:
+        """`labels` and `one_hot`."""
         name, found = f"the labels of {self.name}", self._labels
         _ = self.sample
         if self._items and not self._items.agree(name, found):
             if self.fits:
                 _ = self.images  # kept, so that they are read once
             found = self._items.labels()
-        if found is None:
-            return None
-        labels = _integers(name, found, self.count)
-        self.one_hot = _is_one_hot(found)
-        return labels
-
-    one_hot = False
-    """Whether labels are vectors with a single 1, whose index is the class."""
+        return (None, False) if found is None else (_integers(name, found, self.count), _is_one_hot(found))
 
     @property
     def image_bytes(self) -> int:

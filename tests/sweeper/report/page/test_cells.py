@@ -1,10 +1,8 @@
-"""The cells that a page computes are those of Python: `cells.js` in Node."""
+"""The cells that a page computes are those of Python: `cells.js` in a real browser."""
 
 import itertools
 import json
 import math
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,32 +16,30 @@ from sweeper.report.formatting import json_values
 from sweeper.report.heatmaps import pivot
 from sweeper.report.verdicts import half_widths
 from sweeper.storage.rows import plain_value
+from tests.sweeper.report.page.browsers import browser, tab
 
 SCRIPTS = ("data.js", "formats.js", "cells.js", "axes.js")
 RUN = """
-const { rows, halves } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const { rows, halves } = given;
 const column = (name) => ({ name, at: (trial) => rows[trial][name] });
 const entries = rows.map((_, trial) => ({ trial, labels: {} }));
 const axes = ["lr", "patience"].map((name) => hyperparameterAxis(column(name)));
-const { cells } = pivot(entries, column("auroc"), ...axes, (trial) => String(rows[trial].seed), halves);
-console.log(JSON.stringify(cells)); // NaN as null
+return JSON.stringify( // NaN as null
+  pivot(entries, column("auroc"), ...axes, (trial) => String(rows[trial].seed), halves).cells,
+);
 """
 
 
 def cells_of_page(rows: Sequence[dict[str, Any]], halves: Sequence[float | None]) -> list[dict[str, Any]]:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("Node is not installed")
     folder = Path(sweeper.report.page.__path__[0]) / "browser"
-    script = "\n".join([*((folder / name).read_text() for name in SCRIPTS), RUN])
-    done = subprocess.run(
-        [node, "-e", script], input=json.dumps({"rows": rows, "halves": halves}), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+    scripts = "\n".join((folder / name).read_text() for name in SCRIPTS)
+    with browser() as chromium, tab(chromium) as page:
+        text = page.tab.evaluate(f"(given) => {{ {scripts}\n{RUN} }}", {"rows": rows, "halves": halves})
+    found: list[dict[str, Any]] = json.loads(text)
     return found
 
 
+@pytest.mark.slow
 def test_the_cells_of_a_page_are_those_of_python() -> None:
     """Of one to six replicates, equal ones among them, with nulls on an axis, as seeds and as values."""
     rng, rows = np.random.default_rng(0), list[dict[str, Any]]()

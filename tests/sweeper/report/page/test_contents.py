@@ -50,6 +50,11 @@ def test_rows_and_requests(contents: Contents) -> None:
     assert column(contents, "width")["values"][:2] == [None, 64]
 
 
+def test_rows_of_which_no_study_is_known_have_a_page() -> None:
+    rows = pd.DataFrame({"trial_id": ["a", "b"], "study": None, "number": None, "seed": [0, 1]})
+    assert contents_module._halves(rows, []) == [None, None]
+
+
 def test_tables_have_the_papers_figures(contents: Contents) -> None:
     (table,) = contents.report["requests"][0]["figures"]["tables"]
     assert table["cells"]["beta"] == [0.0, 0.5, 1.0]

@@ -291,7 +291,7 @@ class _Run:
     def _train(self, plan: Plan, tracked_trials: Trackers, backend: "Backend") -> None:
         request, store = self.request, self.store
         # Imported here because `connected` sets Ray's environment.
-        from sweeper.execution.loop import CohortFiles, Limits, ModelStorage, dispatch
+        from sweeper.execution.loop import CohortFiles, Limits, LogStorage, ModelStorage, dispatch
         from sweeper.execution.stages import stages
         from sweeper.record.rows import RowFormat, listeners
 
@@ -302,6 +302,7 @@ class _Run:
             store.files.with_retries(SHORT_RETRIES),
             self.checkpoint_path,
             None if kept == "none" else ModelStorage(models, plan.name, kept, kept_epochs(plan, request.keep)),
+            LogStorage(store.files.with_retries(SHORT_RETRIES), plan.name),
         )
         total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
         with (

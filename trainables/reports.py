@@ -28,6 +28,10 @@ class ModelError(Exception):
     """A trained model cannot be kept, or its file cannot be read. The message is one line."""
 
 
+class LogError(Exception):
+    """What a trial prints cannot be kept, or read. The message is one line."""
+
+
 @dataclass(frozen=True)
 class Member:
     """The progress of one member of a cohort."""

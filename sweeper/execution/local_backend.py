@@ -31,7 +31,7 @@ class LocalBackend(Backend):
     """Trains on the first GPU of this machine, or without one on a core.
 
     A cohort has no memory limit, and is not ended if it makes no step. It trains in the main thread, so that
-    breakpoints stop it.
+    breakpoints stop it, and what it prints is not kept in a log.
     """
 
     def __init__(self, data: str, *, debug: bool = False) -> None:
@@ -52,7 +52,7 @@ class LocalBackend(Backend):
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:
-        self._dispatch = replace(dispatch, settings=replace(dispatch.settings, step_timeout=math.inf))
+        self._dispatch = replace(dispatch, settings=replace(dispatch.settings, step_timeout=math.inf, logs=None))
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # as a process with one core
         try:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from sweeper.errors import StoreError
+from sweeper.errors import DamagedError, StoreError
 from sweeper.execution.backend import Backend, Ended, Event, Started, Told, read_exit_file
 from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.retries import Attempt, RetryQueue
@@ -18,10 +18,11 @@ from sweeper.plan.sources import CohortSource
 from sweeper.record.listener import CohortListener
 from sweeper.spec import user_code
 from sweeper.storage.files import Files
-from sweeper.storage.layout import model_path
+from sweeper.storage.layout import log_path, model_path
+from sweeper.storage.logs import LARGEST_LOG
 from sweeper.storage.models import kept_epochs
 from sweeper.storage.retry import NO_RETRIES
-from trainables.reports import LAST_EPOCH, CheckpointError, Heartbeat, KeptEpochs, ModelError
+from trainables.reports import LAST_EPOCH, CheckpointError, Heartbeat, KeptEpochs, LogError, ModelError
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelRequest
 from trainables.worker.worker import Dispatch, WorkerSettings
 
@@ -76,9 +77,29 @@ class ModelStorage:
         except StoreError as error:
             raise ModelError(str(error)) from error
 
-    def request(self, cohort: Cohort) -> ModelRequest:
-        """Which models of the cohort's members are kept."""
-        return ModelRequest(tuple(trial.id for trial in cohort.trials), self.kept, self.of_epochs)
+
+@dataclass(frozen=True)
+class LogStorage:
+    """Where workers write what trials print."""
+
+    files: Files
+    sweep: str
+
+    def read(self, trial: str) -> bytes | None:
+        """Return the log of a trial; None if there is none, or it is damaged. Raises LogError if it cannot be read."""
+        try:
+            return self.files.read(log_path(self.sweep, trial), LARGEST_LOG)
+        except DamagedError:
+            return None
+        except StoreError as error:
+            raise LogError(str(error)) from error
+
+    def write(self, trial: str, data: bytes) -> None:
+        """Replace the log of a trial. Raises LogError if it cannot be written."""
+        try:
+            self.files.write(log_path(self.sweep, trial), data)
+        except StoreError as error:
+            raise LogError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -92,6 +113,8 @@ class CohortFiles:
     """Id of a cohort -> path of its checkpoint in `checkpoints`."""
     models: ModelStorage | None = None
     """Takes the trained models; None keeps none."""
+    logs: LogStorage | None = None
+    """Takes what trials print; None keeps nothing."""
 
 
 class SlotAssigner:
@@ -164,8 +187,9 @@ def dispatch(
     """
     run, slots = files.checkpoints.surroundings.token(), stage.slots
     shared = None if slots.local or slots.workers == 1 else files.checkpoint_path(f"ray-{run}")
+    checkpoints = _Checkpoints(files.checkpoints)
     settings = WorkerSettings(
-        run, files.data, _Checkpoints(files.checkpoints), limits.save_every, limits.step_timeout, files.models
+        run, files.data, checkpoints, limits.save_every, limits.step_timeout, files.models, files.logs
     )
     storage = files.checkpoints.uri_of(shared) if shared else None
     shipped = Dispatch(settings, slots.resources, slots.workers, storage, stage.judge_factory, user_code.folders())
@@ -273,9 +297,10 @@ def _task(stage: Stage, files: CohortFiles, attempt: Attempt, memory: int | None
         return CohortSpec.of(configs, cohort.width, files.checkpoint_path(cohort.id), cohort.compiled)
 
     cohort = attempt.cohort
-    models = files.models.request(cohort) if files.models else None
+    models = ModelRequest(files.models.kept, files.models.of_epochs) if files.models else None
+    trials = tuple(trial.id for trial in cohort.trials)
     return CohortTask(
-        cohort.id, spec(cohort), tuple(map(spec, attempt.earlier)), stage.comparison(cohort), memory, models
+        cohort.id, spec(cohort), tuple(map(spec, attempt.earlier)), stage.comparison(cohort), memory, models, trials
     )
 
 

@@ -146,7 +146,12 @@ class Files:
         file."""
         return self._read(path, size, start=True)
 
-    def _read(self, path: str, most: int | None, start: bool = False) -> bytes | None:
+    def read_end(self, path: str, size: int) -> bytes | None:
+        """Return the last `size` bytes of the file at `path`, or all if it is shorter; None if there is no such
+        file."""
+        return self._read(path, size, end=True)
+
+    def _read(self, path: str, most: int | None, *, start: bool = False, end: bool = False) -> bytes | None:
         filesystem, target = self._resolve(path)
         if self._is_behind_link(path):
             return None
@@ -154,8 +159,8 @@ class Files:
         def operation() -> bytes | None:
             try:
                 if isinstance(filesystem, fs.LocalFileSystem):
-                    return local_disk.read(Path(target), most, start=start)
-                return _content(filesystem, target, most, start)
+                    return local_disk.read(Path(target), most, start=start, end=end)
+                return _content(filesystem, target, most, start=start, end=end)
             except (FileNotFoundError, NotADirectoryError):  # the latter below a file
                 return None
 
@@ -521,12 +526,15 @@ def say_once(line: str) -> None:
     print(printable(line), file=sys.stderr, flush=True)
 
 
-def _content(filesystem: fs.FileSystem, target: str, most: int | None, start: bool) -> bytes:
-    """The content of a file, or with `start` at most its first `most` bytes. Raises UnusableFile if it has more."""
+def _content(filesystem: fs.FileSystem, target: str, most: int | None, *, start: bool, end: bool) -> bytes:
+    """The content of a file, or with `start` or `end` at most its first or last `most` bytes. Raises UnusableFile if it
+    has more."""
     chunks, left = list[bytes](), most
     with filesystem.open_input_file(target) as stream:
         if most is not None and not start and stream.size() > most:
-            raise local_disk.too_large(stream.size(), most)
+            if not end:
+                raise local_disk.too_large(stream.size(), most)
+            stream.seek(stream.size() - most)
         while chunk := stream.read(CHUNK if left is None else min(CHUNK, left)):
             chunks.append(chunk)
             left = None if left is None else left - len(chunk)

@@ -17,6 +17,7 @@ from sweeper.storage.layout import (
     ARCHIVES,
     FIGURES,
     HISTORIES,
+    LOGS,
     TRIALS,
     sweep_folders,
     sweeps_in,
@@ -91,7 +92,9 @@ def take_inventory(files: Files) -> list[SweepInventory]:
 
 def sweep_names(files: Files) -> list[str]:
     """Return the sorted names of the sweeps of which the store has anything."""
-    names = {name for kind in (TRIALS, HISTORIES, "models", "checkpoints") for name in sweeps_in(files.list(kind))}
+    names = {
+        name for kind in (TRIALS, HISTORIES, LOGS, "models", "checkpoints") for name in sweeps_in(files.list(kind))
+    }
     return sorted(filter(is_name, names | {*files.list("requests")}))
 
 

@@ -13,6 +13,7 @@ from sweeper.names import LAW, is_name
 
 SUFFIX = ".parquet"
 MODEL_SUFFIX = ".safetensors"
+LOG_SUFFIX = ".txt"
 LONGEST_NAME = 120
 """Most characters of a request's name in a path; a longer one is cut and ends with a hash of the whole."""
 ARCHIVES = "_replaced"
@@ -21,6 +22,8 @@ LEASES = ".drivers"
 """Folder of the store in which the drivers that run a sweep now have their leases."""
 TRIALS, HISTORIES, REPORTS, CLAIMS = "trials", "history", "reports", "claims"
 """Folders of the rows, the history, the pages and the verdicts of all sweeps."""
+LOGS = "logs"
+"""Folder of what the trials of all sweeps printed."""
 EVALUATIONS = "evaluations"
 """Folder of what kept models are on other data, of all sweeps."""
 FIGURES = ("heatmaps", "rankings", "tables", "trajectories", "studies", "sheets")
@@ -30,7 +33,7 @@ REMOVALS = ".removals"
 FOLDERS = frozenset(
     (
         *(TRIALS, HISTORIES, REPORTS, CLAIMS, *FIGURES, "models", "checkpoints", "requests", "tensorboard"),
-        *(EVALUATIONS, "probes", "cuts", "looks"),
+        *(EVALUATIONS, LOGS, "probes", "cuts", "looks"),
     )
 ) | {ARCHIVES, LEASES, DAMAGED, REMOVALS}
 """The folders of a store."""
@@ -128,6 +131,16 @@ def sheet_path(sweep: str, trial: str, name: str) -> str:
 def is_sheet(name: str) -> bool:
     """Whether a file of a trial's folder of sheets has the name of one."""
     return is_name(name) and name.endswith((".png", ".npz"))
+
+
+def logs_folder(sweep: str) -> str:
+    """The folder of what the sweep's trials printed."""
+    return f"{LOGS}/{_SWEEP}{check_name(sweep)}"
+
+
+def log_path(sweep: str, trial: str) -> str:
+    """The path of what a trial printed."""
+    return f"{logs_folder(sweep)}/{check_name(trial)}{LOG_SUFFIX}"
 
 
 def report_path(sweep: str) -> str:
@@ -267,7 +280,8 @@ def whole_folders(sweep: str) -> tuple[str, ...]:
     The last one lies in the folder of cuts.
     """
     figures = (figures_folder(kind, sweep) for kind in FIGURES)
-    return checkpoints_folder(sweep), models_folder(sweep), cuts_folder(sweep), *figures, halved_folder(sweep)
+    of_trials = (checkpoints_folder(sweep), models_folder(sweep), logs_folder(sweep))
+    return *of_trials, cuts_folder(sweep), *figures, halved_folder(sweep)
 
 
 def sweep_folders(sweep: str) -> Mapping[str, tuple[str, ...]]:
@@ -280,6 +294,7 @@ def sweep_folders(sweep: str) -> Mapping[str, tuple[str, ...]]:
         "history": (history_folder(sweep),),
         "evaluations": (evaluations_folder(sweep),),
         "models": (models_folder(sweep), unwritten_models_folder(sweep), f"models/best/{sweep}"),
+        "logs": (logs_folder(sweep),),
         "checkpoints": (checkpoints_folder(sweep), cuts_folder(sweep)),
         "figures": (*figures, tensorboard_folder(sweep)),
         "pages": (claims_folder(sweep), f"looks/{sweep}", *pages, page_views_folder(sweep), requests_folder(sweep)),

@@ -100,12 +100,12 @@ def dangling_link(root: Path) -> Path | None:
     return None
 
 
-def read(path: Path, most: int | None = None, *, start: bool = False, follow: bool = False) -> bytes:
+def read(path: Path, most: int | None = None, *, start: bool = False, end: bool = False, follow: bool = False) -> bytes:
     """Return the content of a regular file.
 
-    Raises UnusableFile if it has more than `most` bytes, or with `start` returns as many of its first bytes. A named
-    pipe, a device or a folder is never read: that could take forever. It is UnusableFile, too, and so is a link unless
-    `follow` is set.
+    Raises UnusableFile if it has more than `most` bytes, or with `start` or `end` returns as many of its first or last
+    bytes. A named pipe, a device or a folder is never read: that could take forever. It is UnusableFile, too, and so is
+    a link unless `follow` is set.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
@@ -122,7 +122,9 @@ def read(path: Path, most: int | None = None, *, start: bool = False, follow: bo
         if most is None:
             return stream.read()
         if status.st_size > most and not start:
-            raise too_large(status.st_size, most)
+            if not end:
+                raise too_large(status.st_size, most)
+            stream.seek(status.st_size - most)
         return stream.read(min(most, status.st_size))
 
 

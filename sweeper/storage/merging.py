@@ -1,15 +1,15 @@
-"""The rows of one store are added to another, by `sweeper merge`, with their history, models, sheets, evaluations and
-requests.
+"""The rows of one store are added to another, by `sweeper merge`, with their history, models, logs, sheets, evaluations
+and requests.
 
 Nothing of either store is deleted or overwritten but a row that failed, which a result replaces. Of each sweep these
 are written in the order in which a run writes them: models and the list of those that could not be written, history,
-sheets, then rows, because a row means that the rest is there; then evaluations and the lists of requests. Files of rows
-and history have names that follow from their content, and what is there is not written again: so a merge that was cut
-off is ended by the same call, and one that is repeated changes nothing.
+sheets, logs, then rows, because a row means that the rest is there; then evaluations and the lists of requests. Files
+of rows and history have names that follow from their content, and what is there is not written again: so a merge that
+was cut off is ended by the same call, and one that is repeated changes nothing.
 
 The other store may be somebody else's. One with damaged rows, history or evaluations is refused. Of all else only files
-are copied that `layout` knows and that are whole: models with their digest, JSON that can be read. A line says what is
-left out.
+are copied that `layout` knows and that are whole: models with their digest, JSON that can be read, logs of 4 MiB at
+most. A line says what is left out.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ from sweeper.storage.layout import (
     file_name,
     history_folder,
     is_sheet,
+    log_path,
     looks_path,
     model_path,
     models_folder,
@@ -41,6 +42,7 @@ from sweeper.storage.layout import (
     study_path,
     trials_folder,
 )
+from sweeper.storage.logs import LARGEST_LOG, logged_trials
 from sweeper.storage.models import models_by_trial, record_unwritten, unwritten_models
 from sweeper.storage.parquet_files import read_tables, table_to_parquet
 from sweeper.storage.requests import RequestRows, list_requests
@@ -156,6 +158,8 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
     sheets = set(source.list(sheets_folder(sweep)))
     for trial in sheets.intersection(trials):
         _copy_folder(source, target, f"{sheets_folder(sweep)}/{trial}", is_sheet)
+    logs = [log_path(sweep, trial) for trial in sorted(logged_trials(source, sweep).intersection(trials))]
+    _copy(source, target, logs, most=LARGEST_LOG)
     stored = [table for _, table in read_tables(source, trials_folder(sweep)).values()]
     if stored and len(rows := rows_of(merged_rows(stored), trials)):
         _add(target, trials_folder(sweep), conform(rows, columns))
@@ -206,15 +210,20 @@ def _digest(data: bytes) -> str:
 
 
 def _copy(
-    source: Files, target: Files, paths: Sequence[str], check: Callable[[bytes], object] = lambda data: None
+    source: Files,
+    target: Files,
+    paths: Sequence[str],
+    check: Callable[[bytes], object] = lambda data: None,
+    most: int = LARGEST,
 ) -> None:
-    """Copy files that `source` has and `target` lacks, of which a line says if they do not pass the `check`."""
+    """Copy files that `source` has and `target` lacks, of which a line says if they have more than `most` bytes or do
+    not pass the `check`."""
     left_out = list[str]()
     for path in paths:
         if target.sizes(path):
             continue
         try:
-            data = source.read(path, LARGEST)
+            data = source.read(path, most)
             if data is not None:
                 check(data)
                 target.write(path, data)

@@ -5,8 +5,8 @@ can be read and a removal that the same call ends.
    trials that no other request lists. A removal that was cut off has its ids there, whatever rows are left.
 2. Rows go first, because a row means that the rest is there. Of a file that has other rows, too, these are written to
    a new file before the old one is deleted (`parquet_files.replace`): each row that stays is in one of them, or both.
-3. History, evaluations, models and sheets of the trials follow, then what belongs to the request: pictures, verdicts,
-   and last its list and the ids of step 1.
+3. History, evaluations, models, logs and sheets of the trials follow, then what belongs to the request: pictures,
+   verdicts, and last its list and the ids of step 1.
 
 Of a whole sweep each kind is deleted in the order of `layout.sweep_folders`; what is left is found by its folders.
 """
@@ -24,6 +24,7 @@ from sweeper.storage.layout import (
     SUFFIX,
     epoch_models_folder,
     history_folder,
+    log_path,
     model_path,
     removal_path,
     removals_folder,
@@ -33,6 +34,7 @@ from sweeper.storage.layout import (
     tensorboard_folder,
     trials_folder,
 )
+from sweeper.storage.logs import delete_logs
 from sweeper.storage.models import delete_models
 from sweeper.storage.parquet_files import contents_of, parse_file, replace
 from sweeper.storage.rows import is_id, rows_except
@@ -105,7 +107,9 @@ def _sizes(found: SweepInventory, request: str, trials: frozenset[str]) -> dict[
     }
     by_share = ("rows", "history", "evaluations")
     sizes = {kind: round(share * sum(found.sizes[kind].values())) for kind in by_share}
-    for kind, wanted in {"models": models, "figures": {*own, *folders}, "pages": {*own, *folders}}.items():
+    logs = {log_path(found.name, trial) for trial in trials}
+    of_kinds = {"models": models, "logs": logs, "figures": {*own, *folders}, "pages": {*own, *folders}}
+    for kind, wanted in of_kinds.items():
         sizes[kind] = sum(size for path, size in found.sizes[kind].items() if not wanted.isdisjoint(ancestors(path)))
     return sizes
 
@@ -130,6 +134,7 @@ def remove(files: Files, removal: Removal) -> None:
         _remove_rows(files, folder, trials)
     remove_evaluations(files, sweep, trials)
     delete_models(files, sweep, trials)
+    delete_logs(files, sweep, trials)
     for folder in _trial_folders(sweep):
         known = set(files.list(folder))
         of_trials = [f"{folder}/{trial}" for trial in trials if trial in known]
@@ -140,11 +145,12 @@ def remove(files: Files, removal: Removal) -> None:
 
 
 def make_room(files: Files, removal: Removal) -> None:
-    """Delete what needs no writing: all of a sweep; of a request models, sheets and pictures, but neither rows nor its
-    list, by which the rest is found. On a full disk the rest of a removal needs that room."""
+    """Delete what needs no writing: all of a sweep; of a request models, logs, sheets and pictures, but neither rows
+    nor its list, by which the rest is found. On a full disk the rest of a removal needs that room."""
     if not removal.request:
         return remove(files, removal)
     delete_models(files, removal.sweep, removal.trials)
+    delete_logs(files, removal.sweep, removal.trials)
     folders = [f"{folder}/{trial}" for folder in _trial_folders(removal.sweep) for trial in sorted(removal.trials)]
     for path in (*folders, *request_files(removal.sweep, removal.request)[:-1]):
         _delete(files, path)

@@ -80,8 +80,6 @@ Kept = Literal["best", "all"]
 class ModelRequest:
     """Which models of a cohort's members a worker keeps."""
 
-    trials: tuple[str, ...]
-    """Ids of their trials, in the order of their configs."""
     kept: Kept
     """Which trials' models will stay; every file says it."""
     epochs: KeptEpochs = LAST_EPOCH
@@ -103,6 +101,8 @@ class CohortTask:
     """Memory limit of each process in bytes; None for no limit."""
     models: ModelRequest | None = None
     """None keeps none."""
+    trials: tuple[str, ...] = ()
+    """Ids of the members' trials, in the order of their configs; needed if models or what they print are kept."""
 
 
 @dataclass(frozen=True)

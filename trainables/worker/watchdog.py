@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from trainables.reports import Stopped
 from trainables.worker.messages import Failure
@@ -43,6 +43,8 @@ class StepWatchdog:
         self._step_timeout, self._end, self._thread = step_timeout, end, threading.get_ident()
         self._last_step, self._any_step, self._suspended, self._stop_by = time.monotonic(), False, 0, float("inf")
         self._over = threading.Event()
+        self.output: TextIO | int = sys.__stderr__ or 2
+        """Where `faulthandler` prints: an open file or its descriptor."""
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
@@ -109,7 +111,7 @@ class StepWatchdog:
                 reason = f"hung: no step was completed within {limit:g} s, at {self._position()}"
                 self._end(Failure("hung", reason))
             if not self._over.is_set():
-                faulthandler.dump_traceback_later(1.5 * limit, exit=True, file=sys.__stderr__ or 2)
+                faulthandler.dump_traceback_later(1.5 * limit, exit=True, file=self.output)
         faulthandler.cancel_dump_traceback_later()
 
     def _position(self) -> str:

@@ -32,6 +32,7 @@ from trainables.training.checkpoint import slice_checkpoint, unpack
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import Callbacks, Checkpointing, train
+from trainables.worker.logs import LogCapture, Logs
 from trainables.worker.messages import (
     ONLY_DEVICE,
     CohortReport,
@@ -83,6 +84,8 @@ class WorkerSettings:
     """Seconds without a step after which a process ends itself. With infinity it never does, nor on SIGTERM."""
     models: Models | None = None
     """Needed if the models of a task are kept."""
+    logs: Logs | None = None
+    """Where what trials print goes. With None it stays where the process prints."""
 
 
 JudgeFactory = Callable[[str], Judge]
@@ -166,8 +169,9 @@ def train_cohort(
 
     The models of finished members are written before the last report is sent. A checkpoint that cannot be used is named
     in the `notice` of the next report, and so is a model that cannot be written: its trial keeps its result. Of several
-    peers only the first writes checkpoints and models. On SIGTERM, or if no step is made for too long, the process
-    exits; on SIGTERM it saves first. The rows say what `share` of the node's devices the cohort reserves.
+    peers only the first writes checkpoints, models and logs of what is printed. On SIGTERM, or if no step is made for
+    too long, the process exits; on SIGTERM it saves first. The rows say what `share` of the node's devices the cohort
+    reserves.
 
     Raises OutOfMemory if the cohort needs more than its memory limit, and Stopped if it gives up its slot in a process
     that does not end itself.
@@ -178,9 +182,13 @@ def train_cohort(
     judged_epochs, notices, unkept, about_steps = set[int](), list[str](), list[str](), list[str]()
     unwritten: dict[str, list[int | None]] = {}  # trial -> epochs of its models, None for the last one
     compiler = StepCompiler(about_steps.append) if task.spec.compiled else None
+    logs = settings.logs if task.trials and peers.rank == 0 else None
+    capture = LogCapture(logs, notices.append) if logs else None
 
     def write(failure: Failure) -> None:
         write_failure(checkpoints.write, task.spec.checkpoint, settings.run, failure)
+        if capture:
+            capture.save()
 
     watchdog = StepWatchdog(settings.step_timeout, lambda failure: _end(failure, write, SINGLE_PROCESS))
 
@@ -190,7 +198,7 @@ def train_cohort(
 
     def write_model(index: int, model: TrainedModel, epoch: int | None) -> None:
         assert task.models and settings.models
-        trial = task.models.trials[index]
+        trial = task.trials[index]
         if trial in unwritten:  # a trial's model means that those of its earlier epochs are there
             unwritten[trial].append(epoch)
             return
@@ -213,7 +221,7 @@ def train_cohort(
         assert task.models and settings.models
         with watchdog.suspended():
             try:
-                return settings.models.kept_of(task.models.trials[index])
+                return settings.models.kept_of(task.trials[index])
             except ModelError as error:
                 notices.append(str(error))
                 return ()
@@ -257,6 +265,9 @@ def train_cohort(
             compiler=compiler,
         )
         for report in reports:
+            if capture and report.done:  # before the rows, as the models
+                with watchdog.suspended():
+                    capture.save()
             lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []
             notice = "; ".join([*lines, *unkept]) or None
             notices.clear()
@@ -271,6 +282,9 @@ def train_cohort(
 
     ends_itself = math.isfinite(settings.step_timeout)
     with contextlib.ExitStack() as stack:
+        if capture:
+            stack.enter_context(capture).begin(*task.trials)
+            watchdog.output = capture.crash_output
         if ends_itself:
             stack.enter_context(watchdog)
             stack.enter_context(on_termination(watchdog.ask))

@@ -10,6 +10,7 @@ import pytest
 from sweeper.errors import StoreError
 from sweeper.storage.archive import TrialSelection, archive, preview_archive, restore
 from sweeper.storage.files import Files
+from sweeper.storage.layout import log_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
@@ -90,15 +91,18 @@ def test_rows_that_are_restored_swap_with_those_that_replaced_them(store: Store)
         restore(store.files, "grid", moved.folder.split("/")[1])
 
 
-def test_sheets_move_with_their_trials(store: Store) -> None:
+def test_sheets_and_logs_move_with_their_trials(store: Store) -> None:
     for trial in "abcd":
         store.write_sheets("grid", trial, {"samples.png": b"old"})
+        store.files.write(log_path("grid", trial), b"old")
     moved = archive(store.files, "grid", TrialSelection(["a"], studies=["s1"]), COLUMNS)
     assert moved and store.files.list("sheets/grid") == ["d"], "b and c are of the study"
     assert store.files.list(f"{moved.folder}/sheets/grid") == ["a", "b", "c"]
+    assert store.files.list("logs/sweep=grid") == ["d.txt"]
     store.write_sheets("grid", "a", {"samples.png": b"new"})
     restore(store.files, "grid", moved.folder.split("/")[1])
     assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "abcd"] == [b"old"] * 4
+    assert [store.files.read(log_path("grid", trial)) for trial in "abcd"] == [b"old"] * 4
     (later,) = store.files.list("_replaced")
     assert store.files.read(f"_replaced/{later}/sheets/grid/a/samples.png") == b"new"
 

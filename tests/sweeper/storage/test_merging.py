@@ -13,12 +13,14 @@ from sweeper.storage.layout import (
     epoch_models_folder,
     evaluations_folder,
     history_folder,
+    log_path,
     model_path,
     page_views_folder,
     sheet_path,
     trials_folder,
 )
 from sweeper.storage.load import load, load_history
+from sweeper.storage.logs import LARGEST_LOG
 from sweeper.storage.merging import check_mergeable, merge, plan_merge
 from sweeper.storage.models import delete_models, record_unwritten, unwritten_models
 from sweeper.storage.requests import RequestRows, read_request, write_request
@@ -38,6 +40,7 @@ def store_of(folder: Path, rows: dict[str, dict[str, object]], columns: Columns 
         store.files.write(model_path("grid", trial), model(f"{folder.name} {trial}".encode()))
         store.files.write(model_path("grid", trial, 5), model(f"{folder.name} {trial} earlier".encode()))
         store.files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
+        store.files.write(log_path("grid", trial), f"{folder.name} {trial}".encode())
     return store
 
 
@@ -85,6 +88,7 @@ def content(store: Store) -> dict[str, object]:
         "models": {path: store.files.read(path) for path in store.files.sizes("models/sweep=grid")},
         "unwritten": unwritten_models(store.files, "grid"),
         "sheets": store.files.list("sheets/grid"),
+        "logs": {path: store.files.read(path) for path in store.files.sizes("logs")},
         "requests": store.files.list("requests/grid"),
         "evaluations": {
             dataset: {trial: row["knn"] for trial, row in read_evaluations(store.files, "grid", dataset, "").items()}
@@ -107,6 +111,8 @@ def test_rows_that_are_lacking_are_added_and_results_stay(source: Store, target:
     assert target.files.read(model_path("grid", "new", 5)) == model(b"source new earlier")
     assert target.files.read(model_path("grid", "other")) == model(b"target other")
     assert target.files.read(model_path("grid", "pruned", 5)) == model(b"source pruned earlier")
+    assert target.files.read(log_path("grid", "new")) == b"source new"
+    assert target.files.read(log_path("grid", "other")) == b"target other"
     assert unwritten_models(target.files, "grid") == {("lost", 5), ("lost", None)}
     listed = read_request(target.files, "grid", "digits")
     assert listed and listed.trials == ["new", "equal", "other", "mended", "failed", "pruned", "lost"]
@@ -142,6 +148,7 @@ def test_of_a_foreign_store_only_known_and_whole_files_are_added(
         model_path("grid", "lost"): model(b"weights")[:-1] + b"?",
         f"{epoch_models_folder('grid', 'pruned')}/key.safetensors": model(b""),
         sheet_path("grid", "new", "key.pem"): b"key",
+        log_path("grid", "new"): b"\0" * (LARGEST_LOG + 1),
         f"{page_views_folder('grid')}/digits.json": b"[",
         f"{page_views_folder('grid')}/key.pem": b"key",
         best_models_path("grid/digits"): b"key",

@@ -10,7 +10,7 @@ import pytest
 from sweeper.errors import SpecError, StoreError
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import take_inventory
-from sweeper.storage.layout import figure_path, model_path, request_path, sheet_path
+from sweeper.storage.layout import figure_path, log_path, model_path, request_path, sheet_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.removal import plan_removal, remove
 from sweeper.storage.requests import RequestRows, write_request
@@ -33,6 +33,7 @@ def store(tmp_path: Path) -> Store:
             store.files.write(model_path(sweep, trial), b"weights")
             store.files.write(model_path(sweep, trial, 5), b"earlier")
             store.files.write(sheet_path(sweep, trial, "samples.png"), b"sheet")
+            store.files.write(log_path(sweep, trial), b"printed")
         for request, own in LISTS.items():
             write_request(store.files, sweep, RequestRows(request, "digits", own))
             store.files.write(figure_path("heatmaps", f"{sweep}/{request}", "auroc.png"), b"heatmap")
@@ -47,6 +48,7 @@ def content(store: Store, sweep: str = "grid") -> dict[str, object]:
         "history": load_history(sweep, files)["trial_id"].tolist(),
         "models": files.list(f"models/sweep={sweep}"),
         "sheets": files.list(f"sheets/{sweep}"),
+        "logs": files.list(f"logs/sweep={sweep}"),
         "heatmaps": files.list(f"heatmaps/{sweep}"),
         "requests": files.list(f"requests/{sweep}"),
     }
@@ -56,12 +58,14 @@ def test_trials_that_another_request_has_stay(store: Store) -> None:
     before = content(store, "other")
     removal = plan_removal(store.files, "grid", "digits")
     assert (removal.trials, removal.shared) == ({"a", "b"}, 1) and removal.kinds["models"] == 2 * len(b"weightsearlier")
+    assert removal.kinds["logs"] == 2 * len(b"printed")
     remove(store.files, removal)
     assert content(store) == {
         "rows": ["c", "d"],
         "history": ["c", "d"],
         "models": ["c", "c.safetensors", "d", "d.safetensors"],
         "sheets": ["c", "d"],
+        "logs": ["c.txt", "d.txt"],
         "heatmaps": ["digits, epochs=5"],
         "requests": ["digits, epochs=5.parquet"],
     }

@@ -155,9 +155,9 @@ class _Full:
 
 def test_after_a_model_that_cannot_be_written_the_others_have_one_attempt_each() -> None:
     models, sent = _Full(), list[Any]()
-    kept = ModelRequest(("t0", "t1", "t2"), "best", KeptEpochs(4))
+    kept = ModelRequest("best", KeptEpochs(4))
     settings = WorkerSettings("run", str(HERE), _Unreadable(own=b""), step_timeout=math.inf, models=models)
-    task = replace(task_of(three(), 3, "own"), models=kept)
+    task = replace(task_of(three(), 3, "own"), models=kept, trials=("t0", "t1", "t2"))
     train_cohort(task, settings, None, torch.device("cpu"), sent.append)
     of_fourth = [("t0", 4, True), ("t1", 4, False), ("t2", 4, False)]
     assert models.asked == [*of_fourth, ("t1", None, False), ("t2", None, False)], "t0 lacks one already"

@@ -11,6 +11,8 @@ from pathlib import Path
 import ray
 
 import sweeper
+from sweeper.storage.files import Files
+from sweeper.storage.logs import read_log
 from tests.sweeper.small_sweeps import TINY
 from tests.user_files import DENOISE
 
@@ -22,11 +24,14 @@ TABLE = Table("knn", ("sigma",), (Metric("knn_z", "maximize"),))
 SWEEP = Sweep("mine", {"tiny": Grid(KEYS, {"sigma": (0.1, 0.2)})}, figures=(TABLE,), name="own")
 """
 
+PRINTS = DENOISE.replace("first, second", "print('a step', flush=True)\n        first, second")
+"""A method that prints."""
+
 
 def own_sweep() -> str:
     """A file with a sweep, in a folder with its method."""
     folder = Path(tempfile.mkdtemp())
-    (folder / "denoise.py").write_text(DENOISE)
+    (folder / "denoise.py").write_text(PRINTS)
     (folder / "own_sweep.py").write_text(SWEEP)
     return str(folder / "own_sweep.py")
 
@@ -36,6 +41,8 @@ def main(store: str) -> None:
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=tempfile.mkdtemp(prefix="j"))
     rows = sweeper.run(own_sweep(), store=store, cohort=2)
     assert set(rows["status"]) == {"finished"}, "modules that came after Ray had started"
+    logs = [read_log(Files(store), "own", trial) or "" for trial in rows["trial_id"]]
+    assert len(logs) == 2 and all(log.startswith("a step\na step\n") for log in logs), logs
     assert ray.is_initialized() and os.getcwd() == folder
     ray.shutdown()
 

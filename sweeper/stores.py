@@ -163,8 +163,8 @@ def _confirmed() -> bool:
 
 def _merge(arguments: Sequence[str]) -> int:
     about = (
-        "Add the rows of store A to store B, with their history, models, sheets, evaluations and requests. A stays as "
-        "it is. Of a trial that both have, B's run stays."
+        "Add the rows of store A to store B, with their history, models, logs, sheets, evaluations and requests. A "
+        "stays as it is. Of a trial that both have, B's run stays."
     )
     parser = Parser(prog="python -m sweeper.stores", description=about)
     parser.add_argument("source", metavar="A", help="folder or URI (s3, gs) of a store")

@@ -13,7 +13,7 @@ import torch
 
 from sweeper.cli.arguments import SWEEP, pairs
 from sweeper.cli.one_trial import overfit, print_profile, train_alone
-from sweeper.cli.parser import EXIT_FAILED, Parser, command_line, data_folder, named, whole
+from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, Parser, command_line, data_folder, named, whole
 from sweeper.errors import SpecError
 from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
@@ -27,6 +27,7 @@ from sweeper.printing import print, printable
 from sweeper.request import Request, Text
 from sweeper.run import PlannedRequest, prepared
 from sweeper.spec import registry
+from sweeper.storage.logs import logged_trials, read_log
 from sweeper.storage.rows import Columns, rows_of
 from sweeper.storage.store import Store
 from trainables import config as configs
@@ -39,7 +40,7 @@ ABOUT = (
 )
 EXITS = (
     "Exit status: 0 it has trained (with --overfit: its loss falls); 1 it has not; 2 the request was wrong; 130 "
-    "interrupted."
+    "interrupted. With --log: 1 it has no log."
 )
 LISTED = 8
 """Most values of a key that an error lists."""
@@ -67,6 +68,8 @@ def main(arguments: Sequence[str]) -> int:
     overfit_help = "let it learn N training examples, and print whether its loss falls"
     mode.add_argument("--overfit", type=partial(whole, "--overfit", 2), metavar="N", help=overfit_help)
     mode.add_argument("--write", action="store_true", help="write its row to the store, as a run with --debug does")
+    log_help = "print what it printed while a sweep trained it, which the store has; it is not trained now"
+    mode.add_argument("--log", action="store_true", help=log_help)
     add("--out", metavar="FILE", help="with --profile: the trace to write (default: trial-ID.json)")
     try:
         options = parser.parse_intermixed_args(arguments)
@@ -78,6 +81,8 @@ def main(arguments: Sequence[str]) -> int:
             options.name, preset=options.preset, store=options.store, data=folder, fixed=fixed, debug=options.debug
         )
         store = Store(request.store)
+        if options.log:
+            return _print_log(request, options.which, store)
         plan, columns, trial = planned(request, options.which, store)
         config = configs.resolve(trial.config)
         if config.training.processes > 1:
@@ -104,6 +109,20 @@ def main(arguments: Sequence[str]) -> int:
         raise SpecError(f"the file cannot be written or read: {error}") from error
     except DataError as error:
         raise SpecError(str(error)) from error
+
+
+def _print_log(request: Request, words: Sequence[str], store: Store) -> int:
+    """Print the log of a trial. One that is named by its id needs no plan. Returns the exit status."""
+    sweep = registry.name_in_store(request.name)
+    ids = [word for word in words if len(words) == 1 and len(word) >= SHORTEST_ID]
+    found = [trial for trial in logged_trials(store.files, sweep) for word in ids if trial.startswith(word)]
+    trial = found[0] if len(found) == 1 else planned(request, words, store)[2].id
+    text = read_log(store.files, sweep, trial)
+    if not text:
+        print(f"trial {trial} of {sweep} has no log: it has printed nothing, or was trained with --debug or --write")
+        return EXIT_FAILED
+    print(text, end="" if text.endswith("\n") else "\n")
+    return EXIT_OK
 
 
 def _say(line: str) -> None:

@@ -13,7 +13,9 @@ from sweeper import trial
 from sweeper.errors import SpecError
 from sweeper.plan.cohorts import trial_id
 from sweeper.request import Request, Text
+from sweeper.storage.layout import log_path
 from sweeper.storage.load import load
+from sweeper.storage.logs import LARGEST_LOG
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each
@@ -100,6 +102,19 @@ def test_a_written_trial_is_one_of_its_sweep(capsys: pytest.CaptureFixture[str])
         assert sweeper.run("own_sweep.py", cohort=2)["status"].tolist() == ["finished"] * 4
     (kept,) = load("own_sweep", "results").query(f"trial_id == '{row['trial_id']}'").to_dict("records")
     assert kept["started"] == row["started"]  # it is not trained again
+
+
+def test_the_log_of_a_trial_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, _, chosen = trial.planned(Request("own_sweep.py"), ["sigma=0.1", "seed=0"], Store("results"))
+    assert trial.main(["own_sweep.py", "sigma=0.1", "seed=0", "--log"]) == 1
+    assert capsys.readouterr().out.startswith(f"trial {chosen.id} of own_sweep has no log: ") and plan.trials
+    files = Store("results").files
+    files.write(log_path("own_sweep", chosen.id), b"epoch 1\repoch 2\r\n\x1b[2J\xff")
+    for words in (["own_sweep.py", "sigma=0.1", "seed=0"], ["own_sweep", chosen.id[:6]], ["own_sweep", chosen.id]):
+        assert trial.main([*words, "--log"]) == 0
+        assert capsys.readouterr().out == "epoch 1\nepoch 2\n\\x1b[2J\ufffd\n"
+    files.write(log_path("own_sweep", chosen.id), b"." * (LARGEST_LOG + 1))
+    assert "it must have at most 4 MiB" in refused(capsys, chosen.id, "--log")
 
 
 def test_debug_opens_pdb_at_the_exception(

@@ -34,7 +34,7 @@ from sweeper.spec.figures import Heatmap
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
 from sweeper.storage.files import Files, read_record
-from sweeper.storage.layout import figures_folder, summary_path, trial_names_path
+from sweeper.storage.layout import LOGS, figures_folder, logs_folder, summary_path, trial_names_path
 from sweeper.storage.load import Snapshot, take_snapshot
 from sweeper.storage.requests import StoredRequest, stored_requests
 from sweeper.storage.rows import STATUSES
@@ -122,6 +122,8 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
     names = _trial_names(files, name) if unfinished else {}
     packed = embedded.pack_curves(history, [*recorded, *unfinished], _first_metrics(shown))
     sheets = embedded.collect_pictures(files, name, recorded)
+    unusual_first = own["trial_id"][(own["status"] == "finished").argsort(kind="stable")]
+    logs, logs_left_out = embedded.collect_logs(files, name, list(unusual_first))
     requests, requests_note = _requests(files, name, snapshot, shown, known, positions)
     importances, importances_notes = findings.importances(files, name)
     judged, claims_notes = claims.read(files, name)
@@ -142,11 +144,12 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
         "claims": judged,
         "reruns": earlier.runs,
         "pictures": [asdict(picture) for picture in sheets.pictures],
+        "logs": [asdict(log) for log in logs],
         "unfinished": [{"trial_id": trial, "config": names.get(trial, {})} for trial in unfinished],
         "curves": list(packed.series),
         "notes": [
             *_few(problems),
-            *_notes(files, name, snapshot, packed.note, sheets.left_out),
+            *_notes(files, name, snapshot, packed.note, {"sheets": sheets.left_out, LOGS: logs_left_out}),
             *_few(_damaged(damaged)),
             *requests_note,
             *importances_notes,
@@ -291,12 +294,13 @@ def _few(notes: Sequence[str]) -> list[str]:
     return [*notes[:MAX_NOTES], *([f"The same is true of {more:,} more files."] if more > 0 else [])]
 
 
-def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets_left_out: int) -> list[str]:
-    """Return sentences about what the page lacks."""
+def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, left_out: Mapping[str, int]) -> list[str]:
+    """Return sentences about what the page lacks. `left_out`: how many files of which kinds."""
     notes = _few(_damaged(snapshot.damaged))
-    if sheets_left_out:
-        place = files.display_uri_of(figures_folder("sheets", name))
-        notes.append(f"To keep this page small, it lacks {sheets_left_out} of the sheets in {place}.")
+    for kind, count in left_out.items():
+        if count:
+            place = files.display_uri_of(logs_folder(name) if kind == LOGS else figures_folder(kind, name))
+            notes.append(f"To keep this page small, it lacks {count} of the {kind} in {place}.")
     return [*notes, *([curves_note] if curves_note else [])]
 
 

@@ -1,4 +1,4 @@
-"""What a page embeds within a limit of size: the history of a sweep, and the sheets as data URIs.
+"""What a page embeds within a limit of size: the history of a sweep, sheets as data URIs, and the ends of logs.
 
 The history can be far larger than a page should be. Each metric is a matrix of trials and epochs, as float64. Within
 the limit, all metrics are kept, with fewer epochs where needed; if even `MIN_EPOCHS` epochs are too many, the last
@@ -17,7 +17,8 @@ import pandas as pd
 from sweeper.errors import DamagedError
 from sweeper.report.sheets import MAX_BYTES, open_sheet
 from sweeper.storage.files import Files
-from sweeper.storage.layout import sheets_folder
+from sweeper.storage.layout import log_path, logs_folder, sheets_folder
+from sweeper.storage.logs import logged_trials, read_log_end
 
 CURVE_BYTES = 900_000
 """Size of the curves of a sweep of up to `CURVE_BYTES / BYTES_PER_TRIAL` trials, before compression."""
@@ -163,3 +164,34 @@ def _small(files: Files, path: str) -> tuple[str, bytes, tuple[int, int]] | None
     if data and not is_large and len(data) <= len(webp):  # few colours, such as enlarged pixels
         return "png", data, picture.size
     return "webp", webp, picture.size
+
+
+LOG_BYTES, MOST_LOGS = 4096, 50
+"""Size of the end of a log that a page has, and the most logs."""
+
+
+@dataclass(frozen=True)
+class Log:
+    trial: str
+    text: str
+    cut: bool
+    """Whether the text is the end of a longer one."""
+    path: str
+    """Link to the whole log from a page in the store."""
+
+
+def collect_logs(files: Files, name: str, trials: Sequence[str]) -> tuple[list[Log], int]:
+    """Return the logs of the first of `trials` that have one, and the number of those that are left out."""
+    known = logged_trials(files, name)
+    logged = [trial for trial in trials if trial in known]
+
+    def read(once: Files, trial: str) -> tuple[str, bool]:
+        try:
+            return read_log_end(once, name, trial, LOG_BYTES)
+        except DamagedError:
+            return "", False
+
+    ends = files.each("read", logs_folder(name), read, logged[:MOST_LOGS])
+    found = zip(logged, ends, strict=False)
+    logs = [Log(trial, text, cut, f"../{log_path(name, trial)}") for trial, (text, cut) in found if text]
+    return logs, len(logged) - len(logs)

@@ -103,6 +103,7 @@ class TrialDetails {
     const first = new Set(columns);
     const others = known("hyperparameter").filter((column) => !first.has(column));
     const pictures = report.pictures.filter((picture) => picture.trial === report.value("trial_id", trial));
+    const log = report.logs.find((each) => each.trial === report.value("trial_id", trial));
     const error = report.value("error", trial);
     this.one.replaceChildren(
       el("h3", {}, `Trial ${report.value("trial_id", trial)}: ${report.value("status", trial)}`),
@@ -113,10 +114,18 @@ class TrialDetails {
           el("details", {}, el("summary", {}, `${others.length} others`), texts(others)),
           el("details", {}, el("summary", {}, "How it ran"), texts(known("run")))),
       ),
+      ...(log ? [printed(log)] : []),
       ...pictures.map(figure),
       ...report.reruns.filter((run) => run.trial_id === report.value("trial_id", trial)).map(earlierRun),
     );
   }
+}
+
+/* What a trial printed, or the end of it. A page that a server answers has no files beside it. */
+function printed(log) {
+  const whole = document.body.dataset.live ? null : el("p", {}, el("a", { href: log.path }, "the whole log"));
+  const title = log.cut ? "What it printed, the end" : "What it printed";
+  return el("details", {}, el("summary", {}, title), scrolling(`log of ${log.trial}`, el("pre", {}, log.text)), whole);
 }
 
 /* An earlier run of a trial, which `--fresh` has replaced. */

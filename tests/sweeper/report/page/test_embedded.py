@@ -9,6 +9,7 @@ from PIL import Image
 
 from sweeper.report.page import embedded
 from sweeper.report.page.embedded import pack_curves
+from sweeper.storage.layout import log_path
 from tests.sweeper.report.page.stored import NAME, add_sheets, fill
 
 
@@ -63,6 +64,17 @@ def test_what_exceeds_the_limit_is_counted(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(embedded, "PICTURE_BYTES", len(both.pictures[0].source) * 3 // 4)
     fewer = embedded.collect_pictures(store.files, NAME, ["trial00000"])
     assert [picture.trial for picture in fewer.pictures] == [None] and fewer.left_out == 1
+
+
+def test_of_logs_the_last_lines_are_kept_and_of_many_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = fill(tmp_path)
+    monkeypatch.setattr(embedded, "LOG_BYTES", 10)
+    monkeypatch.setattr(embedded, "MOST_LOGS", 2)
+    for trial, log in {"a": b"1\n2\n", "b": b"longer than\n9\n10\n", "c": b"3"}.items():
+        store.files.write(log_path(NAME, trial), log)
+    logs, left_out = embedded.collect_logs(store.files, NAME, ["none", "b", "a", "c"])
+    assert [(log.trial, log.text, log.cut) for log in logs] == [("b", "9\n10\n", True), ("a", "1\n2\n", False)]
+    assert left_out == 1 and (tmp_path / "reports" / logs[0].path).resolve() == tmp_path / log_path(NAME, "b")
 
 
 def test_large_pictures_are_scaled_down_and_damaged_ones_left_out(

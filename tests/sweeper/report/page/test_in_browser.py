@@ -12,6 +12,7 @@ import pytest
 from sweeper.report.heatmaps import pivot
 from sweeper.report.page import publish
 from sweeper.report.selections import labelled
+from sweeper.storage.layout import log_path
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
@@ -30,6 +31,8 @@ def chromium() -> Iterator[Any]:
 def store(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = fill(tmp_path_factory.mktemp("store"), repeat=4)
     add_sheets(store)
+    for trial in load(NAME, store.files).query("status == 'failed'")["trial_id"]:
+        store.files.write(log_path(NAME, trial), f"{ERROR}\n\x1b[2J".encode())
     publish.write(store.files, NAME)
     return store
 
@@ -214,6 +217,10 @@ def test_text_of_a_row_is_never_html(page: Watched) -> None:
     assert ERROR in page.tab.inner_text("#rows tbody")
     page.tab.locator("#rows tbody button").click()
     assert page.tab.inner_text("#trials .note") == ERROR
+    page.tab.get_by_text("What it printed").click()
+    assert page.tab.inner_text("#trials pre") == f"{ERROR}\n\\x1b[2J"
+    log = page.tab.get_by_text("the whole log").get_attribute("href")
+    assert log and log.startswith(f"../logs/sweep={NAME}/") and log.endswith(".txt")
     assert page.tab.inner_text("#header p >> nth=0") == SWEEP.about
     assert page.tab.evaluate("window.attacked") is None
 

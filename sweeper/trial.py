@@ -19,6 +19,7 @@ from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import end_process
 from sweeper.models import config_to_train
+from sweeper.names import is_name
 from sweeper.plan.changes import format_value
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
@@ -112,14 +113,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_log(request: Request, words: Sequence[str], store: Store) -> int:
-    """Print the log of a trial. One that is named by its id needs no plan. Returns the exit status."""
-    sweep = registry.name_in_store(request.name)
-    ids = [word for word in words if len(words) == 1 and len(word) >= SHORTEST_ID]
-    found = [trial for trial in logged_trials(store.files, sweep) for word in ids if trial.startswith(word)]
-    trial = found[0] if len(found) == 1 else planned(request, words, store)[2].id
-    text = read_log(store.files, sweep, trial)
+    """Print the log of a trial, whose id needs no plan. Returns the exit status."""
+    sweep, trials = registry.name_in_store(request.name), list(words)
+    if len(words) == 1 and "=" not in words[0]:
+        trials = sorted(trial for trial in logged_trials(store.files, sweep) if trial.startswith(words[0])) or trials
+        if len(trials) > 1:
+            raise SpecError(f"one trial must be chosen, but {len(trials)} with a log begin so: {_listed(trials)}")
+    else:
+        trials = [planned(request, words, store)[2].id]
+    text = read_log(store.files, sweep, trials[0]) if is_name(trials[0]) else None
     if not text:
-        print(f"trial {trial} of {sweep} has no log: it has printed nothing, or was trained with --debug or --write")
+        print(
+            f"trial {trials[0]} of {sweep} has no log: it has printed nothing, or was trained with --debug or --write"
+        )
         return EXIT_FAILED
     print(text, end="" if text.endswith("\n") else "\n")
     return EXIT_OK

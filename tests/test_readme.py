@@ -377,7 +377,7 @@ def _status(name: str, words: list[str], folder: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("SWEEPER_COMMAND", f"sweeper {name}")
     if name == "trial":
-        for function in ("train_alone", "overfit", "print_profile", "_write"):
+        for function in ("train_alone", "overfit", "print_profile", "_write", "_print_log"):
             monkeypatch.setattr(trial, function, accept)
     elif name == "submit":
         monkeypatch.setenv("RAY_AUTH_TOKEN", "abc")

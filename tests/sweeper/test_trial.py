@@ -113,6 +113,9 @@ def test_the_log_of_a_trial_is_printed(folder: Path, capsys: pytest.CaptureFixtu
     for words in (["own_sweep.py", "sigma=0.1", "seed=0"], ["own_sweep", chosen.id[:6]], ["own_sweep", chosen.id]):
         assert trial.main([*words, "--log"]) == 0
         assert capsys.readouterr().out == "epoch 1\nepoch 2\n\\x1b[2J\ufffd\n"
+    files.write(log_path("own_sweep", f"{chosen.id[:6]}other"), b"")
+    assert "but 2 with a log begin so: " in refused(capsys, chosen.id[:6], "--log")
+    assert trial.main(["own_sweep", "../x", "--log"]) == 1 and "has no log" in capsys.readouterr().out
     files.write(log_path("own_sweep", chosen.id), b"." * (LARGEST_LOG + 1))
     assert "it must have at most 4 MiB" in refused(capsys, chosen.id, "--log")
 

@@ -19,7 +19,6 @@ from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import end_process
 from sweeper.models import config_to_train
-from sweeper.names import is_name
 from sweeper.plan.changes import format_value
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
@@ -29,7 +28,7 @@ from sweeper.request import Request, Text
 from sweeper.run import PlannedRequest, prepared
 from sweeper.spec import registry
 from sweeper.storage.logs import logged_trials, read_log
-from sweeper.storage.rows import Columns, rows_of
+from sweeper.storage.rows import Columns, is_id, rows_of
 from sweeper.storage.store import Store
 from trainables import config as configs
 from trainables.data.errors import DataError
@@ -121,7 +120,7 @@ def _print_log(request: Request, words: Sequence[str], store: Store) -> int:
             raise SpecError(f"one trial must be chosen, but {len(trials)} with a log begin so: {_listed(trials)}")
     else:
         trials = [planned(request, words, store)[2].id]
-    text = read_log(store.files, sweep, trials[0]) if is_name(trials[0]) else None
+    text = read_log(store.files, sweep, trials[0]) if is_id(trials[0]) else None
     if not text:
         print(
             f"trial {trials[0]} of {sweep} has no log: it has printed nothing, or was trained with --debug or --write"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from sweeper.errors import StoreError
+from sweeper.errors import DamagedError, StoreError
 from sweeper.storage import files as files_module
 from sweeper.storage import layout, local_disk
 from sweeper.storage.files import MOST_LINES, Files, read_record
@@ -34,6 +34,20 @@ def test_an_absent_file_is_none_and_a_written_one_is_read_back(tmp_path):
     files.delete("a/b.bin")
     files.delete("a/b.bin")
     assert files.read("a/b.bin") is None
+
+
+@for_each("is_local", [True, False])
+def test_of_a_large_file_the_start_or_the_end_is_read(is_local: bool, tmp_path, monkeypatch) -> None:
+    if not is_local:
+        remote = fs.SubTreeFileSystem("/", fs.LocalFileSystem())
+        monkeypatch.setattr(files_module, "open_filesystem", lambda uri: (remote, str(tmp_path)))
+    files = Files(tmp_path)
+    (tmp_path / "log").write_bytes(b"0123456789")
+    assert (files.local_folder is not None) == is_local
+    assert (files.read_start("log", 3), files.read_end("log", 3)) == (b"012", b"789")
+    assert files.read_end("log", 10) == files.read_end("log", 99) == b"0123456789" and files.read_end("none", 3) is None
+    with pytest.raises(DamagedError, match="it must have at most"):
+        files.read("log", 9)
 
 
 def test_a_folder_that_is_created_while_it_is_listed_counts_as_empty(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from tests.trainables.small import HERE, TracingCompiler, config_of, content_of,
 from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker import alone
 from tests.trainables.worker.alone import Alone, FolderCheckpoints, settings, spec_of, task_of
+from tests.trainables.worker.test_logs import KeptLogs
 from trainables.reports import CheckpointError, KeptEpochs, ModelError
 from trainables.training.checkpoint import unpack
 from trainables.training.train import Checkpointing, train
@@ -165,6 +166,22 @@ def test_after_a_model_that_cannot_be_written_the_others_have_one_attempt_each()
     assert earlier and not any(report.without_models for report in earlier)
     assert last.report.done and last.without_models == (("t0", 4), ("t0", None))
     assert (last.notice or "").endswith("its models cannot be kept: store full")
+
+
+def test_what_is_printed_is_in_the_logs_before_the_last_report() -> None:
+    logs, sent, seen = KeptLogs(), list[Any](), list[dict[str, bytes]]()
+    settings = WorkerSettings("run", str(HERE), _Unreadable(own=b""), step_timeout=math.inf, logs=logs)
+
+    def send(message: Message) -> None:
+        sent.append(message)
+        seen.append(dict(logs.of))
+        os.write(1, b"sent\n")
+
+    train_cohort(
+        replace(task_of(three(), 3, "own"), trials=("t0", "t1", "t2")), settings, None, torch.device("cpu"), send
+    )
+    assert sent[-1].report.done and seen[-1] == dict.fromkeys(("t0", "t1", "t2"), b"sent\n" * (len(sent) - 1))
+    assert logs.of["t0"] == b"sent\n" * len(sent)
 
 
 def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from trainables.contract import Capability, ImageMethod, Method, PairsMethod
 from trainables.methods.baselines.barlow_twins import BarlowTwins
 from trainables.methods.baselines.byol import BYOL
+from trainables.methods.baselines.classifier import Classifier
 from trainables.methods.baselines.jepa import JEPA
 from trainables.methods.baselines.moco import MoCo
 from trainables.methods.baselines.simclr import SimCLR
@@ -61,6 +62,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "barlow_twins": BarlowTwins,
         "beta_vae": BetaVAE,
         "byol": BYOL,
+        "classifier": Classifier,
         "cr_vae": CRVAE,
         "csi": CSI,
         "dam_gmje": DaMGMJE,

@@ -2,7 +2,7 @@
 images and of pairs add.
 
 Shapes: B examples of a batch, M components, D dimensions of a representation, P of a projection, C channels, H rows,
-W columns, X inputs of a pair.
+W columns, L classes, X inputs of a pair.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,12 @@ Batch = Mapping[str, Any]
 """One batch: the name of an entry -> a tensor `[B, ...]`, or a tuple of such tensors. The task says which entries."""
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""Name of an entry of a batch -> the shape of one example, without B."""
+"""Name of an entry of a batch -> the shape of one example, without B. For a method of images that needs labels `logits`
+is `(L,)`, the shape of what `classify` returns of one image: L is the number of classes of its data set."""
 
-Capability = Literal["embed", "score", "decode", "density", "predict"]
+Capability = Literal["embed", "score", "decode", "density", "classify", "predict"]
 """What an evaluator needs of a method: representations, anomaly scores, images of representations, a density of
-what the loss compares, or a conditional density."""
+what the loss compares, logits of classes, or a conditional density."""
 
 
 class Losses(NamedTuple):
@@ -175,6 +176,11 @@ class ImageMethod(Method):
     - `view_pixels`: the same views in [0, 1]
     - `plain`: the image without augmentation, prepared for the encoder
     - `plain_pixels`: the same image in [0, 1]
+
+    An entry that is no tuple:
+
+    - `labels`: the class of each image, int64 `[B]`, in 0..L-1. A method that reads it is for trials on all classes of
+      data sets in which every training image has a label
     """
 
     capabilities = frozenset({"embed"})
@@ -203,6 +209,8 @@ class ImageMethod(Method):
     def __init__(self, config: Any, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         self.image_shape = shapes["views"]
+        self.classes = shapes.get("logits", (0,))[0]
+        """Number of classes L; 0 unless the method `needs_labels`."""
         self.encoder = networks.build(self.image_shape, self.outputs)
         self.projector: nn.Module = nn.Identity()
         """Between the representation and what the loss compares. A method that has one replaces it."""
@@ -216,6 +224,11 @@ class ImageMethod(Method):
     def encoded_count(cls, config: Any) -> int:
         """Number of images that a step encodes for each image of a batch."""
         return cls.view_count(config) + ("plain" in cls.reads)
+
+    @classmethod
+    def needs_labels(cls) -> bool:
+        """Whether training or evaluation needs the classes of images, so that `shapes` says how many there are."""
+        return "labels" in cls.reads or "classify" in cls.capabilities
 
     @classmethod
     def check_images(cls, config: Any, image_shape: tuple[int, ...]) -> None:
@@ -260,6 +273,10 @@ class ImageMethod(Method):
 
     def decode(self, z_BD: Tensor) -> Tensor:
         """Images `[B, C, H, W]` in [0, 1] of representations."""
+        raise NotImplementedError
+
+    def classify(self, images_BCHW: Tensor) -> Tensor:
+        """Logits `[B, L]` of the classes of the data set, in float32 whatever the precision of the networks."""
         raise NotImplementedError
 
     def density(self) -> Mapping[str, Tensor]:

@@ -13,6 +13,7 @@ from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.members import StackedMembers
 from trainables.metrics.adam_probes import ContentProbes, StyleProbes
+from trainables.metrics.classification import Classification
 from trainables.metrics.clustering import MixtureClusters
 from trainables.metrics.embeddings import EmbeddingGeometry, PosteriorSpread
 from trainables.metrics.evaluator import (
@@ -57,6 +58,7 @@ REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
     LatentDensityEvaluator,
     TargetPrediction,
     OneClassScores,
+    Classification,
 )
 SCORE_EVALUATORS: Sequence[type[ScoreEvaluator]] = (AnomalyDetection, OutlierDetection)
 EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE_EVALUATORS)

@@ -177,13 +177,24 @@ class EvaluationImages:
     def embedded(self, stack: StackedMembers, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
         """The vectors `[K, N, D]` with these names. Each process computes those of its part of the images and receives
         the rest."""
-        peers = self._peers if len(images) >= self._peers.size else SINGLE_PROCESS  # of fewer images each computes all
+        peers = self._peers_for(images)
         vectors: dict[str, list[Tensor]] = {}
         for batch, _ in self._batches(images, range(len(images))[peers.slice_of(len(images))]):
             for name, vector_KBD in stack.evaluate("embed", batch).items():
                 if name in names:
                     vectors.setdefault(name, []).append(vector_KBD)
         return {name: peers.gather(torch.cat(batches, dim=1), len(images)) for name, batches in vectors.items()}
+
+    def classified(self, stack: StackedMembers, images: Images) -> Tensor:
+        """Logits `[K, N, L]` of the classes, computed by the processes as `embedded` is."""
+        peers = self._peers_for(images)
+        batches = self._batches(images, range(len(images))[peers.slice_of(len(images))])
+        logits = [stack.evaluate("classify", batch_BCHW) for batch_BCHW, _ in batches]
+        return peers.gather(torch.cat(logits, dim=1), len(images))
+
+    def _peers_for(self, images: Images) -> Peers:
+        """The processes that share these images; of fewer images than processes each computes all."""
+        return self._peers if len(images) >= self._peers.size else SINGLE_PROCESS
 
     def projected(self, stack: StackedMembers, batches: Iterable[Tensor]) -> Tensor:
         """What the loss compares, `[K, N, P]`, of prepared batches. Each process computes all of it."""

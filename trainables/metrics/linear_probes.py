@@ -84,7 +84,7 @@ def accuracies(
         if standardisation:
             x_MD = (x_MD - standardisation.mean_K1D[member]) / standardisation.std_K1D[member]
         logits_MC = torch.addmm(bias_KC1[member].T, x_MD, weight_KCD[member].T)
-        shares.append(_shares(logits_MC, labels_M, top) if all_finite(bank_ND) else [math.nan] * len(top))
+        shares.append(shares_of_top(logits_MC, labels_M, top) if all_finite(bank_ND) else [math.nan] * len(top))
     shares_Kt = np.array(shares)
     return {t: shares_Kt[:, index] for index, t in enumerate(top)}
 
@@ -139,7 +139,7 @@ def fit(
     return weight_KCD, bias_KC1
 
 
-def _shares(logits_MC: Tensor, labels_M: Tensor, top: Sequence[int]) -> list[float]:
+def shares_of_top(logits_MC: Tensor, labels_M: Tensor, top: Sequence[int]) -> list[float]:
     """How often the label is among the `t` classes with the largest logits, for each `t` of `top`. NaN if a logit is
     not finite."""
     if not all_finite(logits_MC):

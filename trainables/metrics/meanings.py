@@ -213,6 +213,25 @@ _CLASSIFIERS_AND_CLUSTERS = {
         may_be_undefined=True,
     ),
 }
+_CLASSIFICATION = {
+    "accuracy": MetricFamily(
+        "Share of test images whose class has the largest logit of a method that classifies.", "maximize"
+    ),
+    "top5": MetricFamily(
+        "Share of test images whose class has one of the five largest logits, of more than five classes.", "maximize"
+    ),
+    "nll": MetricFamily(
+        "Negative log likelihood of the class of a test image, the mean over images.",
+        "minimize",
+        "a number of at least 0, in nats",
+    ),
+    "ece": MetricFamily(
+        "Expected calibration error: test images are in 15 bins of equal width by their largest probability; the "
+        "absolute difference of a bin's accuracy and its mean probability, the mean over images. 0 is calibrated.",
+        "minimize",
+        "a number in [0, 1]",
+    ),
+}
 _EMBEDDINGS_AND_POSTERIORS = {
     "effective_rank": MetricFamily(
         "Effective number of dimensions of the embeddings of test images: exp of the entropy of the eigenvalues of "
@@ -390,7 +409,15 @@ _SCORES = {
     ),
 }
 FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
-    {**_TRAINING, **_CLASSIFIERS_AND_CLUSTERS, **_EMBEDDINGS_AND_POSTERIORS, **GENERATION, **_SCORES, **PAIRS}
+    {
+        **_TRAINING,
+        **_CLASSIFIERS_AND_CLUSTERS,
+        **_CLASSIFICATION,
+        **_EMBEDDINGS_AND_POSTERIORS,
+        **GENERATION,
+        **_SCORES,
+        **PAIRS,
+    }
 )
 """Name of a family -> the family."""
 

@@ -315,6 +315,8 @@ def call_all(model: Method, evaluate: Evaluate, inputs: Tensor, score_noise: Map
             evaluate("decode", z_BD)
         if "density" in model.capabilities:
             evaluate("density")
+        if "classify" in model.capabilities:
+            evaluate("classify", inputs)
 
 
 def shown(value: object) -> str:
@@ -347,6 +349,10 @@ def _check_images(
             refuse(f"decode must return images of shape {[*images_BCHW.shape]}", shown(decoded))
     if "density" in model.capabilities:
         _check_density(evaluate("density"), refuse, evaluate("project", images_BCHW).shape[-1])
+    if "classify" in model.capabilities:
+        logits, shape = evaluate("classify", images_BCHW), [count, model.classes]
+        if not isinstance(logits, Tensor) or [*logits.shape] != shape:
+            refuse(f"classify must return logits of shape {shape}", shown(logits))
 
 
 def _check_density(mixture: Any, refuse: Refuse, size: int) -> None:

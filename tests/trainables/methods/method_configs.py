@@ -37,7 +37,7 @@ TRAINED = [name for name, method in ALL.items() if method.trains()]
 FITTED = [name for name in TRAINED if ALL[name].fitted()]
 BY_GRADIENTS = [name for name in TRAINED if not ALL[name].fitted()]
 UNTRAINED = [name for name in ALL if name not in TRAINED]
-QUICK = {"byol", "gje", "gmje_em", "gmje_mdn_pairs", "simclr", "simvae", "vje"}
+QUICK = {"byol", "classifier", "gje", "gmje_em", "gmje_mdn_pairs", "simclr", "simvae", "vje"}
 """Of each kind of method one or two, of which `make check` asks what takes a training; of the others the tests marked
 slow do."""
 IMAGE_METHODS = [name for name, method in ALL.items() if issubclass(method, ImageMethod)]
@@ -53,8 +53,10 @@ COMMON: Mapping[str, Mapping[str, Value]] = {
 DATA: Mapping[str, tuple[str, tuple[Value, Value]]] = {
     "images": ("normal_class", (3, 8)),
     "pairs": ("dataset", ("synthetic_a", "synthetic_b")),
+    "classifier": ("normal_class", (None, None)),
 }
-"""Task -> a key that chooses the data, and two values of it."""
+"""Task, or a method that needs other data -> a key that chooses the data, and two values of it. Members that learn from
+labels all have the same data."""
 ADAM: Mapping[str, Value] = {"optimiser": "adam", "adam_epsilon": 1e-4}
 AUTOENCODER: Mapping[str, Value] = {**ADAM, "lr": 0.003, "decoder": "relu_mlp", "decoder_hidden": "32"}
 GMJE: Mapping[str, Value] = {**ADAM, "lr": 0.01, "ema": 0.5, "alignment_weight": 1.0}
@@ -64,6 +66,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "beta_vae": AUTOENCODER,
     "byol": {"projector_width": 16, "projection": 8, "predictor_width": 16},
     "cr_vae": AUTOENCODER,
+    "classifier": {"normal_class": None, "held_out": "0+1+2+3+4+5+6+7", "mixup": 0.4, "smoothing": 0.2},
     "csi": {"projector_width": 16, "projection": 8, "bank": 150},
     "dam_gmje": {"projector_width": 16, "projection": 8},
     "deep_svdd": {**ADAM, "lr": 0.003, "objective": "soft_boundary", "radius_epochs": 0},
@@ -118,7 +121,7 @@ def members(name: str, **changes: Value) -> list[TrialConfig]:
     first = config_of(name, **changes)
     own = {key: getattr(first.options, key) or 0.1 for key in ALL[name].fusible}
     seeds, data = (0, 1, 0, 0), (0, 0, 1, 0)
-    data_key, data_values = DATA[ALL[name].task]
+    data_key, data_values = DATA[name if name in DATA else ALL[name].task]
     rates: list[dict[str, Value]] = [{} for _ in FACTORS]
     if name in BY_GRADIENTS:
         shares, decays = (1.0, 0.5, 1.5, 0.75), (0.0, 0.01, 0.1, 0.05)
@@ -202,6 +205,7 @@ def arguments_of(name: str, count: int = B) -> dict[Capability, tuple[Any, ...]]
         "score": (images, draw_noise(model.score_noise(count), "scores", 0), *pixels),
         "decode": (torch.randn(count, model.features, generator=source),),
         "density": (),
+        "classify": (images,),
     }
     return {verb: arguments[verb] for verb in arguments if verb in model.capabilities}
 

@@ -1,5 +1,5 @@
 """What every method promises (`trainables.contract`): what it declares, once, over every entry of METHODS and two
-methods without images; its capabilities (embed, score, decode, density, predict); and a step on one batch. What it does
+methods without images; its capabilities (embed, score, decode, density, classify, predict); and a step on one batch. What it does
 in a training is in `test_contract_fused`.
 
 Shapes: B examples, D features.
@@ -128,7 +128,7 @@ def test_the_loss_compares_representations_unless_the_method_projects(name: str,
     assert model.projects(config.options) == (compared.shape != z.shape or not torch.equal(compared, z))
 
 
-CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "decode", "density", "predict")
+CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "decode", "density", "classify", "predict")
 
 
 @every_method

@@ -40,6 +40,7 @@ every_trained = pytest.mark.parametrize("name", trained())
 LEARNED: Mapping[str, tuple[str, float, Mapping[str, Value]]] = {
     "images": ("knn_z", 0.02, {"normal_class": None, "knn": 20}),
     "pairs": ("nll_excess", -0.02, {"examples": 600, "epochs": 5}),
+    "classifier": ("accuracy", 0.1, {}),
     "deep_svdd": ("auroc_distance", 0.02, {}),
     "geom": ("auroc_log_probability", 0.02, {}),
     "goad": ("auroc_log_probability", 0.02, {}),

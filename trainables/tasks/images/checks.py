@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from trainables.contract import Capability, ImageMethod
+from trainables.contract import Capability, ImageMethod, Shapes
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.class_folders import FOLDER
-from trainables.data.datasets.dataset import Declaration, listed
+from trainables.data.datasets.dataset import UNLABELLED, Declaration, listed
 from trainables.data.datasets.own_data import is_own_data
 from trainables.data.datasets.parts import MOST_CHANNELS
 from trainables.image_trial import OWN, Folder, ImageTrial
@@ -29,6 +29,7 @@ CAPABILITY_NOUNS: Mapping[Capability, str] = {
     "score": "anomaly scores",
     "decode": "decoded images",
     "density": "density",
+    "classify": "logits of classes",
 }
 """What a method with a capability has."""
 INSTEAD: Mapping[Capability, str] = {"decode": "; with adhoc_epochs of at least 1 a decoder is trained for others"}
@@ -39,6 +40,8 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     """Check a trial of `method`; see `Task.check`."""
     declared = config.declaration
     _check_folder(config)
+    if method.needs_labels():
+        _check_every_label(config, declared)
     _check_networks(config, method, declared)
     if config.data.normal_class is not None:
         _check_one_class(config)
@@ -54,6 +57,25 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     _check_channels(config, declared.shape[0])
     _check_generation(config, method, declared)
     _check_density(config, method, declared)
+
+
+def shapes_of(method: type[ImageMethod], image_shape: tuple[int, ...], classes: int) -> Shapes:
+    """What a method of images is built for (see `Shapes`)."""
+    return {"views": image_shape, **({"logits": (classes,)} if method.needs_labels() else {})}
+
+
+def _check_every_label(config: ImageTrial, declared: Declaration) -> None:
+    """Raise ValueError for a method that needs labels if a training image has none, or if all are of one class."""
+    law, data = f"{config.method} needs the label of every training image", config.data
+    if data.normal_class is not None:
+        raise ValueError(f"{law} and several classes, but got normal_class={data.normal_class}")
+    listing = listed(config.folder.image_digest)
+    if listing and not declared.classes:
+        raise ValueError(f"{law}, but the images of {data.dataset} have none")
+    own = int((listing.outline.train_labels == UNLABELLED).sum()) if listing and listing.outline else 0
+    unlabelled = declared.unlabelled or own
+    if unlabelled and not data.held_out:  # with classes held out, images without a label are left out
+        raise ValueError(f"{law}, but {unlabelled} images of {data.dataset} have none")
 
 
 def _check_folder(config: ImageTrial) -> None:
@@ -127,7 +149,7 @@ def _check_frozen(config: ImageTrial, method: type[ImageMethod], shape: tuple[in
 def _has_weights(method: type[ImageMethod], options: Any, networks: Networks, shape: tuple[int, int, int]) -> bool:
     """Whether a method has weights to train. It is built without memory."""
     with torch.device("meta"):
-        built = method(options, networks, {"views": shape})
+        built = method(options, networks, shapes_of(method, shape, classes=1))
     return any(True for _ in built.parameters())
 
 

@@ -1,6 +1,6 @@
 """A trained method for users: it takes images as they come, and prepares them as in training.
 
-Shapes: B images of C channels, H by W pixels; D dimensions.
+Shapes: B images of C channels, H by W pixels; D dimensions, L classes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +61,8 @@ class ImageModel(nn.Module):
     `digits`), or floats in [0, 1]. Their shape is `[B, C, H, W]` or `[B, H, W, C]`, and may be `[B, H, W]` for one
     channel. H and W are those of the data set. The model binarises and normalises them as in training.
 
-    `embed`, `score` and `reconstruct` compute no gradients, and take any number of images: `BATCH` at a time, as in a
-    sweep. Calling the model gives the representation z of a batch with gradients, for fine-tuning.
+    `embed`, `score`, `reconstruct` and `classify` compute no gradients, and take any number of images: `BATCH` at a
+    time, as in a sweep. Calling the model gives the representation z of a batch with gradients, for fine-tuning.
     """
 
     alarm_rate: float | None
@@ -223,6 +223,15 @@ class ImageModel(nn.Module):
             return {"images": self.method.decode(self.method.embed(prepare(pixels_BCHW, *self._scaling))["z"])}
 
         return self._in_batches("decode", images, reconstruct)["images"]
+
+    @torch.no_grad()
+    def classify(self, images: Any) -> Tensor:
+        """Probabilities `[B, L]` of the `classes`, in their order. Raises ValueError if the method cannot classify."""
+
+        def classify(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            return {"logits": self.method.classify(prepare(pixels_BCHW, *self._scaling))}
+
+        return self._in_batches("classify", images, classify)["logits"].softmax(-1)
 
     def prepare(self, images: Any) -> Tensor:
         """The images `[B, C, H, W]` as the encoder takes them, on the model's device. Raises ValueError for images of

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import DATASETS, check_dataset, load
 from trainables.data.datasets.class_folders import FOLDER, load_folder
 from trainables.data.datasets.dataset import Dataset, listed, placeholder
@@ -142,9 +143,14 @@ def _check_labelled(config: ImageTrial, dataset: Dataset, labelled: int, fewest:
             )
 
 
-def check_classes(config: ImageTrial, classes: int, dataset: Dataset) -> None:
-    """Raise ValueError if a trial names one of the `classes` of a model that are none of this data set."""
-    for key, value in (("normal_class", config.data.normal_class), ("held_out", config.data.held_out or None)):
+def check_classes(config: ImageTrial, method: type[ImageMethod], classes: int, dataset: Dataset) -> None:
+    """Raise ValueError if a trial names one of the `classes` of a model that are none of this data set, or its method
+    tells them apart."""
+    for key, value in (
+        ("normal_class", config.data.normal_class),
+        ("held_out", config.data.held_out or None),
+        ("method", config.method if method.needs_labels() else None),
+    ):
         if value is not None and len(dataset.classes) != classes:
             raise ValueError(
                 f"{key}={value} is of the {classes} classes that the model was trained on, but {dataset.name} has "

@@ -100,6 +100,7 @@ class ImageStream(Stream):
         self._views = views_of(keys, config.pixel_views)
         self._decoding: dict[tuple[int, int], Decoding] = {}  # by epoch and step
         channels_last = isinstance(config.training, GradientTraining) and config.training.channels_last
+        self._labels = split.train_labels if self._images is None else split.train_labels.to(device)
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
 
     def order(self, epoch: int) -> Tensor:
@@ -110,16 +111,18 @@ class ImageStream(Stream):
         return order if self._images is None else order.to(self._device)
 
     def batch(self, indices_B: Tensor, epoch: int, step: int) -> Batch:
-        """The entries that the method reads (see `ImageMethod`): tuples of images `[B, C, H, W]`."""
+        """The entries that the method reads (see `ImageMethod`)."""
         part = self._peers.slice_of(len(indices_B))
-        entries: dict[str, tuple[Tensor, ...]] = {}
+        entries: dict[str, Tensor | tuple[Tensor, ...]] = {}
         if self._reads & {"views", "view_pixels"}:
             pixels = self._view_pixels(indices_B, part, epoch, step)
             entries |= {"view_pixels": pixels, "views": tuple(map(self._prepared, pixels))}
         if self._reads & {"plain", "plain_pixels"}:
             plain = self._plain_pixels(indices_B[part])
             entries |= {"plain_pixels": (plain,), "plain": (self._prepared(plain),)}
-        return {name: images for name, images in entries.items() if name in self._reads}
+        if "labels" in self._reads:
+            entries["labels"] = self._labels[indices_B[part]].to(self._device)
+        return {name: entry for name, entry in entries.items() if name in self._reads}
 
     def examples(self) -> Iterator[Batch]:
         """Batches with the entries `plain` and `plain_pixels`, whatever the method reads in training."""

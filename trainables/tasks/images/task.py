@@ -21,12 +21,15 @@ from trainables.networks.own_encoder import check_own_encoder
 from trainables.networks.pretrained import file_digest
 from trainables.networks.trial_networks import Networks
 from trainables.sections import Value
-from trainables.tasks.images.checks import check_sections
+from trainables.tasks.images.checks import check_sections, shapes_of
 from trainables.tasks.images.model import ImageModel, inputs_of
 from trainables.tasks.images.preflight import check_classes, check_image_trials, check_splits, dataset_of, load_kept
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
 from trainables.tasks.task import LoadedTask, Methods, RandomBatch, Task, TrialSize
 from trainables.validation import is_own
+
+UNKNOWN_CLASSES = 10
+"""Classes of random examples, where only files tell how many a data set has."""
 
 
 class Images(Task):
@@ -74,18 +77,23 @@ class Images(Task):
         splits = [parts[stream_key(config)] for config in configs]
         images = EvaluationImages(configs, splits, dataset, data, device, peers, raise_if_stopped)
         evaluator = CohortEvaluator(images, image_method(method))
-        _, channels, height, width = dataset.train_images.shape
-        return LoadedTask(streams, evaluator, {"views": (channels, height, width)}, inputs_of(dataset))
+        _, *shape = dataset.train_images.shape
+        shapes = shapes_of(image_method(method), tuple(shape), len(dataset.classes))
+        return LoadedTask(streams, evaluator, shapes, inputs_of(dataset))
 
     def random_batch(self, config: ImageTrial, method: type[Method], examples: int) -> RandomBatch:
         shape, images = config.declaration.shape, image_method(method)
         generator = torch.Generator().manual_seed(0)
-        counts = {name: images.view_count(config.options) if name.startswith("view") else 1 for name in images.reads}
-        batch = {
+        classes = config.declaration.classes or UNKNOWN_CLASSES
+        reads = images.reads - {"labels"}
+        counts = {name: images.view_count(config.options) if name.startswith("view") else 1 for name in reads}
+        batch: dict[str, Any] = {
             name: tuple(torch.rand((examples, *shape), generator=generator) for _ in range(count))
             for name, count in sorted(counts.items())
         }
-        return RandomBatch(config, {"views": shape}, batch)
+        if "labels" in images.reads:
+            batch["labels"] = torch.randint(classes, (examples,), generator=generator)
+        return RandomBatch(config, shapes_of(images, shape, classes), batch)
 
     def own_network(self, config: ImageTrial) -> str:
         return config.encoder.encoder if is_own(config.encoder.encoder) else ""
@@ -118,7 +126,7 @@ class Images(Task):
     ) -> tuple[Method, CohortEvaluator]:
         assert isinstance(model, ImageModel)
         dataset = replace(load_kept(config, data), mean=model.mean, std=model.std)
-        check_classes(config, len(model.classes), dataset)
+        check_classes(config, type(model.method), len(model.classes), dataset)
         splits = make_splits(dataset, config.data, config.training.seed)
         check_splits(config, dataset, splits)
         images = EvaluationImages([config], [splits], dataset, data, device, SINGLE_PROCESS, lambda: None)
@@ -160,7 +168,8 @@ class Images(Task):
             for name, source in DATASETS.items()
             if source.declaration.attributes
         ]
-        return [{"validation": 0.1, **keys} for keys in (classified, one_class, sampled, *styles)]
+        kinds = (classified, *([] if image_method(method).needs_labels() else [one_class]), sampled, *styles)
+        return [{"validation": 0.1, **keys} for keys in kinds]
 
 
 def image_method(method: type[Method]) -> type[ImageMethod]:

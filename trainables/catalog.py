@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
-from trainables.contract import Capability, ImageMethod, Method, PairsMethod
+from trainables.contract import ENTRIES, Capability, ImageMethod, Method, PairsMethod
 from trainables.methods.baselines.barlow_twins import BarlowTwins
 from trainables.methods.baselines.byol import BYOL
 from trainables.methods.baselines.classifier import Classifier
@@ -221,6 +221,8 @@ def check_class(name: str, cls: Any) -> None:
         inherits = getattr(cls, capability, None) in undefined
         if inherits and capability != "embed":
             raise ContractError(name, f"a method with the capability {capability!r} must define it", "none")
+    if issubclass(cls, ImageMethod) and (unknown := sorted(cls.reads - ENTRIES)):
+        raise ContractError(name, "reads must name entries of a batch", repr(unknown[0]), sorted(ENTRIES))
     if issubclass(cls, ImageMethod) and bool(cls.scores) != ("score" in cls.capabilities):
         law = "scores must name what score() returns, and be empty without that capability"
         raise ContractError(name, law, f"scores={cls.scores!r}")

@@ -167,6 +167,10 @@ class NetworkBuilder(Protocol):
         ...
 
 
+ENTRIES = frozenset({"views", "view_pixels", "plain", "plain_pixels", "labels"})
+"""Entries that a batch of images can have."""
+
+
 class ImageMethod(Method):
     """A method that learns a representation of images by an encoder.
 

@@ -242,7 +242,8 @@ def test_every_metric_of_a_view_is_reported(name: str, preset: str) -> None:
 @pytest.mark.slow
 @each_preset
 def test_every_varied_key_is_an_axis_or_averaged_on_purpose(name: str, preset: str) -> None:
-    """Trials in one cell of a table or heatmap differ only in what the cell averages over: seeds or classes.
+    """Trials in one cell of a table or heatmap differ only in what the cell averages over: seeds or classes, or what
+    a breakdown tells apart.
 
     Keys that follow from the method or the data set, such as STL-10's blur, do not differ within a cell.
     """
@@ -254,7 +255,8 @@ def test_every_varied_key_is_an_axis_or_averaged_on_purpose(name: str, preset: s
     for view in views:
         for cell in cells_of(view, flats).values():
             differing = {key for flat in cell for key in flat if flat[key] != cell[0].get(key)}
-            assert differing <= {"seed", "held_out", "normal_class"}, (view.hyperparameters, differing)
+            averaged = {"seed", "held_out", "normal_class", *filter(None, [sweep.breakdown])}
+            assert differing <= averaged, (view.hyperparameters, differing)
 
 
 def cells_of(view: Table | Heatmap, flats: list[dict[str, Value]]) -> dict[object, list[Mapping[str, object]]]:

@@ -113,6 +113,10 @@ BROKEN = {
     "from trainables.contract import PairsMethod\nclass x(PairsMethod):\n    Config = Denoise.Config": (
         "capability 'predict' must define it, but got none"
     ),
+    "class x(Denoise):\n    capabilities = frozenset({'classify'})": "capability 'classify' must define it",
+    "class x(Denoise):\n    reads = frozenset({'label'})": (
+        "reads must name entries of a batch, but got 'label'; there are: labels, plain, plain_pixels, view_pixels"
+    ),
     "class x(Denoise):\n    scores = ('joint',)": "scores must name what score() returns, and be empty without",
     "class x(Denoise):\n    task = 'sound'": "no task 'sound'; there are: images",
     "1 / 0": "cannot be imported: method_of_mine.py, line 34: ZeroDivisionError: division by zero",

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 from tests.trainables.tasks.pairs_methods import PAIRS_METHODS
 from trainables.catalog import METHODS, task_of
 from trainables.config import resolve
-from trainables.contract import Batch, Capability, ConditionalDensity, ImageMethod, Losses, Method, Noises
+from trainables.contract import Batch, Capability, ConditionalDensity, ImageMethod, Losses, Method, Noises, Shapes
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.views import normalise, scale_pixels
@@ -147,9 +147,14 @@ def _loaded(name: str) -> LoadedTask:
     return task_of(name).load([config], ALL[name], HERE, CPU, SINGLE_PROCESS, lambda: None)
 
 
+def model_shapes(name: str) -> Shapes:
+    """What a small trial's model is built for."""
+    return _loaded(name).shapes
+
+
 def model_of(name: str) -> Method:
     """A new model, the same at every call."""
-    return build_models([config_of(name)], _loaded(name).shapes)[0]
+    return build_models([config_of(name)], model_shapes(name))[0]
 
 
 class Step(NamedTuple):

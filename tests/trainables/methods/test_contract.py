@@ -1,6 +1,6 @@
 """What every method promises (`trainables.contract`): what it declares, once, over every entry of METHODS and two
-methods without images; its capabilities (embed, score, decode, density, classify, predict); and a step on one batch. What it does
-in a training is in `test_contract_fused`.
+methods without images; its capabilities (embed, score, decode, density, classify, predict); and a step on one batch.
+What it does in a training is in `test_contract_fused`.
 
 Shapes: B examples, D features.
 """
@@ -35,6 +35,7 @@ from tests.trainables.methods.method_configs import (
     images_of_tests,
     learn,
     model_of,
+    model_shapes,
     noise_rows,
     outputs,
     rows,
@@ -122,7 +123,7 @@ WITHOUT_PROJECTOR = [(name, 0) for name in IMAGE_METHODS if issubclass(ALL[name]
 @for_each(("name", "width"), [*((name, None) for name in IMAGE_METHODS), *WITHOUT_PROJECTOR])
 def test_the_loss_compares_representations_unless_the_method_projects(name: str, width: int | None) -> None:
     config, images = config_of(name, **({} if width is None else {"projector_width": width})), images_of_tests()[:4]
-    model = build_models([config], {"views": (1, 8, 8)})[0].eval()
+    model = build_models([config], model_shapes(name))[0].eval()
     assert isinstance(model, ImageMethod)
     compared, z = model.project(images), model(images)
     assert model.projects(config.options) == (compared.shape != z.shape or not torch.equal(compared, z))

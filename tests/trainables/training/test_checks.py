@@ -125,6 +125,11 @@ BROKEN = {
         "    capabilities = frozenset({'embed', 'decode'})\n    def decode(self, z):\n        return z",
         "decode must return images of shape [8, 1, 8, 8], but got a tensor of shape [8, 4]",
     ),
+    "classifies": (
+        "    capabilities = frozenset({'embed', 'classify'})\n    def classify(self, images):\n"
+        "        return self(images)",
+        "classify must return logits of shape [8, 10], but got a tensor of shape [8, 4]",
+    ),
     "density": (
         "    capabilities = frozenset({'embed', 'density'})\n    def density(self):\n"
         "        return {'logits': torch.zeros(3), 'means': torch.zeros(3, 4), 'covariances': torch.zeros(3, 4)}",
@@ -217,6 +222,38 @@ def test_a_broken_promise_is_refused_with_law_and_offender(user_folder: Path, na
     message = str(refused.value)
     assert message.startswith(f"the method checked_of_mine:X breaks the contract of methods: {law}"), message
     assert "\n" not in message
+
+
+LABELLED = """
+
+class Labelled(Denoise):
+    reads = frozenset({"views", "labels"})
+    capabilities = frozenset({"embed", "classify"})
+
+    def __init__(self, config, networks, shapes):
+        super().__init__(config, networks, shapes)
+        self.classifier = nn.Linear(self.features, self.classes)
+
+    def losses(self, batch, noise):
+        losses, logits = super().losses(batch, noise), self.classifier(self(batch["views"][0]))
+        error = nn.functional.cross_entropy(logits, batch["labels"])
+        return losses._replace(total=losses.total + error)
+
+    def classify(self, images):
+        return self.classifier(self(images)).float()
+"""
+
+
+def test_a_method_of_the_user_can_read_labels_and_classify(user_folder: Path, tmp_path: Path) -> None:
+    search_folder(user_folder)
+    (user_folder / "labelled_of_mine.py").write_text(DENOISE + LABELLED)
+    keys: dict[str, Value] = {"method": "labelled_of_mine:Labelled", "encoder": "mlp", "width": 8, "features": 4}
+    configs = [resolve_sent({**keys, "epochs": 1, "lr": lr}) for lr in (0.01, 0.1)]
+    assert why_not_stacked(configs[0]) == "" and stack_width(configs, None) == 2
+    (*_, report) = train(configs, tmp_path)
+    assert all({"accuracy", "top5", "nll", "ece"} <= member.metrics.keys() for member in report.members)
+    with pytest.raises(ValueError, match="needs the label of every training image and several classes"):
+        resolve_sent({**keys, "normal_class": 0})
 
 
 @pytest.mark.usefixtures("pairs")
@@ -346,4 +383,4 @@ def test_metrics_of_content_and_of_decoded_images_are_mapped_to_every_method_and
 def test_a_measure_beside_the_loss_has_its_own_name() -> None:
     methods = methods_by_metric()
     assert methods["ess"] == ("smc_gmje", "smc_joint_gmje") and "loss_ess" not in methods
-    assert "loss_nll" in methods and "nll" not in methods
+    assert "loss_nll" in methods and methods["nll"] == ("classifier",)  # a metric of test images

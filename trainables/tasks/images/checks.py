@@ -68,7 +68,7 @@ def _check_every_label(config: ImageTrial, declared: Declaration) -> None:
     """Raise ValueError for a method that needs labels if a training image has none, or if all are of one class."""
     law, data = f"{config.method} needs the label of every training image", config.data
     if data.normal_class is not None:
-        raise ValueError(f"{law} and several classes, but got normal_class={data.normal_class}")
+        raise ValueError(f"{law} and several classes, so normal_class must be none, but got {data.normal_class}")
     listing = listed(config.folder.image_digest)
     if listing and not declared.classes:
         raise ValueError(f"{law}, but the images of {data.dataset} have none")

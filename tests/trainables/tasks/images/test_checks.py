@@ -7,6 +7,7 @@ Shapes: B images of C channels, H by W pixels.
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.own_data import list_own_data
 from trainables.data.errors import DataError
 from trainables.image_trial import LatentDensity
 from trainables.networks.pretrained import TORCHVISION
@@ -53,6 +55,31 @@ def test_outliers_need_scores(method: str) -> None:
     scoring = [name for name, cls in IMAGE_METHODS.items() if cls.scores]
     expected = f"{method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
     assert _error(method, outliers="noise", epochs=0) == expected and "vje" in scoring
+
+
+def test_a_method_that_reads_labels_needs_all_of_them_and_several_classes() -> None:
+    law = "classifier needs the label of every training image"
+    refused = f"{law} and several classes, so normal_class must be none, but got 0"
+    assert _error("classifier", normal_class=0) == refused
+    assert _error("classifier", dataset="stl10") == f"{law}, but 100000 images of stl10 have none"
+    assert image_trial({"method": "classifier", "dataset": "stl10", "held_out": "3"}).data.held_out == "3"
+
+
+@pytest.mark.parametrize("unlabelled", [4, 12])
+def test_own_images_without_labels_are_refused_by_a_method_that_reads_them(tmp_path: Path, unlabelled: int) -> None:
+    """Some of them or all, before anything is loaded."""
+    labels = np.array([0, 1] * 6)
+    for part, hidden in (("train", unlabelled), ("test", 0)):
+        pixels = np.random.default_rng(hidden).integers(0, 255, (12, 8, 8, 1), dtype=np.uint8)
+        np.save(tmp_path / f"{part}_images.npy", pixels)
+        if unlabelled < 12:
+            np.save(tmp_path / f"{part}_labels.npy", np.where(np.arange(12) < hidden, -1, labels))
+    digest = list_own_data("arrays", tmp_path, whole=False).digest
+    values: dict[str, Value] = {"dataset": "arrays", "image_digest": digest, "image_size": 8, "image_channels": 1}
+    assert image_trial({"method": "vje", **values}).folder.image_digest == digest
+    images = "the images" if unlabelled == 12 else "4 images"
+    refused = f"classifier needs the label of every training image, but {images} of arrays have none"
+    assert _error("classifier", **values) == refused
 
 
 def test_held_out_outliers_need_held_out_classes() -> None:

@@ -23,12 +23,14 @@ from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.class_folders import list_folder
 from trainables.image_trial import ImageTrial
+from trainables.methods.baselines.classifier import Classifier
 from trainables.metrics import one_class_scores
 from trainables.metrics.evaluator import BATCH
 from trainables.metrics.roc import mann_whitney
 from trainables.reports import Member, ModelError
 from trainables.sections import Value
 from trainables.tasks.images.model import ImageModel, inputs_of
+from trainables.tasks.images.preflight import check_classes
 from trainables.tasks.images.stream import make_splits
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
 from trainables.training.train import Callbacks, train
@@ -110,6 +112,22 @@ def trained(data: Path = HERE, **changes: Value) -> tuple[ImageTrial, TrainedMod
     models: list[TrainedModel] = []
     *_, last = train([config], data, callbacks=Callbacks(keep=lambda _, model: models.append(model)))
     return config, unpack_model(pack_model(models[0], {})), last.members[0]
+
+
+def test_a_classifier_that_was_loaded_gives_the_probabilities_of_its_classes() -> None:
+    config, trained_model, member = trained(method="classifier", normal_class=None, lr=0.1, epochs=3)
+    assert dict(trained_model.shapes) == {"views": (1, 8, 8), "logits": (10,)}
+    model, tested = trained_model.build(), load("digits", HERE)
+    assert isinstance(model, ImageModel)
+    probabilities = model.classify(digits())
+    assert probabilities.shape == (len(digits()), len(model.classes)) and not probabilities.requires_grad
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(len(digits())))
+    right = (probabilities.argmax(-1) == tested.test_labels).double().mean().item()
+    assert right == pytest.approx(member.metrics["accuracy"]) and right > 0.5
+    with pytest.raises(ValueError, match="vje must be able to classify for that, but can only embed, score"):
+        image_model().classify(digits()[:2])
+    with pytest.raises(ValueError, match="method=classifier is of the 10 classes that the model was trained on, but x"):
+        check_classes(config, Classifier, 10, replace(tested, name="x", classes=("a", "b")))
 
 
 @pytest.fixture(scope="module")

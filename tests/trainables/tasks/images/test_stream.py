@@ -23,7 +23,7 @@ from trainables.contract import Batch, ImageMethod
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.image_files import ImageFiles
-from trainables.data.splits import one_class_split
+from trainables.data.splits import all_classes_split, one_class_split
 from trainables.image_trial import Data, ImageTrial
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.sections import Value
@@ -242,6 +242,26 @@ def test_channels_last_is_only_a_layout() -> None:
         assert last[entry][0].is_contiguous(memory_format=torch.channels_last)
 
 
+class Labelled(Everything):
+    """A method that reads the labels, too."""
+
+    reads = frozenset({"plain_pixels", "labels"})
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_labels_are_those_of_the_images_in_every_process(size: int) -> None:
+    split = all_classes_split(digits())
+    streams = [
+        ImageStream(config_of(normal_class=None), Labelled, split, "cpu", Peers(rank, size)) for rank in range(size)
+    ]
+    indices = streams[0].order(1)[2]
+    parts = [stream.batch(indices, 1, 2) for stream in streams]
+    labels = torch.cat([part["labels"] for part in parts])
+    assert labels.dtype == torch.int64 and torch.equal(labels, split.train_labels[indices])
+    pixels = torch.cat([part["plain_pixels"][0] for part in parts])
+    torch.testing.assert_close(pixels, split.train_images[indices] / 16)
+
+
 def test_with_batches_of_views_steps_cost_the_same_for_any_number_of_views() -> None:
     """There are batch_size / J images in a batch, and as many views in an epoch as there are images."""
     for name, encoded in (("vae", 1), ("cr_vae", 2), ("simvae", 10), ("vje", 2)):
@@ -355,8 +375,19 @@ def test_full_evaluations_hold_the_metrics_of_every_evaluation(method: str) -> N
     full = [image_trial({"method": method, "epochs": 0, **keys}) for keys in evaluations]
     names = {name for config in full for name in metric_names(config, 10)}
     for keys in ({"knn": 3}, {"probe_epochs": 2}, {"normal_class": 3}, {"content_knn": 2}, {"gmm_n_init": 3}):
+        if "normal_class" in keys and IMAGE_METHODS[method].needs_labels():
+            continue
         config = image_trial({"method": method, "epochs": 0, **keys})
         assert set(metric_names(config, 10)) <= names
+
+
+def test_a_random_batch_has_labels_of_all_classes_for_a_method_that_reads_them() -> None:
+    config = image_trial({"method": "classifier"})
+    _, shapes, batch = task_of("classifier").random_batch(config, METHODS["classifier"], 200) or (None, {}, {})
+    assert shapes == {"views": (1, 8, 8), "logits": (10,)} and len(batch["views"]) == 1
+    assert batch["labels"].dtype == torch.int64 and batch["labels"].unique().tolist() == [*range(10)]
+    others = task_of("vje").random_batch(image_trial({"method": "vje"}), METHODS["vje"], 4)
+    assert others and others.shapes == {"views": (1, 8, 8)} and others.batch.keys() == {"views"}
 
 
 def test_data_that_are_kept_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,6 @@ DIGITS: Keys = {
 FASHION: Keys = {
     **DIGITS,
     "dataset": "fashion_mnist",
-    "validation": 0.1,
     "width": 128,
     "features": 64,
     "epochs": 5,

@@ -40,13 +40,14 @@ def test_all_digits_presets_have_one_probe() -> None:
 @pytest.mark.slow
 @each_preset
 def test_choices_on_digits_are_made_on_validation_images(name: str, preset: str) -> None:
-    """Only the anomaly grid chooses a best cell, and one-class methods a score. The paper's presets choose on test
-    images, but that of one-class methods, which holds out a tenth."""
+    """Only the anomaly grid and the classifier choose a best cell, and one-class methods a score. The paper's presets
+    choose on test images, but those of one-class methods and of the classifier, which hold out a tenth."""
     chooses_score = name in ("one_class_benchmark", "normal_images", "contamination")
-    held_out = chooses_score or (name == "anomaly_grid" and preset != "paper")
+    held_out = chooses_score or name == "supervised" or (name == "anomaly_grid" and preset != "paper")
     share = (0.1 if preset == "paper" else 0.2) if held_out else 0.0
     assert {config.data.validation for config in configs_of(name, preset)} <= {share}
-    assert ("val_auroc_joint" in metrics_of(name, preset)) == held_out
+    chosen_by = "val_accuracy" if name == "supervised" else "val_auroc_joint"
+    assert (chosen_by in metrics_of(name, preset)) == held_out
 
 
 def test_the_long_anomaly_grid_is_the_short_one_but_for_size() -> None:

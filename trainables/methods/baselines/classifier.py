@@ -23,7 +23,7 @@ class ClassifierConfig:
 
 
 class Classifier(ImageMethod):
-    """Fusible: both hyperparameters. A batch is not split over devices, because mixup takes an image and another."""
+    """Fusible: both hyperparameters. A batch is not split over devices, because mixup mixes its images."""
 
     Config = ClassifierConfig
     fusible = frozenset({"smoothing", "mixup"})

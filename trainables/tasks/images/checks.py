@@ -29,7 +29,6 @@ CAPABILITY_NOUNS: Mapping[Capability, str] = {
     "score": "anomaly scores",
     "decode": "decoded images",
     "density": "density",
-    "classify": "logits of classes",
 }
 """What a method with a capability has."""
 INSTEAD: Mapping[Capability, str] = {"decode": "; with adhoc_epochs of at least 1 a decoder is trained for others"}

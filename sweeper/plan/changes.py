@@ -18,6 +18,7 @@ from typing import Any
 from sweeper.printing import printable
 from sweeper.request import Request
 from sweeper.spec import Grid, Search, Space, Value
+from sweeper.spec.ranges import as_typed
 from sweeper.spec.space import APART, Part, Study, parts_of
 from sweeper.storage.requests import request_name
 
@@ -85,7 +86,7 @@ def options_of(changes: str) -> list[str]:
         elif key == "dataset" and (own := OF_DIGEST.fullmatch(value)):
             options += ["--set", f"dataset={own[1]}"]
         else:
-            options += ["--axis" if "," in value else "--set", change]
+            options += ["--axis" if "," in value or re.fullmatch(r"\d+\.\.\d+", value) else "--set", change]
     return options
 
 
@@ -158,7 +159,7 @@ def format_value(value: Value) -> str:
 
 
 def _text(changed: Mapping[str, Sequence[Value]]) -> str:
-    texts = {key: ",".join(map(format_value, values)) for key, values in changed.items()}
+    texts = {key: as_typed([*map(format_value, values)]) for key, values in changed.items()}
     if digest := texts.pop(DIGEST, ""):
         name = texts.get("dataset", OWN_IMAGES)
         texts["dataset"] = f"{name}-{digest[:DIGEST_LENGTH]}"

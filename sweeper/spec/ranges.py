@@ -34,6 +34,20 @@ def listed(text: str) -> list[str]:
     return [value for part in _COMMA.split(text) for value in _values(part.strip())]
 
 
+MOST_LISTED = 16
+"""Most values that are listed one by one where they are a range."""
+
+
+def as_typed(values: Sequence[str]) -> str:
+    """Return the text of values, of which `listed` makes them again: `0,1,2`, or `0..99` for many whole numbers in
+    succession."""
+    if len(values) > MOST_LISTED and all(value.isdecimal() for value in values):
+        numbers = [*map(int, values)]
+        if numbers == [*range(numbers[0], numbers[-1] + 1)] and len(numbers) <= LARGEST_COUNT:
+            return f"{numbers[0]}..{numbers[-1]}"
+    return ",".join(values)
+
+
 def is_range(text: str) -> bool:
     """Return whether a text is meant as one range, right or wrong."""
     return bool(_MEANT.match(text.strip()))

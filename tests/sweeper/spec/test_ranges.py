@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sweeper.cli.arguments import parse
 from sweeper.errors import SpecError
-from sweeper.spec.ranges import is_range, listed
+from sweeper.spec.ranges import MOST_LISTED, as_typed, is_range, listed
 from tests.cases import for_each
 
 
@@ -82,3 +82,12 @@ def test_the_command_line_takes_ranges_of_axes_and_of_replicates() -> None:
     )
     typed = parse(["grid", "--axis", "seed=0,1,2,3", "--axis", "lr=0.001,0.01,0.1", "--replicates", "held_out=0,1,2"])
     assert ranges == typed
+
+
+@given(st.integers(0, 10**6), st.integers(1, 400))
+def test_many_whole_numbers_in_succession_are_written_as_a_range(first: int, count: int) -> None:
+    values = [str(first + index) for index in range(count)]
+    text = as_typed(values)
+    assert listed(text) == values
+    assert text == (f"{values[0]}..{values[-1]}" if count > MOST_LISTED else ",".join(values))
+    assert as_typed([*values, "0.5"]) == ",".join([*values, "0.5"])

@@ -1,8 +1,7 @@
 """A classifier over its learning rate, its weight decay and how much its labels are smoothed: accuracy and calibration.
 
-Trials that differ in these and in the seed are one stack. The preset `paper` is
-beside mixup's experiment on CIFAR-10, whose learning rate and weight decay are one cell of the grid. The
-paper's settings were recalled, and not read.
+Trials that differ in these and in the seed are one stack. The preset `paper` stands beside mixup's experiment on
+CIFAR-10, whose learning rate and weight decay are one cell of the grid. The paper's settings were recalled, not read.
 """
 
 from search_spaces import _assumptions as assumed

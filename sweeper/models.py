@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
@@ -51,7 +52,8 @@ def load_model(
     """Return the model of a trial as an `nn.Module` in evaluation mode.
 
     `store` is the store, or without `trial_id` a file that `python -m sweeper.export` wrote. A method of images has the
-    class `trainables.tasks.images.model.ImageModel`, with `embed`, `score` and `reconstruct`.
+    class `trainables.tasks.images.model.ImageModel`, with `embed`, `score` and `reconstruct`. Of a function it is what
+    the trial gave to `trial.keep`, as a dict of tensors; the bytes of a file are one of uint8.
 
     `sweep` is the sweep of the trial. It matters where several sweeps of the store have trained the same trial: their
     models can differ by rounding, or by the version of the code.
@@ -86,13 +88,15 @@ def load_model(
         file, content = find_model(files, trial_id, sweep=sweep, epoch=epoch, data=data, device=device, log=log)
     try:
         trained = unpack_model(content)
-        model: Any = trained.build().to(device)
+        model: Any = trained.build()
     except NotImportedError as error:
         raise SpecError(not_imported(f"the model '{file}'", error)) from error
     except ModelError as error:
         remedy = "" if trial_id is None else "; without this file the trial is trained again"
         raise StoreError(f"the model '{file}' cannot be used: {error}{remedy}") from error
-    model.epoch = trained.epochs
+    if isinstance(model, dict):
+        return model
+    model.to(device).epoch = trained.epochs
     if alarm_rate is not None:
         set_alarm_rate(model, alarm_rate)
     return model
@@ -200,7 +204,8 @@ def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()
             value: Any = row.get(key)
             value = value.item() if hasattr(value, "item") else value
             if isinstance(value, bool | int | str) or (isinstance(value, float) and not math.isnan(value)):
-                values[key] = kind(value) if value == kind(value) else value  # pandas makes floats of ints with nulls
+                exact = kind is object or value != kind(value)  # pandas makes floats of ints with nulls
+                values[key] = value if exact else kind(value)
         return resolve(values)
     except NotImportedError as error:
         raise SpecError(not_imported(f"trial {row.get('trial_id', 'of this row')}", error)) from error
@@ -261,6 +266,8 @@ def import_own_code(names: Sequence[str]) -> None:
     Raises SpecError."""
     from trainables.catalog import import_method
     from trainables.contract import Method
+    from trainables.functions.command import is_command
+    from trainables.functions.method import FunctionError, is_plain_function
     from trainables.own_code import import_own
 
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
@@ -269,9 +276,12 @@ def import_own_code(names: Sequence[str]) -> None:
         search_folder(Path.cwd())
     try:
         for name in names:
-            own = import_own("method", name) if ":" in name else None
+            own = import_own("method", name) if ":" in name and not is_command(name) else None
             if own is None or (isinstance(own, type) and issubclass(own, Method)):
                 import_method(name)
+            elif is_plain_function(own):
+                with contextlib.suppress(FunctionError):  # a data set may be a function, too
+                    import_method(name)
     except ValueError as error:
         raise SpecError(str(error)) from None
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from sweeper.errors import SpecError
+from sweeper.spec import registry
+from sweeper.spec.function_sweep import FunctionSweep
 from sweeper.spec.metric import Spread
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import Sweep
@@ -132,6 +135,12 @@ class Request:
     """`--axis`: key -> values, each a `Text` if they were typed."""
     replicates: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     """`--replicates`: key -> values over which a search takes the mean, each a `Text` if they were typed."""
+    metric: str | None = None
+    """Of a function that is run without a sweep's file: the metric that ranks its trials; None ranks by the time."""
+    mode: Literal["max", "min"] | None = None
+    """Whether that metric is to be high or low."""
+    metrics_from: Literal["report", "stdout"] = "report"
+    """Where a command that is run without a sweep's file says its metrics."""
     order: Order = Order()
     cohort: int | None = None
     """Number of members of a cohort; None chooses it by measurement."""
@@ -179,6 +188,19 @@ class Request:
     fresh: bool = False
     search: SearchOptions = SearchOptions()
     warm_start: WarmStartRequest | None = None
+
+    def find_sweep(self) -> Sweep:
+        """Return the sweep. Raises SpecError if there is none of its name."""
+        sweep = self.sweep or registry.find(self.name)
+        if isinstance(sweep, FunctionSweep):
+            if self.metrics_from == "stdout":
+                sweep = registry.find_command(self.name, self.metrics_from)
+            return sweep.for_request(self.metric, self.mode, self.axes)
+        if self.metric or self.mode or self.metrics_from != "report":
+            raise SpecError(
+                f"--metric, --mode and --metrics-from are for a function or a command, but {self.name} is a sweep"
+            )
+        return sweep
 
     @property
     def fixes_share(self) -> bool:

@@ -97,7 +97,7 @@ def plan_request(request: Request, files: Files | None = None, backends: "Backen
     should know of a plan that can run. Raises SpecError or StoreError.
 
     `files` are those of the store, by default in the request's folder; `backends` is by default `backend_of`."""
-    (request.sweep or registry.find(request.name)).preset(request.preset)  # a wrong name is refused at once
+    request.find_sweep().preset(request.preset)  # a wrong name is refused at once
 
     request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
     store = Store(files or request.store)
@@ -303,6 +303,7 @@ class _Run:
             self.checkpoint_path,
             None if kept == "none" else ModelStorage(models, plan.name, kept, kept_epochs(plan, request.keep)),
             LogStorage(store.files.with_retries(SHORT_RETRIES), plan.name),
+            registry.folder_of(plan.name),
         )
         total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
         with (

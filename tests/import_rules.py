@@ -107,11 +107,20 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=LAUNCHERS,
     ),
+    "trainables.functions.command": Rule(never=("torch", *LAUNCHERS)),
     "trainables.tasks": Rule(
         may=(
             *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.networks"),
             *("trainables.data", "trainables.metrics", "trainables.learners", "trainables.image_trial"),
             *("trainables.sections", "trainables.json_input"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.functions": Rule(
+        may=(
+            *("torch", "numpy", "trainables.contract", "trainables.validation", "trainables.sections"),
+            *("trainables.reports", "trainables.own_code", "trainables.json_input", "trainables.tasks.task"),
+            *("trainables.learners.data_parallel", "trainables.functions.command"),
         ),
         never=LAUNCHERS,
     ),
@@ -122,6 +131,7 @@ TABLE: Mapping[str, Rule] = {
             "trainables.validation",
             "trainables.sections",
             "trainables.methods",
+            "trainables.functions",
             "trainables.tasks",
         ),
         never=LAUNCHERS,
@@ -148,11 +158,12 @@ TABLE: Mapping[str, Rule] = {
             "trainables.own_code",
             *(*LOOP, "trainables.cache", "trainables.json_input", "trainables.validation"),
             *("trainables.networks", "trainables.training.model_file", "trainables.training.measurement", "psutil"),
+            "trainables.functions",
         ),
         never=LAUNCHERS,
     ),
     "trainables.worker": Rule(
-        may=("threadpoolctl", *LOOP, "trainables.json_input", "trainables.training"),
+        may=("threadpoolctl", *LOOP, "trainables.functions", "trainables.json_input", "trainables.training"),
         never=LAUNCHERS,
     ),
     "trainables.worker.ray_train": Rule(
@@ -175,11 +186,13 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
             *("trainables.metrics.families", "trainables.metrics.meanings", "trainables.validation"),
-            "trainables.own_code",
+            *("trainables.own_code", "trainables.functions.command"),
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
-    "sweeper.request": Rule(may=("sweeper.spec", "trainables.reports"), never=("torch", "ray", "pandas", "pyarrow")),
+    "sweeper.request": Rule(
+        may=("sweeper.errors", "sweeper.spec", "trainables.reports"), never=("torch", "ray", "pandas", "pyarrow")
+    ),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage": Rule(
         may=(
@@ -222,7 +235,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("sweeper.request", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
             *("sweeper.plan", "trainables.sections", "trainables.config", "trainables.json_input"),
-            "trainables.training.measurement",
+            *("trainables.training.measurement", "trainables.catalog"),
         ),
         never=("ray", "optuna"),
     ),
@@ -252,7 +265,7 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.search.studies", "trainables.catalog", "trainables.config", "trainables.sections"),
             *("trainables.data", "trainables.validation", "trainables.metrics.roc", "trainables.training"),
-            "trainables.own_code",
+            *("trainables.own_code", "trainables.functions"),
         ),
         never=("ray", "pandas"),
     ),
@@ -303,7 +316,7 @@ TABLE: Mapping[str, Rule] = {
             "trainables.own_code",
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
             *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
-            *("trainables.training", "trainables.validation"),
+            *("trainables.training", "trainables.validation", "trainables.functions"),
         ),
         never=("ray", "optuna"),
     ),

@@ -9,12 +9,16 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
 from trainables.contract import ENTRIES, Capability, ImageMethod, Method, PairsMethod
+from trainables.functions.command import Command, is_command
+from trainables.functions.method import FunctionMethod, is_plain_function, method_of_function
+from trainables.functions.run_command import method_of_command
+from trainables.functions.task import Functions
 from trainables.methods.baselines.barlow_twins import BarlowTwins
 from trainables.methods.baselines.byol import BYOL
 from trainables.methods.baselines.classifier import Classifier
@@ -50,7 +54,7 @@ from trainables.methods.variational.simvae import SimVAE
 from trainables.methods.variational.vae import VAE
 from trainables.methods.variational.vje import VJE
 from trainables.own_code import NotImportedError, import_own
-from trainables.sections import GradientTraining, Training
+from trainables.sections import GradientTraining, Training, Value
 from trainables.tasks.images.task import Images
 from trainables.tasks.pairs import SyntheticPairs
 from trainables.tasks.task import Task
@@ -96,7 +100,9 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
     }
 )
 
-TASKS: Mapping[str, Task] = MappingProxyType({"images": Images(), "pairs": SyntheticPairs()})
+TASKS: Mapping[str, Task] = MappingProxyType(
+    {"images": Images(), "pairs": SyntheticPairs(), FunctionMethod.task: Functions()}
+)
 
 
 _own_methods: dict[str, type[Method]] = {}
@@ -116,8 +122,9 @@ def method_of(name: str) -> type[Method]:
     return import_method(name)
 
 
-def import_method(name: str) -> type[Method]:
-    """Import the method with this name, of the user by `package.module:Class`, and make it known to `method_of`.
+def import_method(name: str, values: Mapping[str, Sequence[Value]] = MappingProxyType({})) -> type[Method]:
+    """Import the method with this name, of the user by `package.module:NAME`, and make it known to `method_of`. NAME is
+    a class or a function. The name of a command is its text; `values` of its keys tell their types.
 
     This executes a module, so the name must come from the user: from a sweep's file, an option or an argument, never
     from data. A module is imported once. Raises ValueError, with one line, if there is no such method, or if it cannot
@@ -125,6 +132,8 @@ def import_method(name: str) -> type[Method]:
     """
     if name in METHODS:
         return METHODS[name]
+    if is_command(name) and (values or name not in _own_methods):
+        _own_methods[name] = method_of_command(name, values)
     if name not in _own_methods:
         if ":" not in name and name not in installed_methods():
             _refuse(name)
@@ -135,6 +144,11 @@ def import_method(name: str) -> type[Method]:
 def known_methods() -> Mapping[str, type[Method]]:
     """Name -> method, of METHODS and of the user's that have been imported in this process."""
     return MappingProxyType({**METHODS, **_own_methods})
+
+
+def is_function(method: str) -> bool:
+    """Whether a method is a function or a command of the user that was imported."""
+    return issubclass(_own_methods.get(method, Method), FunctionMethod)
 
 
 def ships(name: str) -> bool:
@@ -149,6 +163,8 @@ def task_of(method: str) -> Task:
 
 def sections_of(method: type[Method]) -> Mapping[str, type]:
     """Name of each section of a method's trials -> its dataclass."""
+    if issubclass(method, FunctionMethod):
+        return {"training": method.Training, "options": method.Config}
     own = dict(TASKS[method.task].Trial.sections())
     if method.fitted():
         del own["optimiser"]
@@ -185,10 +201,14 @@ def installed_methods() -> Mapping[str, EntryPoint]:
 
 
 def load_method(name: str) -> type[Method]:
-    """The class that `package.module:Class` or an entry point names. Raises ValueError, with one line, if it cannot be
+    """The method that `package.module:NAME` or an entry point names. Raises ValueError, with one line, if it cannot be
     imported or is not a method."""
     point = installed_methods().get(name)
     cls: Any = import_own("method", point.value if point else name)
+    if isinstance(cls, Command):
+        return method_of_command(str(cls), {})
+    if is_plain_function(cls):
+        return method_of_function(name, cls)
     check_class(name, cls)
     method: type[Method] = cls
     return method
@@ -199,7 +219,8 @@ def check_class(name: str, cls: Any) -> None:
     task does not exist."""
     if not (inspect.isclass(cls) and issubclass(cls, Method)):
         kind = f"the class {cls.__name__}" if inspect.isclass(cls) else f"a value of type {type(cls).__name__}"
-        raise ContractError(name, "it must be a subclass of trainables.contract.ImageMethod (or Method)", kind)
+        law = "it must be a function, or a subclass of trainables.contract.ImageMethod (or Method)"
+        raise ContractError(name, law, kind)
     if cls.task == "images" and not issubclass(cls, ImageMethod):
         raise ContractError(
             name, "a method of the task images must be a subclass of ImageMethod", "one of Method alone"

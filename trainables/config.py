@@ -15,7 +15,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, sections_of, task_of
+from trainables.catalog import (
+    METHODS,
+    TASKS,
+    import_method,
+    is_function,
+    known_methods,
+    method_of,
+    sections_of,
+    task_of,
+)
 from trainables.own_code import import_named
 from trainables.sections import GradientTraining, TrialConfig, Value
 from trainables.validation import bounds, unknown
@@ -38,6 +47,12 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
     for key in values:
         if key not in known:
             raise ValueError(unknown("key", key, sorted(known), f"--describe {method} lists its keys"))
+    for section in sections(str(method)).values():
+        for field in dataclasses.fields(section):
+            if field.default is dataclasses.MISSING and field.name not in values:
+                raise ValueError(
+                    f"{method} needs a value of {field.name}, which has no default; set {field.name}=VALUE"
+                )
     built = {
         name: _section(
             section, **{key: _typed(key, values[key], kind) for key, kind in _fields(section).items() if key in values}
@@ -138,13 +153,19 @@ def defaults(method: str) -> Mapping[str, Value]:
 def fusible_keys(method: str) -> frozenset[str]:
     """The keys in which the members of one cohort may differ."""
     cls = method_of(method)
+    if is_function(method):
+        return cls.fusible
     loop = FUSIBLE if cls.fitted() else FUSIBLE | GRADIENT_FUSIBLE
     return loop | task_of(method).fusible | cls.fusible
 
 
 def adaptable_keys(method: str) -> frozenset[str]:
     """The fusible keys that a population can adapt: all but those that choose the data that a member reads."""
-    return fusible_keys(method) - task_of(method).fusible - OF_THE_LOOP
+    adaptable = fusible_keys(method) - task_of(method).fusible - OF_THE_LOOP
+    if is_function(method):  # any key may differ in its cohorts
+        types_by_key = keys(method)
+        return frozenset(key for key in adaptable if types_by_key[key] is float)
+    return adaptable
 
 
 def stream_key(config: TrialConfig) -> tuple[object, ...]:
@@ -288,9 +309,12 @@ def describe_keys(method: str) -> tuple[KeyDoc, ...]:
 
 def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[KeyDoc]:
     docs, declared = field_docs(cls), bounds(cls)
-    for name, default in vars(cls()).items():
-        law = ", ".join(bound.law(name) for bound in declared[name])
-        yield KeyDoc(name, section, default, docs[name], law, name in fusible)
+    for each in dataclasses.fields(cls):
+        law = ", ".join(bound.law(each.name) for bound in declared[each.name])
+        default: Any = each.default
+        if default is dataclasses.MISSING:
+            law, default = law or "required", None
+        yield KeyDoc(each.name, section, default, docs[each.name], law, each.name in fusible)
 
 
 def field_docs(cls: type) -> Mapping[str, str]:
@@ -305,7 +329,9 @@ def field_docs(cls: type) -> Mapping[str, str]:
 
 @functools.cache  # reading the source takes milliseconds, and methods share most classes
 def _own_field_docs(cls: type) -> Mapping[str, str]:
-    """The docstrings in the body of a class."""
+    """The docstrings in the body of a class, or what a class that is made of a function has in their place."""
+    if "key_docs" in vars(cls):
+        return dict(vars(cls)["key_docs"])
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(definition, ast.ClassDef)
     docs = {}

@@ -1,9 +1,9 @@
 """What training says of its members, what it is told about them, and the errors that end it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Status = Literal["running", "finished", "diverged", "pruned", "failed"]
 
@@ -54,16 +54,39 @@ class Member:
     member whose config asks for pictures has some."""
 
 
+class Record(NamedTuple):
+    """Metrics of one member at one of its epochs."""
+
+    member: int
+    """Its index in the cohort."""
+    epoch: int
+    metrics: Mapping[str, float | None]
+
+
 @dataclass(frozen=True)
 class Report:
     """The members of a cohort at the end of an epoch, in the order of their configs."""
 
     epoch: int
+    """Of members that are trained in turn, the sum of theirs."""
     members: tuple[Member, ...]
     seconds: float
     """Training seconds of the whole cohort so far, including those before a resume."""
     done: bool
     """Whether this is the last report."""
+    records: tuple[Record, ...] | None = None
+    """What members that are trained in turn have reported since the last report; None where all train together, and
+    their metrics are those of the epoch."""
+
+    @property
+    def new(self) -> Iterator[Record]:
+        """What is reported for the first time."""
+        if self.records is not None:
+            yield from self.records
+            return
+        for index, member in enumerate(self.members):
+            if member.epochs_run == self.epoch:
+                yield Record(index, self.epoch, member.metrics)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from sweeper.errors import SpecError
 from sweeper.printing import print
 from sweeper.request import Compile, Request, SearchOptions, Text, memory_text
 from sweeper.spec import registry
+from sweeper.spec.function_sweep import MODES
 from sweeper.spec.metric import Spread
 from sweeper.spec.ranges import listed
 from sweeper.spec.space import SAMPLERS
@@ -245,6 +246,25 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         "train on this class alone: its name for images of your own (--set dataset=folder), else its index",
         type=class_name,
         metavar="NAME",
+    )
+    add(
+        "--metric",
+        "of a function or a command in place of NAME: the metric that ranks its trials, with --mode",
+        type=partial(named, "--metric", "a metric"),
+        metavar="METRIC",
+    )
+    add(
+        "--mode",
+        "whether that metric is better high or low",
+        type=partial(one_of, "value of --mode", tuple(MODES)),
+        metavar="max|min",
+    )
+    add(
+        "--metrics-from",
+        "of a command in place of NAME: the file $SWEEPER_REPORT, or its standard output",
+        Request.metrics_from,
+        type=partial(one_of, "value of --metrics-from", ("report", "stdout")),
+        metavar="report|stdout",
     )
     add("--probe", "in a plan: measure now what the plan depends on", action="store_true")
     add("--json", "in a plan: print JSON", action="store_true")

@@ -18,14 +18,16 @@ from sweeper.printing import print, printable
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_claims, write_page
 from sweeper.request import Request
+from sweeper.spec.metric import OF_EVERY_ROW
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import FIGURES, figures_folder, history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request
 from sweeper.storage.models import forget_written, trials_with_models
 from sweeper.storage.requests import StoredRequest, selecting_line
 from sweeper.storage.retry import NO_RETRIES
-from sweeper.storage.rows import Columns
+from sweeper.storage.rows import FIXED, Columns
 from sweeper.storage.store import Store
+from trainables.validation import is_own
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +76,7 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
     print(f"{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
     if len(rows) < len(of_request):
         print(f"figures and tables show all {len(of_request)} trials of '{plan.request}' that have a row")
-    for line in _first_divergence(plan, rows):
+    for line in (*_first_divergence(plan, rows), *_unreported(plan, columns, of_request)):
         print(printable(line))
     print(f"rows: {store.files.display_uri_of(trials_folder(plan.name))}")
     print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
@@ -159,6 +161,20 @@ def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:
         )
         named = f"trial {known['trial_id']}" + (f" ({settings})" if settings else "")
         yield f"first to diverge: {named}, {known.get('error', 'no reason is recorded')}"
+
+
+def _unreported(plan: Plan, columns: Columns, rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each metric of the figures that no trial of a function has reported, of which nothing is known before
+    it reports."""
+    if "method" not in rows or not any(map(is_own, rows["method"].dropna().unique())):
+        return
+    taken = {*FIXED, *columns.hyperparameters}
+    reported = [name for name in rows.select_dtypes("number") if name not in taken and rows[name].notna().any()]
+    for figure in plan.sweep.figures_of(plan.preset):
+        for metric in figure.shown:
+            if metric.name not in (*reported, *OF_EVERY_ROW):
+                known = ", ".join(reported) or "nothing"
+                yield f"no trial has reported {metric.name}, which the {figure.title} shows; they report: {known}"
 
 
 def print_how_to_continue(plan: Plan, store: Store, fresh: bool, why: str = "", command: str = "") -> None:

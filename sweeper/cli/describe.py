@@ -21,7 +21,7 @@ from sweeper.spec import Assumption, Sweep, Value, registry
 from sweeper.spec.space import Part
 from sweeper.spec.user_code import search_folder
 from trainables import config
-from trainables.catalog import METHODS, import_method, installed_methods, known_methods, method_of
+from trainables.catalog import METHODS, import_method, installed_methods, is_function, known_methods, method_of
 from trainables.config import KeyDoc, describe_keys
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.class_folders import FOLDER, load_folder
@@ -203,7 +203,7 @@ def _method(name: str) -> str:
     cls = import_method(name)
     keys = describe_keys(name)
     reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
-    lines = [f"{name}: {_summary(name)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
+    lines = [f"{name}: {_summary(name)}".rstrip(), "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
     for section, section_keys in itertools.groupby(keys, lambda key: key.section):
         lines += [
@@ -211,8 +211,9 @@ def _method(name: str) -> str:
             f"{HEADINGS.get(section, section.replace('_', ' '))}:",
             *(line for key in section_keys for line in _key(key)),
         ]
-    lines += ["", "metrics that it can report (--describe METRIC):"]
-    lines += _wrapped(", ".join(dict.fromkeys(_family_name(metric) for metric in reported)), "  ")
+    if not is_function(name):  # nobody knows what a function reports before it does
+        lines += ["", "metrics that it can report (--describe METRIC):"]
+        lines += _wrapped(", ".join(dict.fromkeys(_family_name(metric) for metric in reported)), "  ")
     return "\n".join(lines)
 
 

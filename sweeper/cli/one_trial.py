@@ -10,10 +10,12 @@ import torch
 from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.errors import SpecError
 from sweeper.plan.changes import format_value
-from trainables.catalog import method_of
+from trainables.catalog import is_function, method_of
 from trainables.learners.phases import PARTS
+from trainables.reports import Member, Report
 from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
+from trainables.training.function_alone import train_function_alone
 from trainables.training.profiling import PROFILED_STEPS, WARM_UP_STEPS, profile_trial
 from trainables.training.train import train
 
@@ -29,16 +31,35 @@ FALLS = 0.05
 def train_alone(config: TrialConfig, data: Path, device: torch.device, shown: Sequence[str], say: Print) -> int:
     """Train a trial to its end. Print the loss and the metrics in `shown` of each report, and all metrics of the last.
     Returns the exit status."""
+    if is_function(config.method):
+        return _call_alone(config, device, say)
     epochs = config.training.epochs
     for report in train([config], data, device=device):
         (member,) = report.members
         values = _numbers({name: member.metrics.get(name) for name in ("loss", *shown)})
         if not report.done:
             say(f"epoch {report.epoch:>{len(str(epochs))}} of {epochs}  {values}")
+    return _conclude(member, report.epoch, report.seconds, say)
+
+
+def _call_alone(config: TrialConfig, device: torch.device, say: Print) -> int:
+    """Train a trial of a function to its end, and print its reports, about one a second at once. Returns the exit
+    status."""
+
+    def print_new(report: Report) -> None:
+        for record in report.new:
+            say(f"epoch {record.epoch}  {_numbers(record.metrics)}")
+
+    member, _ = train_function_alone(config, device, print_new)
+    return _conclude(member, member.epochs_run, member.seconds or 0.0, say)
+
+
+def _conclude(member: Member, epochs: int, seconds: float, say: Print) -> int:
+    """Print how a trial has ended. Returns the exit status."""
     if member.error:
         say(f"{member.status}: {member.error}")
         return EXIT_FAILED
-    say(f"{member.status} after {report.epoch} epochs, {report.seconds:.1f} s of training")
+    say(f"{member.status} after {epochs} epochs, {seconds:.1f} s of training")
     width = max(map(len, member.metrics))
     for name, value in member.metrics.items():
         say(f"  {name:<{width}}  {'undefined' if value is None else f'{value:.4g}'}")
@@ -47,6 +68,8 @@ def train_alone(config: TrialConfig, data: Path, device: torch.device, shown: Se
 
 def print_profile(config: TrialConfig, data: Path, device: torch.device, trace: Path, say: Print) -> int:
     """Print where the time of a trial's steps goes, and write a trace of them. Returns the exit status."""
+    if is_function(config.method):
+        raise SpecError(f"--profile needs a trial whose steps are known, but {config.method} is a function")
     profile = profile_trial(config, data, device, trace)
     training = config.training
     reports = math.ceil(training.epochs / training.report_every) if training.epochs else 1
@@ -73,6 +96,8 @@ def print_profile(config: TrialConfig, data: Path, device: torch.device, trace: 
 def overfit(config: TrialConfig, data: Path, device: torch.device, examples: int, say: Print) -> int:
     """Let a trial learn the same few training examples, always with the same views and noise, at its peak learning
     rate, and print whether its loss falls. Returns the exit status."""
+    if is_function(config.method):
+        raise SpecError(f"--overfit needs a trial whose steps are known, but {config.method} is a function")
     if not method_of(config.method).trains() or method_of(config.method).fitted() or not config.training.epochs:
         raise SpecError(f"--overfit needs a trial that learns by gradients, but {config.method} does not here")
     cohort = _cohort_of(config, data, device, examples)

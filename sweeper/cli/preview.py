@@ -31,6 +31,7 @@ from sweeper.storage.files import say_few
 from sweeper.storage.lease import Drivers
 from sweeper.storage.rows import STATUSES
 from sweeper.storage.store import Store, check_writable
+from trainables.catalog import is_function
 
 WIDTH, INDENT = 110, 13
 """Characters per line, and of its left margin."""
@@ -235,6 +236,7 @@ def outline_plan(
             "cohorts_compiled": sum(cohort.compiled for cohort in left) if all_cohorts else None,
             "cohort_sizes": sorted({len(cohort.trials) for cohort in all_cohorts}) if all_cohorts else None,
             "steps": None if plan.unsized else sorted(set(plan.steps)),
+            "functions": all(is_function(str(trial.config.get("method"))) for trial in plan.grid_trials),
             "unsized": list(plan.unsized),
         }
     studies = {}
@@ -285,12 +287,13 @@ def _grid_lines(outline: Mapping[str, Any]) -> list[str]:
     steps = f"{' or '.join(f'{steps:,}' for steps in outline['steps'] or ())} a trial"
     if outline["unsized"]:
         steps = f"unknown without the images of {', '.join(outline['unsized'])}"
-    cohort_text = "cut by measurement when the run begins"
+    in_turn = outline["functions"]
+    cohort_text = "in turn, as many trials each as is balanced" if in_turn else "cut by measurement when the run begins"
     if outline["cohorts"]:
         sizes = " or ".join(map(str, outline["cohort_sizes"]))
         compiled = f", {outline['cohorts_compiled']} with compiled steps" if outline["cohorts_compiled"] else ""
         cohort_text = f"{outline['cohorts']} of {sizes} trials, {outline['cohorts_to_run']} to run{compiled}"
-    return [f"  steps      {steps}", f"  cohorts    {cohort_text}"]
+    return [*([] if in_turn else [f"  steps      {steps}"]), f"  cohorts    {cohort_text}"]
 
 
 def _search_lines(outline: Mapping[str, Any]) -> list[str]:

@@ -52,7 +52,9 @@ class LocalBackend(Backend):
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:
-        self._dispatch = replace(dispatch, settings=replace(dispatch.settings, step_timeout=math.inf, logs=None))
+        retries = 0 if self._debug else dispatch.settings.retries
+        settings = replace(dispatch.settings, step_timeout=math.inf, logs=None, retries=retries)
+        self._dispatch = replace(dispatch, settings=settings)
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # as a process with one core
         try:
@@ -93,10 +95,11 @@ class LocalBackend(Backend):
         """Train the task's cohort and `send` its messages."""
         assert self._dispatch
         judge = judge_of(task, self._dispatch.judge_factory)
-        train_cohort(task, self._dispatch.settings, judge, local_device(), send)
+        show = show_exception if self._debug else (lambda error: None)
+        train_cohort(task, self._dispatch.settings, judge, local_device(), send, show_exception=show)
 
 
-def show_exception(error: Exception, *, debugger: bool = True) -> None:
+def show_exception(error: BaseException, *, debugger: bool = True) -> None:
     """Print an exception with its traceback, and with `debugger` open `pdb` at it where there is a terminal. Raises
     KeyboardInterrupt if the user quits it."""
     traceback.print_exception(error)

@@ -13,6 +13,7 @@ from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
 from sweeper.packing.cluster import SlotResources, Slots
+from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.sources import CohortSource
 from sweeper.record.listener import CohortListener
@@ -22,6 +23,7 @@ from sweeper.storage.layout import log_path, model_path
 from sweeper.storage.logs import LARGEST_LOG
 from sweeper.storage.models import kept_epochs
 from sweeper.storage.retry import NO_RETRIES
+from sweeper.storage.rows import FIXED
 from trainables.reports import LAST_EPOCH, CheckpointError, Heartbeat, KeptEpochs, LogError, ModelError
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelRequest
 from trainables.worker.worker import Dispatch, WorkerSettings
@@ -115,6 +117,8 @@ class CohortFiles:
     """Takes the trained models; None keeps none."""
     logs: LogStorage | None = None
     """Takes what trials print; None keeps nothing."""
+    folder: str = "."
+    """Folder of the sweep's file."""
 
 
 class SlotAssigner:
@@ -189,7 +193,12 @@ def dispatch(
     shared = None if slots.local or slots.workers == 1 else files.checkpoint_path(f"ray-{run}")
     checkpoints = _Checkpoints(files.checkpoints)
     settings = WorkerSettings(
-        run, files.data, checkpoints, limits.save_every, limits.step_timeout, files.models, files.logs
+        *(run, files.data, checkpoints, limits.save_every, limits.step_timeout, files.models),
+        logs=files.logs,
+        ranking=stage.ranking,
+        retries=limits.retries,
+        folder=files.folder,
+        reserved=frozenset({*FIXED, *STUDY_COLUMNS, "sweep", "schedule"}),
     )
     storage = files.checkpoints.uri_of(shared) if shared else None
     shipped = Dispatch(settings, slots.resources, slots.workers, storage, stage.judge_factory, user_code.folders())

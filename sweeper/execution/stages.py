@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -34,6 +34,7 @@ from sweeper.spec.space import Search, Study, Value, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader
 from trainables.config import fusible_keys, resolve, stream_key
+from trainables.reports import EpochRanking
 from trainables.training.checks import check_trials
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison
@@ -57,6 +58,8 @@ class Stage:
     """Seconds that a cohort takes by measurement."""
     price: float | None = None
     """Price per hour of the nodes on which it runs; None if unknown."""
+    ranking: EpochRanking | None = None
+    """The metric that ranks trials."""
 
     def begin(self, budget: Budget) -> None:
         """Tell a budget what is known of this stage."""
@@ -79,7 +82,8 @@ def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: 
         plan_stages += _of_grids(allocator, lease)
     if not all(study_run.ended for study_run in plan.study_runs):
         plan_stages.append(_of_studies(allocator, backend.serve))
-    return plan_stages
+    ranking = EpochRanking(plan.headline.name, plan.headline.ranking_direction == "maximize")
+    return [replace(stage, ranking=ranking) for stage in plan_stages]
 
 
 def check_prices(request: Request, devices: Sequence[DeviceInfo]) -> None:
@@ -157,7 +161,10 @@ def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
         flush=True,
     )
     comparisons = {
-        study_run.id: Comparison(study_run.id in rules, _population(study_run.study)) for study_run in plan.study_runs
+        study_run.id: Comparison(
+            rules[study_run.id].epochs if study_run.id in rules else frozenset(), _population(study_run.study)
+        )
+        for study_run in plan.study_runs
     }
 
     def comparison(cohort: Cohort) -> Comparison:

@@ -24,6 +24,7 @@ from sweeper.packing.compilation import (
     StudyWork,
     WaveCutter,
     compiled_cut,
+    cut_in_turn,
     paying_shapes,
     record_steps,
     recorded_steps,
@@ -41,11 +42,12 @@ from sweeper.packing.profiler import (
 )
 from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
 from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cut
+from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import Plan
 from sweeper.request import NodePrice, Request
 from sweeper.storage.files import Files
 from sweeper.version import code_version
+from trainables.catalog import is_function
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ class Allocator:
         by itself.
         """
         slots = whole_device_slots(self.devices, self.request, self.local).for_workers(workers)
-        cutter = WaveCutter(slots, len(works), requested_cut(self.request))
+        judged = any(work.factor > 1 for work in works)
+        cutter = WaveCutter(slots, len(works), requested_cut(self.request), judged=judged)
         recorded = {work.id: recorded_steps(self.files, self.plan.name, work.id) for work in works}
         steps = {work.id: recorded[work.id] or StudySteps(cutter.width(work)) for work in works}
         if self.request.compile != "auto":
@@ -133,10 +136,11 @@ class Allocator:
 
     def _workloads(self, settled: Sequence[Cut] | None) -> list[Workload]:
         """Return the groups of the plan. On cores, one that trains faster than its measurement would has no steps."""
-        cuts: Sequence[Cut | None] = settled or [None] * len(self.plan.groups)
-        gpus = self.devices[0].kind.gpus
+        gpus, slots = self.devices[0].kind.gpus, sum(device.kind.expected_count for device in self.devices)
+        known: Sequence[Cut | None] = settled or [None] * len(self.plan.groups)
+        cuts = [cut_in_turn(group, slots, cut) or cut for group, cut in zip(self.plan.groups, known, strict=True)]
         return [
-            Workload(group, (), steps if gpus or worth_measuring(group, steps) else 0, cut)
+            Workload(group, (), _reports(group) or (steps if gpus or worth_measuring(group, steps) else 0), cut)
             for group, steps, cut in zip(self.plan.groups, self.plan.steps, cuts, strict=True)
         ]
 
@@ -145,6 +149,8 @@ class Allocator:
         or, by measurement, pay; None if a measurement is needed, and none is made."""
         request, gpus = self.request, self.devices[0].kind.gpus
         needed = not settled or request.probe or bool(gpus and not request.fixes_share)
+        if all(_of_function(workload.group) for workload in workloads):  # who knows what else a function does
+            needed = request.probe
         profiler = self._profiler(workloads, needed)
         if gpus:
             packing = self._on_gpus(profiler)
@@ -212,6 +218,16 @@ class Allocator:
             local=self.local,
             node_price=self.request.node_price,
         )
+
+
+def _of_function(group: Group) -> bool:
+    return is_function(str(group[0][0].config.get("method")))
+
+
+def _reports(group: Group) -> int:
+    """Return how often a trial of functions reports, which are its steps: after each epoch, or once; 0 for others."""
+    epochs = group[0][0].config.get("epochs")
+    return (epochs if isinstance(epochs, int) and epochs > 0 else 1) if _of_function(group) else 0
 
 
 def _cut_for_workers(workload: Workload, slots: Mapping[int, Slots], compiled: bool) -> Cut:

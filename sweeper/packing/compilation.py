@@ -21,6 +21,7 @@ from sweeper.plan.cohorts import Cut, Group, Trial, parts
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import cut_path
+from trainables.catalog import is_function
 from trainables.json_input import PositiveCount
 from trainables.training.measurement import CompiledProbe, Measurement
 
@@ -130,6 +131,21 @@ def compiled_width(lengths: Collection[int], most: int) -> int:
     return width if 2 * width >= most else most
 
 
+IN_TURN = 32
+"""Cohorts of functions for each slot, so that the last ones end at about the same time."""
+MOST_IN_TURN = 128
+"""Largest cohort of functions."""
+
+
+def cut_in_turn(group: Group, slots: int, settled: Cut | None = None) -> Cut | None:
+    """Return the cut of a group of functions, which train one after the other: few trials alone, and many together, as
+    the start of each and its rows might take longer than it does. The size may be settled. None for other methods."""
+    if not is_function(str(group[0][0].config.get("method"))):
+        return None
+    size = min(MOST_IN_TURN, math.ceil(sum(map(len, group)) / (IN_TURN * max(1, slots))))
+    return Cut(settled.size if settled else size, 1)
+
+
 # The studies of a search
 
 
@@ -185,6 +201,8 @@ class WaveCutter:
     """The cut that is requested, see `requested_cut`."""
     steps: Mapping[str, StudySteps] = field(default_factory=dict)
     """Id of a study -> which of its trials train with compiled steps."""
+    judged: bool = False
+    """Whether trials are compared while they train."""
 
     def cut(self, groups: Sequence[Group], whole: bool, repeats: int = 1) -> list[Cut]:
         """Return the cut of each group of a wave: as requested, else to at most one slot's part of the wave's trials.
@@ -200,7 +218,17 @@ class WaveCutter:
             cuts = [requested] * len(groups)
         else:
             cuts = [Cut(part, part if cohorts.worker_count(group) == 1 else 1) for group in groups]
+        cuts = [
+            self._in_turn(group, cut, whole, repeats) if is_function(str(group[0][0].config.get("method"))) else cut
+            for group, cut in zip(groups, cuts, strict=True)
+        ]
         return list(map(self._with_steps, groups, cuts))
+
+    def _in_turn(self, group: Group, cut: Cut, whole: bool, repeats: int) -> Cut:
+        """Return the cut of functions, which train one after the other; only replicates of a proposal together."""
+        own = cut_in_turn(group, self.slots.count)
+        alone = 1 if self.judged or own is None else own.size // repeats
+        return Cut(cut.size if whole or self.requested else max(1, alone) * repeats, 1)
 
     def lengths(self, work: StudyWork) -> set[int]:
         """Members of the cohorts of a study whose trials all have one shape, as `cut` cuts them."""

@@ -53,7 +53,7 @@ def _describe_cut(cut: Cut) -> str:
     steps = ", with compiled steps" if cut.compiled else ""
     if cut.size == 1:
         return f"one trial each{steps}"
-    stacked = f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn"
+    stacked = f"{cut.width} stacked as one" if cut.width > 1 else "trained in turn"
     return f"up to {cut.size} trials each, {stacked}{steps}"
 
 

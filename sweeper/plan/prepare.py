@@ -16,22 +16,24 @@ from sweeper.plan.cohorts import Group, Trial, enumerate_trials, trial_id
 from sweeper.plan.plan import Plan
 from sweeper.request import Order, Request, SearchOptions, Text
 from sweeper.search import studies
-from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value, registry
+from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value
 from sweeper.spec.metric import OF_EVERY_ROW
 from sweeper.spec.pruners import Halving, Pruner
 from sweeper.spec.ranges import advice
-from sweeper.spec.space import SEED, Part, Study, change_space, parts_of, replicate_space, studies_of
+from sweeper.spec.space import EPOCHS, SEED, Part, Study, bounds, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from trainables import config
-from trainables.catalog import import_method, known_methods
+from trainables.catalog import import_method, is_function, known_methods, method_of
 from trainables.config import stream_key
 from trainables.data.datasets.class_folders import FOLDER, list_folder
 from trainables.data.datasets.dataset import Listing
 from trainables.data.datasets.own_data import is_own_data, list_own_data
 from trainables.data.errors import DataError
+from trainables.functions.command import is_command
+from trainables.functions.method import FunctionMethod
 from trainables.metrics.roc import check_alarm_rate
 from trainables.own_code import KINDS, import_own
 from trainables.sections import TrialConfig
@@ -51,7 +53,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
 
     Raises SpecError or StoreError, with a message of one line, if it cannot run.
     """
-    sweep = request.sweep or registry.find(request.name)
+    sweep = request.find_sweep()
     preset, preset_space = sweep.preset(request.preset)
     try:
         return _prepared(_asked(request, sweep.for_preset(preset), preset, preset_space), store)
@@ -143,13 +145,19 @@ def _compared(space: Space, sweep: Sweep, preset: str) -> Space:
     grids = [part for part in parts_of(space) if isinstance(part, Grid) and part.pruner]
     if not grids:
         return space
-    metric = epoch_metric(sweep, preset, "a pruner")
+    of_images = epoch_metric(sweep, preset, "a pruner")
     for combination in (combination for grid in grids for combination in grid.combinations()):
         try:
             config.resolve(combination)
         except ValueError as error:
             raise SpecError(str(error)) from None
-    parts = tuple(part.compared(metric) if part in grids else part for part in parts_of(space))
+
+    def metric_of(grid: Grid) -> Metric:
+        """The metric that its trials are compared by. A function reports no other beside the one that ranks them."""
+        functions = all(map(is_function, map(str, grid.values("method"))))
+        return sweep.headline(preset) if functions else of_images
+
+    parts = tuple(part.compared(metric_of(part)) if part in grids else part for part in parts_of(space))
     if not isinstance(space, tuple):
         return parts[0]
     names = [study.name for study in studies_of(parts)]
@@ -161,6 +169,8 @@ def _compared(space: Space, sweep: Sweep, preset: str) -> Space:
 def _with_patience_metric(request: Request, sweep: Sweep, preset: str, space: Space) -> Request:
     """The request with the metric that its patience waits for, if it asks for patience: that which ranks trials, unless
     the request or the preset names one. Raises SpecError."""
+    if any(is_function(str(method)) for part in parts_of(space) for method in part.values("method")):
+        return request  # its patience waits for the metric that ranks trials
     asked = (request.fixed.get(PATIENCE, 0), *request.axes.get(PATIENCE, ()))
     named = {*request.fixed, *request.axes, *(key for part in parts_of(space) for key in (*part.fixed, *part.axes))}
     if PATIENCE_METRIC in named or not any(str(value) != "0" for value in asked):
@@ -186,6 +196,8 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     _check_alarm_rate(asked.request.alarm_rate, results)
+    if any(result.any_metric for result in results):
+        _check_functions(asked.request)
     if asked.request.keep.best_epoch:
         metric = epoch_metric(asked.sweep, asked.preset, "--keep best-epoch")
         _check_epochs("--keep best-epoch ranks the epochs of a trial", metric.name, configs, results)
@@ -194,11 +206,13 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         own_results = list(itertools.islice(of_corners, len(own_corners)))
         if study.search.given:
             _check_epochs("a pruner compares trials", study.search.objectives[0].name, own_corners, own_results)
+    _check_populations(own_studies)
     study_steps = studies.check(own_studies, corners, results[len(trials) :], asked.request.cohort)
     columns = _columns(configs, results, STUDY_COLUMNS if own_studies else {})
     if trials:
         keys = {*columns.hyperparameters, *_preset_keys(asked.preset_space)}
-        _check_shown(asked.sweep, asked.sweep.headline(asked.preset), columns.metrics, keys)
+        known = None if any(result.any_metric for result in results) else columns.metrics
+        _check_shown(asked.sweep, asked.sweep.headline(asked.preset), known, keys)
     groups, steps = _groups(trials, trial_configs, results)
     of_trials = zip(trials, results[: len(trials)], strict=True)
     unsized = dict.fromkeys(str(trial.config["dataset"]) for trial, result in of_trials if not result.size_known)
@@ -258,6 +272,30 @@ def _columns(configs: Sequence[TrialConfig], results: Sequence[PreflightResult],
         raise SpecError(str(error)) from None
 
 
+def _check_functions(request: Request) -> None:
+    """Raise SpecError for what no function can do. Raises SpecError."""
+    why = {
+        "--compile always": request.compile == "always" and "it has no steps that are known",
+        "--stack above 1": (request.stack or 1) > 1 and "its trials train one after the other",
+        "--keep every=N": request.keep.every is not None and "it keeps what it gives to trial.keep",
+        "--keep best-epoch": request.keep.best_epoch and "it keeps what it gives to trial.keep",
+    }
+    for option, reason in why.items():
+        if reason:
+            raise SpecError(f"{option} is for methods of this project and not for a function: {reason}")
+
+
+def _check_populations(own_studies: Sequence[Study]) -> None:
+    """Raise SpecError for a population of a function that saves nothing, so that none of its members can be copied."""
+    for study in own_studies:
+        method = method_of(str(study.fixed["method"]))
+        if study.search.population and issubclass(method, FunctionMethod) and not method.takes_trial:
+            raise SpecError(
+                f"members of a population copy what others have saved, so its function must have the parameter `trial` "
+                f"and call trial.save, but {study.fixed['method']} has none"
+            )
+
+
 def _check_alarm_rate(rate: float | None, results: Sequence[PreflightResult]) -> None:
     """Raise SpecError for a false-alarm rate that no trial has a threshold of, or that the held-out normal images are
     too few for."""
@@ -279,11 +317,11 @@ def _check_epochs(rule: str, metric: str, configs: Sequence[TrialConfig], result
         training, of_method = trial_config.training, f"trials of {trial_config.method}"
         if training.epochs < 2:
             continue
-        if metric not in result.metrics:
+        if result.lacks(metric):
             if trial_config.flat().get("validation") == 0:
                 raise SpecError(f"{law}, but no validation images are held out; add --set validation=0.2")
             raise SpecError(f"{law}, which {of_method} do not report; they report: {', '.join(result.metrics)}")
-        if metric not in result.metrics_during_training:
+        if result.lacks(metric, before_the_end=True):
             raise SpecError(f"{law}, which {of_method} report at the end alone")
         if training.report_every >= training.epochs:
             raise SpecError(
@@ -393,16 +431,31 @@ def _load_own_code(space: Space, request: Request) -> None:
         return list(dict.fromkeys(map(str, filter(None, [*values, *asked]))))
 
     methods, others = names("method"), {key: list(filter(is_own, names(key))) for key in KINDS}
-    if any(":" in name for name in methods) or any(others.values()):
+    if any(is_own(name) and not is_command(name) for name in methods) or any(others.values()):
         search_folder(Path.cwd())
     try:
         for name in methods:
-            import_method(name)
+            import_method(name, _values(space, request) if is_command(name) else {})
         for key, own in others.items():
             for name in own:
                 import_own(KINDS[key], name)
     except ValueError as error:
         raise SpecError(str(error)) from error
+
+
+def _values(space: Space, request: Request) -> dict[str, list[Value]]:
+    """Key -> its values in the preset and in the request."""
+    values: dict[str, list[Value]] = {}
+    for part in parts_of(space):
+        for fixed in (part.fixed, request.fixed):
+            for key, value in fixed.items():
+                values.setdefault(key, []).append(value)
+        for axes in (part.axes, part.replicates, request.axes, request.replicates):
+            for key, own in axes.items():
+                values.setdefault(key, []).extend(own)
+        for key, distribution in part.searched.items():
+            values.setdefault(key, []).extend(bounds(distribution))
+    return values
 
 
 def _with_options(space: Space, options: SearchOptions) -> Space:
@@ -427,13 +480,19 @@ def _part_with_options(part: Part, options: SearchOptions) -> Part:
 
 
 def _grid_with_pruner(grid: Grid, pruner: str | None) -> Grid:
-    """The grid with the requested pruner, unless its trials have no two epochs."""
+    """The grid with the requested pruner, unless its trials have no two epochs. Raises SpecError for functions without
+    epochs."""
     if pruner is None or pruner == "none":
         return replace(grid, pruner=None) if pruner else grid
     try:
-        epochs = config.resolve(next(grid.combinations())).training.epochs
+        trial = config.resolve(next(grid.combinations()))
     except ValueError as error:
         raise SpecError(str(error)) from None
+    if is_function(trial.method) and EPOCHS not in trial.flat():
+        raise SpecError(
+            f"a pruner compares trials at epochs, so a function needs a parameter `epochs`, but {trial.method} has none"
+        )
+    epochs = trial.training.epochs
     return replace(grid, pruner=_requested_pruner(grid, pruner, epochs)) if epochs > 1 else grid
 
 
@@ -443,13 +502,23 @@ def _requested_pruner(part: Part, name: str, epochs: int) -> Pruner:
     return replace(own, brackets=1 if name == "halving" else max(2, own.brackets))
 
 
-def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:
+def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str] | None, keys: Collection[str]) -> None:
     """Raise SpecError if the trials do not report the headline or a needed figure's metric, or lack its axis.
 
     Other figures may name metrics that only other trials report, for example of a method with a posterior. An axis or
     a selection may name keys that only other methods have, whose trials a narrowed request leaves out: `keys` are those
-    of the trials and of the whole preset.
+    of the trials and of the whole preset. `metrics` is None for functions, whose reports alone tell them.
     """
+    if metrics is not None:
+        _check_metrics(sweep, headline, metrics)
+    for figure in sweep.figures:
+        selecting = {key for selection in figure.selections for key in selection.where}
+        for axis in figure.hyperparameters if figure.needed else ():
+            if axis not in keys and (axis not in selecting or not _of_any_method(axis)):
+                raise SpecError(f"a {figure.title} needs the axis {axis}, which these trials lack")
+
+
+def _check_metrics(sweep: Sweep, headline: Metric, metrics: Collection[str]) -> None:
     for metric in (headline, *(metric for figure in sweep.figures if figure.needed for metric in figure.shown)):
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
@@ -458,11 +527,6 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
             raise SpecError(
                 f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
             )
-    for figure in sweep.figures:
-        selecting = {key for selection in figure.selections for key in selection.where}
-        for axis in figure.hyperparameters if figure.needed else ():
-            if axis not in keys and (axis not in selecting or not _of_any_method(axis)):
-                raise SpecError(f"a {figure.title} needs the axis {axis}, which these trials lack")
 
 
 def _of_any_method(key: str) -> bool:

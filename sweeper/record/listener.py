@@ -52,8 +52,7 @@ class CohortListener:
         """The rows of the cohort are in the store."""
 
 
-def reported_metrics(cohort: Cohort, message: CohortReport) -> Iterator[tuple[Trial, dict[str, float]]]:
-    """Yield the trials of a cohort that have trained up to the epoch of its report, and the metrics they have there."""
-    for trial, member in zip(cohort.trials, message.report.members, strict=True):
-        if member.epochs_run == message.report.epoch:
-            yield trial, {metric: value for metric, value in member.metrics.items() if value is not None}
+def reported_metrics(cohort: Cohort, message: CohortReport) -> Iterator[tuple[Trial, int, dict[str, float]]]:
+    """Yield what a report has for the first time: a trial of the cohort, an epoch, and the trial's metrics there."""
+    for index, epoch, metrics in message.report.new:
+        yield cohort.trials[index], epoch, {name: value for name, value in metrics.items() if value is not None}

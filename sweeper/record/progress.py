@@ -103,7 +103,10 @@ class Progress(CohortListener):
         if message.report.done:
             self._left_worker(cohort)
             return
-        epochs = cohort.trials[0].config.get("epochs")  # the members of a cohort share it, if there is one
+        of_each = [trial.config.get("epochs") for trial in cohort.trials]
+        known = [epochs for epochs in of_each if isinstance(epochs, int)]
+        in_turn = message.report.records is not None and len(known) == len(of_each)
+        epochs = sum(known) if in_turn else of_each[0]
         value = self._mean(member.metrics.get(self.metric) for member in message.report.members)
         latest = RunningCohort(len(cohort.trials), message.report.epoch, epochs if isinstance(epochs, int) else None)
         self._advance(cohort, replace(latest, value=value))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from sweeper.masking import masked
@@ -70,11 +70,13 @@ class History(CohortListener):
 
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         records = self._records[cohort.id]
-        for trial, metrics in reported_metrics(cohort, message):
-            records += [(trial.id, message.report.epoch, metric, value) for metric, value in metrics.items()]
+        for trial, epoch, metrics in reported_metrics(cohort, message):
+            records += [(trial.id, epoch, metric, value) for metric, value in metrics.items()]
         if message.report.done:
             self._store.write_history(self._sweep, cohort.id, records)
             self._forget(cohort)
+        elif message.report.records is not None and any(each.status != "running" for each in message.report.members):
+            self._write_new(cohort.id, self._clock())  # before the rows of those that have ended
         else:
             self._write_due()
 
@@ -96,11 +98,16 @@ class History(CohortListener):
     def _write_due(self) -> None:
         """Write new history of every cohort whose last write is at least `HISTORY_SECONDS` ago."""
         now = self._clock()
-        for cohort, start in self._unwritten.items():
-            records = self._records[cohort]
-            if start < len(records) and now - self._written_at.get(cohort, -math.inf) >= HISTORY_SECONDS:
-                self._store.write_history(self._sweep, cohort, records[start:], ended=False)
-                self._unwritten[cohort], self._written_at[cohort] = len(records), now
+        for cohort in self._unwritten:
+            if now - self._written_at.get(cohort, -math.inf) >= HISTORY_SECONDS:
+                self._write_new(cohort, now)
+
+    def _write_new(self, cohort: str, now: float) -> None:
+        """Write what is new of the history of a cohort."""
+        start, records = self._unwritten[cohort], self._records[cohort]
+        if start < len(records):
+            self._store.write_history(self._sweep, cohort, records[start:], ended=False)
+            self._unwritten[cohort], self._written_at[cohort] = len(records), now
 
     def _forget(self, cohort: Cohort) -> None:
         self._unwritten.pop(cohort.id, None)
@@ -159,6 +166,12 @@ class RowFormat:
             for trial, member in zip(cohort.trials, members, strict=True)
         ]
 
+    def columns_of(self, rows: Iterable[Row]) -> Columns:
+        """Return the columns, with those of metrics that only the reports of these rows tell."""
+        names = {*self.columns.schema.names, "schedule"}
+        new = dict.fromkeys(name for row in rows for name in row if name not in names)
+        return replace(self.columns, metrics=(*self.columns.metrics, *new)) if new else self.columns
+
     def _consumption(self, seconds: float, origin: Origin | None) -> Mapping[str, float | None]:
         """Return the device seconds of a trial and their cost. `seconds` is its share of the cohort's training time.
 
@@ -190,6 +203,8 @@ class Rows(CohortListener):
         self._store, self._sweep, self._format, self._followers = store, sweep, row_format, followers
         self._begun: dict[str, datetime] = {}
         """Cohort -> time of its first start in this run."""
+        self._early = set[str]()
+        """Trials whose rows were written before their cohort had ended."""
 
     def started(self, cohort: Cohort) -> None:
         self._begun.setdefault(cohort.id, self._store.files.surroundings.now())
@@ -199,6 +214,20 @@ class Rows(CohortListener):
             if message.without_models:
                 record_unwritten(self._store.files, self._sweep, cohort.id, message.without_models)
             self._write(cohort, message.report.members, message.origin)
+        elif message.report.records is not None:
+            self._write_ended(cohort, message)
+
+    def _write_ended(self, cohort: Cohort, message: CohortReport) -> None:
+        """Write the rows of those members that have ended, of a cohort whose members are trained in turn."""
+        now = self._store.files.surroundings.now()
+        rows = self._format.rows(cohort, message.report.members, message.origin, self._begun.get(cohort.id, now), now)
+        if ended := [row for row in rows if row["status"] != "running" and row["trial_id"] not in self._early]:
+            new = {str(row["trial_id"]) for row in ended}
+            self._early |= new
+            for trial in new & {trial for trial, _ in message.without_models}:
+                own = [model for model in message.without_models if model[0] == trial]
+                record_unwritten(self._store.files, self._sweep, trial, own)
+            self._store.write(self._sweep, cohort.id, ended, self._format.columns_of(ended))
 
     def failed(self, cohort: Cohort, failure: Failure) -> None:
         self._write(cohort, [Member("failed", 0, {}, failure.reason)] * len(cohort.trials))
@@ -208,7 +237,7 @@ class Rows(CohortListener):
         rows = self._format.rows(cohort, members, origin, self._begun.get(cohort.id, now), now)
         for follower in self._followers:
             follower.ended(cohort, rows)
-        self._store.write(self._sweep, cohort.id, rows, self._format.columns)
+        self._store.write(self._sweep, cohort.id, rows, self._format.columns_of(rows))
         for follower in self._followers:
             follower.recorded(cohort, rows)
 

@@ -398,8 +398,8 @@ class Trackers(CohortListener):
 
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         for tracking in self.trackings:
-            for trial, metrics in reported_metrics(cohort, message):
-                tracking.reported(tracked_trial(trial, self.identifying), message.report.epoch, metrics)
+            for trial, epoch, metrics in reported_metrics(cohort, message):
+                tracking.reported(tracked_trial(trial, self.identifying), epoch, metrics)
 
     def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
         for tracking in self.trackings:

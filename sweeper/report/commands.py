@@ -21,6 +21,7 @@ from sweeper.report.figures import Shown
 from sweeper.report.formatting import CLASS
 from sweeper.report.looks import DECIDED
 from sweeper.spec import Grid, Sweep, Value, registry
+from sweeper.spec.ranges import as_typed
 from sweeper.spec.space import PART_KEYS, Axes, Fixed, Part, Space, change_space, parts_of
 from sweeper.spec.user_code import CODE_KEYS, own_code
 from sweeper.storage.requests import StoredRequest
@@ -72,9 +73,11 @@ class Commands:
 
     def export(self, request: StoredRequest, trial: str) -> str | None:
         """Return the command that writes the model of a trial to a file, and trains the trial again where none is kept.
-        None for a trial that copied others of its population, which cannot be trained alone."""
+        None for a trial that copied others of its population, which cannot be trained alone, and of a function, which
+        alone knows what it keeps."""
         own = request.rows[request.rows["trial_id"] == trial]
-        if _is_copied(own):
+        of_function = is_own(str(own.iloc[0].get("method"))) and ("dataset" not in own or own["dataset"].isna().all())
+        if _is_copied(own) or of_function:
             return None
         has_name = registry.is_plain_name(self.reference)
         named = [str(plain_value(own.iloc[0][key])) for key in CODE_KEYS if key in own]
@@ -140,7 +143,7 @@ def _typed(fixed: Fixed, axes: Axes, text_of: TextOf) -> list[str] | None:
     if any(NO_TEXT_OF_AN_AXIS.search(text) for texts in several.values() for text in texts):
         return None
     options = [word for key, text in single.items() for word in ("--set", f"{key}={text}")]
-    return options + [word for key, texts in several.items() for word in ("--axis", f"{key}={','.join(texts)}")]
+    return options + [word for key, texts in several.items() for word in ("--axis", f"{key}={as_typed(texts)}")]
 
 
 def _typed_as(own: pd.DataFrame, shown: Shown) -> TextOf:

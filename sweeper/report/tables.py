@@ -45,12 +45,14 @@ from sweeper.spec.metric import SPREADS, Spread
 from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
-from sweeper.storage.rows import plain_value
+from sweeper.storage.rows import FIXED, plain_value
 
 Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""
 MAX_CELLS = 200_000
 """Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
+MOST_PRINTED = 60
+"""Most rows of a table that are printed in a terminal."""
 MAX_MARKED = 20_000
 """Most trials of a table with marks: their comparisons take longer than everything else of it."""
 Format = Literal["markdown", "latex", "csv"]
@@ -107,6 +109,11 @@ def document(shown: Shown, table: Table, form: Format) -> str | None:
 
 def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str, Table]:
     """Return the cells of a table of a request, what they are the mean over, and the table with a note on searches."""
+    if table.others:
+        taken = {*FIXED, *shown.hyperparameters, *(metric.name for metric in table.metrics)}
+        numbers = shown.rows.select_dtypes("number").dropna(axis=1, how="all").columns
+        found = tuple(Metric(name) for name in numbers if name not in taken)
+        table = replace(table, metrics=(*table.metrics, *found))
     preset, (rows, clause) = shown.preset, shown.of_best_settings(shown.rows_of(table), table)
     only = narrowed(preset.grids, rows, table.axes, table.selections)
     cells = average(rows, table, preset.preset, only, preset.replicates)
@@ -268,7 +275,8 @@ def text(
     over: str = "replicates",
     spread: Spread = "interval",
 ) -> str:
-    """Return the table as plain text for a terminal of `width` characters; one line if no trial has a value.
+    """Return the first `MOST_PRINTED` rows of a table as plain text for a terminal of `width` characters; one line if
+    no trial has a value.
 
     A wider table is split into blocks, each of which repeats the row keys. It is split between the values of
     `table.columns`, and between the metrics of one value only if these are too wide together.
@@ -276,6 +284,9 @@ def text(
     if not cells["count"].any() and cells["published"].isna().all():
         return f"{table.name}: no trial has a value yet"
     keys, groups = _columns(cells, table, value_text, spread)
+    left = max(map(len, keys.values())) - MOST_PRINTED
+    if left > 0:
+        keys, *groups = ({name: texts[:MOST_PRINTED] for name, texts in part.items()} for part in (keys, *groups))
 
     def fits(columns: Columns) -> bool:
         return max(map(len, text_table({**keys, **columns}).splitlines())) <= width
@@ -290,7 +301,8 @@ def text(
         else:
             blocks.append(dict(piece))
     title = "\n".join([table.name, *textwrap.wrap(caption(cells, table, over, spread), width)])
-    return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks)])
+    more = [f"{left} more rows are in the table's files"] if left > 0 else []
+    return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks), *more])
 
 
 def caption(

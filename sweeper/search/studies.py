@@ -204,7 +204,7 @@ def _check_study(study: Study, corners: Sequence[TrialConfig], preflight_results
     constrained = [constraint.column for constraint in search.constraints if not constraint.at_end]
     for name in (*(metric.name for metric in search.objectives if metric.name != SECONDS), *constrained):
         for result in preflight_results:
-            if name not in result.metrics:
+            if result.lacks(name):
                 raise SpecError(f"these trials do not report {name}; they report: {', '.join(result.metrics)}")
     for key in sorted(UNSEARCHABLE_KEYS & set(search.searched)):
         raise SpecError(f"{key} must be fixed or an axis in a search, but it is searched")
@@ -215,6 +215,16 @@ def _check_study(study: Study, corners: Sequence[TrialConfig], preflight_results
                 "searches without"
             )
         _check_comparable_during_training(search, preflight_results)
+    if (search.pruner or search.population) and config.is_function(corners[0].method):
+        if training.epochs < 2:
+            raise SpecError(
+                "a pruner or a population compares trials at epochs, so a function needs a parameter `epochs` of at "
+                f"least 2, but got epochs={training.epochs}"
+            )
+        if training.processes > 1:
+            raise SpecError(
+                f"a function that is compared while it trains needs workers=1, but got {training.processes}"
+            )
     if search.pruner:
         search.pruner.ladders(training.epochs, training.report_every)
     if search.population:
@@ -245,7 +255,7 @@ def _check_comparable_during_training(search: Search, preflight_results: Sequenc
         raise SpecError(f"{key} must be fixed in a search with a pruner or a population, but it is searched")
     names = (search.objectives[0].name, *(constraint.column for constraint in search.constraints))
     for result, name in itertools.product(preflight_results, names):
-        if name not in result.metrics_during_training:
+        if result.lacks(name, before_the_end=True):
             raise SpecError(
                 f"a pruner or a population needs a metric that is reported during training, but {name} is reported "
                 f"only at the end; metrics reported during training: {', '.join(result.metrics_during_training)}"

@@ -6,7 +6,7 @@ of a wave has the position `(wave, index)`, in this run and in later ones, and s
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +17,7 @@ from sweeper.search import rungs as events
 from sweeper.search.study_run import StudyRun, result
 
 if TYPE_CHECKING:  # it imports torch
+    from trainables.reports import Report
     from trainables.worker.messages import CohortReport
 
 
@@ -49,6 +50,10 @@ class Waves(CohortSource):
         self._tell_rungs, self._wave_ended, self._halved = tell_rungs, wave_ended, halved
         self._ready: deque[Cohort] = deque()
         self._study_run_of: dict[str, StudyRun] = {}
+        self._in_turn: defaultdict[str, defaultdict[int, dict[int, float | None]]]
+        self._in_turn = defaultdict(lambda: defaultdict(dict))
+        """Cohort whose members are trained in turn -> epoch -> index of each member that has reported there -> value,
+        since its process began."""
         for study_run in study_runs:
             self._wave_ended(study_run)
             for number, wave in enumerate(study_run.waves[:-1]):
@@ -74,6 +79,7 @@ class Waves(CohortSource):
         return parts
 
     def started(self, cohort: str) -> None:
+        self._in_turn.pop(cohort, None)
         self._tell(self._study_run_of[cohort], events.CohortStarted(cohort))
 
     def stopped(self, cohort: str) -> None:
@@ -81,14 +87,32 @@ class Waves(CohortSource):
 
     def reported(self, cohort: str, message: CohortReport) -> None:
         study_run, epoch = self._study_run_of[cohort], message.report.epoch
-        if not message.judged:  # else the judge has the values
-            metric = study_run.study.search.objectives[0].name
+        metric = study_run.study.search.objectives[0].name
+        if message.report.records is not None:
+            self._reported_in_turn(study_run, cohort, message.report, metric)
+        elif not message.judged:  # else the judge has the values
             values = {
                 index: member.metrics.get(metric)
                 for index, member in enumerate(message.report.members)
                 if member.status == "running" or (member.status, member.epochs_run) == ("pruned", epoch)
             }
             self._tell(study_run, events.CohortReported(cohort, epoch, values))
+
+    def _reported_in_turn(self, study_run: StudyRun, cohort: str, report: Report, metric: str) -> None:
+        """Tell of each epoch at which all members have reported that do not end before, as the judge was told that is
+        not asked again where a process continues."""
+        if not study_run.study.search.pruner:
+            return
+        of_epochs = self._in_turn[cohort]
+        for index, epoch, metrics in report.new:
+            of_epochs[epoch][index] = metrics.get(metric)
+        ends = {index: each.epochs_run for index, each in enumerate(report.members) if each.status != "running"}
+        diverged = {index for index, each in enumerate(report.members) if each.status == "diverged"}
+        for epoch in sorted(of_epochs):
+            if all(index in of_epochs[epoch] or ends.get(index, epoch) < epoch for index in range(len(report.members))):
+                values = of_epochs.pop(epoch)
+                left = {index: each for index, each in values.items() if index not in diverged or ends[index] > epoch}
+                self._tell(study_run, events.CohortReported(cohort, epoch, left))
 
     def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
         study_run = self._study_run_of[cohort]

@@ -8,9 +8,10 @@ from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.pruners import Halving, Pruner
 from sweeper.spec.space import Grid, Population, Search, Space, Value, When
 from sweeper.spec.sweep import Assumption, Sweep
+from trainables.functions.command import Command
 
 __all__ = [
-    "Assumption", "Claim", "Condition", "Constraint", "Direction", "Grid", "Halving", "Heatmap", "Metric",
+    "Assumption", "Claim", "Command", "Condition", "Constraint", "Direction", "Grid", "Halving", "Heatmap", "Metric",
     "Population", "Pruner", "Published", "Ranking", "Search", "Selection", "Side", "Space", "SpecError", "Sweep",
     "Table", "Trajectory", "Value", "When",
 ]  # fmt: skip

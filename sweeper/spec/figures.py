@@ -142,6 +142,8 @@ class Table(Figure):
     """
     note: str = ""
     """Ends the caption, e.g. the largest value that a metric can have."""
+    others: bool = False
+    """Whether the other metrics that trials report follow, which only a function's reports tell."""
 
     def __post_init__(self) -> None:
         if not self.rows or not self.metrics:

@@ -62,9 +62,12 @@ class Metric:
     @property
     def measured_on(self) -> str:
         """What it is a number of, as the end of a sentence: `validation images`, `test images`,
-        `generated images`, `test pairs` or `training data`."""
+        `generated images`, `test pairs` or `training data`; `reported values` of a metric that this project does not
+        know, such as one of a function."""
         family = family_of(self.name)
-        measured_on = family.measured_on if family else "test images"
+        if family is None:
+            return "reported values"
+        measured_on = family.measured_on
         is_validation = measured_on == "test images" and self.name.startswith(VALIDATION)
         return "validation images" if is_validation else measured_on
 

@@ -11,12 +11,15 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
+from sweeper.spec.function_sweep import FunctionSweep, name_of_command, sweep_of_function
 from sweeper.spec.space import parts_of
 from sweeper.spec.sweep import Sweep
 from sweeper.spec.user_code import search_folder
+from trainables.functions.command import Command
 from trainables.validation import MANY, unknown
 
 MAX_REASON = 400
@@ -27,6 +30,8 @@ ATTRIBUTE = "SWEEP"
 
 _references: dict[str, str] = {}
 """Name of a sweep of the user's own in a store -> the reference by which this process found it last."""
+_folder_of: dict[str, str] = {}
+"""The same name -> the folder of the file that defines it, else the working directory then."""
 
 
 def names() -> list[str]:
@@ -39,6 +44,22 @@ def find(reference: str) -> Sweep:
     return definition(reference)[0]
 
 
+def folder_of(name: str) -> str:
+    """Return the folder of the file that defines a sweep, by its name; the working directory without a file."""
+    return _folder_of.get(name, os.getcwd())
+
+
+def find_command(line: str, metrics_from: Literal["report", "stdout"] = "report") -> FunctionSweep:
+    """Return the sweep of a command. Raises SpecError for one without keys."""
+    name = name_of_command(line)
+    check_own_name(name, f"the command is named '{name}'; write a sweep's file")
+    _references[name], _folder_of[name] = line, os.getcwd()
+    try:
+        return sweep_of_function(str(Command(line, metrics_from)), line, name)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+
+
 def as_named(name: str) -> str:
     """Return how this process was told of a sweep: the file or the module that defines it, or its name in a store."""
     return _references.get(name, name)
@@ -46,7 +67,7 @@ def as_named(name: str) -> str:
 
 def is_plain_name(reference: str) -> bool:
     """Return whether a reference is a name, and neither a file nor a module with the name of a value."""
-    return not (reference.endswith(".py") or os.sep in reference or ":" in reference)
+    return not (reference.endswith(".py") or os.sep in reference or ":" in reference or "{" in reference)
 
 
 def is_findable(reference: str) -> bool:
@@ -70,8 +91,11 @@ def definition(reference: str) -> tuple[Sweep, ModuleType]:
     `reference` is the name of a module of `search_spaces`, a file (`path/to/my_sweep.py`) or a module
     (`package.module`). A file or module can be followed by `:ATTRIBUTE`, the name of the value; by default `SWEEP`.
     Modules are found from the working directory. The folder of a file becomes one that modules are imported from.
-    Raises SpecError, with one line, if there is no such sweep, or if its file cannot be imported.
+    A value can be a function, and a line with keys in braces is a command: their sweep is made here. Raises SpecError,
+    with one line, if there is no such sweep, or if its file cannot be imported.
     """
+    if "{" in reference:
+        return find_command(reference), sys.modules[__name__]
     path, _, attribute = reference.partition(":")
     if attribute not in ("", ATTRIBUTE) and path in names():
         raise SpecError(
@@ -177,7 +201,9 @@ def _named(module: ModuleType, reference: str, attribute: str, default: str) -> 
     sweep = _sweep(module, reference, Path(module.__file__ or module.__name__).name, attribute)
     name = sweep.name or (default if attribute == ATTRIBUTE else f"{default}.{attribute}")
     check_own_name(name, f"'{reference}' is named '{name}'; write Sweep(name=...) or rename the file")
-    _references[name] = reference
+    file = Path(module.__file__ or "")
+    in_folder = reference.partition(":")[0].endswith(".py")
+    _references[name], _folder_of[name] = reference, str(file.resolve().parent) if in_folder else os.getcwd()
     return replace(sweep, name=name), module
 
 
@@ -185,6 +211,9 @@ def _sweep(module: ModuleType, reference: str, file: str, attribute: str) -> Swe
     sweep = getattr(module, attribute, None)
     if isinstance(sweep, Sweep):
         return sweep
+    if callable(sweep) and not isinstance(sweep, type):
+        method = f"{module.__name__}:{attribute}"
+        return sweep_of_function(method, sweep, f"{module.__name__.rpartition('.')[2]}.{attribute}")
     raise SpecError(
         f"sweep '{reference}' cannot be read: {file} must define {attribute}, a sweeper.spec.Sweep, but "
         + (f"defines {attribute} of type {type(sweep).__name__}" if hasattr(module, attribute) else "defines none")

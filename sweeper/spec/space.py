@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections import Counter
@@ -51,11 +52,24 @@ def axis_values(key: str, values: object) -> tuple[Value, ...]:
 
 
 def plain(value: Any) -> Any:
-    """A value of NumPy or PyTorch as one of Python."""
+    """A value of NumPy or PyTorch as one of Python, and a function as its name."""
+    if inspect.isroutine(value):
+        return function_name(value)
     try:
         return value.item() if hasattr(value, "item") else value
     except (ValueError, RuntimeError):  # of several elements
         return value
+
+
+def function_name(function: Any) -> str:
+    """The name of a function as a method. Raises SpecError for one that a worker could not import by its name."""
+    module, name = function.__module__, function.__qualname__
+    if not all(map(str.isidentifier, name.split("."))) or "." in name or module == "__main__":
+        raise SpecError(
+            "a function as a method must be at the top level of a module that can be imported, as module:NAME, but got "
+            f"{module}:{name}"
+        )
+    return f"{module}:{name}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from trainables.catalog import TASKS, ContractError, method_of, ships, task_of
+from trainables.catalog import TASKS, ContractError, is_function, method_of, ships, task_of
 from trainables.contract import ConditionalDensity, ImageMethod, Losses, Method
 from trainables.learners.data_parallel import draw_noise
 from trainables.learners.members import FittedMembers, StackedMembers
@@ -67,6 +67,13 @@ class PreflightResult:
     """See `TrialSize.held_out`."""
     note: str = ""
     """See `TrialSize.note`."""
+    any_metric: bool = False
+    """Whether only its reports tell its metrics, as those of a function do."""
+
+    def lacks(self, metric: str, *, before_the_end: bool = False) -> bool:
+        """Whether no report can hold a metric; with `before_the_end` none but the last one."""
+        known = self.metrics_during_training if before_the_end else self.metrics
+        return not self.any_metric and metric not in known
 
 
 def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[PreflightResult]:
@@ -101,6 +108,8 @@ def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightRe
 
 
 def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
+    if is_function(config.method):
+        return PreflightResult(size.steps, (), (), any_metric=True)
     names, names_before = (metric_names(config, size.classes, last) for last in (True, False))
     training = config.training
     if training.patience and training.epochs > 1:

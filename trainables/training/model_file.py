@@ -20,7 +20,7 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from trainables.catalog import method_of, task_of
+from trainables.catalog import is_function, method_of, task_of
 from trainables.config import defaults, resolve
 from trainables.contract import Method, Shapes
 from trainables.own_code import NotImportedError
@@ -56,9 +56,12 @@ class TrainedModel:
         return self.config.training.epochs if self.epoch is None else self.epoch
 
     @torch.no_grad()
-    def build(self) -> nn.Module:
-        """The model as its task gives it to users, in evaluation mode. Raises ModelError if the tensors are not those
+    def build(self) -> Any:
+        """The model as its task gives it to users, in evaluation mode; of a function, the tensors by name that it gave
+        to `trial.keep`, of files their bytes. Raises ModelError if the tensors are not those
         of the method, which is built without memory first: the metadata can declare any width."""
+        if is_function(self.config.method):
+            return dict(self.tensors)
         try:
             with _at_most(self.tensors), torch.random.fork_rng(devices=[]):
                 with contextlib.suppress(RuntimeError), torch.device("meta"):  # some cannot be built without memory

@@ -24,7 +24,10 @@ from typing import IO, Any
 
 import torch
 
+from trainables.catalog import is_function, method_of
 from trainables.config import resolve_sent
+from trainables.functions.method import FunctionMethod
+from trainables.functions.steps import FunctionSteps
 from trainables.learners.phases import PARTS, observed
 from trainables.own_code import trial_call
 from trainables.sections import TrialConfig
@@ -46,9 +49,12 @@ def measure(
 ) -> list[Measurement]:
     """Measure stacks of width 1, 2, 4, ... and finally all of `configs`, for at most about `seconds`. Width 1 is always
     measured. A larger width is skipped, with all after it, if its estimated time exceeds the limit or the device runs
-    out of memory. Returns nothing for configs that do not train or that use several workers."""
-    if configs[0].training.epochs == 0 or configs[0].training.processes > 1:
+    out of memory. Returns nothing for configs that do not train or that use several workers. Of functions the first
+    one alone is measured, by what it does between reports."""
+    of_function = is_function(configs[0].method)
+    if configs[0].training.processes > 1 or (configs[0].training.epochs == 0 and not of_function):
         return []
+    configs = configs[:1] if of_function else configs
     device = torch.device(device)
     measured: list[Measurement] = []
     begun = time.perf_counter()
@@ -104,17 +110,26 @@ def _processor() -> str:
 def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, held: int | None) -> Measurement:
     """Measure one stack of all `configs`. Pass `held` if it is known: counting it copies the whole state."""
     bytes_before = peak_bytes(device, reset=True)
-    cohort = Cohort(configs, data, device, width=None)
+    cohort = _stepped(configs, data, device)
     seconds = _step_seconds(cohort, device)
     width, peak = len(configs), peak_bytes(device)
     held = _tensor_bytes(cohort.state()) // width if held is None else held
     return Measurement(width, seconds, max(0, peak - bytes_before), held)
 
 
-def _step_seconds(cohort: Cohort, device: torch.device) -> float:
+def _stepped(configs: Sequence[TrialConfig], data: Path, device: torch.device) -> Cohort | FunctionSteps:
+    """A cohort of these configs, or the first of them if they are of a function, that makes steps."""
+    method = method_of(configs[0].method)
+    if issubclass(method, FunctionMethod):
+        return FunctionSteps(configs[0], method, device)
+    return Cohort(configs, data, device, width=None)
+
+
+def _step_seconds(cohort: Cohort | FunctionSteps, device: torch.device) -> float:
     """Seconds per step and member, the minimum of several. On one core only the time that this thread computes counts,
     so that other processes, which may share the core now, do not."""
-    clock = time.thread_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    alone = device.type == "cpu" and torch.get_num_threads() == 1 and isinstance(cohort, Cohort)
+    clock = time.thread_time if alone else time.perf_counter
     orders, times = cohort.orders(0), []
     for _ in range(STEPS):
         begun = clock()
@@ -257,14 +272,14 @@ def _serve(requests: IO[str], replies: IO[str]) -> None:
     reply is 0 where the device runs out of memory, or has done so since the last cohort was built."""
     task = json.loads(requests.readline())
     configs, device = [resolve_sent(config) for config in task["configs"]], torch.device(task["device"])
-    cohort: Cohort | None = None
+    cohort: Cohort | FunctionSteps | None = None
     print(1.0, file=replies, flush=True)
     for line in requests:
         request, reply = json.loads(line), 0.0
         try:
             if "width" in request:
                 cohort = None
-                cohort = Cohort(configs[: request["width"]], Path(task["data"]), device, width=None)
+                cohort = _stepped(configs[: request["width"]], Path(task["data"]), device)
                 _step_time(cohort, device, 0.0, least=3)
                 reply = 1.0
             elif cohort:
@@ -275,7 +290,7 @@ def _serve(requests: IO[str], replies: IO[str]) -> None:
         print(reply, file=replies, flush=True)
 
 
-def _step_time(cohort: Cohort, device: torch.device, seconds: float, least: int = 1) -> float:
+def _step_time(cohort: Cohort | FunctionSteps, device: torch.device, seconds: float, least: int = 1) -> float:
     """Mean seconds of a step, over at least `least` steps and `seconds` seconds."""
     orders, done, begun = cohort.orders(0), 0, time.perf_counter()
     while done < least or time.perf_counter() - begun < seconds:

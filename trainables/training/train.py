@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainables.catalog import is_function, method_of
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.metrics.evaluator import Floats
+from trainables.own_code import reason
 from trainables.reports import (
     LAST_EPOCH,
     SAVE_EVERY,
@@ -35,6 +37,7 @@ from trainables.sections import Training, TrialConfig
 from trainables.training.checkpoint import Progress, pack, unpack
 from trainables.training.cohort import Cohort
 from trainables.training.compiled_steps import StepCompiler
+from trainables.training.function_alone import train_function_alone
 from trainables.training.kept_models import Kept, ModelKeeper, lacks_models
 from trainables.training.metric_names import may_be_undefined, ranking_of
 from trainables.training.model_file import TrainedModel
@@ -166,6 +169,8 @@ def retrain(
         raise ModelError(
             f"it was trained by {config.training.processes} processes together, which one alone cannot repeat"
         )
+    if is_function(config.method):
+        return _retrained_function(config, torch.device(device), epoch)
     models: list[TrainedModel] = []
 
     def reached(index: int, model: TrainedModel) -> None:
@@ -181,6 +186,19 @@ def retrain(
     if not models:
         raise ModelError(f"it has no final weights: {last.members[0].error}")
     return models[0]
+
+
+def _retrained_function(config: TrialConfig, device: torch.device, epoch: int | None) -> TrainedModel:
+    """What a function gives to `trial.keep`. Raises ModelError if it gives nothing, or fails."""
+    if epoch is not None:
+        raise ModelError("a function keeps what it gives to trial.keep, at its end alone")
+    try:
+        member, kept = train_function_alone(config, device)
+    except Exception as error:
+        raise ModelError(f"it fails: {reason(error, method_of(config.method).__module__)}") from error
+    if not kept:
+        raise ModelError(member.error or "a function keeps what it gives to trial.keep, and this one gives nothing")
+    return TrainedModel(config, kept, {}, {})
 
 
 def check_device(device: torch.device | str) -> None:

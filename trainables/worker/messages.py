@@ -66,8 +66,8 @@ class CohortSpec:
 class Comparison:
     """How the members of a cohort are compared while they train. By default they are not."""
 
-    rungs: bool = False
-    """Whether they are compared with those of other cohorts, by `worker.Dispatch.judge_factory`."""
+    rungs: frozenset[int] = frozenset()
+    """Epochs at which they are compared with those of other cohorts, by `worker.Dispatch.judge_factory`."""
     population: Population | None = None
     """The rule by which they copy each other."""
 

@@ -39,7 +39,7 @@ class CohortActor:
 
     def __init__(self, run: Callable[[CohortTask, Dispatch, Messages], None], dispatch: Dispatch) -> None:
         """`run` is `run_cohort`."""
-        import_from(dispatch.module_folders)
+        import_from(dispatch.module_folders, dispatch.settings.folder)
         self._run, self._dispatch = run, dispatch
 
     def node(self) -> str:
@@ -101,7 +101,7 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
         return
 
     def together(_: dict[str, Any]) -> None:
-        import_from(dispatch.module_folders)
+        import_from(dispatch.module_folders, dispatch.settings.folder)
         use_cores(dispatch.resources.get("CPU", 1.0))
         context = get_context()
         peers = Peers(context.get_world_rank(), context.get_world_size())
@@ -127,9 +127,12 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
             raise OutOfMemory(lines[-1].partition(": ")[2]) if lines else error from None
 
 
-def import_from(folders: Sequence[str]) -> None:
-    """Import modules in this process from these folders, too, before all others."""
+def import_from(folders: Sequence[str], working_folder: str = "") -> None:
+    """Import modules in this process from these folders, too, before all others. Relative paths of the user's code are
+    of the `working_folder`, where there is one."""
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+    if os.path.isdir(working_folder):
+        os.chdir(working_folder)
 
 
 def _send_nothing(message: Message) -> None:

@@ -7,6 +7,8 @@ import contextlib
 import math
 import os
 import socket
+import time
+import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,12 +17,15 @@ from typing import NoReturn, Protocol
 
 import torch
 
-from trainables.catalog import task_of
+from trainables.catalog import method_of, task_of
+from trainables.functions.cohort import FunctionCallbacks, FunctionCohort
+from trainables.functions.method import FunctionMethod
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.reports import (
     LAST_EPOCH,
     SAVE_EVERY,
     CheckpointError,
+    EpochRanking,
     Heartbeat,
     Judge,
     ModelError,
@@ -44,7 +49,7 @@ from trainables.worker.messages import (
     write_failure,
 )
 from trainables.worker.resources import environment_of, limited
-from trainables.worker.watchdog import StepWatchdog, on_termination
+from trainables.worker.watchdog import GRACE, StepWatchdog, on_termination
 
 
 class Checkpoints(Protocol):
@@ -84,6 +89,14 @@ class WorkerSettings:
     """Seconds without a step after which a process ends itself. With infinity it never does, nor on SIGTERM."""
     models: Models | None = None
     """Needed if the models of a task are kept."""
+    ranking: EpochRanking | None = None
+    """The metric that ranks trials, of functions, whose other metrics may have any value."""
+    retries: int = 3
+    """How often a function is called again after exceptions at different places."""
+    folder: str = "."
+    """Folder of the sweep's file, in which commands run."""
+    reserved: frozenset[str] = frozenset()
+    """Names of columns that no metric of a function can have."""
     logs: Logs | None = None
     """Where what trials print goes. With None it stays where the process prints."""
 
@@ -164,6 +177,7 @@ def train_cohort(
     send: Callable[[Message], None],
     peers: Peers = SINGLE_PROCESS,
     share: DeviceShare = ONLY_DEVICE,
+    show_exception: Callable[[BaseException], None] = traceback.print_exception,
 ) -> None:
     """Train the cohort in this process, and `send` each report and heartbeat.
 
@@ -179,7 +193,9 @@ def train_cohort(
     started = datetime.now(UTC)
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
+    method = method_of(configs[0].method)
     judged_epochs, notices, unkept, about_steps = set[int](), list[str](), list[str](), list[str]()
+    failures = list[str]()
     unwritten: dict[str, list[int | None]] = {}  # trial -> epochs of its models, None for the last one
     compiler = StepCompiler(about_steps.append) if task.spec.compiled else None
     logs = settings.logs if task.trials and peers.rank == 0 else None
@@ -265,20 +281,74 @@ def train_cohort(
             compiler=compiler,
         )
         for report in reports:
-            if capture and report.done:  # before the rows, as the models
-                with watchdog.suspended():
-                    capture.save()
-            lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []
-            notice = "; ".join([*lines, *unkept]) or None
-            notices.clear()
-            from_here = replace(origin, compiled=compiler is not None and compiler.compiled)
+            take(report)
+
+    def take(report: Report) -> None:
+        if capture and report.done:  # before the rows, as the models
             with watchdog.suspended():
-                judged = report.epoch in judged_epochs
-                about = "; ".join(about_steps) or None
-                sent = report if report.done else _without_pictures(report)
-                without = tuple((trial, epoch) for trial, epochs in unwritten.items() for epoch in epochs)
-                send(CohortReport(sent, from_here, judged, notice, about, without if report.done else ()))
-            about_steps.clear()
+                capture.save()
+        lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []
+        notice = "; ".join([*lines, *failures, *unkept]) or None
+        notices.clear()
+        failures.clear()
+        from_here = replace(origin, compiled=compiler is not None and compiler.compiled)
+        with watchdog.suspended():
+            judged = report.epoch in judged_epochs
+            about = "; ".join(about_steps) or None
+            sent = report if report.done else _without_pictures(report)
+            without = tuple((trial, epoch) for trial, epochs in unwritten.items() for epoch in epochs)
+            ended = report.done or report.records is not None  # of which rows are written
+            send(CohortReport(sent, from_here, judged, notice, about, without if ended else ()))
+        about_steps.clear()
+
+    def call_functions(method: type[FunctionMethod]) -> None:
+        first, population = peers.rank == 0, task.comparison.population
+
+        def begin(index: int) -> None:
+            if capture:
+                capture.begin(task.trials[index])
+
+        def say(index: int, error: str) -> None:
+            failures.append(f"trial {task.trials[index] if task.trials else index} failed: {error}")
+
+        def keep_files(index: int, tensors: Mapping[str, torch.Tensor]) -> None:
+            keep(index, TrainedModel(configs[index], tensors, {}, {}))
+
+        def compared(epoch: int) -> bool:
+            return epoch % population.every == 0 if population else epoch in task.comparison.rungs
+
+        FunctionCohort(
+            configs,
+            method,
+            device,
+            FunctionCallbacks(
+                emit=take if first else lambda report: None,
+                judge=watched_judge if judge and first else None,
+                compared=compared,
+                stop=watchdog.stop,
+                save=save if first else None,
+                save_every=settings.save_every,
+                keep=keep_files if task.models and first else None,
+                is_kept=lambda index: None in kept_of(index),
+                begin=begin,
+                say=say,
+                failed=show_exception,
+                notify=notices.append,
+            ),
+            ranking=settings.ranking,
+            retries=settings.retries,
+            population=population is not None,
+            peers=peers,
+            folder=settings.folder,
+            reserved=settings.reserved,
+        ).train([data for spec in (task.spec, *task.earlier) if (data := read(spec.checkpoint))])
+
+    def read(path: str) -> bytes | None:
+        try:
+            return checkpoints.read(path)
+        except CheckpointError as error:
+            notices.append(f"its checkpoint cannot be read: {error}")
+            return None
 
     ends_itself = math.isfinite(settings.step_timeout)
     with contextlib.ExitStack() as stack:
@@ -292,12 +362,19 @@ def train_cohort(
         task_of(configs[0].method).keep_data(configs[0], Path(settings.data))
         try:
             with limited(device, task.memory, f"a cohort of {len(configs)} in stacks of {task.spec.width}"):
-                loop()
+                if issubclass(method, FunctionMethod):
+                    with watchdog.suspended():  # nobody knows how long its epochs take
+                        call_functions(method)
+                else:
+                    loop()
         except Stopped as stopped:
             if not ends_itself:
                 raise
             reason = f"stopped: {'SIGTERM; ' if watchdog.asked else ''}{stopped}"
-            _end(Failure("machine", reason), write, peers)
+            if issubclass(method, FunctionMethod) and peers.rank:
+                time.sleep(GRACE / 4)  # the first of them, which has no step in common with it, writes a checkpoint
+                os._exit(1)
+            _end(Failure("machine", reason), write, SINGLE_PROCESS if issubclass(method, FunctionMethod) else peers)
 
 
 def _without_pictures(report: Report) -> Report:

@@ -122,7 +122,7 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
     names = _trial_names(files, name) if unfinished else {}
     packed = embedded.pack_curves(history, [*recorded, *unfinished], _first_metrics(shown))
     sheets = embedded.collect_pictures(files, name, recorded)
-    unusual_first = own["trial_id"][(own["status"] == "finished").argsort(kind="stable")]
+    unusual_first = own["trial_id"].iloc[(own["status"] == "finished").argsort(kind="stable")]
     logs, logs_left_out = embedded.collect_logs(files, name, list(unusual_first))
     requests, requests_note = _requests(files, name, snapshot, shown, known, positions)
     importances, importances_notes = findings.importances(files, name)

@@ -106,7 +106,7 @@ def test_compiled_stacks_of_a_search_have_one_width_whatever_their_cohorts() -> 
 def test_cuts_in_words() -> None:
     assert describe_cuts([Cut(4, 4), Cut(3, 1), Cut(4, 4), Cut(1, 1)]) == [
         "up to 4 trials each, 4 stacked as one",
-        "up to 3 trials each, stepped in turn",
+        "up to 3 trials each, trained in turn",
         "one trial each",
     ]
 

@@ -48,7 +48,7 @@ def test_plain_lines_are_few_and_the_last_has_all_counts():
     assert 2 <= len(lines) <= 4
     assert (
         "10 of 10 trials" in lines[-1]
-        and "best score: 0.700 (one trial) at nu=8; chosen on test images" in lines[-1]
+        and "best score: 0.700 (one trial) at nu=8; chosen on reported values" in lines[-1]
         and "running" not in lines[-1]
     )
 

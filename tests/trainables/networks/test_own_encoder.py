@@ -125,7 +125,7 @@ def test_a_saved_model_has_it() -> None:
     trained = retrain(resolve({"method": "simclr", **KEYS}), Path())
     content = pack_model(trained, {})
     model, images = unpack_model(content).build(), torch.rand(4, 1, 8, 8)
-    assert model.embed(images)["z"].shape == (4, 5)  # type: ignore[operator]
+    assert model.embed(images)["z"].shape == (4, 5)
     own_code._imported.clear()
     with pytest.raises(NotImportedError, match="the encoder 'my_nets:Tiny' neither ships nor is installed"):
         unpack_model(content)

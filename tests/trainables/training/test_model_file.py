@@ -47,7 +47,7 @@ def evaluated(name: str) -> dict[str, Value]:
     if not issubclass(method, ImageMethod) or "score" in method.capabilities:
         return {}
     small: dict[str, Value] = {"encoder": "mlp", "width": 16, "features": 8}  # all classes are ten times as many images
-    return {**small, "normal_class": None, "knn": 3, "reconstructions": "decode" in method.capabilities}
+    return {**small, "normal_class": None, "held_out": "", "knn": 3, "reconstructions": "decode" in method.capabilities}
 
 
 def trained(configs: list[TrialConfig]) -> tuple[Report, dict[int, bytes]]:

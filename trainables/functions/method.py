@@ -1,0 +1,246 @@
+"""A function of the user as a method: its parameters are the keys of its trials.
+
+Three forms are known. A function returns a dict of numbers; or it yields dicts, a report each; or its first parameter
+is `trial`, by which it reports, saves and resumes (`trainables.functions.trial`).
+"""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar
+
+from trainables.contract import Method
+from trainables.sections import TrialConfig, Value
+from trainables.validation import Choices, Interval, added, at_least, checked, one_of
+
+TRIAL = "trial"
+"""Name of the first parameter of a function that reports, saves and resumes by itself."""
+DEVICE = "device"
+"""Name of a parameter that is no key, but gets the name of the trial's device, such as `cuda` or `cpu`."""
+TYPES = (bool, int, float, str)
+"""Types that a key can have, each also with None."""
+LOOP = ("seed", "epochs")
+"""Parameters that other parts of a sweep read of any trial, where a function has them."""
+
+
+class FunctionError(ValueError):
+    """A function cannot be a method. The message is one line: the law and the offender."""
+
+    def __init__(self, name: str, law: str, got: str) -> None:
+        super().__init__(f"the function {name} {law}, but got {got}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A key of the trials of a function."""
+
+    name: str
+    hint: Any
+    """Its type with its bounds, as in `Annotated[float, above(0)]`."""
+    default: Any = dataclasses.field(default_factory=lambda: dataclasses.MISSING)
+    """MISSING for a key that each trial must set."""
+    doc: str = ""
+
+
+class FunctionTraining:
+    """The training section of a function's trials: its own `seed` and `epochs`, where it has these parameters, and the
+    keys of `ENGINE`, but for those that it has itself."""
+
+    keys: ClassVar[tuple[str, ...]] = ()
+    """Those that are parameters of the function."""
+    report_every: ClassVar[int] = 1
+    patience_metric: ClassVar[str] = ""
+    _absent: ClassVar[Mapping[str, int]] = {"seed": 0, "epochs": 0, "patience": 0, "workers": 1}
+
+    def __getattr__(self, name: str) -> int:
+        """The value of a key that these trials do not have."""
+        try:
+            return self._absent[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def processes(self) -> int:
+        """Number of processes that train the trial together."""
+        return int(self.workers)
+
+
+ENGINE = (
+    Parameter(
+        "patience",
+        Annotated[int, at_least(0)],
+        added(0),
+        "Epochs without a better value of the metric that ranks trials, after which a trial ends. 0 trains to its end.",
+    ),
+    Parameter(
+        "workers",
+        Annotated[int, at_least(1)],
+        added(1),
+        "Processes that call the function together, with a device each and a process group of torch.distributed.",
+    ),
+)
+"""Keys that the trials of every function have."""
+
+
+class FunctionMethod(Method):
+    """Base class of the methods that `method_of_function` makes. They are never built: their function is called."""
+
+    task = "function"
+    per_example = True
+    Training: ClassVar[type]
+    Config: ClassVar[type]
+    call: ClassVar[Callable[..., Any]]
+    """The function."""
+    takes_trial: ClassVar[bool] = False
+    """Whether its first parameter is the trial."""
+    wants_device: ClassVar[bool] = False
+    """Whether it has a parameter `DEVICE`."""
+
+    @classmethod
+    def trains(cls) -> bool:
+        return True
+
+    @classmethod
+    def called(cls, config: TrialConfig, trial: Any, changes: Mapping[str, Value] = MappingProxyType({})) -> Any:
+        """What the function returns for a trial, of which `changes` are other values of some keys."""
+        training: Any = config.training
+        values = {**{key: getattr(training, key) for key in training.keys}, **vars(config.options), **changes}
+        device = {DEVICE: str(trial.device)} if cls.wants_device else {}
+        return cls.call(*([trial] if cls.takes_trial else []), **values, **device)
+
+
+def is_plain_function(value: object) -> bool:
+    """Whether a value is a function, or another object to call, and no class."""
+    return inspect.isroutine(value) or (callable(value) and not inspect.isclass(value))
+
+
+def method_of_function(name: str, function: Callable[..., Any]) -> type[FunctionMethod]:
+    """The method that calls a function. Raises FunctionError, with one line, if it cannot be one."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise FunctionError(name, "must be a plain function", "an async one")
+    try:
+        signature = inspect.signature(function)
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (ValueError, TypeError, NameError) as error:
+        raise FunctionError(name, "must have parameters that can be read", str(error)) from error
+    given = list(signature.parameters.values())
+    takes_trial = bool(given) and given[0].name == TRIAL and given[0].default is given[0].empty
+    given = given[1:] if takes_trial else given
+    wants_device = DEVICE in (each.name for each in given)
+    given = [each for each in given if each.name != DEVICE]
+    if len(given) == 1 and dataclasses.is_dataclass(section := hints.get(given[0].name)):
+        parameters, call = _of_dataclass(name, section), _with_section(function, given[0].name, section)
+    else:
+        parameters, call = [_parameter(name, each, hints) for each in given], function
+    known = [each for each in parameters if each is not None]
+    made = _method(name, call, known, takes_trial, inspect.getdoc(function) or "", function.__module__)
+    made.wants_device = wants_device
+    return made
+
+
+def command_method(name: str, call: Callable[..., Any], types: Mapping[str, type], about: str) -> type[FunctionMethod]:
+    """The method that runs a command, whose keys have these types."""
+    parameters = [Parameter(key, kind if kind is object else kind | None) for key, kind in types.items()]
+    return _method(name, call, parameters, True, about, __name__)
+
+
+def _method(
+    name: str, call: Callable[..., Any], parameters: list[Parameter], takes_trial: bool, about: str, module: str
+) -> type[FunctionMethod]:
+    names = [each.name for each in parameters]
+    if taken := [key for key in names if key in ("method", "workers")]:
+        raise FunctionError(name, "must not have a parameter named as a key of every trial", ", ".join(taken))
+    loop = [each for each in parameters if each.name in LOOP]
+    own = [each for each in parameters if each.name not in LOOP]
+    training = _section("Training", FunctionTraining, [*loop, *(each for each in ENGINE if each.name not in names)])
+    training.keys = tuple(each.name for each in loop)
+    fusible = frozenset(names) | ({"patience"} - {*names})
+    content = {
+        "__module__": module,
+        "__doc__": about,
+        "Training": training,
+        "Config": _section("Config", object, own),
+        "call": staticmethod(call),
+        "takes_trial": takes_trial,
+        "fusible": fusible,
+    }
+    return type("Function", (FunctionMethod,), content)
+
+
+def _section(name: str, base: type, parameters: list[Parameter]) -> Any:
+    """A frozen dataclass of these keys, of which those without a default come first."""
+    parameters = sorted(parameters, key=lambda each: each.default is not dataclasses.MISSING)
+    content: dict[str, Any] = {"__annotations__": {each.name: each.hint for each in parameters}, "__module__": __name__}
+    content |= {each.name: each.default for each in parameters if each.default is not dataclasses.MISSING}
+    content["key_docs"] = {each.name: each.doc for each in parameters}
+    return checked(type(name, (base,), content))
+
+
+def _parameter(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Parameter | None:
+    """The key of a parameter; None for one that keeps its default, which is no number, text or truth value."""
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise FunctionError(name, "must name each of its parameters, which are the keys of its trials", str(parameter))
+    default = dataclasses.MISSING if parameter.default is parameter.empty else parameter.default
+    return _key(name, parameter.name, hints.get(parameter.name), default)
+
+
+def _of_dataclass(name: str, section: Any) -> list[Parameter | None]:
+    """The keys of a function whose only parameter is of a dataclass."""
+    hints = typing.get_type_hints(section, include_extras=True)
+    keys = []
+    for each in dataclasses.fields(section):
+        made = each.default is dataclasses.MISSING and each.default_factory is not dataclasses.MISSING
+        if each.init and not made:  # what a factory makes is no single value
+            keys.append(_key(name, each.name, hints[each.name], each.default))
+    return keys
+
+
+def _with_section(function: Callable[..., Any], parameter: str, section: Any) -> Callable[..., Any]:
+    def call(*trial: Any, **values: Any) -> Any:
+        return function(*trial, **{parameter: section(**values)})
+
+    return call
+
+
+def _key(name: str, key: str, hint: Any, default: Any) -> Parameter | None:
+    """The key of one parameter with this hint, None without one."""
+    metadata = getattr(hint, "__metadata__", ())
+    plain = typing.get_args(hint)[0] if metadata else hint
+    bounds = [bound for each in metadata if (bound := _bound(each))]
+    if typing.get_origin(plain) is typing.Literal:
+        bounds.append(one_of(*typing.get_args(plain)))
+        plain = type(typing.get_args(plain)[0])
+    known = default is not dataclasses.MISSING and default is not None
+    kinds = {each for each in typing.get_args(plain) or (plain,) if each is not type(None)} - {None, Any}
+    kinds = kinds or ({type(default)} if known else set())
+    kind = next(iter(kinds), None)
+    if len(kinds) != 1 or kind not in TYPES:
+        if default is not dataclasses.MISSING and kinds:
+            return None
+        law = f"must give each parameter a type, as in `{key}: float`, of bool, int, float or str"
+        raise FunctionError(name, law, f"{key} without one" if not kinds else f"{key} of type {plain}")
+    optional = default is None or type(None) in typing.get_args(plain)
+    full = kind | None if optional else kind
+    doc = " ".join(each for each in metadata if isinstance(each, str))
+    if kind is float and type(default) is int:
+        default = float(default)
+    return Parameter(key, Annotated[full, *bounds] if bounds else full, default, " ".join(doc.split()))
+
+
+def _bound(metadata: Any) -> Interval | Choices | None:
+    """A bound of this project, or what has attributes `gt`, `ge`, `lt` or `le` (annotated_types, pydantic)."""
+    if isinstance(metadata, Interval | Choices):
+        return metadata
+    low, high = (
+        next(((getattr(metadata, each), each) for each in names if getattr(metadata, each, None) is not None), None)
+        for names in (("gt", "ge"), ("lt", "le"))
+    )
+    if low is None and high is None:
+        return None
+    return Interval(
+        *(float(low[0]) if low else -float("inf"), float(high[0]) if high else float("inf")),
+        above=bool(low and low[1] == "gt"),
+        below=bool(high and high[1] == "lt"),
+    )

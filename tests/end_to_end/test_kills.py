@@ -45,6 +45,34 @@ SMALL_SEARCH = [
 ]
 """6 trials in two waves, each a cohort, pruned at 10 epochs."""
 SEARCHED = 6
+FUNCTIONS = """
+import time
+
+from sweeper.spec import Grid, Metric, Sweep, Table
+
+
+def yields(lr: float, epochs: int = 25):
+    weight = 1.0
+    for epoch in range(epochs):
+        time.sleep(0.05)
+        weight = weight * (1.0 - lr) + 0.01 * epoch
+        yield {"loss": weight}
+
+
+def saves(trial, lr: float, epochs: int = 25):
+    state = trial.resume() or {"weight": 2.0, "epoch": 0}
+    for epoch in range(state["epoch"] + 1, epochs + 1):
+        time.sleep(0.05)
+        state = {"weight": state["weight"] * (1.0 - lr) + 0.01 * epoch, "epoch": epoch}
+        trial.save(state)
+        trial.report(epoch, loss=state["weight"])
+
+
+RATES = {"lr": (0.1, 0.2, 0.3, 0.4)}
+LOSS = Table("loss", ("lr",), (Metric("loss", "minimize"),))
+SWEEP = Sweep("functions", {"both": tuple(Grid({"method": each}, RATES) for each in (yields, saves))}, figures=(LOSS,))
+"""
+"""A sweep of a generator, which begins again, and of a function that resumes: 8 trials of over a second."""
 
 
 @contextlib.contextmanager
@@ -186,8 +214,8 @@ def kill_process_of_ray(name: str, sweep: Sweep) -> None:
     sweep.clean_up()
 
 
-def kill_driver(sweep: Sweep) -> None:
-    trainers = suspended_once(sweep, lambda: True)
+def kill_driver(sweep: Sweep, ready: Callable[[], bool] = lambda: True) -> None:
+    trainers = suspended_once(sweep, ready)
     sweep.kill()
     resume(trainers)
     assert sweep.outcome().err == "" and survivors(sweep, ignored=IDLE) == []
@@ -246,3 +274,39 @@ def test_a_search_whose_driver_was_killed_ends_as_an_undisturbed_one(
     assert_same_results(rows(killed, SEARCH), rows(undisturbed, SEARCH))
     histories = [load_history(SEARCH, store) for store in (killed, undisturbed)]
     pd.testing.assert_frame_equal(*histories, check_exact=True)
+
+
+def test_a_sweep_of_functions_whose_worker_and_driver_are_killed_ends_as_an_undisturbed_one(
+    sweeps: Sweeps, tmp_path: Path
+) -> None:
+    """Both kinds train in cohorts of four, one trial after the other, as they are killed. The worlds of
+    `tests/simulation` assert it of every moment."""
+    file, killed, undisturbed = tmp_path / "own.py", tmp_path / "killed", tmp_path / "undisturbed"
+    file.write_text(FUNCTIONS)
+    arguments = ["--cohort", "4", "--save-every", "0.05"]
+
+    def both() -> bool:
+        """Whether of each cohort a trial has ended, and others have not."""
+        return len(row_files(killed, "own")) == 2 and set(rows(killed, "own").groupby("cohort").size()) <= {1, 2}
+
+    with temporary_home():
+        sweep = sweeps.start(killed, *arguments, name=str(file), preset="both", cores=2)
+        trainers = suspended_once(sweep, both)
+        assert len(trainers) == 2, sweep.printed
+        for process in trainers:
+            process.kill()
+        sweep.wait_until(lambda: sweep.printed.count("was cut off") == 2, "both cohorts that were cut off")
+        count = len(rows(killed, "own"))
+        kill_driver(sweep, lambda: len(rows(killed, "own")) > count)
+    before = rows(killed, "own")
+    assert count < len(before) < 8
+    for store in (killed, undisturbed):
+        outcome = sweeps.run(store, *arguments, "--debug", name=str(file), preset="both", cores=1)
+        assert outcome.status == 0, outcome
+    after = rows(killed, "own")
+    own, expected = (frame.drop(columns="cohort_size") for frame in (after, rows(undisturbed, "own")))
+    assert_same_results(own, expected)  # each process trained what was left of a cohort
+    assert (after.loc[before.index, "ended"] == before["ended"]).all()  # what had a row was not trained again
+    histories = [load_history("own", store) for store in (killed, undisturbed)]
+    pd.testing.assert_frame_equal(*histories, check_exact=True)
+    assert not list(killed.glob("checkpoints/*/*.pt"))

@@ -34,6 +34,7 @@ from tests.simulation.stored import (
     best_rows,
     comparable,
     history_in,
+    is_function,
     lacking_models,
     merged,
     model_path,
@@ -56,7 +57,8 @@ Key = tuple[Any, ...]
 def _key(config: Mapping[str, Any]) -> Key:
     """What tells a trial from others, in its config and in its row."""
     return tuple(
-        config.get(name) for name in ("lr", "seed", "epochs", "width", "examples", "weight_decay", "ema", "patience")
+        config.get(name)
+        for name in ("lr", "seed", "epochs", "width", "examples", "weight_decay", "ema", "patience", "method")
     )
 
 
@@ -104,6 +106,8 @@ class Auditor:
         self._moments: list[frozenset[tuple[str, str]]] = [frozenset()]
         """Trials and statuses of the rows that there were, one after the other."""
         self._aside: frozenset[str] = frozenset()
+        self._functions: dict[Key, Client] = {}
+        """Key of each function that has a row, also of a failure -> the driver that has written one last."""
         self._training: dict[tuple[Client, str], set[Key]] = {}
         self._cohorts: dict[str, set[Key]] = {}
         self._given: dict[Client, set[Key]] = defaultdict(set)
@@ -146,7 +150,7 @@ class Auditor:
         """Called after each operation that has changed a file."""
         if path.startswith("checkpoints/") and verb == "delete" and path.endswith(".pt") and not client.fresh:
             left = self._cohorts.get(path.rpartition("/")[2].removesuffix(".pt"), set()) - self._results.keys()
-            if left:
+            if left := left - self._functions.keys():
                 self.note(f"{path} is deleted before {len(left)} of its trials have a result")
         if path.startswith(".drivers/") and verb == "write":
             self._claim(client, frozenset(json.loads(self.memory.get(f"{ROOT}/{path}") or b"")["claims"]))
@@ -164,6 +168,7 @@ class Auditor:
             self.note(f"a file of rows is not whole after {verb} {path}: {error}")
             return
         self._files[path] = new
+        self._functions |= {_key(row): client for row in new if is_function(row)}
         self._given_up[client] |= {row["trial_id"] for row in new if row["status"] == "failed"}
         rows = merged(self._files.values())
         self._judge_new(path, [row for row in new if self.seen.get(row["trial_id"]) != row["status"]])
@@ -194,11 +199,16 @@ class Auditor:
         """Judge rows that have just been written."""
         for row in rows:
             trial, cohort = row["trial_id"], row["cohort"]
-            if row["status"] == "finished" and not self.memory.paths(f"{ROOT}/sheets/simulated/{trial}"):
+            of_function = is_function(row)
+            if (
+                row["status"] == "finished"
+                and not of_function
+                and not self.memory.paths(f"{ROOT}/sheets/simulated/{trial}")
+            ):
                 self.note(f"{trial} has a row before its sheets")
             if row["status"] == "failed" and self.excused and trial not in self.seen:
                 self.note(f"{trial} has failed, though only machines were lost")
-            if row["status"] != "failed" or cohort in self._hopeless:
+            if row["status"] != "failed" or cohort in self._hopeless or of_function:
                 continue
             failures = max((count for (_, own), count in self._failures.items() if own == cohort), default=None)
             if failures is not None and failures <= self.retries and path.endswith(f"/{cohort}.parquet"):
@@ -227,7 +237,9 @@ class Auditor:
         for (other, _), training in self._training.items():
             if trials & training and (other is client or (self.sure and not other.dead)):
                 self.note(f"{client.name} trains what {other.name} trains")
-        if self.sure and (again := trials & self._results.keys()):
+        # Of functions that train in turn it has rows before the cohort has ended, and tries the whole cohort again.
+        own = {key for key in trials if self._functions.get(key) is client}
+        if self.sure and (again := (trials & self._results.keys()) - own):
             self.note(f"{client.name} trains again what has a result: {[self._results[key] for key in again]}")
         if self.listed and not client.fresh and trials & self._trained[client]:
             self.note(f"{client.name} trains what had a result when it claimed it")
@@ -239,6 +251,7 @@ class Auditor:
                 and whole != task.cohort
                 and (client, whole) in self._ended
                 and self.memory.get(f"{ROOT}/{path}")
+                and self._functions.keys().isdisjoint(self._cohorts.get(whole, ()))  # one has a row, and its history
             ):
                 self.note(f"{path} stays, though its cohort was halved")
         self._training[client, task.cohort], self._cohorts[task.cohort] = trials, trials
@@ -274,6 +287,11 @@ class Auditor:
         """A driver ends its workers, and with that what it trains."""
         for key in [key for key in self._training if key[0] is client]:
             del self._training[key]
+
+    def function_failed(self, task: CohortTask) -> None:
+        """A function of a cohort fails for good, which its process says later, if it lives."""
+        if task.comparison.rungs or task.comparison.population:
+            self.failed = True  # what becomes of the others depends on it
 
     # At the end
 

@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -110,6 +111,8 @@ class Observed:
     told: Callable[[CohortTask, Event], None]
     stepped: Callable[[CohortTask, int], None]
     stopped: Callable[[], None]
+    failed: Callable[[CohortTask], None]
+    """Called where a function of a task fails for good."""
 
 
 class SimulatedBackend(Backend):
@@ -262,7 +265,8 @@ class SimulatedBackend(Backend):
             return storage and replace(storage, files=files.with_retries(storage.files.retry_policy))
 
         checkpoints, models = here(settings.checkpoints), here(settings.models)
-        settings = replace(settings, checkpoints=checkpoints, models=models)
+        # What it prints would be taken from the whole process, and not from this worker alone.
+        settings = replace(settings, checkpoints=checkpoints, models=models, logs=None)
 
         def send(message: Message) -> None:
             for _ in range(1 + (self._random.random() < self._mishaps.twice)):
@@ -271,8 +275,10 @@ class SimulatedBackend(Backend):
         failure: Failure | None = None
         try:
             judge = judge_of(task, self._dispatch.judge_factory)
-            self._time.current.on_step = lambda epoch: self._step(task, worker, epoch)
-            train_cohort(replace(task, memory=None), settings, judge, CPU, send)
+            self._time.current.on_step = lambda epoch, config: self._step(task, worker, epoch, config)
+            train_cohort(
+                replace(task, memory=None), settings, judge, CPU, send, show_exception=partial(self._failed, task)
+            )
         except Stopped as stopped:
             write_failure(
                 checkpoints.write, task.spec.checkpoint, settings.run, Failure("machine", f"stopped: {stopped}")
@@ -287,6 +293,12 @@ class SimulatedBackend(Backend):
             failure = failure_of(error)
         self._leave(worker, failure)
 
+    def _failed(self, task: CohortTask, error: BaseException) -> None:
+        """A function of a cohort fails for good."""
+        if not str(error).startswith("simulated: "):
+            self._time.failure = AssertionError(f"a function is said to have raised what it has not: {error!r}")
+        self._observed.failed(task)
+
     def _leave(self, worker: Worker, failure: Failure | None) -> None:
         """A worker has ended."""
         if worker in worker.node.workers:
@@ -296,29 +308,31 @@ class SimulatedBackend(Backend):
                 self._time.say(f"{worker.cohort} ends: {failure.reason}")
             self._mail(Ended(worker.cohort, failure))
 
-    def _step(self, task: CohortTask, worker: Worker, epoch: int) -> None:
-        """A step of a worker: time passes, and mishaps happen."""
+    def _step(self, task: CohortTask, worker: Worker, epoch: int, config: Mapping[str, Any] | None) -> None:
+        """A step of a worker: time passes, and mishaps happen. `config`: that of the trial which alone makes it."""
         process, mishaps, random = self._time.current, self._mishaps, self._random
         self._observed.stepped(task, epoch)
         process.sleep(random.expovariate(1.0) * mishaps.epoch_seconds / 2)
         if mishaps.poisoned and epoch >= mishaps.poisoned_in:
-            for config in task.spec.configs():
-                if poison_of(config) in mishaps.poisoned:
+            for each in [config] if config else task.spec.configs():
+                if poison_of(each) in mishaps.poisoned:
                     raise RuntimeError("simulated: a trial is poisoned")
         drawn = random.random()
         for name in MISHAPS:
             drawn -= getattr(mishaps, name)
             if drawn < 0:
                 self._time.say(f"{task.cohort}: {name}")
-                return self._mishap(name, worker)
+                return self._mishap(name, worker, config is not None)
 
-    def _mishap(self, name: str, worker: Worker) -> None:
+    def _mishap(self, name: str, worker: Worker, in_function: bool) -> None:
         if name == "raises":
-            raise RuntimeError("simulated")
+            raise RuntimeError("simulated: raised")
         if name == "memory":
-            raise OutOfMemory("simulated")
+            raise OutOfMemory("simulated: memory")
         if name == "hangs":
             self._time.current.sleep(self._patience)
+            if in_function:  # nobody knows how long its epochs take
+                return
             raise _Hung
         if name in ("dies", "quits"):
             self._leave(worker, DIED if name == "dies" else None)

@@ -69,6 +69,11 @@ SMALL = (
     Small("models of epochs before NaN", Kind("diverging", (("keep", Keep("all", every=1)),)), SAVING),
     Small("--decide", Kind("claimed", (("decide", ()), ("most_seeds", 4)))),
     Small("merging", Kind("grid", (("cohort", 1),)), merging=True),
+    Small("generators", Kind("yields", (("cohort", 3),)), SAVING),
+    Small("functions with models", Kind("saves_first", (("keep", "best"), ("cohort", 3))), SAVING),
+    Small("generators with pruning", Kind("yields_halving", (("cohort", 2),)), SAVING),
+    Small("functions with pruning", Kind("reports_first_halving", (("cohort", 2),)), SAVING),
+    Small("population of functions", Kind("saves_first_population"), SAVING),
 )
 
 

@@ -9,7 +9,7 @@ from safetensors.numpy import load
 
 from sweeper.spec.space import Search, parts_of
 from tests.simulation import sweeps, training
-from tests.simulation.stored import BEST, MODEL_SUFFIX, MODELS, History, Row
+from tests.simulation.stored import BEST, MODEL_SUFFIX, MODELS, History, Row, is_function
 from tests.simulation.sweeps import OF_IMAGES, RANKED
 
 
@@ -26,17 +26,23 @@ def broken(
     yield from _models(kind, rows, history, files, whole)
 
 
-def best_epoch(history: History, trial: str, until: int) -> int:
-    """The first epoch with the highest `RANKED` so far; 0 if none has a value."""
-    values = {epoch: history.get((trial, epoch, RANKED)) for epoch in range(1, until + 1)}
-    known = {epoch: found for epoch, found in values.items() if found is not None}
+def best_epoch(history: History, trial: str, until: int, of_function: bool = False) -> int:
+    """The first epoch with the highest `RANKED` so far, of functions with the least loss; 0 if none has a value."""
+    metric, sign = (sweeps.LOSS.name, -1) if of_function else (RANKED, 1)
+    values = {epoch: history.get((trial, epoch, metric)) for epoch in range(1, until + 1)}
+    known = {epoch: sign * found for epoch, found in values.items() if found is not None}
     return max(known, key=lambda epoch: (known[epoch], -epoch), default=0)
 
 
 def last_epoch(row: Row, history: History, trial: str) -> int:
     """The epoch in which a trial ends by itself: its last, or that in which its patience is over."""
-    epochs, patience = int(row["epochs"]), row.get("patience")
-    over = (each for each in range(1, epochs) if patience and each - best_epoch(history, trial, each) >= patience)
+    of_function = is_function(row)
+    epochs, patience = int(row.get("epochs") or 1), row.get("patience")
+    over = (
+        each
+        for each in range(1, epochs)
+        if patience and each - best_epoch(history, trial, each, of_function) >= patience
+    )
     return next(over, epochs)
 
 
@@ -51,7 +57,7 @@ def _conditions(kind: sweeps.Kind, rows: Mapping[str, Row]) -> Iterator[str]:
 def _best(kind: sweeps.Kind, rows: Mapping[str, Row], files: Mapping[str, bytes]) -> Iterator[str]:
     """The best trial of a search is the one with the least loss of those that meet its constraints, and none that does
     not meet them is best of anything."""
-    (part, *others) = parts_of(sweeps.PRESETS[kind.preset])
+    (part, *others) = parts_of(sweeps.SPACES[kind.preset])
     if kind.keep.trials != "best" or others or not isinstance(part, Search) or part.axes or part.replicates:
         return
     finished = {trial: row for trial, row in rows.items() if row["status"] == "finished"}

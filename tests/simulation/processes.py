@@ -9,10 +9,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import greenlet
 
@@ -37,8 +38,8 @@ class Process:
         self.killed = self.ended = False
         self.interrupt: Callable[[], BaseException] | None = None
         """Makes what it raises when it goes on, once."""
-        self.on_step: Callable[[int], None] = lambda epoch: None
-        """Called in each step of a training."""
+        self.on_step: Callable[[int, Mapping[str, Any] | None], None] = lambda epoch, config: None
+        """Called in each step of a training; of a function with the parameters of its trial."""
         self.asked = False
         """Whether it has received SIGTERM."""
         self._time, self._act, self._turn = time, act, 0

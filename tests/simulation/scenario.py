@@ -20,8 +20,10 @@ CLUSTERS = (
     Machines((DeviceKind(True, "T4", (1,), 4.0, on_demand=True),), "simulated:6379"),
 )
 """Clusters that worlds draw."""
-TELLS_APART = ("grid", "grids", "patient")
+TELLS_APART = ("grid", "grids", "patient", *sweeps.FORMS, *sweeps.OF_ALL, "impatient")
 """Presets of grids, whose trials do not depend on each other."""
+FUNCTIONS_SINCE = 1_796_000_000_000
+"""The first seed of worlds that may draw functions, so that seeds below mean what they meant."""
 
 
 @dataclass
@@ -77,9 +79,12 @@ class Scenario:
     """Probability that a call of the tracker fails; 0 without a tracker."""
 
 
-def drawn(random: Random, kinds: Random, expected: Callable[[Scenario], Expected]) -> Scenario:
+def drawn(
+    random: Random, kinds: Random, functions: Random | None, expected: Callable[[Scenario], Expected]
+) -> Scenario:
     """The scenario of a world. Each has few kinds of what can happen, and much of these: then they meet. `kinds`
-    decides whether its sweep is one of `sweeps.LATER`. `expected`: the end of a scenario that nothing disturbs."""
+    decides whether its sweep is one of `sweeps.LATER`, and `functions`, where there is one, whether its trials are
+    functions. `expected`: the end of a scenario that nothing disturbs."""
 
     def some(share: float) -> bool:
         return random.random() < share
@@ -87,8 +92,13 @@ def drawn(random: Random, kinds: Random, expected: Callable[[Scenario], Expected
     scenario = Scenario(random.choice(sweeps.KINDS), random.choice((files.OBJECTS, files.OBJECTS, files.SHARE)))
     if kinds.random() < 0.3:
         scenario.kind = kinds.choice(sweeps.LATER)
+    of_functions = functions is not None and functions.random() < 0.4
+    if functions and of_functions:
+        scenario.kind = functions.choice(sweeps.OF_FUNCTIONS)
     scenario.machines, grid = random.choice(CLUSTERS), scenario.kind.preset in TELLS_APART
     scenario.retries, scenario.save_every = random.choice((0, 1, 1, 3)), random.choice((0.0, 0.0, 1e9))
+    if functions and of_functions and functions.random() < 0.3:
+        scenario.save_every = 20.0
     mishaps, faults = scenario.mishaps, scenario.faults
     if some(0.7):
         for name in random.sample(OF_MACHINES if some(0.2) else MISHAPS, random.choice((1, 2, 3))):
@@ -98,6 +108,7 @@ def drawn(random: Random, kinds: Random, expected: Callable[[Scenario], Expected
     if grid and some(0.3):
         trained = [row for row in expected(scenario).rows.values() if row["status"] == "finished"]
         mishaps.poisoned, mishaps.poisoned_in = frozenset({poison_of(random.choice(trained))}), random.choice((0, 1))
+        mishaps.poisoned_in = 0 if of_functions else mishaps.poisoned_in  # some have one epoch
     if some(0.5):
         for name in random.sample(("fail", "fail", "lie", "lie", "silent", "slow"), 2):
             setattr(faults, name, random.choice((0.02, 0.06) if name in ("fail", "lie") else (0.003, 0.01)))

@@ -59,6 +59,11 @@ def merged(of_files: Iterable[Sequence[Row]]) -> dict[str, Row]:
     return found
 
 
+def is_function(row: Row) -> bool:
+    """Whether a row is of a trial that is a function."""
+    return ":" in row["method"]
+
+
 def trials_set_aside(files: Mapping[str, bytes]) -> frozenset[str]:
     """The trials of which `--fresh` has set a row aside."""
     paths = (path for path in files if path.startswith("_replaced/") and f"/{TRIALS}" in path)

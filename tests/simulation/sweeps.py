@@ -24,6 +24,8 @@ IMAGES: Mapping[str, Value] = {
 """Of trials that have a metric on validation images, by which epochs are ranked."""
 OF_IMAGES = ("patient", "pruned_grid")
 """Presets of such trials."""
+FORMS = ("returns", "yields", "saves_first", "reports_first")
+"""Functions of `tests.simulation.functions`."""
 BOUNDS = Constraint("nll_excess", ">=", 0.2), Constraint("loss", "<=", 0.8)
 EMA = 0.9
 """The default of `ema`, which is searched where `WIDE` holds."""
@@ -37,6 +39,20 @@ def _grid(*seeds: int, **fixed: Value) -> Grid:
 def _search(space: Mapping[str, BaseDistribution] = RATE, **options: Any) -> Search:
     fixed = {**FIXED, "epochs": options.pop("epochs", 4)}
     return Search(space, fixed, metric=LOSS, **{"trials": 8, "wave": 4, "sampler": "random", **options})
+
+
+def _method(form: str) -> str:
+    """The method that is a function of `tests.simulation.functions`."""
+    return f"tests.simulation.functions:{form}"
+
+
+def _grid_of_function(form: str, seeds: tuple[int, ...] = (0, 1)) -> Grid:
+    return Grid({"method": _method(form)}, {"lr": RATES, "seed": seeds})
+
+
+def _search_of_function(form: str, **options: Any) -> Search:
+    fixed = {"method": _method(form), "epochs": options.pop("epochs", 4)}
+    return Search(RATE, fixed, metric=LOSS, **{"trials": 8, "wave": 4, "sampler": "random", **options})
 
 
 HALVING = Halving(first=2, factor=2)
@@ -66,17 +82,39 @@ PRESETS: Mapping[str, Space] = {
         {**RATE, "width": CategoricalDistribution((32, 64))}, sampler="tpe", trials=12, conditions=(WIDE,)
     ),
 }
+FUNCTIONS: Mapping[str, Space] = {
+    **{form: _grid_of_function(form) for form in FORMS},
+    "diverging_functions": tuple(_grid_of_function(form, seeds=(0, 30)) for form in FORMS),
+    "functions": tuple(map(_grid_of_function, FORMS)),
+    "impatient": Grid(
+        {"method": _method("saves_first"), "epochs": 6}, {"lr": RATES[:2], "patience": (0, 1, 2), "seed": (0, 1)}
+    ),
+    "yields_search": _search_of_function("yields"),
+    "saves_first_search": _search_of_function("saves_first", sampler="tpe", trials=12),
+    **{f"{form}_halving": _search_of_function(form, epochs=6, pruner=HALVING) for form in FORMS[1:]},
+    "yields_replicates": _search_of_function(
+        "yields", epochs=6, trials=4, wave=2, replicates={"seed": (0, 1)}, pruner=HALVING
+    ),
+    **{
+        f"{form}_population": _search_of_function(form, trials=4, wave=4, population=Population(every=1))
+        for form in FORMS[2:]
+    },
+}
+"""Presets whose trials are functions."""
+OF_ALL = ("functions", "diverging_functions")
+"""Presets of all forms; in the latter one trial of each form with epochs diverges."""
+SPACES = {**PRESETS, **FUNCTIONS}
 LOW = Side(LOSS.name, {"lr": RATES[0]})
 SWEEP = Sweep(
     name="simulated",
     about="sweeps that train nothing",
-    presets=PRESETS,
+    presets=SPACES,
     claims=(
         Claim("X-01", "clear at two seeds", "1", Side(LOSS.name), ">", -1e6, presets=("claimed",)),
         Claim("X-02", "open for ever, as equal values have no interval", "1", LOW, "~", LOW, presets=("claimed",)),
     ),
     figures=(
-        Table("loss", ("lr",), (LOSS,), presets=tuple(name for name in PRESETS if name not in OF_IMAGES)),
+        Table("loss", ("lr",), (LOSS,), presets=tuple(name for name in SPACES if name not in OF_IMAGES)),
         Table("knn", ("lr",), (KNN,), presets=OF_IMAGES),
     ),
 )
@@ -101,7 +139,11 @@ class Kind:
         return asked if isinstance(asked, Keep) else Keep(asked)
 
 
-PRUNED = ("halving", "hyperband", "replicates_halving", "pruned_grid", "constrained_halving")
+PRUNED = (
+    *("halving", "hyperband", "replicates_halving", "pruned_grid", "constrained_halving"),
+    *(f"{form}_halving" for form in FORMS[1:]),
+    "yields_replicates",
+)
 """Presets whose trials are pruned."""
 KEEPING = (
     *(("grid", "all", ()), ("grid", "best", (("cohort", 2),)), ("grids", "all", (("cohort", 3),))),
@@ -130,3 +172,17 @@ LATER = (
     *(Kind(preset, (("keep", Keep("best", every=1)), ("cohort", 2))) for preset in ("grid", "search")),
 )
 """Kinds that worlds draw by a stream of their own, so that seeds of the others mean what they meant."""
+OF_FUNCTIONS = (
+    *(Kind(preset, (("cohort", size),)) for preset in (*FORMS, *OF_ALL, "impatient") for size in (2, 3, 6)),
+    *(Kind(preset) for preset in FUNCTIONS),
+    *(Kind(f"{form}_halving", (("cohort", size),)) for form in FORMS[1:] for size in (2, 3)),
+    *(Kind(preset, (("cohort", size),)) for preset in ("yields_search", "saves_first_search") for size in (2, 4)),
+    *(
+        Kind(preset, (("keep", keep), ("cohort", size)))
+        for preset in ("saves_first", "reports_first", "saves_first_halving")
+        for keep in ("all", "best")
+        for size in (1, 3)
+    ),
+    *(Kind("saves_first_population", (("keep", keep),)) for keep in ("all", "best")),
+)
+"""Kinds whose trials are functions."""

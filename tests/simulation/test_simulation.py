@@ -4,6 +4,7 @@ import pytest
 
 from tests.simulation import world
 from tests.simulation.__main__ import failed_once, shortened
+from tests.simulation.scenario import FUNCTIONS_SINCE
 
 
 @pytest.mark.slow
@@ -14,7 +15,7 @@ def test_what_did_not_hold_once_holds(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [0, 1000, 1010])
+@pytest.mark.parametrize("first", [0, 1000, 1010, FUNCTIONS_SINCE, FUNCTIONS_SINCE + 10])
 def test_worlds_hold(first: int) -> None:
     for seed in range(first, first + 10):
         outcome = world.run(seed)

@@ -31,15 +31,16 @@ from sweeper.storage import archive, parquet_files, requests, store
 from sweeper.storage.layout import report_path
 from sweeper.storage.load import load
 from sweeper.surroundings import Machine, Surroundings
-from tests.simulation import sweeps, training
+from tests.simulation import functions, sweeps, training
 from tests.simulation.auditor import Auditor
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend
 from tests.simulation.files import Client, Faults, Memory, SimulatedFiles, contents
 from tests.simulation.processes import Condition, Killed, Lock, Process, Stuck, Time
-from tests.simulation.scenario import CORES, TELLS_APART, Scenario, Session, drawn
+from tests.simulation.scenario import CORES, FUNCTIONS_SINCE, TELLS_APART, Scenario, Session, drawn
 from tests.simulation.stored import Expected, table_in, trials_set_aside
 from tests.simulation.tracker import SimulatedTracker
 from tests.simulation.training import CannedCohort, Watchdog
+from trainables.functions import cohort
 from trainables.training import train
 from trainables.worker import worker
 
@@ -147,8 +148,11 @@ class World:
         own = SimulatedFiles(self.memory, client, self.surroundings(client))
         auditor = self.auditor
         observed = Observed(
-            *(partial(auditor.started, client, machines), partial(auditor.told, client)),
-            *(partial(auditor.stepped, client), partial(auditor.stopped, client)),
+            partial(auditor.started, client, machines),
+            partial(auditor.told, client),
+            partial(auditor.stepped, client),
+            partial(auditor.stopped, client),
+            auditor.function_failed,
         )
         cluster = SimulatedBackend(
             *(self.time, self.random, machines, mishaps, own, client, observed, request.patience)
@@ -307,11 +311,13 @@ def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None
     ):
         patched.setattr(train, "Cohort", CannedCohort)
         patched.setattr(train, "time", SimpleNamespace(monotonic=lambda: 0.0, perf_counter=lambda: 0.0))
+        patched.setattr(cohort, "time", SimpleNamespace(monotonic=lambda: time.now, perf_counter=lambda: 0.0))
         patched.setattr(torch, "save", training.save)
         patched.setattr(torch, "load", training.load)
         patched.setattr(worker, "StepWatchdog", Watchdog)
         patched.setattr(Watchdog, "process", staticmethod(lambda: time.current), raising=False)
-        patched.setattr(CannedCohort, "during_step", staticmethod(lambda epoch: time.current.on_step(epoch)))
+        patched.setattr(CannedCohort, "during_step", staticmethod(lambda epoch: time.current.on_step(epoch, None)))
+        patched.setattr(functions, "during_step", lambda epoch, config: time.current.on_step(epoch, config))
         patched.setattr(version, "_git", lambda *_: None)  # a process
         patched.setattr(page, "_writing", Lock(time))
         for module in (parquet_files, archive, requests, store):
@@ -359,7 +365,13 @@ def _expected(kind: sweeps.Kind, machines: Machines) -> Expected:
 
 def run(seed: int) -> Outcome:
     """Run the world of a seed to its end."""
-    return run_scenario(drawn(Random(f"scenario {seed}"), Random(f"kinds {seed}"), expected), seed)
+    return run_scenario(scenario_of(seed), seed)
+
+
+def scenario_of(seed: int) -> Scenario:
+    """What the world of a seed is."""
+    functions = Random(f"functions {seed}") if seed >= FUNCTIONS_SINCE else None
+    return drawn(Random(f"scenario {seed}"), Random(f"kinds {seed}"), functions, expected)
 
 
 def run_scenario(scenario: Scenario, seed: int) -> Outcome:

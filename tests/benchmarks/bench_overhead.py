@@ -3,6 +3,9 @@
 The whole anomaly grid on the digits, 560 trials, from the command line's own entry to rows, figures and tables, with a
 training loop that reports random numbers at once; beside it Ray Tune alone, one function trial a model, reused actors,
 its loggers off, and nothing kept. Each has a process and a Ray of its own; imports of torch and Ray count for all.
+
+A plain function that reports as many numbers stands beside both; and 10,000 trials of a function of 10 ms, whose cost
+is what they take beyond those 10 ms on two cores.
 """
 
 import contextlib
@@ -12,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,9 +31,18 @@ from trainables.worker.worker import Dispatch
 METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")
 
 
-CASES = ("auto", "56", "8", "1", "tune")
-"""Members of a cohort (auto: chosen by measurement, as by default), and Tune alone."""
-TRIALS = 560
+CASES = ("auto", "56", "8", "1", "function", "tune", "short")
+"""Members of a cohort (auto: chosen by measurement, as by default), a plain function, Tune alone, and short trials."""
+NAMES = {
+    "function": "this service, a plain function",
+    "tune": "Ray Tune alone, a trial a model",
+    "short": "this service, trials of 10 ms",
+}
+TRIALS, SHORT_TRIALS = 560, 10_000
+SHORT_SECONDS = 0.01
+"""Seconds that a short trial takes."""
+CORES = 2
+"""Cores on which short trials run."""
 
 
 def main(rounds: int) -> None:
@@ -41,14 +53,20 @@ def main(rounds: int) -> None:
             command = [sys.executable, "-m", "tests.benchmarks.bench_overhead", "--case", case]
             completed = subprocess.run(command, capture_output=True, text=True, check=True)
             seconds, ray_start = json.loads(completed.stdout.splitlines()[-1])
-            costs[case] = 1000 * seconds / TRIALS, 1000 * (seconds - ray_start) / TRIALS
-            name = "Ray Tune alone, a trial a model" if case == "tune" else f"this service, cohorts of {case}"
+            trials, training = (
+                (SHORT_TRIALS, SHORT_TRIALS * SHORT_SECONDS / CORES) if case == "short" else (TRIALS, 0.0)
+            )
+            costs[case] = tuple(1000 * (each - training) / trials for each in (seconds, seconds - ray_start))
+            name = NAMES.get(case, f"this service, cohorts of {case}")
             print(
-                f"{name:34}{TRIALS:8}{seconds:8.1f}{ray_start:8.1f}{costs[case][0]:12.1f}{costs[case][1]:13.1f}",
+                f"{name:34}{trials:8}{seconds:8.1f}{ray_start:8.1f}{costs[case][0]:12.1f}{costs[case][1]:13.1f}",
                 flush=True,
             )
-        ratios = [theirs / ours for theirs, ours in zip(costs["tune"], costs["auto"], strict=True)]
-        print(f"Tune's cost of a trial over ours (auto): {ratios[0]:.2f} with Ray's start, {ratios[1]:.2f} without")
+        for own in ("auto", "function"):
+            ratios = [theirs / ours for theirs, ours in zip(costs["tune"], costs[own], strict=True)]
+            print(
+                f"Tune's cost of a trial over ours ({own}): {ratios[0]:.2f} with Ray's start, {ratios[1]:.2f} without"
+            )
 
 
 def service(size: str) -> tuple[float, float]:
@@ -64,6 +82,20 @@ def service(size: str) -> tuple[float, float]:
         took = time.perf_counter() - begun
         rows = pd.read_parquet(f"{store}/trials/sweep=anomaly_grid")
     assert status == 0 and len(rows) == TRIALS and rows["auroc_joint"].notna().all()
+    return took, started[0]
+
+
+def functions(name: str, trials: int) -> tuple[float, float]:
+    """As `service`, of so many trials of a function of this name in `tests.benchmarks.functions`."""
+    started: list[float] = []
+    run.connected = partial(timed, started=started)
+    reference = f"tests.benchmarks.functions:{name}"
+    with tempfile.TemporaryDirectory() as store, contextlib.redirect_stdout(io.StringIO()):
+        begun = time.perf_counter()
+        status = run.main([reference, "--axis", f"index=0..{trials - 1}", "--store", store])
+        took = time.perf_counter() - begun
+        rows = pd.read_parquet(f"{store}/trials/sweep=functions.{name}")
+    assert status == 0 and len(rows) == trials and (rows["status"] == "finished").all()
     return took, started[0]
 
 
@@ -107,6 +139,11 @@ def tune_alone() -> tuple[float, float]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--case"]:
-        print(json.dumps(tune_alone() if sys.argv[2] == "tune" else service(sys.argv[2])))
+        cases: dict[str, Callable[[], tuple[float, float]]] = {
+            "tune": tune_alone,
+            "function": partial(functions, "report_at_once", TRIALS),
+            "short": partial(functions, "last_ten_milliseconds", SHORT_TRIALS),
+        }
+        print(json.dumps(cases.get(sys.argv[2], partial(service, sys.argv[2]))()))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 2)

@@ -3,9 +3,10 @@ their links lead somewhere, and files and tests that any text names exist; table
 to date; the first README is short."""
 
 import ast
-import importlib
+import importlib.util
 import itertools
 import json
+import math
 import re
 import shlex
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any, Never
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -28,10 +30,16 @@ from sweeper.console import COMMANDS
 from sweeper.errors import SpecError
 from sweeper.request import Request
 from sweeper.run import plan_request
+from sweeper.spec.user_code import search_folder
 from tests import documentation
 from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.user_files import user_folder
+from trainables.catalog import import_method
+from trainables.config import resolve
+from trainables.functions.cohort import FunctionCallbacks, FunctionCohort
+from trainables.functions.method import FunctionMethod
+from trainables.reports import Record, Stopped
 
 ROOT = Path(__file__).parents[1]
 RUNNING = ROOT / "sweeper" / "README.md"
@@ -70,6 +78,24 @@ def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
+EXAMPLES = {
+    name: text
+    for page in (ROOT / "README.md", ROOT / "trainables" / "README.md")
+    for text, name in re.findall(r"```\w+\n(# (\w+\.\w+).*?)```", page.read_text(), re.DOTALL)
+}
+"""File -> its text, of the user's files whose first line names them."""
+
+
+def missing_library(words: list[str]) -> str | None:
+    """The first library that this machine lacks of those that an example imports, which a command names; None if it
+    lacks none, or the command names no example."""
+    text = EXAMPLES.get(f"{words[0].split(':')[0].removesuffix('.py')}.py", "") if words else ""
+    found = re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)
+    return next(
+        (name for name in found if f"{name}.py" not in EXAMPLES and importlib.util.find_spec(name) is None), None
+    )
+
+
 SOURCES = [
     path
     for folder in ("sweeper", "trainables", "search_spaces", "cluster", "tests")
@@ -81,7 +107,7 @@ NAMED = re.compile(
     r"(?<![\w./:-])(?:[\w-]+/|\.\./)*[\w-]+\.(?:md|py|js|toml|yaml)(?![\w/(:])|\btest(?:_[a-z0-9]+){3,}\b(?!\.py)"
 )
 """Names of files, and of tests, which have more words than other names that begin so."""
-OF_USERS = re.compile(r"^(my_\w+|simclr_width|secrets)\.|[A-Z]{4}")
+OF_USERS = re.compile(r"^(my_\w+|secrets)\.|[A-Z]{4}")
 """Files that users write, and places for names."""
 
 
@@ -108,7 +134,7 @@ def test_files_and_tests_that_texts_name_exist() -> None:
         for path in [*PAGES, *MODULES]
         for text in texts_of(path)
         for name in NAMED.findall(text)
-        if name.replace("../", "") not in known and not OF_USERS.search(name.rpartition("/")[2])
+        if name.replace("../", "") not in known | {*EXAMPLES} and not OF_USERS.search(name.rpartition("/")[2])
     ]
     assert not lacking
 
@@ -294,6 +320,111 @@ def test_rungs_of_a_grid_are_planned_as_written(tmp_path: Path, capsys: pytest.C
         assert out.count("56 trials in waves of 56, grid, Halving") + out.count("56 proposals x 3 replicates") == 10
 
 
+def write_examples(folder: Path) -> None:
+    for name, text in EXAMPLES.items():
+        (folder / name).write_text(text)
+
+
+OWN_CODE = [
+    *(line for _, text in blocks("Your own sweep", ROOT / "README.md") for line in text.splitlines()),
+    *(
+        line
+        for _, text in blocks("Your own training code", ROOT / "trainables/README.md")
+        for line in text.splitlines()
+    ),
+]
+TRAINED = [shlex.split(line, comments=True)[2:] for line in OWN_CODE if line.startswith("sweeper run ")]
+FEWER = {"boosting_search.py": ["--trials=6", "--wave=3"]}
+"""A sweep's file -> options with which it is a short one."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [each for each in TRAINED if "my_" not in str(each)], ids=lambda words: words[0].split()[0]
+)
+def test_functions_and_commands_train_as_written(
+    words: list[str], user_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pruner ends some trials, and all others finish. Whoever lacks a library skips its example."""
+    if missing := missing_library(words):
+        pytest.skip(f"{missing} is not installed")
+    write_examples(user_folder)
+    assert run.main([*words, *FEWER.get(words[0], []), "--debug", "--store", "store"]) == 0
+    (folder,) = (user_folder / "store/trials").iterdir()
+    rows = pd.read_parquet(folder)
+    pruned = "--pruner" in words
+    assert set(rows["status"]) == ({"finished", "pruned"} if pruned else {"finished"}), rows[["status", "error"]]
+    metric = words[words.index("--metric") + 1] if "--metric" in words else "accuracy"
+    spread = rows.loc[rows["status"] == "finished", metric]
+    assert len(rows) > 1 and spread.nunique() > 1
+    assert metric != "accuracy" or 0.8 < spread.max() <= 1
+    assert metric in capsys.readouterr().out
+    if "--keep" in words:
+        kept, *_ = (user_folder / "store/models").rglob("*.safetensors")
+        assert sweeper.load_model("store", kept.stem, methods=[words[0]])["0.weight"].shape == (64, 64)
+
+
+@pytest.mark.slow
+def test_the_loop_resumes_from_what_it_has_saved(user_folder: Path) -> None:
+    write_examples(user_folder)
+    search_folder(user_folder)
+    method = import_method("loop:train")
+    assert issubclass(method, FunctionMethod)
+    config = resolve({"method": "loop:train", "epochs": 6})
+    checkpoints = list[bytes]()
+
+    def train(resumed: list[bytes], most: float) -> list[Record]:
+        """The reports of a training that ends when it has saved so many checkpoints."""
+        records = list[Record]()
+        callbacks = FunctionCallbacks(
+            lambda report: records.extend(report.new),
+            stop=lambda: len(checkpoints) >= most,
+            save=checkpoints.append,
+            save_every=0,
+        )
+        FunctionCohort([config], method, torch.device("cpu"), callbacks).train(resumed)
+        return records
+
+    with pytest.raises(Stopped):
+        train([], most=3)
+    resumed = train([checkpoints[-1]], most=math.inf)
+    assert [record.epoch for record in resumed] == [1, 2, 3, 4, 5, 6] and len(checkpoints) > 6
+    checkpoints.clear()
+    assert train([], most=math.inf) == resumed
+
+
+@pytest.mark.slow
+def test_one_trial_of_a_function_is_trained_alone_and_exported(
+    user_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model of a trial whose run kept none is trained again."""
+    write_examples(user_folder)
+    assert trial.main(["digits_width.py", "lr=0.1", "width=16", "seed=0"]) == 0
+    assert re.search(r"epoch 1  accuracy .*finished after 10 epochs", capsys.readouterr().out, re.DOTALL)
+    assert trial.main(["loop:train", "--profile"]) == 2
+    assert "but loop:train is a function" in capsys.readouterr().err
+    assert run.main(["loop:train", "--set", "epochs=2", "--keep", "none", "--debug"]) == 0
+    (row,) = sweeper.load("loop.train").to_dict("records")
+    assert export.main(["loop:train", "--trial", row["trial_id"], "--out", "model.safetensors"]) == 0
+    assert sweeper.load_model("model.safetensors", methods=["loop:train"])["0.weight"].shape == (64, 64)
+
+
+def test_a_pruner_refuses_a_function_without_epochs(user_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_examples(user_folder)
+    words = ["boosting:train", "--set=rate=0.1", "--axis=leaves=4,8", "--metric=accuracy", "--mode=max"]
+    assert run.main([*words, "--pruner=halving", "--plan"]) == 2
+    assert "a function needs a parameter `epochs`, but boosting:train has none" in capsys.readouterr().err
+
+
+def test_examples_of_own_code_are_short_and_import_nothing_of_this_project() -> None:
+    of_sweeps = {name for name, text in EXAMPLES.items() if "SWEEP = " in text}
+    for name, text in EXAMPLES.items():
+        code = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        assert len(code) <= 25, name
+        assert name in of_sweeps or not re.search(r"^(?:import|from) (sweeper|trainables)", text, re.MULTILINE), name
+    assert {"digits.py", "loop.py", "fit.awk"} <= EXAMPLES.keys() - of_sweeps and of_sweeps
+
+
 OWN = (ROOT / "trainables/README.md").read_text().split("## Your own data, encoder and views")[1].split("\n## ")[0]
 
 
@@ -348,13 +479,14 @@ def test_every_command_is_accepted(
     simclr = "\n\nfrom trainables.methods.baselines.simclr import SimCLR\n\n\nclass MyMethod(SimCLR):\n    pass\n"
     (user_folder / "my_method.py").write_text(method + simclr)
     (user_folder / "my_sweep.py").write_text(sweep)
-    ((_, width),) = (block for block in blocks("Your own sweep", ROOT / "README.md") if block[0])
-    (user_folder / "simclr_width.py").write_text(width)
+    write_examples(user_folder)
     for part in ("train/good", "test/good", "test/bad"):
         (folder := user_folder / "my_images" / part).mkdir(parents=True, exist_ok=True)
         for index in range(100):
             Image.fromarray(np.full((9, 9), len(part) * 10 + index, np.uint8)).save(folder / f"{index}.png")
     for name, words in commands(page):
+        if missing_library(words):
+            continue
         try:
             with monkeypatch.context() as patches:
                 status = _status(name, words, user_folder, patches)

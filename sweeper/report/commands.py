@@ -20,12 +20,14 @@ from sweeper.plan.changes import DIGEST, OWN_IMAGES, SIZE_KEYS, Defaults, change
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import CLASS
 from sweeper.report.looks import DECIDED
-from sweeper.spec import Grid, Sweep, Value, registry
+from sweeper.spec import Grid, Metric, Sweep, Value, registry
+from sweeper.spec.function_sweep import MODES, TIME, FunctionSweep
 from sweeper.spec.ranges import as_typed
 from sweeper.spec.space import PART_KEYS, Axes, Fixed, Part, Space, change_space, parts_of
 from sweeper.spec.user_code import CODE_KEYS, own_code
 from sweeper.storage.requests import StoredRequest
 from sweeper.storage.rows import plain_value
+from trainables.functions.command import PREFIXES
 from trainables.validation import is_own
 
 NO_TEXT_OF_AN_AXIS = re.compile(r"^$|^\s|\s$|[,(]|\.\.")
@@ -63,7 +65,8 @@ class Commands:
         preset = ["--preset", request.preset]
         asked = self._narrowing(sweep.presets[request.preset], request, own, list(shown.hyperparameters))
         if asked and (narrowing := _typed(*asked, _typed_as(own, shown))) is not None:
-            return shlex.join(["sweeper", "run", self.reference, *preset, *narrowing, *self._places(own), "--fresh"])
+            options = [*preset, *narrowing, *_reading(sweep, shown.preset.headline), *self._places(own), "--fresh"]
+            return shlex.join(["sweeper", "run", self.reference, *options])
         first, text_of = own[own["trial_id"] == trials[0]].iloc[0], _typed_as(own, shown)
         changed = [key for key in changed_keys(request.changes) if key in own and key not in STUDY_COLUMNS]
         values = {key: plain_value(first[key]) for key in changed}  # without these the plan may be illegal
@@ -132,6 +135,16 @@ class Commands:
             return (fixed, axes) if trials.are_those_of(changed()) else None
         except SpecError:  # values that no part has, as in a definition that has changed since
             return None
+
+
+def _reading(sweep: Sweep, metric: Metric) -> list[str]:
+    """Return the options that say how the reports of a function or a command are read: the metric that ranks trials,
+    and where they come from."""
+    if not isinstance(sweep, FunctionSweep):
+        return []
+    modes = [mode for mode, direction in MODES.items() if direction == metric.direction and metric != TIME]
+    stdout = any(str(each).startswith(PREFIXES["stdout"]) for each in sweep.parts(sweep.PRESET)[0].values("method"))
+    return [*(["--metric", metric.name, "--mode", *modes] if modes else []), *["--metrics-from", "stdout"] * stdout]
 
 
 def _typed(fixed: Fixed, axes: Axes, text_of: TextOf) -> list[str] | None:

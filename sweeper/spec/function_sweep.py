@@ -16,6 +16,8 @@ from sweeper.spec.sweep import Sweep
 
 MODES: dict[str, Direction] = {"max": "maximize", "min": "minimize"}
 """Value of `--mode` -> the direction of the metric."""
+TIME = Metric("seconds", "minimize")
+"""What ranks trials without `--metric`."""
 RESULTS = "results"
 """Name of the table."""
 
@@ -32,7 +34,7 @@ class FunctionSweep(Sweep):
             raise SpecError(f"--mode says whether a metric is to be high or low, so it needs --metric, but got {mode}")
         if metric is not None and mode is None and Metric(metric).direction is None:
             raise SpecError(f"--metric {metric} needs --mode max or --mode min, which says what is better")
-        ranking = Metric(metric, MODES[mode]) if metric and mode else Metric("seconds", "minimize")
+        ranking = Metric(metric, MODES[mode]) if metric and mode else TIME
         rows = tuple(axis for axis in axes if axis != SEED) or ("method",)
         return replace(self, figures=(Table(RESULTS, rows, (ranking,), others=True),))
 
@@ -43,7 +45,7 @@ def sweep_of_function(method: str, function: Any, name: str) -> FunctionSweep:
         about = f"the command {function}"
     else:
         about = (inspect.getdoc(function) or "").split("\n")[0] or f"the function {method}"
-    table = Table(RESULTS, ("method",), (Metric("seconds", "minimize"),), others=True)
+    table = Table(RESULTS, ("method",), (TIME,), others=True)
     presets = {FunctionSweep.PRESET: Grid({"method": method}, {})}
     return FunctionSweep(about, presets, (table,), name=name)
 

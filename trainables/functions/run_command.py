@@ -69,7 +69,7 @@ def run_command(trial: RunningTrial, words: Sequence[str], from_stdout: bool) ->
         report.touch()
         environment = {
             **os.environ,
-            REPORT: str(report),
+            REPORT: os.devnull if from_stdout else str(report),
             CHECKPOINT: str(checkpoint),
             DEVICE: str(trial.device),
             "RANK": str(trial.rank),

@@ -18,6 +18,7 @@ from sweeper.cli.preview import distribution_text, outline_distribution
 from sweeper.errors import SpecError
 from sweeper.plan.changes import format_value
 from sweeper.spec import Assumption, Sweep, Value, registry
+from sweeper.spec.function_sweep import FunctionSweep
 from sweeper.spec.space import Part
 from sweeper.spec.user_code import search_folder
 from trainables import config
@@ -90,13 +91,16 @@ def describe(name: str) -> str:
 def _own(name: str) -> str:
     """Describe a method or a sweep of the user's: `package.module:NAME`, or the file of a sweep."""
     search_folder(Path.cwd())
+    if "{" in name:
+        return _method(str(registry.find_command(name).parts(FunctionSweep.PRESET)[0].values("method")[0]))
     if ".py" in name or ":" not in name:
         return describe_sweep(name)
     try:
         return _method(name)
     except ValueError as error:
         with contextlib.suppress(SpecError):
-            return describe_sweep(name)
+            if not isinstance(registry.find(name), FunctionSweep):  # as a function that no method can be
+                return describe_sweep(name)
         with contextlib.suppress(ValueError):
             if text := _own_part(name):
                 return text

@@ -27,6 +27,7 @@ from sweeper.printing import print, printable
 from sweeper.request import Request, Text
 from sweeper.run import PlannedRequest, prepared
 from sweeper.spec import registry
+from sweeper.spec.function_sweep import FunctionSweep
 from sweeper.storage.logs import logged_trials, read_log
 from sweeper.storage.rows import Columns, is_id, rows_of
 from sweeper.storage.store import Store
@@ -75,6 +76,10 @@ def main(arguments: Sequence[str]) -> int:
         options = parser.parse_intermixed_args(arguments)
         if options.out and not options.profile:
             raise SpecError("--out requires --profile, because nothing else writes a file")
+        values = [word for word in options.which if "=" in word]
+        if values and registry.is_findable(options.name) and isinstance(registry.find(options.name), FunctionSweep):
+            options.set += values  # of a function any trial can be chosen
+            options.which = [word for word in options.which if word not in values]
         fixed = {key: Text(text) for key, text in pairs("--set", options.set).items()}
         folder = str(Path(options.data).absolute())
         request = Request(

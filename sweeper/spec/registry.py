@@ -184,7 +184,13 @@ def _of_module(name: str, reference: str) -> ModuleType:
             f"no sweep '{reference}'; it must be a name (--list shows all), a file (path/to/my_sweep.py) or a module "
             "(package.module:SWEEP)"
         )
-    return _imported(lambda: importlib.import_module(name), reference, [Path.cwd().resolve()])
+    try:
+        return _imported(lambda: importlib.import_module(name), reference, [Path.cwd().resolve()])
+    except SpecError as error:
+        parent, _, last = name.rpartition(".")
+        if callable(getattr(sys.modules.get(parent), last, None)):
+            raise SpecError(f"{error}; for the function write {parent}:{last}") from error
+        raise
 
 
 def _imported(load: Callable[[], ModuleType], reference: str, folders: Collection[Path]) -> ModuleType:

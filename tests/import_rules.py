@@ -218,7 +218,7 @@ TABLE: Mapping[str, Rule] = {
             *("pandas", "numpy", "pyarrow", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
             *("sweeper.names", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("trainables.cache", "trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
-            "trainables.validation",
+            *("trainables.validation", "trainables.functions.command"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),

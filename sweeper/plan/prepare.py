@@ -23,7 +23,7 @@ from sweeper.spec.ranges import advice
 from sweeper.spec.space import EPOCHS, SEED, Part, Study, bounds, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
-from sweeper.storage.rows import Columns
+from sweeper.storage.rows import FIXED, Columns
 from sweeper.storage.store import Store
 from trainables import config
 from trainables.catalog import import_method, is_function, known_methods, method_of
@@ -197,7 +197,7 @@ def _prepared(asked: _Asked, store: Store) -> tuple[Plan, Columns]:
         raise SpecError(str(error)) from error
     _check_alarm_rate(asked.request.alarm_rate, results)
     if any(result.any_metric for result in results):
-        _check_functions(asked.request)
+        _check_functions(asked.request, configs)
     if asked.request.keep.best_epoch:
         metric = epoch_metric(asked.sweep, asked.preset, "--keep best-epoch")
         _check_epochs("--keep best-epoch ranks the epochs of a trial", metric.name, configs, results)
@@ -272,8 +272,14 @@ def _columns(configs: Sequence[TrialConfig], results: Sequence[PreflightResult],
         raise SpecError(str(error)) from None
 
 
-def _check_functions(request: Request) -> None:
-    """Raise SpecError for what no function can do. Raises SpecError."""
+def _check_functions(request: Request, configs: Sequence[TrialConfig]) -> None:
+    """Raise SpecError for what no function can do, and for a parameter whose name is that of a column of every row."""
+    for method in dict.fromkeys(each.method for each in configs):
+        if taken := [key for key in config.keys(method) if key in (*FIXED, "sweep")]:
+            raise SpecError(
+                f"the function {method} must not have a parameter named as a column of every row, but got "
+                f"{', '.join(taken)}"
+            )
     why = {
         "--compile always": request.compile == "always" and "it has no steps that are known",
         "--stack above 1": (request.stack or 1) > 1 and "its trials train one after the other",

@@ -27,6 +27,10 @@ def train(lr: float = 0.1, seed: int = 0, epochs: int = 2):
         yield {"loss": lr + seed + epoch, "other": 1}
 
 
+def taken(status: str = "new") -> dict:
+    return {"loss": 1.0}
+
+
 class Other: ...
 '''
 
@@ -116,6 +120,12 @@ def test_a_metric_that_nothing_reports_is_named_at_the_end(folder: Path, capsys:
 def test_what_cannot_hold_is_said_before_anything_starts(options: list[str], law: str, folder: Path) -> None:
     with pytest.raises(SpecError, match=law):
         sweeper_plan(["own_numbers:train", *options, "--plan"])
+
+
+def test_a_parameter_must_not_be_named_as_a_column(folder: Path) -> None:
+    law = "the function own_numbers:taken must not have a parameter named as a column of every row, but got status"
+    with pytest.raises(SpecError, match=law):
+        sweeper_plan(["own_numbers:taken", "--plan"])
 
 
 def sweeper_plan(arguments: list[str]) -> None:

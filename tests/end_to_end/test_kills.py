@@ -276,6 +276,7 @@ def test_a_search_whose_driver_was_killed_ends_as_an_undisturbed_one(
     pd.testing.assert_frame_equal(*histories, check_exact=True)
 
 
+@pytest.mark.soak
 def test_a_sweep_of_functions_whose_worker_and_driver_are_killed_ends_as_an_undisturbed_one(
     sweeps: Sweeps, tmp_path: Path
 ) -> None:

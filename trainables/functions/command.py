@@ -39,11 +39,12 @@ def keys_of(line: str) -> tuple[str, ...]:
     """The names in braces. Raises ValueError, with one line, if there is none, or for a line that is no command."""
     try:
         words = shlex.split(line)
-        found = [name for word in words for _, name, _, _ in string.Formatter().parse(word) if name is not None]
+        fields = [field for word in words for field in string.Formatter().parse(word)]
     except ValueError as error:
         raise ValueError(f"a command must be words with keys in braces, but got {line!r:.80}: {error}") from error
-    if not words or not found or not all(map(str.isidentifier, found)):
+    found = {name: form or "" for _, name, form, _ in fields if name is not None}
+    if not found or not all(name.isidentifier() and "{" not in form for name, form in found.items()):
         raise ValueError(
             f"a command must have a key in braces, such as `python train.py --lr {{lr}}`, but got {line!r:.80}"
         )
-    return tuple(dict.fromkeys(found))
+    return tuple(found)

@@ -6,6 +6,7 @@ is `trial`, by which it reports, saves and resumes (`trainables.functions.trial`
 
 import dataclasses
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -121,11 +122,10 @@ def method_of_function(name: str, function: Callable[..., Any]) -> type[Function
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise FunctionError(name, "must be a plain function", "an async one")
     try:
-        signature = inspect.signature(function)
-        hints = typing.get_type_hints(function, include_extras=True)
-    except (ValueError, TypeError, NameError) as error:
-        raise FunctionError(name, "must have parameters that can be read", str(error)) from error
-    given = list(signature.parameters.values())
+        given = list(inspect.signature(function, eval_str=True).parameters.values())
+    except Exception as error:  # of an annotation that is text, anything
+        raise FunctionError(name, "must have parameters that can be read", " ".join(str(error).split())) from error
+    hints = {each.name: each.annotation for each in given if each.annotation is not each.empty}
     takes_trial = bool(given) and given[0].name == TRIAL and given[0].default is given[0].empty
     given = given[1:] if takes_trial else given
     wants_device = DEVICE in (each.name for each in given)
@@ -135,7 +135,8 @@ def method_of_function(name: str, function: Callable[..., Any]) -> type[Function
     else:
         parameters, call = [_parameter(name, each, hints) for each in given], function
     known = [each for each in parameters if each is not None]
-    made = _method(name, call, known, takes_trial, inspect.getdoc(function) or "", function.__module__)
+    plain: Any = getattr(function, "func", function)  # of functools.partial
+    made = _method(name, call, known, takes_trial, inspect.getdoc(plain) or "", plain.__module__)
     made.wants_device = wants_device
     return made
 
@@ -198,8 +199,12 @@ def _of_dataclass(name: str, section: Any) -> list[Parameter | None]:
 
 
 def _with_section(function: Callable[..., Any], parameter: str, section: Any) -> Callable[..., Any]:
+    names = {each.name for each in dataclasses.fields(section)}
+
     def call(*trial: Any, **values: Any) -> Any:
-        return function(*trial, **{parameter: section(**values)})
+        others = {key: value for key, value in values.items() if key not in names}  # the device
+        own = {key: value for key, value in values.items() if key in names}
+        return function(*trial, **others, **{parameter: section(**own)})
 
     return call
 
@@ -213,7 +218,9 @@ def _key(name: str, key: str, hint: Any, default: Any) -> Parameter | None:
         bounds.append(one_of(*typing.get_args(plain)))
         plain = type(typing.get_args(plain)[0])
     known = default is not dataclasses.MISSING and default is not None
-    kinds = {each for each in typing.get_args(plain) or (plain,) if each is not type(None)} - {None, Any}
+    is_union = typing.get_origin(plain) in (typing.Union, types.UnionType)
+    listed = typing.get_args(plain) if is_union else (plain,)
+    kinds = {each for each in listed if each is not type(None)} - {None, Any}
     kinds = kinds or ({type(default)} if known else set())
     kind = next(iter(kinds), None)
     if len(kinds) != 1 or kind not in TYPES:

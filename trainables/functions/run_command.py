@@ -77,9 +77,12 @@ def run_command(trial: RunningTrial, words: Sequence[str], from_stdout: bool) ->
         }
         output = subprocess.PIPE if from_stdout else None
         sys.stdout.flush()
-        process = subprocess.Popen(
-            words, env=environment, stdout=output, stderr=subprocess.PIPE, start_new_session=True
-        )
+        try:
+            process = subprocess.Popen(
+                words, env=environment, stdout=output, stderr=subprocess.PIPE, start_new_session=True
+            )
+        except (OSError, ValueError) as error:  # ValueError: a value has a null byte
+            raise CommandError(f"{words[0]} cannot be started: {getattr(error, 'strerror', None) or error}") from error
         errors = list[str]()
         copies = [threading.Thread(target=_copy_errors, args=(process.stderr, errors), daemon=True)]
         if from_stdout:

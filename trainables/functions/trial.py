@@ -160,7 +160,7 @@ class RunningTrial:
     def _epoch(self, epoch: Any) -> int:
         try:
             number = int(epoch)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = -1
         if number != epoch or isinstance(epoch, bool) or not 0 <= number < 2**62:
             raise ReportError(f"an epoch must be a whole number of at least 0, but got {epoch!r:.80}")

@@ -118,7 +118,16 @@ def test_what_goes_wrong_is_its_error(code: str, error: str, tmp_path: Path) -> 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     member, _, _ = run(Command("no-such-program {seed}"), tmp_path, seed=0)
-    assert member.status == "failed" and "no-such-program" in str(member.error)
+    assert (member.status, member.error) == (
+        "failed",
+        "no-such-program cannot be started: No such file or directory",
+    )
+
+
+def test_a_format_of_a_key_has_no_keys_of_its_own() -> None:
+    assert keys_of("train {rate:.3f}") == ("rate",)
+    with pytest.raises(ValueError, match="a command must have a key in braces"):
+        Command("train {rate:{width}}")
 
 
 def test_a_command_goes_on_from_its_folder(count: Path) -> None:

@@ -383,9 +383,22 @@ def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
         )
     except ValueError as error:
         raise SpecError(str(error)) from None
+    fixed = {key: value for key, value in fixed.items() if not _is_default(key, value, space)}
     changed = _without_repeated(change_space(space, fixed, axes, config.keys)) if fixed or axes else space
     searched = any(part.searched for part in parts_of(changed))
     return replicate_space(changed, replicates, config.keys) if replicates and searched else changed
+
+
+def _is_default(key: str, value: Value, space: Space) -> bool:
+    """Whether a key that no part of a space mentions has its default in all of its methods, so that to set it changes
+    nothing, not even the identity of a study."""
+    methods = {str(method) for part in parts_of(space) for method in part.values("method")}
+    defaults = [config.defaults(method).get(key, ...) for method in methods]
+    return (
+        bool(defaults)
+        and key not in _preset_keys(space)
+        and all(default == value and isinstance(default, bool) == isinstance(value, bool) for default in defaults)
+    )
 
 
 def _without_repeated(space: Space) -> Space:

@@ -100,6 +100,16 @@ def test_python_and_the_command_line_train_the_same_rows(folder: Path, capsys: p
     assert rows["other"].tolist() == [1.0] * 6 and set(rows["method"]) == {"own_numbers:train"}
 
 
+def test_to_set_a_key_to_its_default_changes_no_study(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a pruner a grid is trained as a study, whose rows the request finds."""
+    options = ["--axis", "lr=1,2", "--pruner", "halving", "--metric", "loss", "--mode", "min", "--debug"]
+    options += ["--store", str(folder / "results")]
+    assert run.main(["own_numbers:train", *options, "--set", "epochs=2"]) == 0
+    assert "best loss: 2.00" in (printed := capsys.readouterr().out) and "begins" in printed
+    assert run.main(["own_numbers:train", *options]) == 0
+    assert "best loss: 2.00" in (printed := capsys.readouterr().out) and "begins" not in printed
+
+
 def test_a_metric_that_nothing_reports_is_named_at_the_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--metric", "acc", "--mode", "max", "--store", str(folder / "results"), "--debug"]
     run.main(["own_numbers:train", *options])

@@ -13,7 +13,7 @@ from trainables.validation import unknown
 
 
 @dataclass(frozen=True)
-class Command:
+class Subcommand:
     """A command, which runs a module of its own."""
 
     module: str
@@ -21,24 +21,26 @@ class Command:
     about: str
 
 
-COMMANDS: Mapping[str, Command] = {
-    "run": Command("sweeper.run", "run a sweep, or continue it"),
-    "plan": Command("sweeper.run", "print what a run would do, how long it would take and what it would cost"),
-    "list": Command("sweeper.stores", "list the sweeps and their presets, or what a store holds"),
-    "merge": Command("sweeper.stores", "add the rows of one store to another"),
-    "rm": Command("sweeper.stores", "remove a sweep, or a request of one, from a store"),
-    "describe": Command("sweeper.run", "describe a method and its keys, a data set, a metric or a sweep"),
-    "restore": Command("sweeper.run", "bring back the rows that a run with --fresh set aside"),
-    "trial": Command("sweeper.trial", "train one trial in this process: debug it, profile it, overfit a few examples"),
-    "best": Command("sweeper.best", "say which setting is best, how to train it again, and where its model is"),
-    "table": Command("sweeper.table", "print the tables of a request as Markdown, LaTeX or CSV"),
-    "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
-    "claims": Command("sweeper.claims", "judge the claims of the papers by the rows of a store"),
-    "export": Command("sweeper.export", "write a trained model to a file"),
-    "evaluate": Command("sweeper.evaluate", "evaluate the kept models of a sweep on other data, without training"),
-    "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
-    "submit": Command("cluster.submit", "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job"),
-    "completion": Command("sweeper.completion", "print a script that completes commands in bash or zsh"),
+COMMANDS: Mapping[str, Subcommand] = {
+    "run": Subcommand("sweeper.run", "run a sweep, or continue it"),
+    "plan": Subcommand("sweeper.run", "print what a run would do, how long it would take and what it would cost"),
+    "list": Subcommand("sweeper.stores", "list the sweeps and their presets, or what a store holds"),
+    "merge": Subcommand("sweeper.stores", "add the rows of one store to another"),
+    "rm": Subcommand("sweeper.stores", "remove a sweep, or a request of one, from a store"),
+    "describe": Subcommand("sweeper.run", "describe a method and its keys, a data set, a metric or a sweep"),
+    "restore": Subcommand("sweeper.run", "bring back the rows that a run with --fresh set aside"),
+    "trial": Subcommand(
+        "sweeper.trial", "train one trial in this process: debug it, profile it, overfit a few examples"
+    ),
+    "best": Subcommand("sweeper.best", "say which setting is best, how to train it again, and where its model is"),
+    "table": Subcommand("sweeper.table", "print the tables of a request as Markdown, LaTeX or CSV"),
+    "compare": Subcommand("sweeper.compare", "compare two requests, presets or stores trial by trial"),
+    "claims": Subcommand("sweeper.claims", "judge the claims of the papers by the rows of a store"),
+    "export": Subcommand("sweeper.export", "write a trained model to a file"),
+    "evaluate": Subcommand("sweeper.evaluate", "evaluate the kept models of a sweep on other data, without training"),
+    "view": Subcommand("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
+    "submit": Subcommand("cluster.submit", "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job"),
+    "completion": Subcommand("sweeper.completion", "print a script that completes commands in bash or zsh"),
 }
 COMMAND = "SWEEPER_COMMAND"
 """Environment variable, which `sweeper.cli.parser` reads: the command that the user typed, such as `sweeper run`."""

@@ -54,7 +54,7 @@ from trainables.methods.variational.simvae import SimVAE
 from trainables.methods.variational.vae import VAE
 from trainables.methods.variational.vje import VJE
 from trainables.own_code import NotImportedError, import_own
-from trainables.sections import GradientTraining, Training, Value
+from trainables.sections import KEY_TYPES, GradientTraining, Training, Value
 from trainables.tasks.images.task import Images
 from trainables.tasks.pairs import SyntheticPairs
 from trainables.tasks.task import Task
@@ -182,8 +182,6 @@ def _refuse(name: str) -> None:
 
 GROUP = "sweeper.methods"
 """Entry point group of installed methods."""
-TYPES = (bool, int, float, str)
-"""Types that a hyperparameter can have, each also with None."""
 
 
 class ContractError(ValueError):
@@ -258,7 +256,7 @@ def _check_config(name: str, config: object) -> None:
     hints = typing.get_type_hints(config)
     for field in dataclasses.fields(config):
         kinds = set(typing.get_args(hints[field.name]) or (hints[field.name],)) - {type(None)}
-        if len(kinds) != 1 or not kinds <= set(TYPES):
+        if len(kinds) != 1 or not kinds <= set(KEY_TYPES):
             law = "a hyperparameter must be a bool, int, float or str"
             raise ContractError(name, law, f"{field.name} of type {field.type}")
         if field.default is dataclasses.MISSING:

@@ -162,10 +162,10 @@ def fusible_keys(method: str) -> frozenset[str]:
 def adaptable_keys(method: str) -> frozenset[str]:
     """The fusible keys that a population can adapt: all but those that choose the data that a member reads."""
     adaptable = fusible_keys(method) - task_of(method).fusible - OF_THE_LOOP
-    if is_function(method):  # any key may differ in its cohorts
-        types_by_key = keys(method)
-        return frozenset(key for key in adaptable if types_by_key[key] is float)
-    return adaptable
+    if not is_function(method):
+        return adaptable
+    types_by_key = keys(method)  # any key may differ in a cohort of functions
+    return frozenset(key for key in adaptable if types_by_key[key] is float)
 
 
 def stream_key(config: TrialConfig) -> tuple[object, ...]:

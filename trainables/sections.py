@@ -157,6 +157,8 @@ class Optimiser:
     """Epochs between two drops of the schedule `step`."""
 
 
+KEY_TYPES = (bool, int, float, str)
+"""Types that a hyperparameter can have, each also with None."""
 Value = bool | int | float | str | None
 
 

@@ -21,11 +21,11 @@ from sweeper.request import Request
 from sweeper.spec.metric import OF_EVERY_ROW
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import FIGURES, figures_folder, history_folder, models_folder, trials_folder
-from sweeper.storage.load import load_request
+from sweeper.storage.load import load_request, metric_columns
 from sweeper.storage.models import forget_written, trials_with_models
 from sweeper.storage.requests import StoredRequest, selecting_line
 from sweeper.storage.retry import NO_RETRIES
-from sweeper.storage.rows import FIXED, Columns
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from trainables.validation import is_own
 
@@ -168,8 +168,7 @@ def _unreported(plan: Plan, columns: Columns, rows: pd.DataFrame) -> Iterator[st
     it reports."""
     if "method" not in rows or not any(map(is_own, rows["method"].dropna().unique())):
         return
-    taken = {*FIXED, *columns.hyperparameters}
-    reported = [name for name in rows.select_dtypes("number") if name not in taken and rows[name].notna().any()]
+    reported = metric_columns(rows, columns.hyperparameters)
     for figure in plan.sweep.figures_of(plan.preset):
         for metric in figure.shown:
             if metric.name not in (*reported, *OF_EVERY_ROW):

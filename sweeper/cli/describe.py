@@ -91,7 +91,7 @@ def describe(name: str) -> str:
 def _own(name: str) -> str:
     """Describe a method or a sweep of the user's: `package.module:NAME`, or the file of a sweep."""
     search_folder(Path.cwd())
-    if "{" in name:
+    if registry.is_command_line(name):
         return _method(str(registry.find_command(name).parts(FunctionSweep.PRESET)[0].values("method")[0]))
     if ".py" in name or ":" not in name:
         return describe_sweep(name)

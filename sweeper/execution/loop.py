@@ -198,7 +198,7 @@ def dispatch(
         ranking=stage.ranking,
         retries=limits.retries,
         folder=files.folder,
-        reserved=frozenset({*FIXED, *STUDY_COLUMNS, "sweep", "schedule"}),
+        reserved=frozenset({*FIXED, *STUDY_COLUMNS, "sweep"}),
     )
     storage = files.checkpoints.uri_of(shared) if shared else None
     shipped = Dispatch(settings, slots.resources, slots.workers, storage, stage.judge_factory, user_code.folders())

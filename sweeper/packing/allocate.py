@@ -24,7 +24,6 @@ from sweeper.packing.compilation import (
     StudyWork,
     WaveCutter,
     compiled_cut,
-    cut_in_turn,
     paying_shapes,
     record_steps,
     recorded_steps,
@@ -40,14 +39,13 @@ from sweeper.packing.profiler import (
     profiled_workloads,
     worth_measuring,
 )
-from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
+from sweeper.packing.workloads import Workload, candidate_cuts, cut_in_turn, of_functions, one_per_cohort
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import Plan
 from sweeper.request import NodePrice, Request
 from sweeper.storage.files import Files
 from sweeper.version import code_version
-from trainables.catalog import is_function
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,10 @@ class Allocator:
         """Return the groups of the plan. On cores, one that trains faster than its measurement would has no steps."""
         gpus, slots = self.devices[0].kind.gpus, sum(device.kind.expected_count for device in self.devices)
         known: Sequence[Cut | None] = settled or [None] * len(self.plan.groups)
-        cuts = [cut_in_turn(group, slots, cut) or cut for group, cut in zip(self.plan.groups, known, strict=True)]
+        cuts = [
+            cut_in_turn(group, slots, cut) if of_functions(group) else cut
+            for group, cut in zip(self.plan.groups, known, strict=True)
+        ]
         return [
             Workload(group, (), _reports(group) or (steps if gpus or worth_measuring(group, steps) else 0), cut)
             for group, steps, cut in zip(self.plan.groups, self.plan.steps, cuts, strict=True)
@@ -149,7 +150,7 @@ class Allocator:
         or, by measurement, pay; None if a measurement is needed, and none is made."""
         request, gpus = self.request, self.devices[0].kind.gpus
         needed = not settled or request.probe or bool(gpus and not request.fixes_share)
-        if all(_of_function(workload.group) for workload in workloads):  # who knows what else a function does
+        if all(of_functions(workload.group) for workload in workloads):  # who knows what else a function does
             needed = request.probe
         profiler = self._profiler(workloads, needed)
         if gpus:
@@ -220,14 +221,10 @@ class Allocator:
         )
 
 
-def _of_function(group: Group) -> bool:
-    return is_function(str(group[0][0].config.get("method")))
-
-
 def _reports(group: Group) -> int:
     """Return how often a trial of functions reports, which are its steps: after each epoch, or once; 0 for others."""
     epochs = group[0][0].config.get("epochs")
-    return (epochs if isinstance(epochs, int) and epochs > 0 else 1) if _of_function(group) else 0
+    return (epochs if isinstance(epochs, int) and epochs > 0 else 1) if of_functions(group) else 0
 
 
 def _cut_for_workers(workload: Workload, slots: Mapping[int, Slots], compiled: bool) -> Cut:

@@ -15,13 +15,12 @@ from typing import Any
 from sweeper.packing.cluster import DeviceInfo, Slots
 from sweeper.packing.packer import Packing
 from sweeper.packing.profiler import Profiler, fixed_shape
-from sweeper.packing.workloads import Workload, candidate_cuts
+from sweeper.packing.workloads import Workload, candidate_cuts, cut_in_turn, of_functions
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group, Trial, parts
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import cut_path
-from trainables.catalog import is_function
 from trainables.json_input import PositiveCount
 from trainables.training.measurement import CompiledProbe, Measurement
 
@@ -131,21 +130,6 @@ def compiled_width(lengths: Collection[int], most: int) -> int:
     return width if 2 * width >= most else most
 
 
-IN_TURN = 32
-"""Cohorts of functions for each slot, so that the last ones end at about the same time."""
-MOST_IN_TURN = 128
-"""Largest cohort of functions."""
-
-
-def cut_in_turn(group: Group, slots: int, settled: Cut | None = None) -> Cut | None:
-    """Return the cut of a group of functions, which train one after the other: few trials alone, and many together, as
-    the start of each and its rows might take longer than it does. The size may be settled. None for other methods."""
-    if not is_function(str(group[0][0].config.get("method"))):
-        return None
-    size = min(MOST_IN_TURN, math.ceil(sum(map(len, group)) / (IN_TURN * max(1, slots))))
-    return Cut(settled.size if settled else size, 1)
-
-
 # The studies of a search
 
 
@@ -219,16 +203,17 @@ class WaveCutter:
         else:
             cuts = [Cut(part, part if cohorts.worker_count(group) == 1 else 1) for group in groups]
         cuts = [
-            self._in_turn(group, cut, whole, repeats) if is_function(str(group[0][0].config.get("method"))) else cut
+            self._in_turn(group, cut, whole, repeats) if of_functions(group) else cut
             for group, cut in zip(groups, cuts, strict=True)
         ]
         return list(map(self._with_steps, groups, cuts))
 
     def _in_turn(self, group: Group, cut: Cut, whole: bool, repeats: int) -> Cut:
         """Return the cut of functions, which train one after the other; only replicates of a proposal together."""
-        own = cut_in_turn(group, self.slots.count)
-        alone = 1 if self.judged or own is None else own.size // repeats
-        return Cut(cut.size if whole or self.requested else max(1, alone) * repeats, 1)
+        if whole or self.requested:
+            return Cut(cut.size, 1)
+        proposals = 1 if self.judged else max(1, cut_in_turn(group, self.slots.count).size // repeats)
+        return Cut(proposals * repeats, 1)
 
     def lengths(self, work: StudyWork) -> set[int]:
         """Members of the cohorts of a study whose trials all have one shape, as `cut` cuts them."""

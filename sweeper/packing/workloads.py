@@ -1,4 +1,4 @@
-"""The ways to cut a measured group of trials into cohorts, with the time and the memory of the largest cohort."""
+"""The ways to cut a group of trials into cohorts, with the time and the memory of the largest cohort."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from sweeper.packing.cluster import Devices
 from sweeper.plan.cohorts import Cut, Group, parts
+from trainables.catalog import is_function
 from trainables.training.measurement import Measurement
 
 COHORT_START_SECONDS = 0.1
@@ -22,6 +23,20 @@ Measured on `anomaly_grid --preset digits --set epochs=0`, one core: 0.43 to 0.6
 0.88 s for 56 in turn. For larger models it is larger, but then the fixed cost of a cohort matters less."""
 UNTRAINED_SIZE, UNTRAINED_WIDTH = 64, 8
 """Largest cohort of members that train no step, and its widest stack. Both are small, as their memory is unknown."""
+IN_TURN, MOST_IN_TURN = 32, 128
+"""Cohorts of functions for each slot, so that the last ones end at about the same time; and the size of the largest."""
+
+
+def of_functions(group: Group) -> bool:
+    """Return whether the trials of a group are calls of a function, which train one after the other."""
+    return is_function(str(group[0][0].config.get("method")))
+
+
+def cut_in_turn(group: Group, slots: int, settled: Cut | None = None) -> Cut:
+    """Return the cut of a group of functions: few trials alone, and many together, as the start of a cohort and its
+    rows might take longer than a trial. A settled cut keeps its size."""
+    balanced = min(MOST_IN_TURN, math.ceil(sum(map(len, group)) / (IN_TURN * max(1, slots))))
+    return Cut(settled.size if settled else balanced, 1)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ from sweeper.spec.metric import SPREADS, Spread
 from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
-from sweeper.storage.rows import FIXED, plain_value
+from sweeper.storage.load import metric_columns
+from sweeper.storage.rows import plain_value
 
 Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""
@@ -110,10 +111,10 @@ def document(shown: Shown, table: Table, form: Format) -> str | None:
 def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str, Table]:
     """Return the cells of a table of a request, what they are the mean over, and the table with a note on searches."""
     if table.others:
-        taken = {*FIXED, *shown.hyperparameters, *(metric.name for metric in table.metrics)}
-        numbers = shown.rows.select_dtypes("number").dropna(axis=1, how="all").columns
-        found = tuple(Metric(name) for name in numbers if name not in taken)
-        table = replace(table, metrics=(*table.metrics, *found))
+        named = {metric.name for metric in table.metrics}
+        reported = metric_columns(shown.rows, shown.hyperparameters)
+        others = (Metric(name) for name in reported if name not in named)
+        table = replace(table, metrics=(*table.metrics, *others))
     preset, (rows, clause) = shown.preset, shown.of_best_settings(shown.rows_of(table), table)
     only = narrowed(preset.grids, rows, table.axes, table.selections)
     cells = average(rows, table, preset.preset, only, preset.replicates)

@@ -65,9 +65,14 @@ def as_named(name: str) -> str:
     return _references.get(name, name)
 
 
+def is_command_line(reference: str) -> bool:
+    """Return whether a reference is meant as the line of a command: it has a brace, which no other name has."""
+    return "{" in reference
+
+
 def is_plain_name(reference: str) -> bool:
     """Return whether a reference is a name, and neither a file nor a module with the name of a value."""
-    return not (reference.endswith(".py") or os.sep in reference or ":" in reference or "{" in reference)
+    return not (reference.endswith(".py") or os.sep in reference or ":" in reference or is_command_line(reference))
 
 
 def is_findable(reference: str) -> bool:
@@ -94,7 +99,7 @@ def definition(reference: str) -> tuple[Sweep, ModuleType]:
     A value can be a function, and a line with keys in braces is a command: their sweep is made here. Raises SpecError,
     with one line, if there is no such sweep, or if its file cannot be imported.
     """
-    if "{" in reference:
+    if is_command_line(reference):
         return find_command(reference), sys.modules[__name__]
     path, _, attribute = reference.partition(":")
     if attribute not in ("", ATTRIBUTE) and path in names():

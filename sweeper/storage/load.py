@@ -12,7 +12,7 @@ from sweeper.storage.files import Files
 from sweeper.storage.layout import ARCHIVES, HISTORIES, TRIALS, archive_path, history_folder, sweeps_in, trials_folder
 from sweeper.storage.parquet_files import read_or_say
 from sweeper.storage.requests import RequestRows, read_request, request_name
-from sweeper.storage.rows import HISTORY, Columns, columns_of, merged_rows, one_per_record
+from sweeper.storage.rows import FIXED, HISTORY, Columns, columns_of, merged_rows, one_per_record
 from sweeper.storage.store import StoreReader
 
 
@@ -124,6 +124,12 @@ def load_reports(
     for trial, epoch, metric, value in history[["trial_id", "epoch", "metric", "value"]].itertuples(index=False):
         reports.setdefault(trial, {}).setdefault(epoch, {})[metric] = value
     return reports
+
+
+def metric_columns(rows: pd.DataFrame, hyperparameters: Collection[str]) -> list[str]:
+    """Return the columns of numbers that are neither of every sweep nor hyperparameters, and have a value in a row."""
+    numbers = rows.select_dtypes("number").dropna(axis=1, how="all")
+    return [name for name in numbers if name not in FIXED and name not in hyperparameters]
 
 
 def _select(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.DataFrame:

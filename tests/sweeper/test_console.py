@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeper import console, version
-from sweeper.console import COMMANDS, Command
+from sweeper.console import COMMANDS, Subcommand
 from sweeper.version import code_version
 from tests.cases import for_each
 
@@ -23,7 +23,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "started_by_console.py").write_text("import sys\nprint(__name__, sys.argv[1:])\nsys.exit(7)")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("SWEEPER_COMMAND", "")  # restored, as `main` sets it
-    commands = {"begin": Command("started_by_console", "begins")}
+    commands = {"begin": Subcommand("started_by_console", "begins")}
     monkeypatch.setattr(console, "COMMANDS", commands)
 
 

@@ -70,7 +70,7 @@ class _State:
     state: bytes | None = None
     """What it has saved."""
     state_epoch: int = 0
-    """The last epoch reported when it saved that."""
+    """The last epoch reported when the cohort took that."""
     saves_first: bool | None = None
     """Whether it saves an epoch before it reports it, where it saves each; None before it does either."""
     seconds: float = 0.0
@@ -120,14 +120,18 @@ class _Interrupted(TrialStopped):
 
 @contextlib.contextmanager
 def _outside() -> Iterator[None]:
-    """Context of what is no part of a function: it cannot catch what is raised here, and is not to blame for it, but
-    for a ValueError, which says what it must report."""
+    """Context of calls to the engine inside a function. Their exceptions end the cohort, and no handler of the
+    function catches them. A ValueError is the function's own error: it says what the function must report."""
     try:
         yield
     except ValueError:
         raise
     except Exception as error:
         raise _Interrupted(error) from error
+
+
+class _Stopping(TrialStopped):
+    """The process is to end."""
 
 
 class _Pruned(TrialStopped):
@@ -359,10 +363,6 @@ class FunctionCohort:
 
 def _identity(config: TrialConfig) -> str:
     return json.dumps(config.flat(), sort_keys=True)
-
-
-class _Stopping(TrialStopped):
-    """The process is to end."""
 
 
 class _Function:

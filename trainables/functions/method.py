@@ -13,15 +13,13 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from trainables.contract import Method
-from trainables.sections import TrialConfig, Value
+from trainables.sections import KEY_TYPES, TrialConfig, Value
 from trainables.validation import Choices, Interval, added, at_least, checked, one_of
 
 TRIAL = "trial"
 """Name of the first parameter of a function that reports, saves and resumes by itself."""
 DEVICE = "device"
 """Name of a parameter that is no key, but gets the name of the trial's device, such as `cuda` or `cpu`."""
-TYPES = (bool, int, float, str)
-"""Types that a key can have, each also with None."""
 LOOP = ("seed", "epochs")
 """Parameters that other parts of a sweep read of any trial, where a function has them."""
 
@@ -34,7 +32,7 @@ class FunctionError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameter:
+class FunctionKey:
     """A key of the trials of a function."""
 
     name: str
@@ -46,11 +44,14 @@ class Parameter:
 
 
 class FunctionTraining:
-    """The training section of a function's trials: its own `seed` and `epochs`, where it has these parameters, and the
-    keys of `ENGINE`, but for those that it has itself."""
+    """Base class of the training sections of functions.
+
+    A section has `seed` and `epochs` if these are parameters of the function, and the keys of `ENGINE`. A parameter
+    replaces the key of `ENGINE` with its name.
+    """
 
     keys: ClassVar[tuple[str, ...]] = ()
-    """Those that are parameters of the function."""
+    """The keys that are parameters of the function."""
     report_every: ClassVar[int] = 1
     patience_metric: ClassVar[str] = ""
     _absent: ClassVar[Mapping[str, int]] = {"seed": 0, "epochs": 0, "patience": 0, "workers": 1}
@@ -69,13 +70,13 @@ class FunctionTraining:
 
 
 ENGINE = (
-    Parameter(
+    FunctionKey(
         "patience",
         Annotated[int, at_least(0)],
         added(0),
         "Epochs without a better value of the metric that ranks trials, after which a trial ends. 0 trains to its end.",
     ),
-    Parameter(
+    FunctionKey(
         "workers",
         Annotated[int, at_least(1)],
         added(1),
@@ -136,20 +137,28 @@ def method_of_function(name: str, function: Callable[..., Any]) -> type[Function
         parameters, call = [_parameter(name, each, hints) for each in given], function
     known = [each for each in parameters if each is not None]
     plain: Any = getattr(function, "func", function)  # of functools.partial
-    made = _method(name, call, known, takes_trial, inspect.getdoc(plain) or "", plain.__module__)
-    made.wants_device = wants_device
-    return made
+    about = inspect.getdoc(plain) or ""
+    return _method(name, call, known, about, plain.__module__, takes_trial=takes_trial, wants_device=wants_device)
 
 
 def command_method(name: str, call: Callable[..., Any], types: Mapping[str, type], about: str) -> type[FunctionMethod]:
     """The method that runs a command, whose keys have these types."""
-    parameters = [Parameter(key, kind if kind is object else kind | None) for key, kind in types.items()]
-    return _method(name, call, parameters, True, about, __name__)
+    parameters = [FunctionKey(key, kind if kind is object else kind | None) for key, kind in types.items()]
+    return _method(name, call, parameters, about, __name__, takes_trial=True)
 
 
 def _method(
-    name: str, call: Callable[..., Any], parameters: list[Parameter], takes_trial: bool, about: str, module: str
+    name: str,
+    call: Callable[..., Any],
+    parameters: list[FunctionKey],
+    about: str,
+    module: str,
+    *,
+    takes_trial: bool,
+    wants_device: bool = False,
 ) -> type[FunctionMethod]:
+    """Make the class of a method with these keys, whose docstring is `about`. Raises FunctionError if a parameter has
+    the name of a key that only the engine can set."""
     names = [each.name for each in parameters]
     if taken := [key for key in names if key in ("method", "workers")]:
         raise FunctionError(name, "must not have a parameter named as a key of every trial", ", ".join(taken))
@@ -157,7 +166,6 @@ def _method(
     own = [each for each in parameters if each.name not in LOOP]
     training = _section("Training", FunctionTraining, [*loop, *(each for each in ENGINE if each.name not in names)])
     training.keys = tuple(each.name for each in loop)
-    fusible = frozenset(names) | ({"patience"} - {*names})
     content = {
         "__module__": module,
         "__doc__": about,
@@ -165,12 +173,13 @@ def _method(
         "Config": _section("Config", object, own),
         "call": staticmethod(call),
         "takes_trial": takes_trial,
-        "fusible": fusible,
+        "wants_device": wants_device,
+        "fusible": frozenset([*names, "patience"]),
     }
     return type("Function", (FunctionMethod,), content)
 
 
-def _section(name: str, base: type, parameters: list[Parameter]) -> Any:
+def _section(name: str, base: type, parameters: list[FunctionKey]) -> Any:
     """A frozen dataclass of these keys, of which those without a default come first."""
     parameters = sorted(parameters, key=lambda each: each.default is not dataclasses.MISSING)
     content: dict[str, Any] = {"__annotations__": {each.name: each.hint for each in parameters}, "__module__": __name__}
@@ -179,7 +188,7 @@ def _section(name: str, base: type, parameters: list[Parameter]) -> Any:
     return checked(type(name, (base,), content))
 
 
-def _parameter(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Parameter | None:
+def _parameter(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> FunctionKey | None:
     """The key of a parameter; None for one that keeps its default, which is no number, text or truth value."""
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         raise FunctionError(name, "must name each of its parameters, which are the keys of its trials", str(parameter))
@@ -187,7 +196,7 @@ def _parameter(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any]
     return _key(name, parameter.name, hints.get(parameter.name), default)
 
 
-def _of_dataclass(name: str, section: Any) -> list[Parameter | None]:
+def _of_dataclass(name: str, section: Any) -> list[FunctionKey | None]:
     """The keys of a function whose only parameter is of a dataclass."""
     hints = typing.get_type_hints(section, include_extras=True)
     keys = []
@@ -209,7 +218,7 @@ def _with_section(function: Callable[..., Any], parameter: str, section: Any) ->
     return call
 
 
-def _key(name: str, key: str, hint: Any, default: Any) -> Parameter | None:
+def _key(name: str, key: str, hint: Any, default: Any) -> FunctionKey | None:
     """The key of one parameter with this hint, None without one."""
     metadata = getattr(hint, "__metadata__", ())
     plain = typing.get_args(hint)[0] if metadata else hint
@@ -223,7 +232,7 @@ def _key(name: str, key: str, hint: Any, default: Any) -> Parameter | None:
     kinds = {each for each in listed if each is not type(None)} - {None, Any}
     kinds = kinds or ({type(default)} if known else set())
     kind = next(iter(kinds), None)
-    if len(kinds) != 1 or kind not in TYPES:
+    if len(kinds) != 1 or kind not in KEY_TYPES:
         if default is not dataclasses.MISSING and kinds:
             return None
         law = f"must give each parameter a type, as in `{key}: float`, of bool, int, float or str"
@@ -233,7 +242,7 @@ def _key(name: str, key: str, hint: Any, default: Any) -> Parameter | None:
     doc = " ".join(each for each in metadata if isinstance(each, str))
     if kind is float and type(default) is int:
         default = float(default)
-    return Parameter(key, Annotated[full, *bounds] if bounds else full, default, " ".join(doc.split()))
+    return FunctionKey(key, Annotated[full, *bounds] if bounds else full, default, " ".join(doc.split()))
 
 
 def _bound(metadata: Any) -> Interval | Choices | None:

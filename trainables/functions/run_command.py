@@ -20,7 +20,7 @@ from trainables.functions.trial import ReportError, RunningTrial, unzip, zipped
 from trainables.json_input import JsonError, read_json
 from trainables.sections import Value
 
-REPORT, CHECKPOINT, DEVICE = "SWEEPER_REPORT", "SWEEPER_CHECKPOINT", "SWEEPER_DEVICE"
+REPORT, CHECKPOINT, DEVICE_NAME = "SWEEPER_REPORT", "SWEEPER_CHECKPOINT", "SWEEPER_DEVICE"
 """Environment variables of a command: the file of its metrics, the folder of what it resumes from, and its device."""
 TURN = 0.05
 """Seconds between two looks at what a command has written."""
@@ -71,7 +71,7 @@ def run_command(trial: RunningTrial, words: Sequence[str], from_stdout: bool) ->
             **os.environ,
             REPORT: os.devnull if from_stdout else str(report),
             CHECKPOINT: str(checkpoint),
-            DEVICE: str(trial.device),
+            DEVICE_NAME: str(trial.device),
             "RANK": str(trial.rank),
             "WORLD_SIZE": str(trial.world_size),
         }

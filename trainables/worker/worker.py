@@ -94,7 +94,7 @@ class WorkerSettings:
     retries: int = 3
     """How often a function is called again after exceptions at different places."""
     folder: str = "."
-    """Folder of the sweep's file, in which commands run."""
+    """Folder of the sweep's file, in which functions and commands run."""
     reserved: frozenset[str] = frozenset()
     """Names of columns that no metric of a function can have."""
     logs: Logs | None = None
@@ -137,16 +137,8 @@ def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Cal
     A checkpoint that cannot be read or used counts as absent, and `notify` is called with one line about it: training
     from the start costs time, but a cohort that fails because of a checkpoint costs its trials.
     """
-
-    def read(path: str) -> bytes | None:
-        try:
-            return checkpoints.read(path)
-        except CheckpointError as error:
-            notify(f"its checkpoint cannot be read: {error}")
-            return None
-
     spec = task.spec
-    own = read(spec.checkpoint)
+    own = _read(spec.checkpoint, checkpoints, notify)
     if own is None and not task.earlier:
         return None
     configs = spec.configs()
@@ -156,13 +148,22 @@ def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Cal
     if own and (remade := slice_checkpoint(own, configs, spec.width, configs, spec.width, _say_nothing, **other)):
         return remade
     for earlier in task.earlier:
-        data = read(earlier.checkpoint)
+        data = _read(earlier.checkpoint, checkpoints, notify)
         forms = {"whole_compiled": earlier.compiled, "compiled": spec.compiled}
         if data and (
             cut := slice_checkpoint(data, earlier.configs(), earlier.width, configs, spec.width, notify, **forms)
         ):
             return cut
     return None
+
+
+def _read(path: str, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
+    """Return a checkpoint; None if there is none or, after a notice, if it cannot be read."""
+    try:
+        return checkpoints.read(path)
+    except CheckpointError as error:
+        notify(f"its checkpoint cannot be read: {error}")
+        return None
 
 
 def _say_nothing(line: str) -> None:
@@ -194,6 +195,7 @@ def train_cohort(
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
     method = method_of(configs[0].method)
+    of_function = issubclass(method, FunctionMethod)
     judged_epochs, notices, unkept, about_steps = set[int](), list[str](), list[str](), list[str]()
     failures = list[str]()
     unwritten: dict[str, list[int | None]] = {}  # trial -> epochs of its models, None for the last one
@@ -303,6 +305,7 @@ def train_cohort(
 
     def call_functions(method: type[FunctionMethod]) -> None:
         first, population = peers.rank == 0, task.comparison.population
+        saved = [_read(spec.checkpoint, checkpoints, notices.append) for spec in (task.spec, *task.earlier)]
 
         def begin(index: int) -> None:
             if capture:
@@ -341,14 +344,7 @@ def train_cohort(
             peers=peers,
             folder=settings.folder,
             reserved=settings.reserved,
-        ).train([data for spec in (task.spec, *task.earlier) if (data := read(spec.checkpoint))])
-
-    def read(path: str) -> bytes | None:
-        try:
-            return checkpoints.read(path)
-        except CheckpointError as error:
-            notices.append(f"its checkpoint cannot be read: {error}")
-            return None
+        ).train([data for data in saved if data])
 
     ends_itself = math.isfinite(settings.step_timeout)
     with contextlib.ExitStack() as stack:
@@ -371,10 +367,10 @@ def train_cohort(
             if not ends_itself:
                 raise
             reason = f"stopped: {'SIGTERM; ' if watchdog.asked else ''}{stopped}"
-            if issubclass(method, FunctionMethod) and peers.rank:
+            if of_function and peers.rank:
                 time.sleep(GRACE / 4)  # the first of them, which has no step in common with it, writes a checkpoint
                 os._exit(1)
-            _end(Failure("machine", reason), write, SINGLE_PROCESS if issubclass(method, FunctionMethod) else peers)
+            _end(Failure("machine", reason), write, SINGLE_PROCESS if of_function else peers)
 
 
 def _without_pictures(report: Report) -> Report:

@@ -313,7 +313,7 @@ def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[KeyDoc]
         law = ", ".join(bound.law(each.name) for bound in declared[each.name])
         default: Any = each.default
         if default is dataclasses.MISSING:
-            law, default = law or "required", None
+            law, default = ", ".join(filter(None, ["required", law])), None
         yield KeyDoc(each.name, section, default, docs[each.name], law, each.name in fusible)
 
 

@@ -26,7 +26,7 @@ def train(
         yield {"loss": (epoch + 1) * rate + seed, "width": None}
 
 
-def needs(rate: float) -> dict[str, float]:
+def needs(rate: Annotated[float, Above(0)]) -> dict[str, float]:
     return {"loss": rate}
 
 

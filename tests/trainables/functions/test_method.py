@@ -56,6 +56,7 @@ def test_a_parameter_without_a_default_must_be_set() -> None:
     with pytest.raises(ValueError, match="needs a value of rate, which has no default; set rate=VALUE"):
         resolve({"method": f"{NAME}:needs"})
     assert resolve({"method": f"{NAME}:needs", "rate": 2}).flat()["rate"] == 2.0
+    assert describe_keys(f"{NAME}:needs")[0].law == "required, rate > 0"
 
 
 def test_a_dataclass_as_the_only_parameter_stands_for_its_fields() -> None:

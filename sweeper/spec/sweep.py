@@ -37,6 +37,36 @@ def replicate_keys(distinct: Mapping[str, Collection[object]]) -> tuple[str, ...
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """The hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over
+    them."""
+
+    drawn: tuple[str, ...] = (SEED,)
+    """Those whose values are drawn anew, so that others could have been drawn: intervals are over these."""
+    fixed: tuple[str, ...] = ("normal_class", "held_out")
+    """Those whose values are what they are, such as the classes of a data set: a replicate has the mean over them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.drawn, *self.fixed)
+
+    def without(self, names: Collection[str]) -> Repeats:
+        """Return those that are not among `names`, by which trials are told apart already."""
+        drawn, fixed = (tuple(name for name in own if name not in names) for own in (self.drawn, self.fixed))
+        return Repeats(drawn, fixed)
+
+    def replicates(self, distinct: Mapping[str, Collection[object]]) -> tuple[str, ...]:
+        """Return those of the drawn ones whose values are the replicates. `distinct` has the values of each, without
+        null, in all that is compared.
+
+        Where there are several random classes these are the replicates, and a class counts once, with the mean over its
+        seeds: seeds of a class differ less than classes do, so that an interval over both would be too narrow.
+        """
+        several = tuple(name for name in self.drawn if name != SEED and len(distinct.get(name, ())) > 1)
+        return several or tuple(name for name in self.drawn if name in distinct)
+
+
+@dataclass(frozen=True)
 class Assumption:
     """Settings of a preset that are our choice: the paper does not print them, or has no such experiment."""
 
@@ -64,6 +94,9 @@ class Sweep:
     """A hyperparameter. A table shows the best cell of the first heatmap for each of its values."""
     correlations: tuple[tuple[str, str], ...] = ()
     """Pairs of metrics. A table shows the correlation of each pair over the cells of the first heatmap."""
+    random: tuple[str, ...] = ()
+    """Hyperparameters beside the seed whose values are a sample of those that there could be, such as classes drawn at
+    random: intervals are over them. The classes of a benchmark are not: they are the same for everyone."""
     contours: tuple[tuple[str, str], ...] = ()
     """Pairs of searched hyperparameters. A contour plot shows the objective of a search over each pair."""
     paper: str = ""
@@ -201,6 +234,14 @@ class Sweep:
     def replicates(self) -> tuple[str, ...]:
         """Hyperparameters over whose values the score of a setting is the mean."""
         return tuple(dict.fromkeys((*REPLICATES, *([self.breakdown] if self.breakdown else []))))
+
+    @property
+    def repeats(self) -> Repeats:
+        """The hyperparameters over whose values the score of a setting is the mean."""
+        known = Repeats()
+        fixed = dict.fromkeys((*known.fixed, *([self.breakdown] if self.breakdown else [])))
+        drawn = dict.fromkeys((*known.drawn, *self.random))
+        return Repeats(tuple(drawn), tuple(name for name in fixed if name not in drawn))
 
     def naming(self, preset: str) -> tuple[str, ...]:
         """Return the hyperparameters that name a setting of the preset to a reader: the axes, without labels, of the

@@ -191,7 +191,7 @@ def test_metrics_are_the_same_fused_or_alone(encoder: str) -> None:
             for name, value in expected.items():  # of 537 images; the means of barely trained posteriors are all ties
                 if not name.endswith("_mu"):
                     of_neighbours = "_z" in name or name == "error_auroc"
-                    assert actual[name] == pytest.approx(value, rel=1e-3, abs=0.02 if of_neighbours else 4e-3), name
+                    assert actual[name] == pytest.approx(value, rel=1e-3, abs=0.05 if of_neighbours else 4e-3), name
 
 
 @pytest.mark.slow

@@ -50,9 +50,9 @@ def best(
     - `metric`: by which it is best; by default the preset's
     - `data`: folder of the data sets, for the commands
 
-    `answer.choice` has the setting `at`, its `mean`, `half_width` and `n`, `chosen_by` and `chosen_mean`, the settings
-    that are not worse within error, its `trials`, its `model` and the command to `retrain` it; `answer.choices` are all
-    where several data sets or studies have one each. Raises SpecError and StoreError.
+    `answer.choice` has the setting `at`, its `mean` with the interval `low` to `high` and `n`, `chosen_by` and
+    `chosen_mean`, the settings that are not told apart from it, its `trials`, its `model` and the command to `retrain`
+    it; `answer.choices` are all where several data sets or studies have one each. Raises SpecError and StoreError.
     """
     from sweeper.report.answers import find_answer  # here: it imports SciPy
     from sweeper.storage.files import Files

@@ -14,10 +14,10 @@ import pandas as pd
 from sweeper.cli.parser import EXIT_OK, Parser, command_line
 from sweeper.execution.startup import end_process
 from sweeper.printing import print
-from sweeper.report import compare as compared
-from sweeper.report.compare import SYNTAX, Pairs, Side, SideRows, pair, parse_sides, picture, rows_of
+from sweeper.report.differences import picture, text
 from sweeper.report.formatting import format_value
-from sweeper.report.verdicts import MIN_REPLICATES
+from sweeper.results.compare import SYNTAX, Pairs, Side, SideRows, differences, pair, parse_sides, rows_of
+from sweeper.results.estimates import MIN_REPLICATES
 from sweeper.spec import SpecError
 from sweeper.spec.space import unknown
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the paired differences of two sides, as typed: the columns of `sweeper.report.compare.differences`."""
+    """Return the paired differences of two sides, as typed: the columns of `sweeper.results.compare.differences`."""
     return _differences(parse_sides(first, second), metrics)[2]
 
 
@@ -64,7 +64,7 @@ def _differences(
         _metrics(metrics, rows),
         {*first.conditions, *second.conditions},
     )
-    table = compared.differences(pairs)
+    table = differences(pairs)
     if table.empty:
         raise SpecError("the sides must share a metric, but no pair has a value of any on both sides")
     return rows, pairs, table
@@ -74,7 +74,7 @@ def _compare(first: Side, second: Side, options: argparse.Namespace) -> None:
     if options.out.suffix.lower() != ".png" or not options.out.absolute().parent.is_dir():
         raise SpecError(f"--out must be a PNG in a folder that exists, but got {options.out}")
     sides, pairs, table = _differences((first, second), options.metric)
-    print("\n".join([*_about(pairs, (first, second), sides), "", compared.text(table), "", *_notes(table)]))
+    print("\n".join([*_about(pairs, (first, second), sides), "", text(table), "", *_notes(table)]))
     try:
         options.out.write_bytes(picture(pairs, table, (first.label, second.label)))
     except OSError as error:
@@ -111,23 +111,19 @@ def _values(values: Sequence[object]) -> str:
 
 
 def _notes(table: pd.DataFrame) -> list[str]:
-    n = int(table["n"].max())
-    least = f"; of {n} pairs it is at least {2 ** (1 - n):.3g}" if 1 < n < 6 else ""
-    beside = " ± 95 % interval" if n >= MIN_REPLICATES else ""
-    notes = [f"B - A: mean over the pairs{beside}; p: two-sided Wilcoxon signed-rank test{least}"]
+    kinds = dict.fromkeys(over or "further replicates" for over in table.loc[table["low"].notna(), "over"])
+    beside = f" [95 % interval] over {' or '.join(kinds)}" if kinds else ""
+    few = "" if kinds else f" without an interval, which needs {MIN_REPLICATES} seeds on both sides"
+    notes = [f"B - A: mean over the pairs{beside}{few}; n: replicates, or what the interval is over"]
+    if any(kind != "further replicates" for kind in kinds):
+        notes.append("an interval over classes or the like, by a sign-flip test, says nothing of other seeds")
     if table["improved"].notna().any():
-        runs = int(table["runs"].min())
-        few = (
-            f": none, because a stratum has {runs} run{'s' * (runs > 1)} and needs {MIN_REPLICATES}"
-            if runs < MIN_REPLICATES
-            else ""
-        )
         notes.append(
-            "P(B better): probability that a run of B is better than one of A, ties half, the mean over strata (pairs "
-            f"that agree in all but the seed), with its bootstrap 95 % interval{few}"
+            "P(B better): probability that a run of B is better than one of A, ties half, the mean over strata (trials "
+            "that agree in all but the seed) [95 % interval]"
         )
-    if len(table) > 1:
-        notes.append(f"p is not corrected for the {len(table)} metrics")
+    if len(table) > 1 and kinds:
+        notes.append(f"p: smallest level at which the interval excludes 0, not corrected for the {len(table)} metrics")
     return notes
 
 

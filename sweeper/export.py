@@ -27,13 +27,14 @@ from sweeper.cli.parser import (
 from sweeper.errors import SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model, sweep_and_code, with_alarm_rate
-from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value
 from sweeper.printing import print, printable
-from sweeper.report.best import sentence
 from sweeper.report.figures import PresetFigures
 from sweeper.report.kinds import read_figures
+from sweeper.results.best import BestSetting, best_settings
+from sweeper.results.sentences import sentence
 from sweeper.spec.metric import VALIDATION, Metric
+from sweeper.spec.sweep import SEEDS
 from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX
 from sweeper.storage.load import load
@@ -161,8 +162,14 @@ def _best(
     declared = shown.metric(metric) if shown else None
     ranked = changed(declared, name=metric) if declared else Metric(metric, family.direction if family else None)
     constraints = shown.constraints if shown else ()
-    options = {"replicates": shown.replicates, "named": shown.naming} if shown else {}
-    found = best_settings(rows.to_dict("records"), ranked, columns.hyperparameters, constraints=constraints, **options)
+    found = best_settings(
+        rows.to_dict("records"),
+        ranked,
+        columns.hyperparameters,
+        repeats=shown.repeats if shown else SEEDS,
+        named=shown.naming if shown else (),
+        constraints=constraints,
+    )
     if not found:
         met = f" and meets {', '.join(constraint.text for constraint in constraints)}" if constraints else ""
         raise SpecError(f"no trial has finished with a value of {metric}{met}, so there is none to export")

@@ -28,7 +28,7 @@ from sweeper.execution.session import check_address, connected
 from sweeper.execution.startup import begin_collection, delay_collection, end_process, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
 from sweeper.masking import masked
-from sweeper.plan.best_trials import kept_epochs
+from sweeper.plan.keep import kept_epochs
 from sweeper.plan.plan import Plan
 from sweeper.printing import print, printable
 from sweeper.record.listener import CohortListener

@@ -28,7 +28,7 @@ from sweeper.storage.files import Files
 
 ABOUT = (
     "Print the tables of a request: mean and 95 % interval of each cell, the paper's figures beside them, and which "
-    "cells are not worse than the best of their column."
+    "cells are not told apart from the best of their column."
 )
 EXITS = "Exit status: 0, or 2 for a wrong request, said in one line."
 FORMATS, KINDS_OF_SPREAD = get_args(Format), tuple(SPREADS)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     form_help = "LaTeX needs the package booktabs; CSV has mean, half width and n in columns of their own"
     add("--format", type=form, default=FORMATS[0], metavar="|".join(FORMATS), help=form_help)
     spread = partial(one_of, "value of --spread", KINDS_OF_SPREAD)
-    spread_help = "beside means: half the 95 %% interval, or the standard deviation; CSV has both"
+    spread_help = "beside means: the 95 %% interval, or the standard deviation; CSV has both"
     add("--spread", type=spread, default=KINDS_OF_SPREAD[0], metavar="|".join(KINDS_OF_SPREAD), help=spread_help)
     add("--out", type=Path, metavar="FILE", help="write them to this file (default: print them)")
     options = parser.parse_args(arguments)

@@ -25,7 +25,7 @@ LOOP = (
 """What a training loop imports."""
 OF_COMMANDS = (
     "sweeper.printing",
-    *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+    *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.results", "sweeper.report", "sweeper.cli"),
     *("sweeper.execution.signals", "sweeper.execution.startup"),
 )
 """What a command imports that reads a store."""
@@ -212,8 +212,16 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna", "pandas"),
     ),
+    "sweeper.results": Rule(
+        may=(
+            *("pandas", "numpy", "scipy", "pyarrow", "sweeper.errors", "sweeper.names", "sweeper.printing"),
+            *("sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.metrics.meanings"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
     "sweeper.report": Rule(
         may=(
+            "sweeper.results",
             "sweeper.printing",
             *("pandas", "numpy", "pyarrow", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
             *("sweeper.names", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
@@ -224,7 +232,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.report.optuna_log": Rule(may=("optuna",), never=("torch", "ray", "pandas")),
     "sweeper.report.study_tables": Rule(
-        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.report.verdicts"),
+        may=("optuna", "pandas", "numpy", "sweeper.spec", "sweeper.results"),
         never=("torch", "ray", "matplotlib"),
     ),
     "sweeper.report.studies": Rule(
@@ -304,7 +312,14 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.servers",
             *("sweeper.request", "rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking"),
             "sweeper.surroundings",
-            *("sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.report", "trainables.reports"),
+            *(
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+                "sweeper.results",
+                "sweeper.report",
+                "trainables.reports",
+            ),
             *("trainables.worker.messages", "trainables.data.datasets"),
         ),
         never=("ray", "optuna"),
@@ -358,7 +373,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.compare": Rule(
         may=(
             "sweeper.printing",
-            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.results", "sweeper.report", "sweeper.cli"),
             *("sweeper.execution.signals", "sweeper.execution.startup"),
         ),
         never=("torch", "ray"),
@@ -366,7 +381,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.evaluate": Rule(
         may=(
             "sweeper.printing",
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.results", "sweeper.report", "sweeper.cli"),
             *("sweeper.plan.prepare", "sweeper.models", "sweeper.execution.signals", "sweeper.execution.startup"),
             *("trainables.own_code", "trainables.data", "trainables.reports", "trainables.training"),
             "trainables.validation",
@@ -396,7 +411,7 @@ TABLE: Mapping[str, Rule] = {
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
             *(
-                "sweeper.report.best",
+                "sweeper.results",
                 "sweeper.report.figures",
                 "sweeper.report.kinds",
                 "trainables.metrics.meanings",

@@ -349,8 +349,8 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
     )
     add(
         "--spread",
-        "beside the means of heatmaps and tables: half the 95 %% interval over replicates by Student's t, or their "
-        "standard deviation",
+        "beside the means of heatmaps and tables: their 95 %% interval over replicates, or the standard deviation of "
+        "these",
         Request.spread,
         type=partial(one_of, "value of --spread", get_args(Spread)),
         metavar="interval|deviation",

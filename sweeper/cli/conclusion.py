@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sweeper.cli.parser import EXIT_FAILED, EXIT_OK
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import defaults_of, load_model, score_line
-from sweeper.plan.best_trials import missing_models
+from sweeper.plan.keep import missing_models
 from sweeper.plan.plan import Plan
 from sweeper.printing import print, printable
 from sweeper.record.models import ranked_columns, remove_displaced

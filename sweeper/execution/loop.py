@@ -13,7 +13,6 @@ from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
 from sweeper.packing.cluster import SlotResources, Slots
-from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.sources import CohortSource
 from sweeper.record.listener import CohortListener
@@ -23,7 +22,7 @@ from sweeper.storage.layout import log_path, model_path
 from sweeper.storage.logs import LARGEST_LOG
 from sweeper.storage.models import kept_epochs
 from sweeper.storage.retry import NO_RETRIES
-from sweeper.storage.rows import FIXED
+from sweeper.storage.rows import FIXED, STUDY_COLUMNS
 from trainables.reports import LAST_EPOCH, CheckpointError, Heartbeat, KeptEpochs, LogError, ModelError
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelRequest
 from trainables.worker.worker import Dispatch, WorkerSettings

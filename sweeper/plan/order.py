@@ -8,7 +8,7 @@ from sweeper.plan.plan import Plan
 from sweeper.request import Order
 from sweeper.spec import Grid, Value
 from sweeper.spec.space import parts_of
-from sweeper.spec.sweep import REPLICATES
+from sweeper.spec.sweep import SEEDS
 
 
 def in_order(cohorts: Sequence[Cohort], plan: Plan, order: Order) -> list[Cohort]:
@@ -37,7 +37,7 @@ def _levels(plan: Plan) -> Iterator[int]:
     every fourth, and so on. Axes of two values, and of values that repeat an experiment, such as seeds, are left out.
     """
     for grid in (part for part in parts_of(plan.space) if isinstance(part, Grid)):
-        axes = [key for key, values in grid.axes.items() if key not in REPLICATES and _is_numeric(values)]
+        axes = [key for key, values in grid.axes.items() if key not in SEEDS.names and _is_numeric(values)]
         places = {key: {value: place for place, value in enumerate(sorted(grid.axes[key]))} for key in axes}  # type: ignore[type-var]
         coarsest = max((math.floor(math.log2(len(grid.axes[key]) - 1)) for key in axes), default=0)
         for combination in grid.combinations():

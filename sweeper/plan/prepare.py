@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.plan import changes, cohorts
-from sweeper.plan.best_settings import STUDY_COLUMNS
-from sweeper.plan.best_trials import epoch_metric, missing_models
 from sweeper.plan.changes import DIGEST, Changes
 from sweeper.plan.cohorts import Group, Trial, enumerate_trials, trial_id
+from sweeper.plan.keep import epoch_metric, missing_models
 from sweeper.plan.plan import Plan
 from sweeper.request import Order, Request, SearchOptions, Text
 from sweeper.search import studies
@@ -23,7 +22,7 @@ from sweeper.spec.ranges import advice
 from sweeper.spec.space import EPOCHS, SEED, Part, Study, bounds, change_space, parts_of, replicate_space, studies_of
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
-from sweeper.storage.rows import FIXED, Columns
+from sweeper.storage.rows import FIXED, STUDY_COLUMNS, Columns
 from sweeper.storage.store import Store
 from trainables import config
 from trainables.catalog import import_method, is_function, known_methods, method_of

@@ -16,10 +16,10 @@ result.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweeper.plan.best_trials import BestTrials, best_at_end, rankings_of, settings_of
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
+from sweeper.results.best_trials import BestTrials, best_at_end, rankings_of, settings_of
 from sweeper.storage.files import Files
 from sweeper.storage.models import (
     best_of_others,

@@ -16,13 +16,13 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from sweeper.masking import masked
-from sweeper.plan.best_trials import settings_of
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.printing import printable
 from sweeper.record.listener import CohortListener, Row
 from sweeper.record.time_left import DONE, TimeLeft
 from sweeper.report.figures import figures_of
+from sweeper.results.best_trials import settings_of
 from sweeper.spec.metric import VALIDATION, is_finite
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Progress(CohortListener):
     def best(self) -> list[str]:
         """Return sentences about the best settings; none if no trial has a value, or for a front."""
         if self._best is None:
-            from sweeper.report.best import sentences  # here: it imports SciPy
+            from sweeper.results.sentences import sentences  # here: it imports SciPy
 
             found = self._settings.best(self._headline, self._naming)
             infeasible = self._settings.none_feasible(self._headline)

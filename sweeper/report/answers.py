@@ -13,12 +13,12 @@ from functools import cached_property
 import pandas as pd
 
 from sweeper.errors import SpecError
-from sweeper.plan.best_settings import BestSetting
-from sweeper.report.best import MAX_BEST, estimate, not_worse, over, sentences, short_text
 from sweeper.report.commands import Commands
 from sweeper.report.figures import PresetFigures, Shown
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.kinds import read_figures
+from sweeper.results.best import BestSetting
+from sweeper.results.sentences import MAX_BEST, over, sentences, short_text
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric, Spread
 from sweeper.spec.space import Value, unknown
@@ -44,8 +44,9 @@ class Choice:
     metric: str
     mean: float
     """Mean of `metric` over the replicates, on test images where the trials have that."""
-    half_width: float
-    """Half of the 95 % interval of the mean; NaN if it is not known."""
+    low: float
+    high: float
+    """The 95 % interval of the mean, in which the choice is counted; NaN if it is not known."""
     n: int
     """Number of replicates."""
     over: str
@@ -56,11 +57,13 @@ class Choice:
     """The data of that metric, such as `validation images`."""
     chosen_mean: float
     """Mean of `chosen_by`, by which no other setting is better."""
-    chosen_half_width: float
+    chosen_low: float
+    chosen_high: float
+    """The 95 % interval of `chosen_mean`, in which the choice is counted."""
     compared: int
     """Number of settings that were compared."""
-    not_worse: int
-    """How many of the others are not worse within error."""
+    not_told_apart: int
+    """How many of the others are not told apart from it."""
     alike: tuple[Mapping[str, object], ...]
     """The first of these."""
     trials: tuple[str, ...]
@@ -269,25 +272,26 @@ def _choice(
     kept: set[str],
     commands: Commands,
 ) -> Choice:
-    mean, half_width = estimate(best.sample)
-    chosen_mean, chosen_half_width = estimate(best.choice or best.sample)
-    alike, trials = not_worse(best), tuple(best.values)
+    (low, high), (chosen_mean, chosen_interval) = best.interval, best.choice
+    alike, trials = best.alike, tuple(best.values)
     path, is_kept = model_path(name, trials[0]), trials[0] in kept
     return Choice(
         sentence=sentence,
         question=best.question,
         at={key: plain_value(value) for key, value in best.at.items()},
         metric=best.metric.name,
-        mean=mean,
-        half_width=half_width,
+        mean=best.mean,
+        low=low,
+        high=high,
         n=len(best.sample.values),
         over=over(best),
         chosen_by=best.criterion,
         chosen_on=Metric(best.criterion).measured_on,
         chosen_mean=chosen_mean,
-        chosen_half_width=chosen_half_width,
+        chosen_low=chosen_interval[0],
+        chosen_high=chosen_interval[1],
         compared=best.compared,
-        not_worse=len(alike),
+        not_told_apart=len(alike),
         alike=tuple(other.at for other in alike if other.at),
         trials=trials,
         model=files.display_uri_of(path) if is_kept else None,

@@ -12,7 +12,6 @@ import pandas as pd
 from sweeper.errors import StoreError
 from sweeper.plan.changes import changed_keys
 from sweeper.report import verdicts
-from sweeper.report.best import short_text
 from sweeper.report.looks import Looks, decided_changes, read_looks, undecided_changes
 from sweeper.report.samples import (
     DATASET,
@@ -27,6 +26,7 @@ from sweeper.report.samples import (
     units_of,
 )
 from sweeper.report.verdicts import ALPHA, LEVEL, Estimate, Extremes, Verdict
+from sweeper.results.sentences import short_text
 from sweeper.spec import Claim, Side, SpecError, Sweep, registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import claims_path

@@ -7,17 +7,17 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from sweeper.errors import DamagedError, StoreError
-from sweeper.plan.best_settings import STUDY_COLUMNS, BestSetting, Settings, columns_of
 from sweeper.plan.changes import changed_keys
-from sweeper.report.best import chosen
 from sweeper.report.formatting import ValueText, plain_text
 from sweeper.report.samples import judging_rows
 from sweeper.report.selections import in_order, labelled
+from sweeper.results.best import BestSetting, Settings, columns_of
+from sweeper.results.sentences import chosen
 from sweeper.spec import Constraint, Grid, Metric, Sweep
 from sweeper.spec.figures import Figure
 from sweeper.spec.metric import VALIDATION, Spread
-from sweeper.spec.sweep import REPLICATES
-from sweeper.storage.rows import plain_value
+from sweeper.spec.sweep import SEEDS, Repeats
+from sweeper.storage.rows import STUDY_COLUMNS, plain_value
 
 MEAN_OF_STUDY = "of a search the mean over all of its settings"
 """What a figure says that shows all trials of studies."""
@@ -52,7 +52,7 @@ class PresetFigures:
     """Those of a search; empty for grids."""
     parameters: tuple[Parameter, ...]
     """Those of a search; empty for grids."""
-    replicates: tuple[str, ...] = REPLICATES
+    repeats: Repeats = SEEDS
     """Hyperparameters over whose values the score of a setting is the mean."""
     naming: tuple[str, ...] = ()
     """Hyperparameters that name a setting to a reader."""
@@ -117,7 +117,7 @@ def figures_of(sweep: Sweep, preset: str) -> PresetFigures:
         sweep.grids(preset),
         sweep.objectives(preset),
         tuple(parameters),
-        sweep.replicates,
+        sweep.repeats,
         sweep.naming(preset),
         sweep.constraints(preset),
     )
@@ -174,7 +174,7 @@ class Shown:
         if len(objectives) != 1 or not clause:
             return rows, clause
         of_study = rows["study"].notna()
-        axes = [axis for axis in figure.axes if axis in rows and axis not in self.preset.replicates]
+        axes = [axis for axis in figure.axes if axis in rows and axis not in self.preset.repeats.names]
         keys = zip(rows["study"], *(map(plain_value, rows[axis]) for axis in axes), strict=True)
         cells = pd.Series([*map(repr, keys)], rows.index)
         trials = rows["trial_id"] + "\n" + cells
@@ -199,7 +199,7 @@ class Shown:
         """Return the settings of some rows, to be compared by a metric."""
         single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
         shown = (key for figure in self.preset.figures for key in figure.hyperparameters)
-        keys = dict.fromkeys((*self.hyperparameters, *shown, *self.preset.replicates))
+        keys = dict.fromkeys((*self.hyperparameters, *shown, *self.preset.repeats.names))
         return settings_of(self.preset, single, keys, [metric], named)
 
 
@@ -208,8 +208,10 @@ def settings_of(
 ) -> Settings:
     """Return the settings of rows, to be compared by some metrics. `keys` are columns that are hyperparameters: most
     have one value in all rows, which tells no settings apart."""
-    telling = [key for key in keys if key in preset.replicates or (key in rows and rows[key].nunique(dropna=False) > 1)]
-    settings = Settings((*telling, *named), preset.replicates, preset.constraints)
+    telling = [
+        key for key in keys if key in preset.repeats.names or (key in rows and rows[key].nunique(dropna=False) > 1)
+    ]
+    settings = Settings((*telling, *named), preset.repeats, preset.constraints)
     of_metrics = (name for metric in metrics for name in columns_of(metric.name, list(rows)))
     wanted = dict.fromkeys((*settings.columns, *of_metrics))
     settings.add_columns({name: rows[name].tolist() for name in wanted if name in rows})

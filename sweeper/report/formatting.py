@@ -47,6 +47,19 @@ def format_significant(value: float) -> str:
     return f"{value:.2e}".replace("-", MINUS)
 
 
+def signed(value: float, low: float = math.nan, high: float = math.nan, digits: int | None = None) -> str:
+    """Return a difference, such as `+0.012 [+0.008, +0.016]`, without its interval if that is unknown; a dash for NaN.
+    With three significant figures, or so many decimals."""
+
+    def text(number: float) -> str:
+        size = format_significant(abs(number)) if digits is None else format_metric(round(abs(number), digits), digits)
+        return f"{MINUS if number < 0 else '+'}{size}"
+
+    if math.isnan(value):
+        return DASH
+    return text(value) + ("" if math.isnan(low) else f" [{text(low)}, {text(high)}]")
+
+
 def text_table(columns: Mapping[str, Sequence[str]], right: Sequence[str] = ()) -> str:
     """Return columns of text as a plain-text table for the terminal. Those in `right` are aligned to the right."""
     alignments = ["right" if name in right else "left" for name in columns]

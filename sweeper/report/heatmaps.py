@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.plan.best_settings import BestSetting
 from sweeper.report import charts
-from sweeper.report.best import BEST, LEGEND, NOT_WORSE, chosen, marks, sentences
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import (
     DASH,
@@ -22,20 +20,34 @@ from sweeper.report.formatting import (
     plain_text,
     text_table,
 )
-from sweeper.report.summaries import (
+from sweeper.report.marks import marks
+from sweeper.results.best import BestSetting
+from sweeper.results.estimates import correlation_of_metrics, known_interval
+from sweeper.results.replicates import (
     MEASURED,
-    averaged_over,
-    described,
+    beside,
     in_percent,
-    replicate_numbers,
-    spread_of,
+    repetition,
+    replicates_of,
+    runs_of,
     summarise,
     value_codes,
 )
-from sweeper.report.verdicts import pearson
+from sweeper.results.sentences import (
+    ALIKE,
+    BEST,
+    LEGEND,
+    NO_NOUNS,
+    Over,
+    averaged_over,
+    beside_text,
+    chosen,
+    described,
+    sentences,
+)
 from sweeper.spec.figures import Heatmap, Table
-from sweeper.spec.metric import VALIDATION, Spread
-from sweeper.spec.sweep import REPLICATES
+from sweeper.spec.metric import VALIDATION, Metric, Spread
+from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value
@@ -50,7 +62,7 @@ def publish(files: Files, folder: str, shown: Shown, heatmap: Heatmap) -> str | 
     rows, preset = shown.rows_of(heatmap), shown.preset
     if heatmap.selections and rows.empty:
         return None
-    over = averaged_over(rows, heatmap.axes, preset.replicates, preset.over)
+    over = averaged_over(rows, heatmap.axes, preset.repeats, preset.over)
     best = shown.best(rows, heatmap.metric, heatmap.axes)
     cells = write(files, folder, shown, heatmap, rows, over=over, best=best)
     if heatmap != preset.of_kind(Heatmap)[0] or preset.of_kind(Table):
@@ -64,11 +76,11 @@ def on_page(shown: Shown, heatmap: Heatmap) -> None:
 
 
 def pivot(
-    rows: pd.DataFrame, metric: str, axes: tuple[str, str], replicates: Sequence[str] = REPLICATES
+    rows: pd.DataFrame, metric: str, axes: tuple[str, str], repeats: Repeats = SEEDS, share: bool = False
 ) -> pd.DataFrame:
     """Average a metric over all trials with equal values of two axes. Returns a data frame with one row per cell.
 
-    Its columns are the two axes and those of `summaries.summarise`. All combinations of values are included; a cell
+    Its columns are the two axes and those of `replicates.summarise`. All combinations of values are included; a cell
     without trials has count 0 and missing 0. Null is a value of an axis, too. Raises ValueError if `rows` lacks a
     column.
     """
@@ -77,10 +89,15 @@ def pivot(
             raise ValueError(f"no column {name!r} in the rows; there are: {', '.join(map(str, rows.columns))}")
     (down, row_values), (across, column_values) = (value_codes(rows[axis]) for axis in axes)
     height, width = len(row_values), len(column_values)
-    numbers = replicate_numbers(rows, [name for name in replicates if name not in axes])
-    cells = summarise(rows[metric].astype("float64"), down * width + across, numbers, height * width)
+    repeated = repetition(rows, repeats, axes)
+    cells = summarise(rows[metric].astype("float64"), down * width + across, repeated, height * width, share)
     keys = row_values.iloc[np.repeat(np.arange(height), width)], column_values.iloc[np.tile(np.arange(width), height)]
     return pd.concat([*(values.reset_index(drop=True) for values in keys), cells], axis=1)
+
+
+def pivot_of(metric: Metric, rows: pd.DataFrame, axes: tuple[str, str], repeats: Repeats) -> pd.DataFrame:
+    """Return the cells of a metric, of a share with its interval in [0, 1]."""
+    return pivot(rows, metric.name, axes, repeats, metric.bounds is not None)
 
 
 def selection_metric(rows: pd.DataFrame, metric: str) -> str:
@@ -149,18 +166,18 @@ def decimals_of(values: np.ndarray) -> int:
 
 
 def cell_texts(cell: Mapping[Any, Any], digits: int, spread: Spread = "interval") -> list[str]:
-    """Return the mean of a cell, half its interval or its deviation (`± 0.017`), its interquartile mean (`IQM 0.985`)
-    and the paper's figure (`paper 0.903`). A null mean is a dash; the others are left out if they are unknown."""
-    mean, beside = cell["mean"], spread_of(cell, spread)
+    """Return the mean of a cell, its interval (`[0.961, 0.990]`) or a deviation (`± 0.017`), its interquartile mean
+    (`IQM 0.985`) and the paper's figure (`paper 0.903`). A null mean is a dash; the others are left out if they are
+    unknown."""
+    mean = cell["mean"]
     texts = [DASH if pd.isna(mean) else _number(mean, digits)]
-    if not pd.isna(beside):
-        texts.append(f"± {_number(beside, digits)}")
+    texts += filter(None, [beside_text(beside(cell, spread), lambda value: _number(value, digits)).strip()])
     named = {"IQM": cell["iqm"], "paper": cell.get("published", math.nan)}
     return [*texts, *(f"{name} {_number(value, digits)}" for name, value in named.items() if not pd.isna(value))]
 
 
-def heading(cells: pd.DataFrame, metric: str, over: str, spread: Spread = "interval") -> str:
-    """Return e.g. `auroc_joint: mean ± 95 % interval over 10 classes`."""
+def heading(cells: pd.DataFrame, metric: str, over: Over, spread: Spread = "interval") -> str:
+    """Return e.g. `auroc_joint: mean [95 % interval] over 5 seeds, each the mean of 10 classes`."""
     text = described(cells, over, spread)
     return f"{metric}: {text}" if text else metric
 
@@ -168,7 +185,7 @@ def heading(cells: pd.DataFrame, metric: str, over: str, spread: Spread = "inter
 def noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
     """Return the noise within a cell, and whether the colours were widened because of it."""
     if math.isnan(scale.std):
-        return "" if cells["mean"].isna().all() else "one trial a cell, so what differences are noise is not known"
+        return "" if cells["mean"].isna().all() else "one replicate a cell, so what differences are noise is not known"
     noise = f"in a cell: standard deviation {scale.std:.2g}, standard error of its mean {scale.error:.2g} (medians)"
     widened = f"\nthe colours span {STANDARD_ERRORS:g} standard errors, because the means differ by less"
     return noise + widened * scale.widened
@@ -193,26 +210,26 @@ def write(
     heatmap: Heatmap,
     rows: pd.DataFrame,
     *,
-    over: str = "trials",
+    over: Over = NO_NOUNS,
     best: Sequence[BestSetting] = (),
 ) -> pd.DataFrame:
     """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
 
     If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
     metric is `percent`. If the rows have the metric on validation images, too, the cells have a column `validation`,
-    its mean. Their column `mark` is `*` in a cell with a best setting, and `°` in one with a setting that is not worse
-    within error. `rows` are those of the heatmap. `over` names what the mean is over, e.g. "classes". `best` are the
+    its mean. Their column `mark` is `*` in a cell with a best setting, and `°` in one with a setting that is not told
+    apart from it. `rows` are those of the heatmap. `over` names what the mean is over. `best` are the
     best settings, whose cells are framed.
     """
-    replicates = shown.preset.replicates
-    cells = pivot(rows, heatmap.metric.name, heatmap.axes, replicates)
+    repeats = shown.preset.repeats
+    cells = pivot_of(heatmap.metric, rows, heatmap.axes, repeats)
     if published := heatmap.published.get(shown.preset.preset):
         keys = zip(*(map(plain_value, cells[axis]) for axis in heatmap.axes), strict=True)
         cells["published"] = pd.array([published.get(key) for key in keys], dtype="float64")
         if heatmap.metric.percent:
             cells["published"] /= 100.0
     if (criterion := selection_metric(rows, heatmap.metric.name)) != heatmap.metric.name:
-        cells["validation"] = pivot(rows, criterion, heatmap.axes, replicates)["mean"]
+        cells["validation"] = pivot(rows, criterion, heatmap.axes, repeats)["mean"]
     cells["mark"] = marks(cells, rows, heatmap.axes, best)
     path = figure_path(FOLDER, folder, heatmap.file)
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
@@ -229,7 +246,7 @@ def values_of(
     cells: pd.DataFrame,
     heatmap: Heatmap,
     *,
-    over: str = "trials",
+    over: Over = NO_NOUNS,
     about: str = "",
     value_text: ValueText = plain_text,
     best: Sequence[str] = (),
@@ -252,13 +269,13 @@ def values_of(
         shade = cell["mean"] if np.isfinite(cell["mean"]) else None
         mark = cell.get("mark", "")
         own = {"index": index, "x": columns[column], "y": rows[row], "shade": shade, "best": mark == BEST}
-        data.append({**own, "text": text + mark * (mark == NOT_WORSE), "below": below, "words": "", "tip": ""})
+        data.append({**own, "text": text + mark * (mark == ALIKE), "below": below, "words": "", "tip": ""})
     widest = max(charts.text_width(line, 13) for cell in data for line in (cell["text"], *cell["below"]))
     step = max(CELL[0], 0.9 * widest + 12, charts.text_width(axes[1], 12) / len(columns))
     tall = max(CELL[1], charts.text_width(axes[0], 12) / len(rows))
     lines = [line for sentence in best for line in textwrap.wrap(sentence, CAPTION, break_long_words=False)]
     notes = [about, *(lines or ["no value yet"]), *noise_text(scale, cells).split("\n")]
-    alike = "mark" in cells and bool((cells["mark"] == NOT_WORSE).any())
+    alike = "mark" in cells and bool((cells["mark"] == ALIKE).any())
     notes.append("; ".join(["IQM: interquartile mean"] * bool(cells["iqm"].notna().any()) + [LEGEND] * alike))
     return {
         "description": f"Heatmap of {metric.label}: {axes[0]} by {axes[1]}",
@@ -290,19 +307,19 @@ def breakdown(
     best: Sequence[BestSetting],
     axes: tuple[str, str],
     by: str,
-    replicates: Sequence[str] = REPLICATES,
+    repeats: Repeats = SEEDS,
 ) -> pd.DataFrame:
     """Average the metric for each value of `by` (a class, a data set, a seed) within the best setting.
 
-    Returns one row per value of `by`, with the two axis values, `by`, and the columns of `summaries.summarise`; of
+    Returns one row per value of `by`, with the two axis values, `by`, and the columns of `replicates.summarise`; of
     several best settings one below the other. The table is empty if there is none.
     """
     tables = [pd.DataFrame(columns=[*axes, by, *MEASURED])]
     for setting in best:
         own = rows[rows["trial_id"].isin(setting.values)].drop_duplicates("trial_id")
         codes, values = value_codes(own[by])
-        numbers = replicate_numbers(own, [name for name in replicates if name != by])
-        cells = summarise(own[setting.metric.name].astype("float64"), codes, numbers, len(values))
+        values_of_metric, share = own[setting.metric.name].astype("float64"), setting.metric.bounds is not None
+        cells = summarise(values_of_metric, codes, repetition(own, repeats, [by]), len(values), share)
         table = pd.concat([values, cells], axis=1)
         for position, axis in enumerate(axes):
             table.insert(position, axis, [own[axis].iloc[0]] * len(table))
@@ -313,12 +330,12 @@ def breakdown(
 def cells_text(
     cells: pd.DataFrame,
     heatmap: Heatmap,
-    over: str,
+    over: Over,
     best: Sequence[BestSetting],
     value_text: ValueText = plain_text,
     spread: Spread = "interval",
 ) -> str:
-    """Return the cells of a heatmap, with their marks, as plain text: mean ± spread.
+    """Return the cells of a heatmap, with their marks, as plain text: means with their intervals or deviations.
 
     A table that is wider than a terminal is split into blocks of columns; one of more than `MAX_CELLS` is left out.
     """
@@ -345,26 +362,38 @@ def cells_text(
         for block in blocks
     ]
     how = "; ".join(dict.fromkeys(map(chosen, best)))
-    legend = f"{BEST} is the best setting{how and f', {how}'}" + f"; {LEGEND}" * bool(
-        (cells["mark"] == NOT_WORSE).any()
-    )
+    legend = f"{BEST} is the best setting{how and f', {how}'}" + f"; {LEGEND}" * bool((cells["mark"] == ALIKE).any())
     return "\n\n".join([f"{heading(cells, metric.label, over, spread)}; {legend}", *tables])
 
 
-def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tuple[str, str]) -> pd.DataFrame:
-    """Return Pearson's r between the cell means of each pair of metrics, with the columns `x`, `y`, `r` and `cells`.
+def correlations(
+    rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tuple[str, str], repeats: Repeats = SEEDS
+) -> pd.DataFrame:
+    """Return the correlation over the cells of each pair of metrics, with the columns `x`, `y`, `r`, `low`, `high`,
+    `replicates` and `cells`.
 
-    `cells` is the number of cells with finite means of both. `r` is null if there are fewer than
-    `verdicts.MIN_CELLS` of them, or if a metric is constant over them.
+    `cells` is the number of cells with a value of both, and `replicates` of the replicates that have all of these. From
+    two replicates on `r` is corrected for the noise within cells; its 95 % interval, `low` and `high`, needs three
+    (`estimates.correlation_of_metrics`). `r` is null if there are fewer than `estimates.MIN_CELLS` cells, or if a
+    metric is constant over them.
     """
-    metrics = dict.fromkeys(metric for pair in pairs for metric in pair)
-    means = {metric: pivot(rows, metric, axes)["mean"].to_numpy("float64") for metric in metrics}
+    (down, row_values), (across, column_values) = (value_codes(rows[axis]) for axis in axes)
+    numbers, count = down * len(column_values) + across, len(row_values) * len(column_values)
+    repeated, values = repetition(rows, repeats, axes), dict[str, np.ndarray]()
+    for metric in dict.fromkeys(metric for pair in pairs for metric in pair):
+        found = replicates_of(rows[metric].to_numpy("float64"), numbers, repeated)
+        values[metric] = runs_of(found.value_M, found.replicate_M + 1, found.cell_M, (found.size, count))
     records = []
     for x, y in pairs:
-        x_means, y_means = means[x], means[y]
-        both = np.isfinite(x_means) & np.isfinite(y_means)
-        records.append({"x": x, "y": y, "r": pearson(x_means[both], y_means[both]), "cells": int(both.sum())})
-    return pd.DataFrame(records, columns=["x", "y", "r", "cells"]).astype({"r": "float64", "cells": "int64"})
+        x_NC, y_NC = values[x], values[y]
+        known_C = (np.isfinite(x_NC) & np.isfinite(y_NC)).any(0)
+        whole_N = (np.isfinite(x_NC) & np.isfinite(y_NC))[:, known_C].all(1)
+        estimate = correlation_of_metrics(x_NC[whole_N][:, known_C], y_NC[whole_N][:, known_C])
+        low, high = known_interval(estimate)
+        own = {"r": estimate.value, "low": low, "high": high, "replicates": estimate.n, "cells": int(known_C.sum())}
+        records.append({"x": x, "y": y, **own})
+    types = {**dict.fromkeys(("r", "low", "high"), "float64"), **dict.fromkeys(("replicates", "cells"), "int64")}
+    return pd.DataFrame(records, columns=["x", "y", *types]).astype(types)
 
 
 def text(table: pd.DataFrame, digits: int = 3, value_text: ValueText = plain_text) -> str:
@@ -372,7 +401,6 @@ def text(table: pd.DataFrame, digits: int = 3, value_text: ValueText = plain_tex
     measured = {
         "mean",
         "std",
-        "±",
         "low",
         "high",
         "iqm",

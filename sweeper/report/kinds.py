@@ -17,7 +17,7 @@ from sweeper.report.figures import Parameter, PresetFigures, Shown
 from sweeper.spec import Constraint, Grid, Heatmap, Metric, Ranking, Table, Trajectory
 from sweeper.spec.figures import Figure
 from sweeper.spec.space import Value
-from sweeper.spec.sweep import REPLICATES
+from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import page_views_folder
 from trainables.json_input import JsonError, Length, decode
@@ -109,7 +109,7 @@ class _PresetRecord:
     grids: Annotated[list[_GridRecord], Length(MAX_FIGURES)]
     objectives: Metrics
     parameters: Annotated[tuple[Parameter, ...], Length(MAX_FIGURES)]
-    replicates: Annotated[tuple[str, ...], Length(100)] = REPLICATES  # earlier versions wrote neither of the two
+    repeats: Repeats = SEEDS  # earlier versions wrote none of the three
     naming: Annotated[tuple[str, ...], Length(100)] = ()
     constraints: Annotated[tuple[Constraint, ...], Length(100)] = ()
 
@@ -127,7 +127,7 @@ def _figures(plain: Mapping[str, Any]) -> PresetFigures:
         tuple(Grid(record.fixed, record.axes) for record in known.grids),
         known.objectives,
         known.parameters,
-        known.replicates,
+        known.repeats,
         known.naming,
         known.constraints,
     )

@@ -7,16 +7,16 @@ from functools import partial
 
 import pandas as pd
 
-from sweeper.plan.best_settings import BestSetting
 from sweeper.report import anomalies, densities, heatmaps, sheets
-from sweeper.report.best import chosen
 from sweeper.report.figures import Shown, figures_of, made
-from sweeper.report.formatting import CLASS, text_with_class_names
+from sweeper.report.formatting import CLASS, format_metric, text_with_class_names
 from sweeper.report.kinds import KINDS
 from sweeper.report.selections import labelled
-from sweeper.report.summaries import in_percent, spread_of
+from sweeper.results.best import BestSetting
+from sweeper.results.replicates import beside, in_percent
+from sweeper.results.sentences import beside_text, chosen
 from sweeper.spec import Heatmap, Sweep, Table
-from sweeper.spec.metric import Spread
+from sweeper.spec.metric import SPREADS, Spread
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_folder
 from sweeper.storage.load import load_history
@@ -119,12 +119,17 @@ def _breakdown(files: Files, folder: str, shown: Shown, sweep: Sweep) -> str | N
         return None
     rows = shown.rows_of(first)
     best = shown.best(rows, first.metric, first.axes)
-    table = heatmaps.breakdown(rows, best, first.axes, sweep.breakdown, sweep.replicates)
+    table = heatmaps.breakdown(rows, best, first.axes, sweep.breakdown, sweep.repeats)
     files.write(figure_path(heatmaps.FOLDER, folder, "breakdown.parquet"), table.to_parquet(index=False))
     scaled = in_percent(table) if first.metric.percent else table
-    spread = "±" if shown.spread == "interval" else "std"
-    columns = [*first.axes, sweep.breakdown, "mean", spread, "replicates"]
-    scaled = scaled.assign(**{spread: [spread_of(cell, shown.spread) for cell in scaled.to_dict("records")]})[columns]
+    digits = heatmaps.decimals_of(scaled["mean"].to_numpy("float64"))
+    texts = [
+        beside_text(beside(cell, shown.spread), lambda value: format_metric(value, digits)).strip()
+        for cell in scaled.to_dict("records")
+    ]
+    spread = SPREADS[shown.spread]
+    scaled = scaled.assign(**{spread: texts})[[*first.axes, sweep.breakdown, "mean", spread, "replicates"]]
+    scaled = scaled.drop(columns=[] if any(texts) else spread)
     how = f", {chosen(best[0])}" if best else ""
     title = f"{first.metric.label} by {sweep.breakdown} at the best setting{how}"
     return f"{title}\n{heatmaps.text(scaled.dropna(axis=1, how='all'), value_text=shown.value_text)}"
@@ -135,7 +140,7 @@ def _correlations(files: Files, folder: str, shown: Shown, sweep: Sweep) -> str 
     first = next(iter(shown.preset.of_kind(Heatmap)), None)
     if first is None or not sweep.correlations:
         return None
-    table = heatmaps.correlations(shown.rows_of(first), sweep.correlations, first.axes)
+    table = heatmaps.correlations(shown.rows_of(first), sweep.correlations, first.axes, shown.preset.repeats)
     files.write(figure_path(heatmaps.FOLDER, folder, "correlations.parquet"), table.to_parquet(index=False))
     known = table.dropna(subset="r")
     if known.empty:

@@ -11,16 +11,16 @@ import pandas as pd
 
 from sweeper.plan.changes import options_of
 from sweeper.report.looks import undecided_changes
-from sweeper.report.summaries import value_codes
+from sweeper.results.replicates import value_codes
 from sweeper.spec import Grid, Search, Side, Sweep, registry
 from sweeper.spec.claim import EPOCH, JUDGING, WITH_NUMBER, judging, meets, part_keys, values_along
 from sweeper.spec.space import SEED
-from sweeper.spec.sweep import REPLICATES, replicate_keys
+from sweeper.spec.sweep import SEEDS
 from sweeper.storage.rows import plain_value
 from trainables.metrics.meanings import family_of
 
 DATASET = "dataset"
-UNITS = (DATASET, *REPLICATES)
+UNITS = (DATASET, *SEEDS.names)
 """Columns that only repeat an experiment. Data sets are no replicates: a replicate has the mean over them."""
 Parts = Sequence[Grid | Search]
 NO_VALUES = pd.Series([math.nan])
@@ -127,7 +127,7 @@ def units_of(sides: Sequence[pd.DataFrame], pinned: Collection[str]) -> list[str
         for name in known
         if name != DATASET
     }
-    return [name for name in known if name == DATASET or name in replicate_keys(distinct)]
+    return [name for name in known if name == DATASET or name in SEEDS.replicates(distinct)]
 
 
 def sample(side: Side, source: SweepRows, units: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:

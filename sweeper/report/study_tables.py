@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -44,8 +43,9 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
     best value so far of a complete trial. The objective of a pruned trial is its last report. Numeric parameters stay
     numbers; choices of several types become text.
 
-    A trial that is the mean over replicates has their ids in `trial_id`, joined by commas. Then there are `replicates`,
-    their number, and for each objective `half_width_NAME`, half the width of the mean's 95 % interval (Student's t).
+    A trial that is the mean over several has their ids in `trial_id`, joined by commas. Then there are `replicates`,
+    the number of seeds, each with the mean over what else repeats, and for each objective `low_NAME` and `high_NAME`,
+    the mean's 95 % interval over seeds (`estimates.intervals`).
     """
     trials = study.get_trials(deepcopy=False, states=tuple(STATES))
     columns: dict[str, pd.Series] = {
@@ -63,22 +63,22 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
         columns |= {metric.name: values, f"best_{metric.name}": best.ffill()}
     samples = [trial.user_attrs.get(MEAN_OF) for trial in trials]
     if any(samples):
-        counts = [len(sample[0]) if sample else 1 for sample in samples]
+        counts = [len(sample[0][0]) if sample else 1 for sample in samples]
         columns["replicates"] = pd.Series(counts, dtype="int64")
         for index, metric in enumerate(objectives):
-            halves = [half_width(sample[index]) if sample else math.nan for sample in samples]
-            columns[f"half_width_{metric.name}"] = pd.Series(halves, dtype="float64")
+            ends = [_interval(sample[index], metric) if sample else (math.nan, math.nan) for sample in samples]
+            for name, end in zip(("low", "high"), zip(*ends, strict=True), strict=True):
+                columns[f"{name}_{metric.name}"] = pd.Series(end, dtype="float64")
     return pd.DataFrame(columns)
 
 
-def half_width(values: Sequence[float | None]) -> float:
-    """Return half the width of the 95 % interval of a mean; NaN if it is not known, or a value is missing."""
-    from sweeper.report.verdicts import half_widths  # here: SciPy takes long to import, and few commands need it
+def _interval(runs: Sequence[Sequence[float | None]], metric: Metric) -> tuple[float, float]:
+    """Return the 95 % interval of a mean over runs `[fixed values, seeds]`; NaN if it is not known, or a value is
+    missing."""
+    from sweeper.results.replicates import interval_of_runs  # here: SciPy takes long to import, few commands need it
 
-    known = [value for value in values if value is not None]
-    if len(known) < len(values) or len(known) < 2:
-        return math.nan
-    return float(half_widths(np.array(statistics.stdev(known)), np.array(len(known))))
+    runs_CN = np.array([[math.nan if value is None else value for value in own] for own in runs])
+    return interval_of_runs(runs_CN, metric.bounds is not None) if not np.isnan(runs_CN).any() else (math.nan, math.nan)
 
 
 def parameter_names(study: optuna.Study) -> list[str]:

@@ -4,7 +4,7 @@ text."""
 import math
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -14,7 +14,6 @@ import pandas as pd
 from tabulate import tabulate
 
 from sweeper.printing import printable
-from sweeper.report.best import BEST, LEGEND, NOT_WORSE, marks
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import (
@@ -28,21 +27,14 @@ from sweeper.report.formatting import (
     plain_text,
     text_table,
 )
+from sweeper.report.marks import marks
 from sweeper.report.selections import narrowed
-from sweeper.report.summaries import (
-    MEASURED,
-    averaged_over,
-    described,
-    in_percent,
-    replicate_numbers,
-    spread_of,
-    summarise,
-)
-from sweeper.report.verdicts import MIN_REPLICATES
+from sweeper.results.replicates import MEASURED, beside, in_percent, repetition, summarise
+from sweeper.results.sentences import ALIKE, BEST, LEGEND, NO_NOUNS, Over, averaged_over, beside_text, described
 from sweeper.spec import Metric
 from sweeper.spec.figures import Table
 from sweeper.spec.metric import SPREADS, Spread
-from sweeper.spec.sweep import REPLICATES
+from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.load import metric_columns
@@ -63,7 +55,7 @@ LATEX = str.maketrans(
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
         **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "∞": r"$\infty$"},
-        **{MINUS: "$-$", DASH: "--", NOT_WORSE: r"$^\circ$"},
+        **{MINUS: "$-$", DASH: "--", ALIKE: r"$^\circ$"},
     }
 )
 """What LaTeX does not take as it is -> how it is written."""
@@ -108,7 +100,7 @@ def document(shown: Shown, table: Table, form: Format) -> str | None:
     return (latex if form == "latex" else markdown)(cells, table, over, shown.value_text, shown.spread)
 
 
-def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str, Table]:
+def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, Over, Table]:
     """Return the cells of a table of a request, what they are the mean over, and the table with a note on searches."""
     if table.others:
         named = {metric.name for metric in table.metrics}
@@ -117,16 +109,16 @@ def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, str, Table]:
         table = replace(table, metrics=(*table.metrics, *others))
     preset, (rows, clause) = shown.preset, shown.of_best_settings(shown.rows_of(table), table)
     only = narrowed(preset.grids, rows, table.axes, table.selections)
-    cells = average(rows, table, preset.preset, only, preset.replicates)
-    over = averaged_over(rows, table.axes, preset.replicates)
+    cells = average(rows, table, preset.preset, only, preset.repeats)
+    over = averaged_over(rows, table.axes, preset.repeats)
     noted = replace(table, note="; ".join(filter(None, [clause, table.note])))
     return cells.join(_marks(shown, table, cells, rows)), over, noted
 
 
 def _marks(shown: Shown, table: Table, cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Return `mark` and `criterion` of each cell: whether it has the best setting of its column by its metric, or one
-    that is not worse within error, and the metric by which the best one was chosen. A metric without a direction has no
-    best one, nor has a column with one cell, or one of fewer than `MIN_REPLICATES`: they show no error."""
+    that is not told apart from it, and the metric by which the best one was chosen. A metric without a direction has no
+    best one, nor has a column with one cell, or one whose settings nothing can tell apart: they show no error."""
     found = pd.DataFrame("", index=cells.index, columns=["mark", "criterion"], dtype="str")
     if len(rows) > MAX_MARKED:
         return found
@@ -140,7 +132,7 @@ def _marks(shown: Shown, table: Table, cells: pd.DataFrame, rows: pd.DataFrame) 
             own = cells[is_own & (cells["metric"] == metric.name)]
             if metric.direction and len(own) > 1:
                 found_best = shown.best(trials, metric, table.axes)
-                best = [each for each in found_best if len(each.sample.values) >= MIN_REPLICATES]
+                best = [each for each in found_best if each.compared_over in ("replicates", "fixed")]
                 found.loc[own.index, "mark"] = marks(own, trials, table.axes, best)
                 found.loc[own.index, "criterion"] = best[0].criterion if best else ""
     return found
@@ -151,12 +143,12 @@ def average(
     table: Table,
     preset: str,
     only: Mapping[str, Collection[Any]] = MappingProxyType({}),
-    replicates: Sequence[str] = REPLICATES,
+    repeats: Repeats = SEEDS,
 ) -> pd.DataFrame:
     """Average the metrics of a table. Returns one row per table row, value of `table.columns` (if set) and metric.
 
-    The columns are those of `table.rows` and `table.columns`, `metric`, those of `summaries.summarise`, `published` and
-    `difference` (mean - published). Values of `percent` metrics are shares in [0, 1], including the published ones.
+    The columns are those of `table.rows` and `table.columns`, `metric`, those of `replicates.summarise`, `published`
+    and `difference` (mean - published). Values of `percent` metrics are shares in [0, 1], including the published ones.
 
     Rows and columns are in the order of their first appearance in `rows`, followed by those that only the paper has. Of
     an axis in `only` the paper's are left out whose value is not there: the request did not ask for them (`narrowed`).
@@ -169,7 +161,7 @@ def average(
         for key, figures in ((tuple(map(plain_value, key)), figures) for key, figures in paper_cells.items())
         if all(name not in only or value in only[name] for name, value in zip(keys, key, strict=True))
     }
-    numbers = replicate_numbers(rows, [name for name in replicates if name not in keys])
+    repeated = repetition(rows, repeats, keys)
     rows = rows.reindex(columns=list(dict.fromkeys([*keys, *(metric.name for metric in table.metrics)])))
     row_numbers: dict[tuple[Any, ...], list[int]] = {}
     for row_number, key in enumerate(zip(*(map(plain_value, rows[name]) for name in keys), strict=True)):
@@ -189,7 +181,8 @@ def average(
         places[row_numbers.get(key, [])] = place
     parts = []
     for metric in table.metrics:
-        part = summarise(rows[metric.name].astype("float64"), places, numbers, len(cell_keys))
+        share = metric.bounds is not None
+        part = summarise(rows[metric.name].astype("float64"), places, repeated, len(cell_keys), share)
         figures = [published.get(key, {}).get(metric.name, math.nan) for key in cell_keys]
         paper = np.array(figures, dtype=float) / (100 if metric.percent else 1)
         parts.append(part.assign(metric=metric.name, published=paper, difference=part["mean"] - paper))
@@ -205,7 +198,7 @@ def write(
     folder: str,
     cells: pd.DataFrame,
     table: Table,
-    over: str,
+    over: Over,
     value_text: ValueText = plain_text,
     spread: Spread = "interval",
 ) -> None:
@@ -224,7 +217,7 @@ def has_trials(cells: pd.DataFrame) -> bool:
 def markdown(
     cells: pd.DataFrame,
     table: Table,
-    over: str = "replicates",
+    over: Over = NO_NOUNS,
     value_text: ValueText = plain_text,
     spread: Spread = "interval",
 ) -> str:
@@ -235,7 +228,7 @@ def markdown(
     return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table, over, spread), "", body, ""])
 
 
-def latex(cells: pd.DataFrame, table: Table, over: str, value_text: ValueText, spread: Spread) -> str:
+def latex(cells: pd.DataFrame, table: Table, over: Over, value_text: ValueText, spread: Spread) -> str:
     """Return the table for a document with the package `booktabs`. The best cells are bold."""
     keys, groups = _columns(cells, table, value_text, spread)
     columns = [(_latex(name), [*map(_latex, texts)]) for name, texts in keys.items()]
@@ -259,11 +252,12 @@ def latex(cells: pd.DataFrame, table: Table, over: str, value_text: ValueText, s
 
 
 def csv(cells: pd.DataFrame, table: Table) -> str:
-    """Return a line for each cell and metric with mean, half of the 95 % interval and number of replicates in columns
-    of their own. Shares are in [0, 1], as in the Parquet file."""
-    marks = cells["mark"].replace({BEST: "best", NOT_WORSE: "not worse"})
-    found = cells.assign(half_width=cells["high"] - cells["mean"], n=cells["replicates"], mark=marks)
-    measured = ("mean", "half_width", "n", "std", "iqm", "count", "missing", "published", "difference", "mark")
+    """Return a line for each cell and metric with mean, the ends of the 95 % interval and number of replicates in
+    columns of their own. Shares are in [0, 1], as in the Parquet file."""
+    marks = cells["mark"].replace({BEST: "best", ALIKE: "not told apart"})
+    found = cells.assign(n=cells["replicates"], mark=marks)
+    measured = ["mean", "low", "high", "n", "std", "fixed", "fixed_std", "iqm", "count", "missing"]
+    measured += ["published", "difference", "mark"]
     found = found[[*table.axes, "metric", *measured]]
     return found.map(_csv_cell).rename(columns=_csv_cell).to_csv(index=False)
 
@@ -273,7 +267,7 @@ def text(
     table: Table,
     width: int = 100,
     value_text: ValueText = plain_text,
-    over: str = "replicates",
+    over: Over = NO_NOUNS,
     spread: Spread = "interval",
 ) -> str:
     """Return the first `MOST_PRINTED` rows of a table as plain text for a terminal of `width` characters; one line if
@@ -309,12 +303,12 @@ def text(
 def caption(
     cells: pd.DataFrame,
     table: Table,
-    over: str = "replicates",
+    over: Over = NO_NOUNS,
     spread: Spread = "interval",
     best: str = BEST,
 ) -> str:
     """Return a line that says what the cells of the table show, with the note of the table. `over`: what a cell is the
-    mean over, as a plural noun. `best`: how the best cells are marked."""
+    mean over. `best`: how the best cells are marked."""
     if not cells["count"].any():
         parts = ["no value yet"]
     else:
@@ -330,7 +324,7 @@ def caption(
     if "mark" in cells and (cells["mark"] == BEST).any():
         data = sorted({Metric(name).measured_on for name in cells["criterion"] if name})
         parts.append(f"{best} the best of its column, chosen on {' or '.join(data)}")
-        parts += [LEGEND] * bool((cells["mark"] == NOT_WORSE).any())
+        parts += [LEGEND] * bool((cells["mark"] == ALIKE).any())
     if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test]:
         parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
     return "; ".join([*parts, table.note] if table.note else parts)
@@ -389,16 +383,14 @@ def _cell_texts(cells: pd.DataFrame, metric: Metric, spread: Spread) -> list[str
 
 
 def _cell_text(cell: dict[Any, Any], metric: Metric, spread: Spread) -> str:
-    """Return e.g. `86.20 ± 0.31°, IQM 86.10, 4 of 5 (paper 86.18, +0.02)`, without the parts that are unknown."""
+    """Return e.g. `86.20 [85.90, 86.51]°, IQM 86.10, 4 of 5 (paper 86.18, +0.02)`, without what is unknown."""
     mean, paper, difference = (cell[name] for name in ("mean", "published", "difference"))
-    beside = spread_of(cell, spread)
 
     def rounded(value: float) -> str:
         return format_metric(round(value, 2) + 0.0, 2) if metric.percent else format_significant(value)
 
     measured = DASH if math.isnan(mean) else rounded(mean)
-    if not math.isnan(beside):
-        measured += f" ± {rounded(beside)}"
+    measured += beside_text(beside(cell, spread), rounded)
     measured += cell.get("mark", "")
     if not math.isnan(cell["iqm"]):
         measured += f", IQM {rounded(cell['iqm'])}"

@@ -1,5 +1,6 @@
 """Trajectories: mean and 95 % interval of metrics over the epochs by hyperparameter, as Parquet and a figure."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,10 +10,11 @@ import pandas as pd
 from sweeper.report import charts
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import ValueText, distinct_texts, json_values, plain_text
-from sweeper.report.summaries import described, replicate_numbers, summarise
+from sweeper.results.replicates import Repetition, repetition, summarise
+from sweeper.results.sentences import NO_NOUNS, Over, averaged_over, described
 from sweeper.spec.figures import Trajectory
 from sweeper.spec.metric import SPREADS, Metric
-from sweeper.spec.sweep import REPLICATES
+from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value
@@ -38,14 +40,15 @@ def publish(files: Files, folder: str, shown: Shown, trajectory: Trajectory) -> 
     rows, clause = shown.of_best_settings(shown.rows_of(trajectory), trajectory)
     if trajectory.selections and rows.empty:
         return
-    options: dict[str, Any] = {"about": shown.about, "value_text": shown.value_text, "clause": clause}
-    write(files, folder, shown.history(), rows, trajectory, replicates=shown.preset.replicates, **options)
+    over = averaged_over(rows, trajectory.by, shown.preset.repeats)
+    options: dict[str, Any] = {"about": shown.about, "value_text": shown.value_text, "clause": clause, "over": over}
+    write(files, folder, shown.history(), rows, trajectory, repeats=shown.preset.repeats, **options)
 
 
 def on_page(shown: Shown, trajectory: Trajectory) -> dict[str, Any] | None:
     """Return a trajectory: its caption and a chart for each metric; None if no trial has reported one."""
     rows, clause = shown.of_best_settings(shown.rows_of(trajectory), trajectory)
-    points = average(shown.history(), rows, trajectory, shown.value_text, shown.preset.replicates)
+    points = average(shown.history(), rows, trajectory, shown.value_text, shown.preset.repeats)
     if points.empty:
         return None
     drawn = []
@@ -57,7 +60,9 @@ def on_page(shown: Shown, trajectory: Trajectory) -> dict[str, Any] | None:
         drawn.append({"chart": "trajectory", "values": panel, "data": {"points": data}, "margins": margins})
     return {
         "name": trajectory.name,
-        "captions": dict.fromkeys(SPREADS, caption(points, trajectory, clause)),
+        "captions": dict.fromkeys(
+            SPREADS, caption(points, trajectory, averaged_over(rows, trajectory.by, shown.preset.repeats), clause)
+        ),
         "charts": drawn,
     }
 
@@ -67,11 +72,11 @@ def average(
     rows: pd.DataFrame,
     trajectory: Trajectory,
     value_text: ValueText = plain_text,
-    replicates: Sequence[str] = REPLICATES,
+    repeats: Repeats = SEEDS,
 ) -> pd.DataFrame:
     """Average the reports of the trials in `rows`. Returns one row per value of `by`, metric and reported epoch.
 
-    The columns are `trajectory.key`, `metric`, `epoch` and those of `summaries.summarise`. Values of `by` are in the
+    The columns are `trajectory.key`, `metric`, `epoch` and those of `replicates.summarise`. Values of `by` are in the
     order of their first appearance in `rows`, metrics in that of the trajectory, and epochs ascend. An epoch whose
     reports are all null has count 0. A trial that is in `rows` several times counts for each of its lines. If `by` has
     several hyperparameters, one column holds their values as text, by `value_text`.
@@ -82,8 +87,9 @@ def average(
         lines[by] = _joined(lines[list(trajectory.by)], value_text)
     order, distinct = pd.factorize(lines[by], use_na_sentinel=False)
     reports = history[history["metric"].isin(metrics)]
-    numbers = replicate_numbers(rows, [name for name in replicates if name not in trajectory.by])
-    of_trials = pd.DataFrame({"trial_id": lines["trial_id"], "line": order, "replicate": numbers})
+    repeated = repetition(rows, repeats, trajectory.by)
+    of_trials = pd.DataFrame({"trial_id": lines["trial_id"], "line": order})
+    of_trials = of_trials.assign(replicate=repeated.replicate_T, fixed=repeated.fixed_T)
     reports = reports.merge(of_trials, on="trial_id")
     reports = reports.assign(
         line=reports["line"].astype("int64"),
@@ -91,8 +97,11 @@ def average(
         value=reports["value"].astype("float64"),
     )
     groups = reports.groupby(["line", "panel", "epoch"])
-    measured = summarise(reports["value"], groups.ngroup().to_numpy(), reports["replicate"].to_numpy(), groups.ngroups)
-    points = pd.concat([groups.size().reset_index()[["line", "panel", "epoch"]], measured], axis=1)
+    points = groups.size().reset_index()[["line", "panel", "epoch"]]
+    share = np.array([metric.bounds is not None for metric in trajectory.metrics])[points["panel"]]
+    of_reports = Repetition(reports["replicate"].to_numpy(), reports["fixed"].to_numpy())
+    measured = summarise(reports["value"], groups.ngroup().to_numpy(), of_reports, groups.ngroups, share)
+    points = pd.concat([points, measured], axis=1)
     keys = {
         by: pd.Series(distinct.take(points.pop("line")), dtype=lines[by].dtype),
         "metric": pd.Series([metrics[panel] for panel in points.pop("panel")], dtype="str"),
@@ -110,11 +119,12 @@ def write(
     about: str = "",
     clause: str = "",
     value_text: ValueText = plain_text,
-    replicates: Sequence[str] = REPLICATES,
+    repeats: Repeats = SEEDS,
+    over: Over = NO_NOUNS,
 ) -> pd.DataFrame:
     """Write `trajectories/FOLDER/NAME.parquet` and `.png`, with `about` below the title and a `clause` that ends the
     caption. Returns the averages."""
-    points = average(history, rows, trajectory, value_text, replicates)
+    points = average(history, rows, trajectory, value_text, repeats)
     path = figure_path(FOLDER, folder, trajectory.file)
     files.write(f"{path}.parquet", points.to_parquet(index=False))
     shown = panels(points, trajectory, value_text)
@@ -122,7 +132,10 @@ def write(
         charts.fill(charts.TRAJECTORY, {**charts.COLOURS["light"], **panel, "points": charts.records(panel["points"])})
         for panel in (*({**panel, "legend": None} for panel in shown[:-1]), shown[-1])
     ]
-    title = {"text": trajectory.name, "subtitle": list(filter(None, (about, caption(points, trajectory, clause))))}
+    title = {
+        "text": trajectory.name,
+        "subtitle": list(filter(None, (about, caption(points, trajectory, over, clause)))),
+    }
     extent = sum(panel["width"] for panel in shown)
     files.write(
         f"{path}.png", charts.png(charts.ABREAST, extent=extent, title=title, panels=drawn, padding=charts.PADDING)
@@ -180,11 +193,11 @@ def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText =
     return found
 
 
-def caption(points: pd.DataFrame, trajectory: Trajectory, clause: str = "") -> str:
+def caption(points: pd.DataFrame, trajectory: Trajectory, over: Over = NO_NOUNS, clause: str = "") -> str:
     """Return what the lines average over, and what shows their interval, with a clause at the end."""
-    text = described(points, "replicates")
+    text = described(points.assign(fixed_std=math.nan), over)
     barred = points[trajectory.key].nunique(dropna=False) > MAX_BANDS and points["epoch"].nunique() > 1
-    shown = f"{text}{', which bars show at the end' * (barred and '±' in text)}"
+    shown = f"{text}{', which bars show at the end' * (barred and '[' in text)}"
     return "; ".join(filter(None, [", ".join(filter(None, [f"by {trajectory.key}", shown])), clause]))
 
 

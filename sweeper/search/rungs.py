@@ -13,11 +13,10 @@ together. One that diverged or was pruned leaves its proposal without a value; o
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweeper.spec.metric import Direction, is_finite
+from sweeper.spec.metric import Direction, is_finite, mean_of_all
 from sweeper.spec.pruners import Pruner
 
 Position = tuple[int, ...]
@@ -296,12 +295,6 @@ class Rungs:
             known = ", ".join(map(str, self._positions)) or "none"
             raise ValueError(f"no cohort is announced at position {position}; positions are: {known}")
         return self._positions[position]
-
-
-def mean_of_all(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the replicates' values; None if one of them has none."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
 def _finite(value: float | None) -> float | None:

@@ -17,9 +17,8 @@ from sweeper.plan.cohorts import Trial, content_hash, identity
 from sweeper.plan.sources import Record
 from sweeper.request import WarmStartRequest
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
-from sweeper.search.rungs import mean_of_all
-from sweeper.spec.metric import is_finite
-from sweeper.spec.space import EPOCHS, MEAN_OF, Study, Value, value_in
+from sweeper.spec.metric import is_finite, mean_of_all
+from sweeper.spec.space import EPOCHS, MEAN_OF, SEED, Study, Value, value_in
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
@@ -268,7 +267,9 @@ class StudyRun:
     def _told(self, wave: Sequence[Trial]) -> Iterator[TrialResult]:
         """Yield the result of each proposal of a wave whose trials all have one."""
         for start in range(0, len(wave), repeats := self.study.search.repeats):
-            yield mean_result([self._results[trial.id] for trial in wave[start : start + repeats]])
+            yield mean_result(
+                [self._results[trial.id] for trial in wave[start : start + repeats]], self.study.replicates
+            )
 
     def _advance(self) -> None:
         """Tell complete waves and ask for the next, until a wave is open or the study has all its trials."""
@@ -314,9 +315,9 @@ WORST_FIRST: tuple[Status, ...] = ("failed", "diverged", "pruned", "finished")
 """Status of a proposal: the first one that any of its replicates has."""
 
 
-def mean_result(results: Sequence[TrialResult]) -> TrialResult:
-    """Return the result of a proposal from those of its replicates: the means, of objectives and constrained columns
-    that all of them have.
+def mean_result(results: Sequence[TrialResult], replicates: Sequence[Mapping[str, Value]]) -> TrialResult:
+    """Return the result of a proposal from those of its trials, each with what it has by `replicates`: the means, of
+    objectives and constrained columns that all of them have.
 
     If one has failed or diverged, so has the proposal: a mean over the others would be better the more of them do.
     """
@@ -328,9 +329,17 @@ def mean_result(results: Sequence[TrialResult]) -> TrialResult:
     reached = {epoch: statistics.fmean(result.reached[epoch] for result in results) for epoch in sorted(epochs)}
     status = next(status for status in WORST_FIRST if status in statuses)
     trials = ",".join(str(result.attributes.get("trial_id", "")) for result in results)
-    attributes = {"trial_id": trials, "status": status, MEAN_OF: values}
+    attributes = {"trial_id": trials, "status": status, MEAN_OF: [_by_seed(own, replicates) for own in values]}
     constrained = tuple(map(mean_of_all, zip(*(result.constrained for result in results), strict=True)))
     return TrialResult(first.number, status, tuple(map(mean_of_all, values)), reached, attributes, constrained)
+
+
+def _by_seed(values: Sequence[float | None], replicates: Sequence[Mapping[str, Value]]) -> list[list[float | None]]:
+    """Return the values of trials `[fixed values, seeds]`; None where there is none."""
+    fixed = [tuple(value for key, value in own.items() if key != SEED) for own in replicates]
+    seeds = [own.get(SEED) for own in replicates]
+    known = dict(zip(zip(fixed, seeds, strict=True), values, strict=True))
+    return [[known.get((of, seed)) for seed in dict.fromkeys(seeds)] for of in dict.fromkeys(fixed)]
 
 
 def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> TrialResult:

@@ -1,6 +1,7 @@
 """A number that a trial reports, and whether higher or lower is better."""
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, TypeGuard, get_args
@@ -13,9 +14,9 @@ Direction = Literal["maximize", "minimize"]
 BETTER = {"maximize": "higher", "minimize": "lower"}
 """Direction -> which values are better."""
 Spread = Literal["interval", "deviation"]
-"""What stands beside a mean: half the width of its 95 % interval, or the standard deviation of the replicates."""
-SPREADS: Mapping[Spread, str] = {"interval": "95 % interval", "deviation": "standard deviation"}
-"""What follows a ± -> its name."""
+"""What stands beside a mean: its 95 % interval, or the standard deviation of the replicates."""
+SPREADS: Mapping[Spread, str] = {"interval": "[95 % interval]", "deviation": "± standard deviation"}
+"""What stands beside a mean -> how it is written, with its name."""
 OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
 """Numeric columns that every row has in addition to its metrics. They are known when the trial has ended."""
 LARGEST = 1e300
@@ -25,6 +26,12 @@ LARGEST = 1e300
 def is_finite(value: object) -> TypeGuard[float]:
     """Whether a value of a metric is a finite number, of a magnitude of at most `LARGEST`."""
     return isinstance(value, Real) and bool(abs(value) <= LARGEST)  # type: ignore[operator]
+
+
+def mean_of_all(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values; None if one of them is missing: a mean over the others would hide it."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,6 @@ from trainables.validation import unknown
 Kind = TypeVar("Kind", bound=Figure)
 PAGES = {"index": "the list of all sweeps", "claims": "that of all claims"}
 """Name that no sweep can have -> the page of this name."""
-REPLICATES = (SEED, "normal_class", "held_out")
-"""Hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over them."""
-
-
-def replicate_keys(distinct: Mapping[str, Collection[object]]) -> tuple[str, ...]:
-    """Return those of the hyperparameters that repeat an experiment whose values are its replicates. `distinct` has the
-    values of each, without null, in all that is compared.
-
-    Where there are several classes these are the replicates, and a class counts once, with the mean over its seeds:
-    seeds of a class differ less than classes do, so that an interval over both would be too narrow. Else it is all of
-    the hyperparameters, such as the seed alone.
-    """
-    classes = tuple(name for name, values in distinct.items() if name != SEED and len(values) > 1)
-    return classes or tuple(distinct)
 
 
 @dataclass(frozen=True)
@@ -64,6 +50,10 @@ class Repeats:
         """
         several = tuple(name for name in self.drawn if name != SEED and len(distinct.get(name, ())) > 1)
         return several or tuple(name for name in self.drawn if name in distinct)
+
+
+SEEDS = Repeats()
+"""What every sweep repeats."""
 
 
 @dataclass(frozen=True)
@@ -231,14 +221,9 @@ class Sweep:
         return next((figure for figure in self.figures_of(preset) if figure.ranking), None)
 
     @property
-    def replicates(self) -> tuple[str, ...]:
-        """Hyperparameters over whose values the score of a setting is the mean."""
-        return tuple(dict.fromkeys((*REPLICATES, *([self.breakdown] if self.breakdown else []))))
-
-    @property
     def repeats(self) -> Repeats:
         """The hyperparameters over whose values the score of a setting is the mean."""
-        known = Repeats()
+        known = SEEDS
         fixed = dict.fromkeys((*known.fixed, *([self.breakdown] if self.breakdown else [])))
         drawn = dict.fromkeys((*known.drawn, *self.random))
         return Repeats(tuple(drawn), tuple(name for name in fixed if name not in drawn))

@@ -91,6 +91,10 @@ FIXED: Mapping[str, FixedColumn] = {
 PROVENANCE = tuple(name for name, column in FIXED.items() if column.provenance)
 """Columns in which two runs of one trial may differ though their results are equal: how long it took, what it cost,
 where, when and with what it ran."""
+STUDY_COLUMNS: dict[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
+"""Columns of a search's rows that are recorded beside the hyperparameters."""
+QUESTIONS = ("study", "dataset", "image_digest")
+"""Columns whose values are different questions: their trials are not compared."""
 HISTORY = pa.schema(
     {"trial_id": pa.string(), "epoch": pa.int64(), "metric": pa.string(), "value": pa.float64()},
     metadata={"sweeper.format": FORMAT},

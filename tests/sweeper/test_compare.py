@@ -7,8 +7,8 @@ import pytest
 import sweeper
 from sweeper.compare import main
 from sweeper.errors import SpecError
-from sweeper.report.compare import Side, parse_sides
 from sweeper.report.formatting import MINUS
+from sweeper.results.compare import Side, parse_sides
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sweeper.compare as compare
 import sweeper.run as run
 from sweeper.plan.cohorts import trial_id
-from sweeper.report.compare import Side, pair, rows_of
+from sweeper.results.compare import Side, pair, rows_of
 from sweeper.storage.load import load, take_snapshot
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, StoreReader

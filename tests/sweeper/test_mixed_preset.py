@@ -10,9 +10,9 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeper.cli.arguments import parse
-from sweeper.plan.best_trials import rankings_of
 from sweeper.plan.prepare import prepare
 from sweeper.report.figures import figures_of
+from sweeper.results.best_trials import rankings_of
 from sweeper.run import main
 from sweeper.spec import Grid, Halving, Heatmap, Metric, Pruner, Search, Sweep, Value, registry
 from sweeper.storage.load import load

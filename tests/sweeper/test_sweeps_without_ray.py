@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
@@ -134,8 +135,11 @@ def test_a_search_of_means_that_was_interrupted_continues_to_the_same_rows(tmp_p
     told = pd.read_parquet(table).set_index("number")
     finished = whole[whole["status"] == "finished"].groupby("number")["val_auroc_joint"]
     assert told.loc[finished.mean().index, "val_auroc_joint"].to_dict() == pytest.approx(finished.mean().to_dict())
-    halves = told.loc[finished.std().index, "half_width_val_auroc_joint"].to_dict()
-    assert halves == pytest.approx((4.302653 * finished.std() / 3**0.5).to_dict(), rel=1e-6)
+    means = finished.mean()
+    halves = 4.302653 * finished.std() / 3**0.5 / (means * (1 - means))  # of the logit, by the delta method
+    for end, sign in (("low", -1), ("high", 1)):
+        ends = 1 / (1 + np.exp(-(np.log(means / (1 - means)) + sign * halves)))
+        assert told.loc[means.index, f"{end}_val_auroc_joint"].to_dict() == pytest.approx(ends.to_dict(), rel=1e-6)
     assert set(told["replicates"]) == {3}
 
 

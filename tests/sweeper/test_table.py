@@ -54,23 +54,24 @@ def test_commands_run_as_written(
     assert re.findall("^# (.*)$", capsys.readouterr().out, re.MULTILINE) == ["accuracy", "losses"]
     assert Path("table.tex").read_text().startswith(r"\begin{table}")
     rows = pd.read_csv("table.csv").set_index("method")
-    assert {"mean", "half_width", "n", "std", "published", "mark"} <= {*rows} and set(rows["n"]) == {3}
+    assert {"mean", "low", "high", "n", "std", "published", "mark"} <= {*rows} and set(rows["n"]) == {3}
     for method, values in VALUES.items():
-        interval = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+        p = sum(values) / 3
+        half = stats.t.ppf(0.975, 2) * stats.sem(values) / (p * (1 - p))
+        ends = [stats.logistic.cdf(stats.logistic.ppf(p) + sign * half) for sign in (-1, 1)]
         assert rows.loc[method, "mean"] == pytest.approx(sum(values) / 3)
-        assert rows.loc[method, "half_width"] == pytest.approx((interval.high - interval.low) / 2)
+        assert rows.loc[method, ["low", "high"]].tolist() == pytest.approx(ends)
     assert rows["published"].dropna().to_dict() == {"byol": 0.79}
-    assert rows["mark"].fillna("").to_dict() == {"vje": "best", "smc_gmje": "not worse", "byol": ""}
+    assert rows["mark"].fillna("").to_dict() == {"vje": "best", "smc_gmje": "not told apart", "byol": ""}
 
 
 def test_latex_has_the_best_in_bold_and_no_character_that_it_does_not_take(tmp_path: Path) -> None:
     (text,) = table.documents(NAME, table="accuracy", form="latex", store=write_store(tmp_path, *BOTH))
     lines = text.splitlines()
     assert lines[4:8] == [r"\toprule", r"method & probe\_z (\%) \\", r"\midrule", lines[7]]
-    half = 100 * stats.t.ppf(0.975, 2) * stats.sem(VALUES["vje"])
-    assert lines[7] == rf"vje & \textbf{{92.00 $\pm$ {half:.2f}}} \\"
-    assert lines[8].startswith(r"smc\_gmje & 91.33 $\pm$ ") and lines[8].endswith(r"$^\circ$ \\")
-    assert lines[9].startswith("byol & 51.00 $\\pm$ ") and lines[9].endswith(r"(paper 79.00, $-$28.00) \\")
+    assert lines[7] == r"vje & \textbf{92.00 [85.41, 95.76]} \\"
+    assert lines[8].startswith(r"smc\_gmje & 91.33 [") and lines[8].endswith(r"]$^\circ$ \\")
+    assert lines[9].startswith("byol & 51.00 [") and lines[9].endswith(r"(paper 79.00, $-$28.00) \\")
     assert r"bold: the best of its column" in lines[2] and r"100 \% is the most}" in lines[2] and text.isascii()
     assert not re.search(r"(?<!\\)[%#_]", text) and lines[-3:] == [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
 
@@ -81,8 +82,8 @@ def test_markdown_has_either_spread_and_the_papers_figures(tmp_path: Path) -> No
         table.documents(NAME, store=store),
         table.documents(NAME, store=store, spread="deviation"),
     )
-    assert "| vje      | 92.00 ± 4.97\\*" in interval and "| vje      | 92.00 ± 2.00\\*" in deviation
-    assert "mean ± 95 % interval over 3 seeds" in interval and "(paper 79.00, \N{MINUS SIGN}28.00)" in interval
+    assert "| vje      | 92.00 [85.41, 95.76]\\*" in interval and "| vje      | 92.00 ± 2.00\\*" in deviation
+    assert "mean [95 % interval] over 3 seeds" in interval and "(paper 79.00, \N{MINUS SIGN}28.00)" in interval
 
 
 @pytest.mark.parametrize(

@@ -390,8 +390,8 @@ _SCORES = {
         at_end=True,
     ),
     MARGIN: MetricFamily(
-        "Half the 95 % interval of `auroc_chosen` over test images, by DeLong's variance. Null for fewer than two "
-        "normal or two other test images.",
+        "Half the 95 % interval of `auroc_chosen` over test images, by DeLong's variance. Null for fewer than "
+        "30 normal or 30 other test images.",
         None,
         "a number of at least 0",
         at_end=True,

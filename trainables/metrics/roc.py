@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+MIN_IMAGES = 30
+"""Fewest images of either kind with an interval of the AUROC over images: of fewer it covers too seldom."""
 
 
 def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
@@ -22,9 +24,9 @@ def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
 
 def auroc_margin(inlier_N: Floats, outlier_M: Floats, level: float = 0.95) -> float:
     """Half the confidence interval of the AUROC over images, from the variance of DeLong et al. (1988): that of the
-    share of inliers below each outlier, and that of the share of outliers above each inlier. NaN for fewer than two of
-    a kind; 0 where all outliers are above all inliers."""
-    if min(len(inlier_N), len(outlier_M)) < 2:
+    share of inliers below each outlier, and that of the share of outliers above each inlier. NaN for fewer than
+    `MIN_IMAGES` of a kind; 0 where all outliers are above all inliers."""
+    if min(len(inlier_N), len(outlier_M)) < MIN_IMAGES:
         return math.nan
     of_outliers_M = _share_below(outlier_M, np.sort(inlier_N))
     of_inliers_N = _share_below(inlier_N, np.sort(outlier_M))

@@ -5,17 +5,19 @@ The page of a sweep of up to `MAX_TRIALS` has all of its trials. That of a large
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
-from sweeper.report.best import positions
 from sweeper.report.figures import PresetFigures
 from sweeper.report.formatting import json_values
-from sweeper.report.heatmaps import pivot, selection_metric
-from sweeper.report.page.findings import labelled_name
+from sweeper.report.heatmaps import pivot_of, selection_metric
+from sweeper.report.marks import positions
+from sweeper.report.page.findings import declared_metrics, known_metric, labelled_name
 from sweeper.report.selections import labelled
-from sweeper.report.summaries import averaged_over
+from sweeper.results.replicates import MEASURED
+from sweeper.results.sentences import averaged_over
 from sweeper.spec import Heatmap
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.requests import StoredRequest
@@ -88,22 +90,22 @@ def heatmap_cells(
     shown: PresetFigures, rows: pd.DataFrame, metrics: Sequence[str], best: Mapping[str, Mapping[str, Sequence[int]]]
 ) -> list[dict[str, Any]]:
     """Return the cells of each heatmap of a preset, or over its first two axes where it has none: its axes with their
-    values, and of each metric the columns of cells, those with a best setting and those that are not worse.
+    values, and of each metric the columns of cells, those with a best setting and those not told apart from it.
 
-    `best` are the positions in `rows` of the trials of the best settings, and of those that are not worse, by metric.
-    Metrics beyond `MAX_CELLS` cells are left out, the last ones first.
+    `best` are the positions in `rows` of the trials of the best settings, and of those not told apart from them, by
+    metric. Metrics beyond `MAX_CELLS` cells are left out, the last ones first.
     """
     found, left = list[dict[str, Any]](), MAX_CELLS
     for heatmap in _heatmaps(shown, rows):
         own, axes = labelled(rows.assign(**{POSITION: rows.index}), heatmap.selections), heatmap.axes
         if own.empty or not {*axes} <= {*own}:
             continue
-        over = averaged_over(own, axes, shown.replicates, shown.over)
-        drawn: dict[str, Any] = {"rows": axes[0], "columns": axes[1], "over": over, "metrics": {}}
+        over = averaged_over(own, axes, shown.repeats, shown.over)
+        drawn: dict[str, Any] = {"rows": axes[0], "columns": axes[1], "over": asdict(over), "metrics": {}}
         for name in dict.fromkeys((heatmap.metric.name, *metrics)):
             if name not in metrics:
                 continue
-            cells = pivot(own, name, axes, shown.replicates)
+            cells = pivot_of(known_metric(declared_metrics([shown]), name), own, axes, shown.repeats)
             left -= len(cells)
             if left < 0:
                 break
@@ -134,5 +136,4 @@ def _heatmaps(shown: PresetFigures, rows: pd.DataFrame) -> Iterator[Heatmap]:
 
 def _columns(cells: pd.DataFrame) -> dict[str, Any]:
     """Return the figures of cells as a page has them."""
-    figures = cells.assign(half=cells["high"] - cells["mean"], n=cells["replicates"])
-    return {name: json_values(figures[name]) for name in ("mean", "std", "half", "iqm", "n", "count", "missing")}
+    return {name: json_values(cells[name]) for name in MEASURED}

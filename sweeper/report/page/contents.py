@@ -22,17 +22,18 @@ from sweeper.report.formatting import (
     read_class_names,
     text_with_class_names,
 )
-from sweeper.report.heatmaps import colour_scale, pivot
+from sweeper.report.heatmaps import colour_scale, pivot_of
 from sweeper.report.kinds import KINDS, read_figures
 from sweeper.report.page import aggregates, claims, embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
-from sweeper.report.summaries import in_percent, replicate_numbers
-from sweeper.report.verdicts import half_widths
+from sweeper.results.estimates import unit_halves
+from sweeper.results.replicates import group_numbers, in_percent
 from sweeper.spec.figures import Heatmap
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
+from sweeper.spec.sweep import Repeats
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import LOGS, figures_folder, logs_folder, summary_path, trial_names_path
 from sweeper.storage.load import Snapshot, take_snapshot
@@ -173,12 +174,11 @@ def _left_out_trials(files: Files, count: int, kept: int) -> dict[str, Any] | No
 def _halves(rows: pd.DataFrame, shown: Iterable[PresetFigures]) -> list[float | None]:
     """Return half the widths of the 95 % intervals of n replicates whose standard deviation is 1, by n: up to as many
     as the rows have. That of fewer than `MIN_REPLICATES` is not known."""
-    replicates = dict.fromkeys(name for preset in shown for name in preset.replicates)
-    most = len(np.unique(replicate_numbers(rows, list(replicates))))
+    drawn = dict.fromkeys(name for preset in shown for name in preset.repeats.drawn if name in rows)
+    most = len(np.unique(group_numbers(rows, list(drawn))))
     if {"study", "number"} <= {*rows}:  # of which a proposal may have replicates of any hyperparameter
         most = max([most, *rows.groupby(["study", "number"]).size()])
-    n = np.arange(most + 1)
-    halves: list[float | None] = json_values(pd.Series(half_widths(np.ones(len(n)), n)))
+    halves: list[float | None] = json_values(pd.Series(unit_halves(most)))
     return halves
 
 
@@ -353,14 +353,14 @@ def _thumbnail(views: PresetFigures | None, rows: pd.DataFrame) -> Thumbnail | N
     """Return the first heatmap of the preset that has values and is small enough."""
     if views is None:
         return None
-    shown = (_shades(view, labelled(rows, view.selections), views.replicates) for view in views.of_kind(Heatmap))
+    shown = (_shades(view, labelled(rows, view.selections), views.repeats) for view in views.of_kind(Heatmap))
     return next(filter(None, shown), None)
 
 
-def _shades(view: Heatmap, rows: pd.DataFrame, replicates: Sequence[str]) -> Thumbnail | None:
+def _shades(view: Heatmap, rows: pd.DataFrame, repeats: Repeats) -> Thumbnail | None:
     if not {*view.axes, view.metric.name} <= {*rows.columns} or rows.empty:
         return None
-    metric, cells = view.metric, pivot(rows, view.metric.name, view.axes, replicates)
+    metric, cells = view.metric, pivot_of(view.metric, rows, view.axes, repeats)
     if metric.percent:
         cells = in_percent(cells)
     across, finite = cells[view.columns].nunique(dropna=False), cells["mean"][np.isfinite(cells["mean"])]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.plan.best_settings import BestSetting, NoneFeasible, Settings
-from sweeper.report.best import MAX_BEST, not_worse, sentences
 from sweeper.report.figures import PresetFigures, Shown, made, settings_of
 from sweeper.report.formatting import json_values
+from sweeper.results.best import BestSetting, NoneFeasible, Settings
+from sweeper.results.sentences import MAX_BEST, noun_of, sentences
 from sweeper.spec import Heatmap, Metric
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.files import Files
@@ -47,7 +47,8 @@ def views(shown: PresetFigures) -> dict[str, Any]:
         for view in shown.of_kind(Heatmap)
     ]
     found: dict[str, Any] = {"heatmaps": heatmaps, "over": shown.over, "headline": shown.headline.name}
-    found |= {"axes": shown.axes, "replicates": list(shown.replicates)}
+    found |= {"axes": shown.axes, "repeats": asdict(shown.repeats)}
+    found["nouns"] = {name: noun_of(name, shown.over) for name in shown.repeats.names}
     if shown.objectives:
         found["objectives"] = [asdict(metric) for metric in shown.objectives]
         found["constraints"] = [constraint.text for constraint in shown.constraints]
@@ -59,25 +60,25 @@ def infeasible(shown: PresetFigures, rows: pd.DataFrame) -> list[int]:
     """Return the trials of searches that do not meet the constraints, as positions in all rows of the sweep."""
     if not shown.constraints:
         return []
-    settings = Settings((), shown.replicates, shown.constraints)
+    settings = Settings((), shown.repeats, shown.constraints)
     settings.add_columns({name: rows[name].tolist() for name in settings.columns if name in rows})
     return [*map(int, rows.index[rows["trial_id"].isin(settings.infeasible)])]
 
 
 def best(shown: Shown, columns: Columns) -> dict[str, Any]:
-    """Return metric -> the sentences about its best settings, their trials, and those of settings that are not worse,
-    as positions in all rows of the sweep; for every metric of the rows that has a direction, and by `labelled_name` for
-    the trials of each heatmap with labels. A front of several objectives has no best setting."""
+    """Return metric -> the sentences about its best settings, their trials, and those of settings that are not told
+    apart from these, as positions in all rows of the sweep; for every metric of the rows that has a direction, and by
+    `labelled_name` for the trials of each heatmap with labels. A front of several objectives has no best setting."""
     preset, rows = shown.preset, shown.rows
     if not preset.ranks:
         return {}
-    metrics, keys = _ranking_metrics(preset, columns), (*columns.hyperparameters, *preset.replicates)
+    metrics, keys = _ranking_metrics(preset, columns), (*columns.hyperparameters, *preset.repeats.names)
     settings = settings_of(preset, rows, keys, metrics, preset.naming)
     places = dict(zip(rows["trial_id"], rows.index, strict=True))
 
     def said(found: Sequence[BestSetting], none_feasible: Sequence[NoneFeasible] = ()) -> dict[str, Any]:
         trials = [int(places[trial]) for setting in found for trial in setting.values]
-        alike = [places[trial] for setting in found for other in not_worse(setting) for trial in other.trials]
+        alike = [places[trial] for setting in found for other in setting.alike for trial in other.trials]
         text = sentences(found, MAX_BEST, so_far=shown.so_far, none_feasible=none_feasible)
         return {"text": text, "trials": trials, "alike": sorted(map(int, alike))}
 
@@ -181,7 +182,7 @@ def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetFigures
         values = json_values(rows[name], columns.hyperparameters.get(name))
         column: dict[str, Any] = {"name": name, "kind": "run"}
         if name in columns.metrics:
-            metric = declared.get(name) or _other_images(declared, name) or _known_metric(declared, name)
+            metric = known_metric(declared, name)
             column |= {"kind": "metric", "direction": metric.direction, "percent": metric.percent}
             column["bounds"] = [bound / (100 if metric.percent else 1) for bound in metric.bounds or ()] or None
         elif name in columns.hyperparameters:
@@ -206,8 +207,10 @@ def _other_images(declared: Mapping[str, Metric], name: str) -> Metric | None:
     return declared.get(name.removeprefix(VALIDATION) if name.startswith(VALIDATION) else f"{VALIDATION}{name}")
 
 
-def _known_metric(declared: Mapping[str, Metric], name: str) -> Metric:
-    """Return a metric that no view has, in the unit of those of its family."""
+def known_metric(declared: Mapping[str, Metric], name: str) -> Metric:
+    """Return a metric as the views declare it or the same on other images; else in the unit of those of its family."""
+    if known := declared.get(name) or _other_images(declared, name):
+        return known
     family = family_of(name)
     if family is None:
         return Metric(name)

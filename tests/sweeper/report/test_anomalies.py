@@ -10,6 +10,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
+from scipy import stats
 
 from sweeper.report import anomalies
 from sweeper.report.anomalies import FLAGGED, Anomalies
@@ -63,14 +64,30 @@ def test_each_image_stands_above_its_class_and_score_and_the_extremes_come_first
     assert weights == ["normal"] * 6 + ["bold"] * 6
 
 
-def test_the_lines_say_the_area_with_its_interval_and_what_is_flagged() -> None:
+def test_the_lines_say_the_area_and_what_is_flagged() -> None:
     title, about, flagged, *_ = (text.get_text() for text in drawn(0.1).texts)
-    assert title == "a title" and about.startswith("score joint, AUROC 1.000 ± 0.000 (95 % interval over images): 20 ")
+    assert title == "a title" and about == "score joint, AUROC 1.000: 20 normal (bold) and 20 other test images"
     assert flagged == (
         "flagged (framed) are 0.0 % of the normal and 60.0 % of the others, above the threshold 27.0 of the "
         "false-alarm rate 0.1"
     )
     assert not [text for text in drawn(None).texts if "flagged" in text.get_text()]
+
+
+def test_the_area_has_an_interval_over_many_images_by_delong_on_the_logit_scale() -> None:
+    values = np.arange(80.0)
+    outlier = (values >= 40) ^ (values % 10 == 5)
+    read: dict[str, Any] = arrays() | {"scores": values, "outlier": outlier, "labels": outlier.astype(np.int16)}
+    figure = anomalies.draw(Anomalies(**read | {"classes": ("good", "bad"), "score": "joint"}), "a title", None)
+    won_MN = values[outlier][:, None] > values[~outlier][None]
+    area, variance = won_MN.mean(), sum(won_MN.mean(axis).var(ddof=1) / won_MN.shape[1 - axis] for axis in (0, 1))
+    half = stats.norm.ppf(0.975) * variance**0.5 / (area * (1 - area))
+    low, high = stats.logistic.cdf(stats.logistic.ppf(area) + np.array([-half, half]))
+    assert (
+        figure.texts[1]
+        .get_text()
+        .startswith(f"score joint, AUROC {area:.3f} [{low:.3f}, {high:.3f}] (95 % interval over images): 40 normal")
+    )
 
 
 def test_the_sheet_of_a_trial_is_a_picture_in_the_folder_of_its_request(tmp_path: Path) -> None:

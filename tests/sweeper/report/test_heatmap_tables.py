@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.report.heatmaps import breakdown, correlations, selection_metric, text
-from sweeper.report.summaries import MEASURED
+from sweeper.results.best import BestSetting, best_settings
+from sweeper.results.replicates import MEASURED
 from sweeper.spec.metric import Metric
+from sweeper.spec.sweep import Repeats
 
-AXES = ("beta", "nu")
+AXES, CLASSES = ("beta", "nu"), Repeats(("class",), ())
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def rows() -> pd.DataFrame:
 
 
 def chosen(rows: pd.DataFrame) -> list[BestSetting]:
-    return best_settings(rows.to_dict("records"), Metric("auroc", "maximize"), (*AXES, "class"), replicates=("class",))
+    return best_settings(rows.to_dict("records"), Metric("auroc", "maximize"), (*AXES, "class"), repeats=CLASSES)
 
 
 def test_breakdown_is_taken_at_the_best_setting_not_at_the_best_row(rows):
@@ -56,6 +57,20 @@ def test_correlation_is_over_cell_means(rows):
     assert table["cells"].tolist() == [8, 8, 8]
 
 
+def test_a_correlation_of_several_seeds_is_corrected_for_noise_and_has_an_interval() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.linspace(0, 1, 12)
+    frame = pd.DataFrame(
+        {"beta": cell, "nu": 1.0, "seed": seed, "x": value + rng.normal(0, 0.3), "y": value + rng.normal(0, 0.3)}
+        for cell, value in enumerate(truth)
+        for seed in range(5)
+    )
+    (found,) = correlations(frame, [("x", "y")], AXES).to_dict("records")
+    means = frame.groupby("beta")[["x", "y"]].mean()
+    assert found["r"] > means.corr().loc["x", "y"] and found["low"] < found["r"] <= found["high"] <= 1
+    assert (found["replicates"], found["cells"]) == (5, 12)
+
+
 def test_correlation_leaves_out_cells_without_both(rows):
     rows.loc[rows["nu"] == 0.5, "entropy"] = np.nan
     rows.loc[(rows["beta"] == 0) & (rows["nu"] == math.inf), "auroc"] = np.nan
@@ -67,7 +82,7 @@ def test_text_is_aligned(rows):
     lines = text(breakdown(rows, chosen(rows), AXES, "class")).splitlines()
     dash = "\N{EN DASH}"
     assert lines[0].split() == ["beta", "nu", "class", *MEASURED]
-    assert lines[2].split() == ["1", "∞", "cat", "0.700", *[dash] * 4, "1", "1", "0"]
+    assert lines[2].split() == ["1", "∞", "cat", "0.700", *[dash] * 5, "1", "1", "1", "0"]
     assert len({len(line) for line in lines}) == 1
 
 

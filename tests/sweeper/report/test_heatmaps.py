@@ -6,7 +6,6 @@ import pytest
 from PIL import Image
 from scipy import stats
 
-from sweeper.plan.best_settings import best_settings
 from sweeper.report import charts
 from sweeper.report.figures import Shown, figures_of
 from sweeper.report.heatmaps import (
@@ -20,12 +19,15 @@ from sweeper.report.heatmaps import (
     values_of,
     write,
 )
-from sweeper.report.summaries import MEASURED
+from sweeper.results.best import best_settings
+from sweeper.results.replicates import MEASURED
+from sweeper.results.sentences import Over
 from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper.spec.sweep import Repeats
 from sweeper.storage.files import Files
 from tests.cases import for_each
 
-AXES, CLASSES = ("beta", "nu"), ("class",)
+AXES, CLASSES = ("beta", "nu"), Repeats(("class",), ())
 
 
 def cell(cells: pd.DataFrame, beta: float, nu: float) -> pd.Series:
@@ -75,7 +77,7 @@ def test_the_cell_of_the_best_setting_follows_the_direction_and_skips_values_tha
     rows["trial_id"] = [f"t{index}" for index in range(len(rows))]
     rows["score"] = rows["auroc"]
     metric = Metric("score", direction)
-    best = best_settings(rows.to_dict("records"), metric, (*AXES, "class"), replicates=("class",))
+    best = best_settings(rows.to_dict("records"), metric, (*AXES, "class"), repeats=CLASSES)
     cells = pivot(rows, "score", AXES)
     (position,) = [index for index, mark in enumerate(marks(cells, rows, AXES, best)) if mark == "*"]
     assert (cells["beta"][position], cells["nu"][position]) == place
@@ -130,11 +132,14 @@ def test_a_single_trial_a_cell_says_nothing_of_noise(means: list[float]) -> None
 
 
 def test_a_cell_has_the_mean_its_spread_the_interquartile_mean_and_the_papers_figure():
-    cell = {"mean": 0.815, "std": 0.0129, "high": 0.836, "iqm": 0.817, "published": 0.903}
-    assert cell_texts(cell, 3) == ["0.815", "± 0.021", "IQM 0.817", "paper 0.903"]
+    cell = {"mean": 0.815, "std": 0.0129, "low": 0.793, "high": 0.836, "iqm": 0.817, "published": 0.903}
+    cell["fixed_std"] = 0.0334
+    assert cell_texts(cell, 3) == ["0.815", "[0.793, 0.836]", "IQM 0.817", "paper 0.903"]
     assert cell_texts(cell, 3, "deviation")[1] == "± 0.013"
+    assert cell_texts({**cell, "low": math.nan}, 3)[1] == "± 0.033", "over fixed values"
     assert cell_texts(dict.fromkeys(cell, math.nan), 3) == ["\N{EN DASH}"]
-    assert cell_texts({"mean": 123456789.0, "high": 125456789.0, "iqm": math.nan}, 0) == ["1.23e+08", "± 2.00e+06"]
+    large = {"mean": 123456789.0, "low": 121456789.0, "high": 125456789.0, "iqm": math.nan}
+    assert cell_texts(large, 0) == ["1.23e+08", "[1.21e+08, 1.25e+08]"]
 
 
 @for_each(
@@ -146,18 +151,20 @@ def test_decimals_show_the_largest_value_to_three_or_four_figures(values, decima
 
 def test_one_trial_a_cell_says_that_noise_is_not_known(rows: pd.DataFrame):
     cells = pivot(rows[rows["class"] == 0], "auroc", AXES)
-    assert noise_text(colour_scale(cells), cells) == "one trial a cell, so what differences are noise is not known"
+    assert noise_text(colour_scale(cells), cells) == "one replicate a cell, so what differences are noise is not known"
 
 
 def test_the_figure_says_what_it_shows(rows):
-    best = ["best auroc: 0.815 ± 0.021 (mean ± 95 % interval over 4 classes) at beta=1 nu=3; chosen on test images"]
+    best = [
+        "best auroc: 0.815 [0.793, 0.836] (mean [95 % interval] over 4 classes) at beta=1 nu=3; chosen on test images"
+    ]
     about = "grid (digits), data set digits"
-    shown = values_of(pivot(rows, "auroc", AXES, CLASSES), HEATMAP, over="classes", about=about, best=best)
-    assert shown["title"]["text"] == "auroc: mean ± 95 % interval over 4 classes"
+    shown = values_of(pivot(rows, "auroc", AXES, CLASSES), HEATMAP, over=Over("classes"), about=about, best=best)
+    assert shown["title"]["text"] == "auroc: mean [95 % interval] over 4 classes"
     assert shown["title"]["subtitle"] == [
         about,
-        "best auroc: 0.815 ± 0.021 (mean ± 95 % interval over 4 classes) at beta=1 nu=3; chosen on test",
-        "images",
+        "best auroc: 0.815 [0.793, 0.836] (mean [95 % interval] over 4 classes) at beta=1 nu=3; chosen on",
+        "test images",
         "in a cell: standard deviation 0.013, standard error of its mean 0.0065 (medians)",
     ]
     assert (shown["rows"], shown["columns"]) == AXES and shown["legend"] == ["auroc", "higher is better"]
@@ -169,14 +176,14 @@ def test_cells_have_their_numbers_places_and_frames(rows):
     shown = values_of(cells.assign(mark=["°", "*", "", "", "", ""]), HEATMAP)["cells"]
     assert [cell["shade"] for cell in shown] == cells["mean"].tolist()
     assert [(cell["y"], cell["x"]) for cell in shown[:4]] == [("0", "0.5"), ("0", "3"), ("0", "∞"), ("1", "0.5")]
-    assert (shown[0]["text"], shown[1]["text"]) == ("0.515°", "0.715") and shown[1]["below"] == ["± 0.021"]
+    assert (shown[0]["text"], shown[1]["text"]) == ("0.515°", "0.715") and shown[1]["below"] == ["[0.694, 0.736]"]
     assert [cell["best"] for cell in shown] == [False, True, False, False, False, False]
 
 
 def test_shares_are_shown_in_percent_where_the_metric_says_so(rows):
     share = Heatmap(Metric("auroc", "maximize", percent=True), *AXES)
     shown = values_of(pivot(rows, "auroc", AXES, CLASSES), share, spread="deviation")
-    assert shown["title"]["text"] == "auroc (%): mean ± standard deviation over 4 trials"
+    assert shown["title"]["text"] == "auroc (%): mean ± standard deviation over 4 replicates"
     assert shown["cells"][1]["below"] == ["± 1.29"]
     assert shown["cells"][1]["text"] == "71.50" and 50 < shown["range"][0] < shown["range"][1] < 90
 

@@ -15,6 +15,7 @@ from sweeper.report.figures import Shown, figures_of
 from sweeper.report.samples import SweepRows, sample
 from sweeper.report.selections import in_order
 from sweeper.spec import Grid, Heatmap, Metric, Ranking, Side, Sweep, Table, Trajectory, Value
+from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.rows import Columns, plain_value, table_of
 
@@ -44,6 +45,9 @@ def stored(draw: st.DrawFn) -> tuple[list[Row], pd.DataFrame]:
     return rows, table_of(rows, Columns({**kinds, "seed": int}, ("knn_z",))).to_pandas()
 
 
+NONE = Repeats((), ())
+
+
 def means(rows: Sequence[Row], keys: Sequence[str]) -> dict[Key, float]:
     """The mean of the rows of each cell, in plain Python."""
     cells: dict[Key, list[float]] = {}
@@ -66,15 +70,15 @@ def known(cells: pd.DataFrame) -> dict[Key, float]:
 def test_a_cell_has_the_mean_of_the_rows_with_its_values(drawn: tuple[list[Row], pd.DataFrame]) -> None:
     rows, frame = drawn
     expected = means(rows, AXES)
-    cells = heatmaps.pivot(frame, "knn_z", AXES, ())
+    cells = heatmaps.pivot(frame, "knn_z", AXES, NONE)
     assert known(cells) == pytest.approx(expected)
     for axis in AXES:
         values = [*dict.fromkeys(map(plain_value, cells[axis]))]
         assert values == sorted({row[axis] for row in rows}, key=lambda value: (value is None, value or 0))
-    assert known(tables.average(frame, TABLE, "p", replicates=())) == pytest.approx(expected)
+    assert known(tables.average(frame, TABLE, "p", repeats=NONE)) == pytest.approx(expected)
 
     history = frame[["trial_id", "knn_z"]].rename(columns={"knn_z": "value"}).assign(metric="knn_z", epoch=1)
-    points = trajectories.average(history, frame, LINES, replicates=())
+    points = trajectories.average(history, frame, LINES, repeats=NONE)
     assert points[LINES.key].is_unique and sorted(points["mean"]) == pytest.approx(sorted(expected.values()))
 
     ranked = rankings.rank(frame, RANKING, "p")
@@ -88,7 +92,7 @@ def test_a_cell_has_the_mean_of_the_rows_with_its_values(drawn: tuple[list[Row],
 def test_a_null_seed_is_a_replicate(drawn: tuple[list[Row], pd.DataFrame]) -> None:
     rows, frame = drawn
     seeds = means(rows, (*AXES, "seed"))
-    for cell in heatmaps.pivot(frame, "knn_z", AXES, ("seed",)).to_dict("records"):
+    for cell in heatmaps.pivot(frame, "knn_z", AXES, SEEDS).to_dict("records"):
         own = [mean for (*key, _), mean in seeds.items() if key == [plain_value(cell[axis]) for axis in AXES]]
         assert cell["replicates"] == len(own) and (not own or cell["mean"] == pytest.approx(sum(own) / len(own)))
 

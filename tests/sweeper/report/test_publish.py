@@ -10,6 +10,7 @@ import pytest
 from sweeper.report import publish as findings
 from sweeper.report import trajectories
 from sweeper.report.densities import Density
+from sweeper.results.sentences import Over
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.figures import Heatmap, Table, Trajectory
 from sweeper.storage.files import Files
@@ -68,8 +69,8 @@ def test_the_text_has_the_cells_the_best_setting_by_class_and_the_correlation(
     cells, table, classes, correlation = findings.write(
         Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), pd.concat([rows, between], ignore_index=True)
     ).split("\n\n")
-    assert cells == "auroc: mean ± 95 % interval over 3 classes; * is the best setting, chosen on test images"
-    assert table.splitlines()[-1].split() == ["1", "0.735", "±", "0.025", "0.860", "±", "0.025*"]
+    assert cells == "auroc: mean ± standard deviation over 3 classes; * is the best setting, chosen on test images"
+    assert table.splitlines()[-1].split() == ["1", "0.735", "±", "0.010", "0.860", "±", "0.010*"]
     assert classes.startswith("auroc by normal_class at the best setting, chosen on test images\n")
     assert [line.split()[:4] for line in classes.splitlines()[3:]] == [
         ["1", "3", str(c), f"0.8{5 + c}0"] for c in range(3)
@@ -88,7 +89,9 @@ def test_intervals_over_seeds_have_as_many_decimals_as_their_means(tmp_path: Pat
         Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), pd.concat(again, ignore_index=True)
     )
     classes = next(part for part in text.split("\n\n") if "by normal_class" in part)
-    assert {len(line.split()[4]) for line in classes.splitlines()[3:]} == {len("0.004")}
+    assert classes.splitlines()[1].split()[-3:] == ["%", "interval]", "replicates"]
+    for line in classes.splitlines()[3:]:
+        assert {len(text.strip("[],")) for text in line.split()[3:6]} == {len("0.004")}, line
 
 
 def test_a_correlation_over_few_cells_is_not_printed(tmp_path: Path, rows: pd.DataFrame) -> None:
@@ -107,7 +110,7 @@ def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows
 def test_without_tables_the_text_has_the_cells(tmp_path: Path, rows: pd.DataFrame) -> None:
     plain = replace(SWEEP, breakdown=None, correlations=())
     heading, _ = findings.write(Files(tmp_path), findings.Subject("grid", plain, "paper"), rows).split("\n\n")
-    assert heading.startswith("auroc: mean ± 95 % interval over 3 classes")
+    assert heading.startswith("auroc: mean ± standard deviation over 3 classes; *")
     assert not list(tmp_path.rglob("breakdown.parquet")) and not list(tmp_path.rglob("correlations.parquet"))
 
 
@@ -126,8 +129,8 @@ def test_one_cell_is_enough(tmp_path: Path, rows: pd.DataFrame) -> None:
 def test_a_heatmap_says_what_it_averages_over(
     seeds: int, tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three classes with two seeds each are three replicates: the seeds of a class are averaged first."""
-    nouns: list[str] = []
+    """Three classes with two seeds each are two replicates, each with the mean over the classes."""
+    nouns: list[Over] = []
     written = findings.heatmaps.write
 
     def write(*arguments: Any, **options: Any) -> pd.DataFrame:
@@ -139,7 +142,7 @@ def test_a_heatmap_says_what_it_averages_over(
         [rows.assign(seed=seed, trial_id=rows["trial_id"] + f"-{seed}") for seed in range(seeds)], ignore_index=True
     )
     findings.write(Files(tmp_path), findings.Subject("grid", SWEEP, "paper"), repeated)
-    assert nouns == ["classes", "classes"]
+    assert nouns == [Over("seeds" if seeds > 1 else "replicates", "classes")] * 2
 
 
 def test_pictures_name_sweep_preset_and_data_set_and_use_percent(

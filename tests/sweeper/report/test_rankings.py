@@ -20,6 +20,7 @@ from sweeper.report.formatting import DASH
 from sweeper.report.kinds import read_figures, write_figures
 from sweeper.report.rankings import columns_of, markdown, on_page, publish, rank, text
 from sweeper.spec import Grid, Metric, Published, Ranking, Sweep, Value
+from sweeper.spec.metric import SPREADS
 from sweeper.storage.files import Files
 
 METHODS, CLASSES, SEEDS = ("vje", "pixels", "simclr"), (0, 1, 2, 3), (0, 1, 2)
@@ -50,6 +51,12 @@ def row_of(ranked: pd.DataFrame, method: str) -> pd.Series:
     return ranked.set_index("method").loc[method]
 
 
+def logit_interval(values: pd.Series) -> tuple[float, float]:
+    """The 95 % interval of the mean of shares by Student's t of its logit, whose error is by the delta method."""
+    p, error = values.mean(), stats.sem(values)
+    return stats.logistic.cdf(stats.t.interval(0.95, len(values) - 1, stats.logistic.ppf(p), error / (p * (1 - p))))
+
+
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 200))
@@ -59,18 +66,49 @@ def test_rows_have_their_mean_over_classes_their_rank_and_their_difference(seed:
     table = rows.pivot_table("auroc_chosen", "method", "normal_class").loc[list(METHODS)].to_numpy()
     for method, own, ranks in zip(METHODS, table, stats.rankdata(-table, axis=0).mean(1), strict=True):
         row, trials_of = row_of(ranked, method), rows[rows["method"] == method]
-        low, high = stats.t.interval(0.95, 3, own.mean(), stats.sem(own))
-        assert (row["mean"], row["low"], row["high"]) == pytest.approx((own.mean(), low, high))
+        seeds = trials_of.groupby("seed")["auroc_chosen"].mean()
+        ends = logit_interval(seeds) if len(seeds) > 2 else (math.nan, math.nan)
+        found = (row["mean"], row["low"], row["high"], row["fixed_std"])
+        assert found == pytest.approx((own.mean(), *ends, own.std(ddof=1)), nan_ok=True)
         assert row["rank"] == pytest.approx(ranks) and row["runs"] == len(trials_of) / 4
         assert (
             row["leak"] == pytest.approx(trials_of["auroc_best_on_test"].mean()) and row["leak"] >= row["mean"] - 1e-9
         )
         if method != "vje":
-            difference = stats.ttest_rel(own, table[0])
-            interval = difference.confidence_interval(0.95)
+            reference = rows[rows["method"] == "vje"].groupby("seed")["auroc_chosen"].mean()
+            paired = stats.ttest_rel(seeds, reference[seeds.index]) if len(seeds) > 2 else None
+            interval = paired.confidence_interval(0.95) if paired else (math.nan, math.nan)
             found = (row["difference"], row["difference_low"], row["difference_high"])
-            assert found == pytest.approx(((own - table[0]).mean(), *interval))
+            assert found == pytest.approx(((own - table[0]).mean(), *interval), nan_ok=True)
+            assert row["difference_over"] == ""
     assert ranked["mean"].is_monotonic_decreasing
+
+
+def logit_interval(values: pd.Series) -> tuple[float, float]:
+    """That of the mean of shares by the delta method on the logit scale."""
+    p = values.mean()
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) / (p * (1 - p))
+    low, high = (stats.logistic.cdf(stats.logistic.ppf(p) + sign * half) for sign in (-1, 1))
+    return low, high
+
+
+def test_one_seed_is_compared_over_classes_and_a_method_that_takes_none_with_all_seeds() -> None:
+    one = trials()[lambda rows: rows["seed"] == 0]
+    more = [one.assign(normal_class=one["normal_class"] + 4 * shift) for shift in range(3)]
+    many = pd.concat([rows.assign(auroc_chosen=rows["auroc_chosen"] - 0.01 * i) for i, rows in enumerate(more)])
+    row = row_of(rank(many.reset_index(drop=True), RANKING, "digits"), "simclr")
+    assert row["difference_over"] == "12 classes" and row["difference_low"] < row["difference"] < row["difference_high"]
+    assert math.isnan(row["low"]) and row["fixed_std"] > 0
+    shown_text = text(rank(many.reset_index(drop=True), RANKING, "digits"), RANKING)
+    assert "mean ± standard deviation over 12 classes" in shown_text
+    assert "less vje: mean [95 % interval] paired by normal_class, over classes and not over seeds" in shown_text
+    rows = trials()
+    rows["seed"] = rows["seed"].where(rows["method"] != "pixels")
+    row = row_of(rank(rows, RANKING, "digits"), "pixels")
+    vje = rows[rows["method"] == "vje"].groupby("seed")["auroc_chosen"].mean()
+    number = rows[rows["method"] == "pixels"]["auroc_chosen"].mean()
+    interval = stats.ttest_1samp(number - vje, 0).confidence_interval(0.95)
+    assert (row["difference_low"], row["difference_high"]) == pytest.approx(tuple(interval))
 
 
 def test_the_scores_that_trials_chose_are_named_with_how_often() -> None:
@@ -108,8 +146,46 @@ def test_one_class_has_the_interval_over_runs() -> None:
     ranked = rank(rows[rows["normal_class"] == 1].reset_index(drop=True), RANKING, "digits")
     own = rows[(rows["normal_class"] == 1) & (rows["method"] == "vje")]["auroc_chosen"]
     row = row_of(ranked, "vje")
-    assert (row["low"], row["high"]) == pytest.approx(stats.t.interval(0.95, 2, own.mean(), stats.sem(own)))
-    assert "interval over runs" in text(ranked, RANKING)
+    assert (row["low"], row["high"]) == pytest.approx(logit_interval(own))
+    assert "auroc_chosen: mean [95 % interval] over 1 to 3 runs;" in text(ranked, RANKING)
+
+
+def test_methods_of_one_seed_are_compared_over_classes_and_the_caption_says_so() -> None:
+    """By the sign-flip test: differences beyond the interval are those that it rejects."""
+    rng = np.random.default_rng(0)
+    keys = itertools.product(("vje", "pixels"), range(8))
+    rows = pd.DataFrame(
+        {"method": method, "normal_class": of, "seed": 0, "auroc_chosen": rng.uniform(0.6, 1), "auroc_best_on_test": 1}
+        for method, of in keys
+    )
+    ranked = rank(rows, RANKING, "paper")
+    row, table = row_of(ranked, "pixels"), rows.pivot(index="normal_class", columns="method", values="auroc_chosen")
+    differences = table["pixels"] - table["vje"]
+    assert row["difference"] == pytest.approx(differences.mean()) and row["difference_over"] == "8 classes"
+
+    def p_value(difference: float) -> float:
+        samples = (differences - difference,)
+        flipped = stats.permutation_test(samples, np.mean, permutation_type="samples", n_resamples=np.inf)
+        return float(flipped.pvalue)
+
+    low, high = row["difference_low"], row["difference_high"]
+    assert max(map(p_value, (low - 1e-6, high + 1e-6))) < 0.05 <= min(map(p_value, (low + 1e-6, high - 1e-6)))
+    assert columns_of(ranked, RANKING)["mean"] == [
+        f"{100 * table[method].mean():.1f} ± {100 * table[method].std():.1f}" for method in ranked["method"]
+    ]
+    caption = text(ranked, RANKING).splitlines()[1]
+    assert caption.startswith("auroc_chosen: mean ± standard deviation over 8 classes; less vje: mean [95 % interval] ")
+    assert "[95 % interval] paired by normal_class, over classes and not over seeds; " in caption
+    seeds = text(rank(trials(), RANKING, "paper"), RANKING).splitlines()[1]
+    assert "less vje: mean [95 % interval] over seeds; " in seeds
+
+
+def test_a_class_that_a_seed_lacks_does_not_make_its_method_better() -> None:
+    rows = trials()
+    rows = rows[~((rows["method"] == "simclr") & (rows["seed"] == 2) & (rows["normal_class"] == 3))]
+    own = rows[(rows["method"] == "simclr") & (rows["seed"] < 2)].groupby("seed")["auroc_chosen"].mean()
+    row = row_of(rank(rows.reset_index(drop=True), RANKING, "paper"), "simclr")
+    assert (row["mean"], row["replicates"], row["fixed"]) == (pytest.approx(own.mean()), 2, 4)
 
 
 def shown(rows: pd.DataFrame) -> Shown:
@@ -124,7 +200,9 @@ def test_its_files_and_its_page_have_the_same_figures(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(written, rank(rows, RANKING, "digits"), check_dtype=False)
     assert printed and printed.splitlines()[1] in (tmp_path / "rankings/sweep/digits/methods.md").read_text()
     page = on_page(shown(rows), RANKING)
-    assert page and page["texts"] == columns_of(written, RANKING) and page["rows"] == ["method"]
+    assert page and page["rows"] == ["method"]
+    assert page["texts"] == {spread: columns_of(written, RANKING, spread=spread) for spread in SPREADS}
+    assert page["texts"]["interval"] != page["texts"]["deviation"]
     assert json.dumps(page, allow_nan=False)
 
 

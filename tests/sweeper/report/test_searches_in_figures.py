@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from optuna.distributions import FloatDistribution
 
 from sweeper.report import charts, heatmaps, rankings, tables, trajectories
-from sweeper.report.best import BEST
 from sweeper.report.figures import MEAN_OF_STUDY, Shown, figures_of
 from sweeper.report.formatting import DASH
+from sweeper.results.sentences import BEST
 from sweeper.spec import Constraint, Grid, Heatmap, Metric, Ranking, Search, Sweep, Table, Trajectory
 from sweeper.storage.files import Files
 
@@ -109,7 +109,7 @@ def test_a_cell_has_the_best_setting_of_its_study(rows: list[Row]) -> None:
     assert points == pytest.approx({m: mean(own, "knn_z") for m in order if (own := expected(rows, m))})
     ranking = rankings.on_page(shown, RANKING)
     assert ranking and (clause.replace("method", "method and dataset") in ranking["captions"]["interval"]) == any_best
-    texts = dict(zip(ranking["texts"]["method"], ranking["texts"]["mean"], strict=True))
+    texts = dict(zip(*(ranking["texts"]["interval"][name] for name in ("method", "mean")), strict=True))
     for method in order:
         value, text = mean(expected(rows, method), "knn_z"), texts[method].split(" ")[0]
         assert text == DASH if math.isnan(value) else float(text) == pytest.approx(100 * value, abs=0.0501)

@@ -108,7 +108,7 @@ def test_the_values_come_from_rows_and_of_replicates_their_means() -> None:
     ]
     results = [result(definition, row, []) for row in rows]
     assert [own.constrained for own in results] == [(1.0, 0.7), (2.0, None)]
-    assert mean_result(results).constrained == (1.5, None)
+    assert mean_result(results, [{"seed": 0}, {"seed": 1}]).constrained == (1.5, None)
 
 
 def test_a_warm_start_has_the_constrained_columns(tmp_path: Path) -> None:

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.plan.prepare import prepare
 from sweeper.request import Request
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Value
 from sweeper.spec.user_code import search_folder
-from sweeper.storage.rows import Columns
+from sweeper.storage.rows import STUDY_COLUMNS, Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each
 from tests.user_files import DENOISE, user_folder

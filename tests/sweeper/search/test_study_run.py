@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,7 @@ def test_the_sampler_is_told_the_mean_of_the_rows_of_a_proposal_before_and_after
         statuses, values = zip(*outcomes[3 * number : 3 * number + 3], strict=True)
         if set(statuses) == {"finished"}:
             assert optuna_trial.values == [statistics.fmean(values)] and optuna_trial.user_attrs["replicates"] == [
-                list(values)
+                [list(values)]
             ]
         else:
             assert optuna_trial.state != TrialState.COMPLETE
@@ -171,9 +172,12 @@ def test_the_sampler_is_told_the_mean_of_the_rows_of_a_proposal_before_and_after
 def test_a_mean_is_over_the_objectives_and_the_epochs_that_all_replicates_have() -> None:
     first = TrialResult(4, "finished", (0.5, 10.0), {2: 0.25, 4: 0.5}, {"trial_id": "a"})
     second = TrialResult(4, "finished", (1.0, None), {2: 0.75}, {"trial_id": "b"})
-    mean = mean_result([first, second])
+    mean = mean_result([first, second], [{"seed": 0}, {"seed": 1}])
     assert (mean.number, mean.values, mean.reached) == (4, (0.75, None), {2: 0.5})
-    assert mean.attributes["trial_id"] == "a,b" and mean_result([first]) is first
+    assert mean.attributes["trial_id"] == "a,b" and mean_result([first], [{}]) is first
+    of_classes = [{"normal_class": of, "seed": seed} for seed in (0, 1) for of in (3, 4)]
+    four = mean_result([replace(first, values=(float(place),)) for place in range(4)], of_classes)
+    assert four.attributes["replicates"] == [[[0.0, 2.0], [1.0, 3.0]]], "by class and seed"
 
 
 def test_a_study_with_replicates_is_another_one_and_one_without_is_what_it_was() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.plan.best_trials import missing_models
 from sweeper.plan.cohorts import Trial
+from sweeper.plan.keep import missing_models
 from sweeper.plan.plan import Plan
 from sweeper.request import Keep
 from sweeper.storage.files import Files

@@ -2,33 +2,90 @@
 
 const STANDARD_ERRORS = 20;
 
-const SPREADS = { interval: "95 % interval", deviation: "standard deviation" };
+const SPREADS = { interval: "[95 % interval]", deviation: "\u00b1 standard deviation" };
+const MEASURED = ["mean", "std", "low", "high", "iqm", "fixed_std", "replicates", "fixed", "count", "missing"];
 const EQUAL = 1e-9; // the largest deviation of values that differ by rounding alone
 const MIN_IQM = 5;
 
-/* Half the width of the 95 % interval of the mean of n values with a standard deviation; NaN where Python knows none.
-   `halves[n]` is that of n values whose standard deviation is 1, and null below the fewest that have one. */
-const halfWidth = (std, n, halves) => (std > EQUAL ? std * (halves[n] ?? NaN) : NaN);
-
 const average = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
 
-/* What `summaries.py` says of a cell: over replicates, each of which counts once, with the mean of its trials. */
-function summary(trials, metric, replicateOf, halves) {
+const deviation = (values) => {
+  const mean = average(values);
+  return values.length > 1 ? Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1)) : NaN;
+};
+
+/* The 95 % interval of the mean of n values, of shares on the logit scale; NaN where Python knows none. `halves[n]` is
+   half that of n values whose standard deviation is 1, and null below the fewest that have one. */
+function meanInterval(mean, std, n, halves, share) {
+  const half = std > EQUAL ? std * (halves[n] ?? NaN) : NaN;
+  if (!share || !(mean > 0 && mean < 1)) return [mean - half, mean + half];
+  const [centre, width] = [Math.log(mean / (1 - mean)), half / (mean * (1 - mean))];
+  return [centre - width, centre + width].map((end) => 1 / (1 + Math.exp(-end)));
+}
+
+/* Which trials are one replicate, and which have the same fixed values, such as a class, by `Repeats` of `sweep.py`:
+   hyperparameters that are on an axis tell cells apart already. With the names of the varying ones. */
+function repetition({ drawn, fixed }, columnOf, trials, axes) {
+  const within = (names) => names.filter((name) => !axes.includes(name)).map(columnOf).filter(Boolean);
+  const values = (column) => new Set(trials.map((trial) => column.at(trial)).filter((value) => value !== null && value !== undefined));
+  const own = within(drawn);
+  const several = own.filter((column) => column.name !== "seed" && values(column).size > 1);
+  const [replicates, strata] = [several.length ? several : own, within(fixed)];
+  const key = (columns) => (trial) => columns.map((column) => String(column.at(trial))).join("\n");
+  return { replicateOf: key(replicates), fixedOf: key(strata), replicates, strata };
+}
+
+const groupsOf = (items, keyOf, valueOf) => {
   const groups = new Map();
-  for (const trial of trials) {
-    const value = metric.at(trial);
-    if (typeof value !== "number" || Number.isNaN(value)) continue;
-    const key = replicateOf(trial);
-    if (!groups.has(key)) groups.set(key, []);
-    groups.get(key).push(value);
+  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), valueOf(item)]);
+  return groups;
+};
+
+/* What `replicates.py` says of a cell: over replicates, each of which has the mean over the fixed values. */
+function summary(trials, metric, { replicateOf, fixedOf }, halves) {
+  const known = trials.filter((trial) => typeof metric.at(trial) === "number" && !Number.isNaN(metric.at(trial)));
+  const byRun = groupsOf(known, (trial) => JSON.stringify([fixedOf(trial), replicateOf(trial)]), metric.at);
+  const runs = [...byRun].map(([key, values]) => [...JSON.parse(key), average(values)]);
+  const strata = [...groupsOf(runs, ([fixed]) => fixed, (run) => run[2]).values()].map(average);
+  const byReplicate = [...groupsOf(runs, (run) => run[1], (run) => run[2]).values()];
+  const whole = byReplicate.filter((values) => values.length === strata.length).map(average);
+  const values = whole.length || !strata.length ? whole : [average(strata)];
+  const [n, mean, std] = [values.length, average(values), deviation(values)];
+  const share = Boolean(metric.bounds) && values.every((value) => value >= 0 && value <= 1);
+  const [low, high] = meanInterval(mean, std, n, halves, share);
+  const sorted = runs.map((run) => run[2]).sort((left, right) => left - right);
+  const cut = Math.floor(sorted.length / 4);
+  const iqm = sorted.length >= MIN_IQM ? average(sorted.slice(cut, sorted.length - cut)) : NaN;
+  const counts = { replicates: n, fixed: strata.length, count: known.length, missing: trials.length - known.length };
+  return { mean, std, low, high, iqm, fixed_std: deviation(strata), ...counts };
+}
+
+/* What stands beside the mean of a cell: the ends of its interval, a standard deviation, or nothing. */
+function beside(cell, spread) {
+  if (spread === "interval" && Number.isFinite(cell.low ?? NaN)) return [cell.low, cell.high];
+  const own = spread === "deviation" && Number.isFinite(cell.std ?? NaN) ? cell.std : cell.fixed_std;
+  return Number.isFinite(own ?? NaN) ? [own] : [];
+}
+
+const besideText = (numbers, text) => (numbers.length === 2 ? ` [${numbers.map(text).join(", ")}]` : numbers.length ? ` \u00b1 ${text(numbers[0])}` : "");
+
+/* What cells show, in words, as `described` of `sentences.py`; empty for one run a cell. */
+function described(cells, nouns, spread) {
+  const known = cells.filter((cell) => cell.replicates > 0);
+  const most = (name) => Math.max(0, ...known.map((cell) => cell[name]));
+  if (most("replicates") <= 1 && most("fixed") <= 1) return "";
+  const span = (name) => [...new Set([Math.min(...known.map((cell) => cell[name])), most(name)])].join(" to ");
+  const has = (cell) => Number.isFinite(spread === "interval" ? cell.low : cell.std);
+  const [bySeed, several] = [known.some(has), most("fixed") > 1];
+  if (bySeed || !several) {
+    const more = known.some((cell) => cell.count > cell.replicates * cell.fixed);
+    const each = several ? `${span("fixed")} ${nouns.fixed}` : more ? "several trials" : "";
+    const text = `mean${bySeed ? ` ${SPREADS[spread]}` : ""} over ${span("replicates")} ${nouns.replicates}${each ? `, each the mean of ${each}` : ""}`;
+    const few = several && known.some((cell) => !has(cell) && Number.isFinite(cell.fixed_std));
+    return few ? `${text}; without that ${SPREADS.deviation} over ${nouns.fixed}` : text;
   }
-  const count = [...groups.values()].reduce((sum, values) => sum + values.length, 0);
-  const known = [...groups.values()].map(average).sort((left, right) => left - right);
-  const [n, mean] = [known.length, average(known)];
-  const std = n > 1 ? Math.sqrt(known.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (n - 1)) : NaN;
-  const cut = Math.floor(n / 4);
-  const iqm = n >= MIN_IQM ? average(known.slice(cut, n - cut)) : NaN;
-  return { mean, std, half: halfWidth(std, n, halves), iqm, n, count, missing: trials.length - count };
+  const kind = known.some((cell) => Number.isFinite(cell.fixed_std)) ? ` ${SPREADS.deviation}` : "";
+  return `mean${kind} over ${span("fixed")} ${nouns.fixed}${most("replicates") > 1 ? `, each the mean of ${span("replicates")} ${nouns.replicates}` : ""}`;
 }
 
 /* The trials of each cell, by the values of its axes. */
@@ -56,7 +113,7 @@ function givenCells(given, metric, entries, rows, columns) {
     for (const [columnIndex, column] of across.entries()) {
       const index = isTurned ? columnIndex * columnValues.length + rowIndex : rowIndex * columnValues.length + columnIndex;
       for (const [kind, places] of Object.entries(marked)) if (figures[kind].includes(index)) places.add(cells.length);
-      const own = Object.fromEntries(["mean", "std", "half", "iqm", "n", "count", "missing"].map((name) => [name, decoded(figures[name][index]) ?? NaN]));
+      const own = Object.fromEntries(MEASURED.map((name) => [name, decoded(figures[name][index]) ?? NaN]));
       cells.push({ row, column, trials: members.get(`${row}\n${column}`) ?? [], ...own });
     }
   }
@@ -64,7 +121,7 @@ function givenCells(given, metric, entries, rows, columns) {
 }
 
 /* One cell for every pair of values of two axes. Null is a value, too. */
-function pivot(entries, metric, rows, columns, replicateOf, halves) {
+function pivot(entries, metric, rows, columns, repeated, halves) {
   const rowValues = rows.sorted(entries.map(rows.at));
   const columnValues = columns.sorted(entries.map(columns.at));
   const members = membersOf(entries, rows, columns);
@@ -72,7 +129,7 @@ function pivot(entries, metric, rows, columns, replicateOf, halves) {
   for (const row of rowValues) {
     for (const column of columnValues) {
       const trials = members.get(`${row}\n${column}`) ?? [];
-      cells.push({ row, column, trials, ...summary(trials, metric, replicateOf, halves) });
+      cells.push({ row, column, trials, ...summary(trials, metric, repeated, halves) });
     }
   }
   return { rowValues, columnValues, cells };
@@ -96,7 +153,7 @@ const median = (values) => {
 function colourRange(cells, bounds) {
   const means = cells.map((cell) => cell.mean).filter(Number.isFinite);
   const [low, high] = means.length ? [Math.min(...means), Math.max(...means)] : [0, 1];
-  const errors = cells.filter((cell) => Number.isFinite(cell.std)).map((cell) => cell.std / Math.sqrt(cell.n));
+  const errors = cells.filter((cell) => Number.isFinite(cell.std)).map((cell) => cell.std / Math.sqrt(cell.replicates));
   const smallest = errors.length ? STANDARD_ERRORS * median(errors) : 0;
   if (high - low >= smallest) {
     const margin = (high - low) * 0.02 || Math.abs(high) * 0.01 || 1;

@@ -1,13 +1,12 @@
 /* Figures of a preset, of any kind: a heading above charts with their caption, or above a table. */
 
-/* mean ± spread, with its mark, the interquartile mean, the number of trials, the paper's figure and the difference from it. */
+/* A mean and what stands beside it, with its mark, the interquartile mean, the number of trials, the paper's figure and the difference from it. */
 function figureCell(cells, index, metric, spread) {
-  const [mean, std, high, iqm, count, missing] = ["mean", "std", "high", "iqm", "count", "missing"].map((name) => cells[name][index]);
+  const own = Object.fromEntries(MEASURED.map((name) => [name, cells[name][index]]));
+  const { mean, iqm, count, missing } = own;
   const [published, difference] = [cells.published[index], cells.difference[index]];
   const show = (value, digits = 4) => formatMetric(value, metric.percent, digits);
-  const half = high === null ? null : high - mean;
-  const beside = spread === "interval" ? half : std;
-  const text = count ? `${show(mean)}${beside === null ? "" : ` ± ${show(beside, 2)}`}${cells.mark[index]}` : DASH;
+  const text = count ? `${show(mean)}${besideText(beside(own, spread), show)}${cells.mark[index]}` : DASH;
   const below = iqm === null ? [] : [`IQM ${show(iqm)}`];
   if (published !== null) {
     const sign = difference > 0 ? "+" : "";
@@ -46,12 +45,13 @@ function paperTable({ name, captions, rows, columns, metrics, cells }, write, sp
   return plainTable(captions[spread], [...rows, ...heads], body, name);
 }
 
-/* A table whose cells Python has written. */
+/* A table whose cells Python has written, for each of what may stand beside means. */
 function writtenTable({ name, captions, rows, texts }, spread) {
-  const heads = Object.keys(texts);
-  const body = texts[heads[0]].map((_, index) => el("tr", {}, heads.map((head) => (rows.includes(head)
-    ? el("th", { scope: "row" }, texts[head][index])
-    : el("td", { class: "number" }, texts[head][index])))));
+  const shown = texts[spread];
+  const heads = Object.keys(shown);
+  const body = shown[heads[0]].map((_, index) => el("tr", {}, heads.map((head) => (rows.includes(head)
+    ? el("th", { scope: "row" }, shown[head][index])
+    : el("td", { class: "number" }, shown[head][index])))));
   return plainTable(captions[spread], heads, body, name);
 }
 
@@ -84,7 +84,7 @@ class Figures {
   }
 
   get haveSpread() {
-    return Object.values(this.request.figures).flat().some((figure) => figure.cells);
+    return Object.values(this.request.figures).flat().some((figure) => figure.cells || figure.texts);
   }
 
   /* Metrics of a figure in the unit that they have on the whole page. */

@@ -1,6 +1,6 @@
 /* A metric over two hyperparameters or labels; a cell, chosen by a click or by keyboard, shows its trials. */
 
-const NOT_WORSE = "\u00b0"; // the mark of a cell with a setting that is not worse than the best one within error
+const ALIKE = "\u00b0"; // the mark of a cell with a setting that is not told apart from the best one
 
 const measured = (report, trials) =>
   report.named("metric").filter((column) => trials.some((trial) => typeof column.at(trial) === "number"));
@@ -136,14 +136,22 @@ class Heatmap {
     return this.report.columns.get(name);
   }
 
-  /* Hyperparameters whose values are the replicates of trials, without those on the axes: the seed is none where there are
-     several classes, as in `replicate_keys` of `sweep.py`. */
-  replicates(rows, columns, trials) {
-    const names = (this.report.views[this.request.preset]?.replicates ?? []).filter((name) => name !== rows.name && name !== columns.name);
-    const repeating = names.map((name) => this.column(name)).filter(Boolean);
-    const distinct = (column) => new Set(trials.map((trial) => column.at(trial)).filter((value) => value !== null && value !== undefined));
-    const classes = repeating.filter((column) => column.name !== "seed" && distinct(column).size > 1);
-    return classes.length ? classes : repeating;
+  /* What the trials within a cell repeat. */
+  repeated(rows, columns, trials) {
+    const repeats = this.report.views[this.request.preset]?.repeats ?? { drawn: ["seed"], fixed: [] };
+    return repetition(repeats, (name) => this.column(name), trials, [rows.name, columns.name]);
+  }
+
+  /* What the replicates of a cell and its fixed values are, as plural nouns. */
+  nouns() {
+    if (this.given) return this.givenFor(this.rows, this.columns).over;
+    const { replicates, strata } = this.repeated(this.axis(this.rows), this.axis(this.columns), this.trials);
+    const varying = this.remaining().map((axis) => axis.name);
+    const noun = (columns, other) => {
+      const names = columns.map((column) => column.name).filter((name) => varying.includes(name));
+      return names.length === 1 ? this.report.views[this.request.preset]?.nouns?.[names[0]] ?? names[0] : other;
+    };
+    return { replicates: noun(replicates, "replicates"), fixed: noun(strata, "fixed values") };
   }
 
   /* The cells of a metric over the chosen axes, with the framed and the marked ones, for the trials that are left. */
@@ -164,8 +172,7 @@ class Heatmap {
   }
 
   pivot(entries, metric, rows, columns) {
-    const repeating = this.replicates(rows, columns, entries.map((entry) => entry.trial));
-    return pivot(entries, metric, rows, columns, (trial) => repeating.map((column) => column.at(trial)).join("\n"), this.report.halves);
+    return pivot(entries, metric, rows, columns, this.repeated(rows, columns, entries.map((entry) => entry.trial)), this.report.halves);
   }
 
   draw() {
@@ -252,19 +259,13 @@ class Heatmap {
   /* What a cell is, in words: the text of a screen reader and of the pointer. */
   words(cell, metric) {
     const lines = [`${this.rows}=${this.text(this.rows, cell.row)}, ${this.columns}=${this.text(this.columns, cell.column)}`];
-    const beside = this.beside(cell);
-    const spread = Number.isFinite(beside) ? ` ± ${formatMetric(beside, metric.percent, 3)}` : "";
+    const spread = besideText(beside(cell, this.spread()), (value) => formatMetric(value, metric.percent, 3));
     lines.push(cell.count ? `${metric.label} ${formatMetric(cell.mean, metric.percent)}${spread}` : "no value");
     if (Number.isFinite(cell.iqm)) lines.push(`interquartile mean ${formatMetric(cell.iqm, metric.percent)}`);
     lines.push(`${plural(cell.count, "trial")}${cell.missing ? `, ${cell.missing} without a value` : ""}`);
     const published = this.published(cell);
     if (published !== null) lines.push(`paper ${formatMetric(published, metric.percent)}`);
     return lines;
-  }
-
-  /* What stands beside the mean of a cell. */
-  beside(cell) {
-    return this.spread() === "interval" ? cell.half : cell.std;
   }
 
   /* Whether trials of searches are among the trials, whatever was proposed for them. */
@@ -275,16 +276,11 @@ class Heatmap {
 
   caption(metric, grid, best, range, isMarked) {
     const lines = [];
-    const counts = grid.cells.map((cell) => cell.n).filter(Boolean);
-    const most = Math.max(0, ...counts);
-    const over = this.report.views[this.request.preset]?.over ?? "trials";
-    const each = grid.cells.some((cell) => cell.count > cell.n) ? ", each the mean of several trials" : "";
-    const noun = this.given ? this.givenFor(this.rows, this.columns).over : this.isFiltered || this.remaining().length > 1 ? "replicates" : over;
-    const beside = grid.cells.some((cell) => Number.isFinite(this.beside(cell))) ? ` ± ${SPREADS[this.spread()]}` : "";
-    if (most > 1) lines.push(`${metric.label}: mean${beside} over ${Math.min(...counts) < most ? `${Math.min(...counts)} to ` : ""}${most} ${noun}${each}.`);
+    const text = described(grid.cells, this.nouns(), this.spread());
+    if (text) lines.push(`${metric.label}: ${text}.`);
     if (this.averagesStudies) lines.push("Of a search a cell is the mean over all of its settings there.");
     if (best.length) lines.push(`Framed: ${best.join(". ")}.`);
-    if (isMarked) lines.push(`${NOT_WORSE} not worse than the best: the 95 % interval of the difference has 0 or better.`);
+    if (isMarked) lines.push(`${ALIKE} not told apart from the best: with it they have the truly best one with a probability of 95 %.`);
     if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);
     if (this.given) lines.push("Other axes, and single values of the others, need all trials.");
     lines.push("Choose a cell with a click, or with the arrow keys and Enter, to see its trials.");
@@ -310,16 +306,16 @@ class Heatmap {
     const cells = grid.cells.map((cell, index) => {
       const published = this.published(cell);
       const below = [
-        ...(Number.isFinite(this.beside(cell)) ? [`± ${formatMetric(this.beside(cell), metric.percent, 2)}`] : []),
+        ...[besideText(beside(cell, this.spread()), (value) => shortMetric(value, metric.percent)).trim()].filter(Boolean),
         ...(published === null ? [] : [`paper ${formatMetric(published, metric.percent, 3)}`]),
       ];
       return {
         index,
         x: columnOrder[index % across],
         y: rowOrder[Math.floor(index / across)],
-        ...Object.fromEntries(["mean", "half", "iqm"].map((name) => [name, Number.isFinite(cell[name]) ? cell[name] : null])),
+        ...Object.fromEntries(["mean", "low", "high", "iqm"].map((name) => [name, Number.isFinite(cell[name]) ? cell[name] : null])),
         shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
-        text: cell.count ? `${shortMetric(cell.mean, metric.percent)}${alike.has(index) ? NOT_WORSE : ""}` : DASH,
+        text: cell.count ? `${shortMetric(cell.mean, metric.percent)}${alike.has(index) ? ALIKE : ""}` : DASH,
         below: step > 55 ? below : [],
         best: frames.has(index),
         words: this.words(cell, metric).join(", "),

@@ -23,12 +23,7 @@ function overTrials(column) {
     if (values.every((value) => value === values[0])) return values[0];
     return column.isNumeric && values.every(Number.isFinite) ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN;
   };
-  const half = (trials, halves) => {
-    const [mean, freedom] = [at(trials), trials.length - 1];
-    const squares = trials.reduce((sum, trial) => sum + (column.at(trial) - mean) ** 2, 0);
-    return freedom > 0 ? halfWidth(Math.sqrt(squares / freedom), trials.length, halves) : NaN;
-  };
-  return Object.create(column, { at: { value: at }, half: { value: half } });
+  return Object.create(column, { at: { value: at } });
 }
 
 class Search {
@@ -108,22 +103,24 @@ class Search {
   }
 
   bestTrials(ranked, objective) {
-    const { report } = this;
+    const { report, view } = this;
     const plain = report.columns.get(objective.name.replace(/^val_/, ""));
     const metrics = this.view.objectives.map((known) => report.columns.get(known.name)).filter(Boolean);
     if (plain && !metrics.includes(plain)) metrics.push(plain);
     const columns = [...[report.columns.get("number"), ...metrics].map(overTrials), ...this.parameters(ranked).map(({ column }) => column)];
+    const repeated = repetition(view.repeats, (name) => report.columns.get(name), ranked.flat(), []);
     const text = (column, trials) => {
-      const [value, half] = [column.at(trials), metrics.some((metric) => metric.name === column.name) ? column.half(trials, this.report.halves) : NaN];
+      const value = column.at(trials);
       const mean = column.isNumeric ? formatMetric(value, column.percent) : formatValue(value);
-      return Number.isFinite(half) ? `${mean} ± ${formatMetric(half, column.percent)}` : mean;
+      const metric = metrics.find((known) => known.name === column.name);
+      if (!metric || Number.isNaN(value)) return mean;
+      const cell = summary(trials, metric, repeated, report.halves);
+      return `${mean}${besideText(beside(cell, "interval"), (end) => formatMetric(end, column.percent))}`;
     };
     const rows = ranked.slice(0, BEST_TRIALS).map((trials) => el("tr", {},
       el("td", {}, trials.map((trial) => el("button", { type: "button", onclick: () => this.onTrial(trial) }, report.value("trial_id", trial)))),
       columns.map((column) => number(column.at(trials), text(column, trials)))));
-    const repeats = ranked.length ? ranked[0].length : 1;
-    const means = repeats > 1 ? `, with the mean of n = ${repeats} trials${report.halves[repeats] ? " and its 95 % interval" : ""}` : "";
-    return plainTable(`The ${rows.length} best by ${objective.name}${means}`, ["trial", ...columns.map((column) => column.label)], rows);
+XX    return plainTable(`The ${rows.length} best by ${objective.name}${means}`, ["trial", ...columns.map((column) => column.label)], rows);
   }
 
   history(box, trials, column, objective) {

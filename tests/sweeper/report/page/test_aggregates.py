@@ -13,12 +13,12 @@ from sweeper.report.heatmaps import pivot
 from sweeper.report.page import aggregates
 from sweeper.report.page.contents import collect
 from sweeper.report.selections import labelled
+from sweeper.results.replicates import MEASURED
+from sweeper.spec.sweep import SEEDS
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from tests.sweeper.report.page import stored_search
 from tests.sweeper.report.page.stored import AXES, NAME, SELECTIONS, fill
-
-REPLICATES = ("seed",)
 
 
 @pytest.fixture
@@ -42,16 +42,17 @@ def test_the_cells_are_those_of_all_trials(files: Files) -> None:
     rows, report = load(NAME, files), collect(files, NAME).report
     (request,) = report["requests"]
     by_values, by_labels = request["cells"]
-    assert (by_values["rows"], by_values["columns"], by_values["over"]) == ("beta", "nu", "seeds")
+    assert (by_values["rows"], by_values["columns"]) == ("beta", "nu")
+    assert by_values["over"] == {"replicates": "seeds", "fixed": "fixed values"}
     assert by_values["values"] == [list(AXES["beta"]), [0.5, 3.0, "inf"]]
     assert by_labels["values"][0] == [selection.labels["setting"] for selection in SELECTIONS[:3]]
     shown = {"beta": rows, "setting": labelled(rows, SELECTIONS)}
     for drawn in (by_values, by_labels):
         for metric, figures in drawn["metrics"].items():
-            cells = pivot(shown[drawn["rows"]], metric, (drawn["rows"], drawn["columns"]), REPLICATES)
-            assert plain(figures["mean"]) == pytest.approx(cells["mean"].tolist(), nan_ok=True)
-            assert plain(figures["half"]) == pytest.approx((cells["high"] - cells["mean"]).tolist(), nan_ok=True)
-            assert (figures["n"], figures["count"]) == (cells["replicates"].tolist(), cells["count"].tolist())
+            axes, share = (drawn["rows"], drawn["columns"]), metric != "loss"
+            cells = pivot(shown[drawn["rows"]], metric, axes, SEEDS, share)
+            for name in MEASURED:
+                assert plain(figures[name]) == pytest.approx(cells[name].tolist(), nan_ok=True), name
     assert {*by_values["metrics"]} == {"auroc_joint", "knn_z", "loss"}
     everything = collect(files, NAME, every=True).report
     best = ids(everything)[everything["requests"][0]["best"]["auroc_joint"]["trials"][0]]

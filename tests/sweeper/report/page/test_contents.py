@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 from optuna.distributions import FloatDistribution
 
-from sweeper.plan.best_settings import Settings, best_settings
 from sweeper.report import figures
-from sweeper.report.best import sentences
 from sweeper.report.figures import Shown, figures_of
 from sweeper.report.formatting import json_values
 from sweeper.report.kinds import read_figures
@@ -20,6 +18,8 @@ from sweeper.report.page import findings
 from sweeper.report.page.contents import Contents, collect
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.page.publish import sweep_names
+from sweeper.results.best import Settings, best_settings
+from sweeper.results.sentences import sentences
 from sweeper.spec import Constraint, Metric, Search, Sweep
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
 from sweeper.storage.load import take_snapshot
@@ -252,7 +252,7 @@ def test_what_is_best_is_the_same_without_the_columns_that_tell_no_settings_apar
                 rows.to_dict("records"),
                 declared,
                 snapshot.columns.hyperparameters,
-                replicates=shown.replicates,
+                repeats=shown.repeats,
                 named=shown.naming,
             )
             assert best["text"] == sentences(whole, findings.MAX_BEST)

@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeper.report import publish
-from sweeper.report.best import BEST, NOT_WORSE, positions
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
+from sweeper.report.marks import positions
 from sweeper.report.page.contents import collect
 from sweeper.report.page.findings import labelled_name
 from sweeper.report.selections import labelled
+from sweeper.results.sentences import ALIKE, BEST
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Value
 from sweeper.storage.layout import figure_path
 from sweeper.storage.load import load
@@ -85,7 +86,7 @@ def test_a_page_marks_the_cells_of_the_files(
         alike = [ids[trial] for first, count in best["alike"] for trial in range(first, first + count)]
         framed = {*positions(cells, shown, heatmap.axes, [ids[trial] for trial in best["trials"]])}
         marked = {*positions(cells, shown, heatmap.axes, alike)} - framed
-        own = [BEST if index in framed else NOT_WORSE if index in marked else "" for index in range(len(cells))]
+        own = [BEST if index in framed else ALIKE if index in marked else "" for index in range(len(cells))]
         assert own == cells["mark"].tolist(), heatmap.title
         marks |= {*own}
     assert BEST in marks

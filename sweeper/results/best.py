@@ -1,10 +1,9 @@
 """The best setting among the trials of a request, by one rule.
 
 A *setting* is all hyperparameters but those whose values only repeat an experiment: the seed, and the class that is
-normal or held out. In a study it is a proposal, whatever its trials differ in. Its trials are its *replicates*, and its
-score is the mean over those that finished. It is chosen by `val_METRIC` if the trials have it, else by the metric
-itself, which the sentence says. Errors are over classes, each with the mean of its seeds, where there are several, and
-else over seeds (`sweep.replicate_keys`).
+normal or held out (`sweep.Repeats`). In a study it is a proposal, whatever its trials differ in. Its score is the mean
+over its replicates, each of which has the mean over the classes (`replicates.whole_means`). It is chosen by
+`val_METRIC` if the trials have it, else by the metric itself, which the sentence says.
 
 Only settings with the same replicates are compared: those that finished with the most. So none wins because a hard
 class is still to be trained, has failed or has diverged. A setting without a hyperparameter that repeats, such as a
@@ -12,31 +11,34 @@ method that takes no seed, needs no values of it: it would have the same result 
 those of different studies, are not compared: each data set and each study has its own best setting.
 
 A proposal of a study whose means do not meet a constraint of its search is infeasible, and never the best.
+
+Shapes: S settings, C combinations of fixed values such as classes, N replicates.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from statistics import NormalDist
+from typing import Any, Literal
 
+import numpy as np
+
+from sweeper.results.estimates import ALPHA, MIN_REPLICATES, Bounds, over_images
+from sweeper.results.replicates import strata_means, whole_means, within_unit
+from sweeper.results.selection import chosen_interval, not_told_apart
 from sweeper.spec.constraint import Constraint
-from sweeper.spec.metric import VALIDATION, Metric, is_finite
-from sweeper.spec.space import SEED
-from sweeper.spec.sweep import REPLICATES, replicate_keys
+from sweeper.spec.metric import VALIDATION, Metric, is_finite, mean_of_all
+from sweeper.spec.sweep import SEEDS, Repeats
+from sweeper.storage.rows import QUESTIONS
 from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
 
-QUESTIONS = ("study", "dataset", "image_digest")
-"""Columns whose values are different questions: their trials are not compared."""
 NUMBER = "number"
 """The column that tells the proposals of a study apart, each of which is a setting."""
-STUDY_COLUMNS: dict[str, type] = {"study": str, "study_id": str, NUMBER: int, "wave": int, "schedule": str}
-"""Columns of a search's rows that are recorded beside the hyperparameters."""
 OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER)
 """Columns beside hyperparameters and metrics that the rule reads."""
 FINISHED = "finished"
@@ -44,8 +46,6 @@ ABSENT: Mapping[str, object] = {"status": FINISHED}
 """Column -> its value in a row that lacks it; of the others null."""
 NO_CHOICE = ("schedule",)
 """Hyperparameters that nobody sets: the copies within a population."""
-NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out classes", "dataset": "data sets"}
-"""Hyperparameter -> what its values are, as a plural noun; others are `values of NAME`."""
 
 MOST_NAMED = 6
 """Number of the best settings whose hyperparameters are named."""
@@ -57,34 +57,31 @@ AUROC = "auroc_"
 Key = tuple[Hashable, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sample:
     """The trials of a setting that was compared."""
 
     trials: tuple[str, ...]
-    runs: Mapping[Key, Mapping[Key, float]]
-    """Class, as its values of the hyperparameters that tell classes apart -> run -> finite value of the metric that is
-    shown. A run is its values of the hyperparameters that repeat an experiment, and a number."""
+    runs_CN: np.ndarray
+    """The metric that is shown, of each class and replicate; NaN for a run without a finite value. A setting that takes
+    no seed has its one value for every replicate."""
+    by_CN: np.ndarray
+    """The same of the metric by which it was chosen."""
+    is_fixed: bool = False
+    """Whether it is known without an error: a method that takes no seed gives it again."""
     margin: float = math.nan
     """Half the 95 % interval of a single value over test images; NaN if it is not known."""
     at: Mapping[str, object] = field(default_factory=dict)
     """The hyperparameters that tell it apart from the other settings; of the first `MOST_NAMED` alone."""
 
     @cached_property
-    def values(self) -> Mapping[Key, float]:
-        """Replicate -> value: the mean of each class if there are several, else each run."""
-        if len(self.runs) == 1:
-            return next(iter(self.runs.values()))
-        return {own: statistics.fmean(runs.values()) for own, runs in self.runs.items()}
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether it is known without an error: a method without any hyperparameter that repeats gives it again."""
-        runs = [key for of_class in self.runs.values() for key in of_class]
-        return len(runs) == 1 and all(value is None for value in runs[0][:-1])
+    def values(self) -> np.ndarray:
+        """The metric that is shown, of each replicate that has all classes."""
+        means_N = whole_means(self.runs_CN)
+        return means_N[~np.isnan(means_N)][: 1 if self.is_fixed else None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BestSetting:
     """The best setting of one question, and how it was chosen."""
 
@@ -100,6 +97,8 @@ class BestSetting:
     """Trial -> value of `metric`, NaN if it has none. The trial that is best by the criterion comes first."""
     replicates: Mapping[str, int]
     """Hyperparameter -> number of its values among the trials."""
+    fixed: tuple[str, ...]
+    """Those of these hyperparameters whose values are no replicates, but fixed, such as classes."""
     number: int | None
     """The number of the trial in its study; None if there is no study."""
     compared: int
@@ -109,8 +108,6 @@ class BestSetting:
     sample: Sample
     others: tuple[Sample, ...]
     """Those of the other settings that were compared, the best by the criterion first."""
-    choice: Sample | None = None
-    """The values of the criterion, where that is another metric."""
     scores: Mapping[str, int] = field(default_factory=dict)
     """For `CHOSEN`: anomaly score -> number of trials that chose it, the most frequent first."""
     infeasible: int = 0
@@ -120,7 +117,81 @@ class BestSetting:
     @property
     def mean(self) -> float:
         """The mean over replicates."""
-        return statistics.fmean(self.sample.values.values()) if self.sample.values else math.nan
+        return float(self.sample.values.mean()) if len(self.sample.values) else math.nan
+
+    @property
+    def interval(self) -> Bounds:
+        """The 95 % interval of the mean, with the choice in it; of a single trial over test images. NaN if there is
+        none."""
+        if len(self.sample.trials) == 1:
+            return over_images(self.mean, self.sample.margin)
+        return self._chosen_interval(self.metric, "runs_CN")
+
+    @property
+    def choice(self) -> tuple[float, Bounds]:
+        """The mean of the criterion, by which no other setting is better, and its interval."""
+        mean = float(np.nanmean(whole_means(self.sample.by_CN)))
+        return mean, self._chosen_interval(replace(self.metric, name=self.criterion), "by_CN")
+
+    def _chosen_interval(self, metric: Metric, runs: str) -> Bounds:
+        """The interval of the mean of the sample's `runs`, which was chosen by its `by_CN`."""
+        values_SN, by_SN = (
+            whole_means(np.stack([getattr(sample, name) for sample in (self.sample, *self.others)]))
+            for name in (runs, "by_CN")
+        )
+        known_N = ~np.isnan(values_SN[0] + by_SN[0])
+        known_S = ~np.isnan(values_SN[:, known_N] + by_SN[:, known_N]).any(1)
+        if self.sample.is_fixed or not known_N.any():
+            return math.nan, math.nan
+        share = metric.bounds is not None and within_unit(values_SN[known_S][:, known_N].ravel())
+        is_cost = metric.cost(1.0) > 0
+        turned = [own[known_S][:, known_N].T * (-1.0 if is_cost else 1.0) for own in (values_SN, by_SN)]
+        turned[0] += float(is_cost and share)
+        low, high = chosen_interval(turned[0], turned[1], 0, share)
+        return (share - high, share - low) if is_cost else (low, high)
+
+    @cached_property
+    def alike(self) -> tuple[Sample, ...]:
+        """The other settings that are not told apart from the best, the best by the criterion first: these and the best
+        one have the truly best one with a probability of at least 95 %. Of a setting that lacks a value nothing is
+        said."""
+        samples, sign = (self.sample, *self.others), -self.metric.cost(1.0)
+        if self.compared_over == "images":
+            scale = NormalDist().inv_cdf(1 - ALPHA / len(self.others)) / NormalDist().inv_cdf(1 - ALPHA / 2)
+            return tuple(other for other in self.others if not self._is_apart(other, scale))
+        if not self.compared_over:
+            return ()
+        blocks_SN = self._blocks(self.compared_over)
+        known_S = ~np.isnan(blocks_SN).any(1)
+        kept = not_told_apart(sign * blocks_SN[known_S].T)
+        alike = (sample for sample, own in zip(np.array(samples)[known_S], kept, strict=True) if own)
+        return tuple(sample for sample in alike if sample is not self.sample)
+
+    @cached_property
+    def compared_over(self) -> Literal["replicates", "fixed", "images", ""]:
+        """Over what settings are told apart: replicates, else fixed values such as classes, where there are at least
+        `MIN_REPLICATES`; of single trials over test images; empty if nothing can be said."""
+        if not self.others:
+            return ""
+        kinds = [kind for kind in ("replicates", "fixed") if self._blocks(kind).shape[1] >= MIN_REPLICATES]
+        if kinds:
+            return kinds[0]  # type: ignore[return-value]
+        return "images" if math.isfinite(self.sample.margin) else ""
+
+    def _blocks(self, kind: str) -> np.ndarray:
+        """The values `[S, N]` of all settings over replicates, or the means `[S, C]` over these of fixed values, where
+        the best setting has some."""
+        runs_SCN = np.stack([sample.runs_CN for sample in (self.sample, *self.others)])
+        blocks = whole_means(runs_SCN) if kind == "replicates" else strata_means(runs_SCN)
+        if self.sample.is_fixed and all(other.is_fixed for other in self.others) and kind == "replicates":
+            return blocks[:, :1]
+        return np.asarray(blocks[:, ~np.isnan(blocks[0])])
+
+    def _is_apart(self, other: Sample, scale: float) -> bool:
+        """Whether the other setting is worse beyond the error over test images, as if these were others for each."""
+        own, mean = self.mean, float(other.values.mean()) if len(other.values) else math.nan
+        low, high = over_images(own, scale * self.sample.margin)[0], over_images(mean, scale * other.margin)[1]
+        return not math.hypot(own - low, high - mean) >= own - mean
 
 
 @dataclass(frozen=True)
@@ -141,15 +212,16 @@ class Settings:
     def __init__(
         self,
         hyperparameters: Iterable[str],
-        replicates: Sequence[str] = REPLICATES,
+        repeats: Repeats = SEEDS,
         constraints: Sequence[Constraint] = (),
     ) -> None:
         """`hyperparameters`: the columns of rows that are some; those that all trials share may be left out.
         `constraints` are those of searches."""
         self._constraints = tuple(constraints)
         names = [name for name in dict.fromkeys(hyperparameters) if name not in NO_CHOICE]
-        self._questions = tuple(name for name in QUESTIONS if name not in replicates)
-        self._replicates = tuple(name for name in dict.fromkeys(replicates) if name in names)
+        self._questions = tuple(name for name in QUESTIONS if name not in repeats.names)
+        self._repeats = repeats
+        self._replicates = tuple(name for name in repeats.names if name in names)
         own = (name for name in names if name not in (*QUESTIONS, *self._replicates))
         self._keys = (NUMBER, *own)
         self._places: dict[str, int] = {}
@@ -226,8 +298,8 @@ class Settings:
         columns = [(constraint, self._scores(constraint.column)) for constraint in self._constraints]
 
         def is_beyond(constraint: Constraint, values: Sequence[float | None]) -> bool:
-            known = [value for value in values if value is not None]
-            return len(known) < len(values) or constraint.violation(statistics.fmean(known)) > 0
+            mean = mean_of_all(values)
+            return mean is None or constraint.violation(mean) > 0
 
         return lambda setting, places: (
             setting[0] is not None
@@ -269,29 +341,26 @@ class Settings:
         if compares not in self._comparisons:
             self._comparisons[compares] = self._comparison(settings, trials, by)
         comparison = self._comparisons[compares]
-        compared = comparison.compared
-        if not compared:
+        if not comparison.settings:
             return NoneFeasible(replace(metric, name=name), {}, comparison.infeasible, self._constraints)
-
-        def rank(setting: Key) -> tuple[float, str]:
-            own = [*compared[setting].values()]
-            return metric.cost(statistics.fmean(map(by.__getitem__, own))), ids[own[0]]  # type: ignore[arg-type]
-
-        ranked = sorted(compared, key=rank)
-        setting, known = ranked[0], compared[ranked[0]]
-        order = sorted(known, key=lambda key: (metric.cost(by[known[key]]), ids[known[key]]))
-        values = {ids[known[key]]: math.nan if (value := shown[known[key]]) is None else value for key in order}
-        counts = {key: len({each[index] for each in order}) for index, key in enumerate(self._replicates)}
+        by_SCN, runs_SCN = (comparison.cube(scores) for scores in (by, shown))
+        costs = [float(f"{metric.cost(cost):.12g}") for cost in np.nanmean(whole_means(by_SCN), axis=-1)]
+        ranked = sorted(range(len(costs)), key=lambda index: (costs[index], comparison.trials[index][0]))
+        setting, known = comparison.settings[ranked[0]], comparison.places[ranked[0]]
+        order = sorted(known, key=lambda place: (metric.cost(by[place]), ids[place]))
+        values = {ids[place]: math.nan if (value := shown[place]) is None else value for place in order}
+        counts = {key: len({self._columns[key][place] for place in known}) for key in self._replicates}
         samples = [
             Sample(
-                comparison.trials[own],
-                _runs(comparison.classes[own], shown),
-                self._margin(compared[own]) if name == CHOSEN else math.nan,
-                self._names(own, settings, named) if position < MOST_NAMED else {},
+                comparison.trials[index],
+                runs_SCN[index],
+                by_SCN[index],
+                bool(comparison.is_fixed[index]),
+                self._margin(comparison.places[index]) if name == CHOSEN else math.nan,
+                self._names(comparison.settings[index], settings, named) if position < MOST_NAMED else {},
             )
-            for position, own in enumerate(ranked)
+            for position, index in enumerate(ranked)
         ]
-        choice = Sample(samples[0].trials, _runs(comparison.classes[setting], by))
         number = setting[0] if isinstance(setting[0], int | float) else None
         return BestSetting(
             metric=replace(metric, name=name),
@@ -300,13 +369,13 @@ class Settings:
             question={},
             values=values,
             replicates=counts,
+            fixed=tuple(name for name in self._replicates if name not in comparison.drawn),
             number=None if number is None else int(number),
-            compared=len(compared),
+            compared=len(comparison.settings),
             settings=len(settings),
             sample=samples[0],
             others=tuple(samples[1:]),
-            choice=choice if name != criterion else None,
-            scores=chosen_scores(self._rows(known[key] for key in order)) if name == CHOSEN else {},
+            scores=chosen_scores(self._rows(order)) if name == CHOSEN else {},
             infeasible=comparison.infeasible,
             constraints=self._constraints,
         )
@@ -325,21 +394,32 @@ class Settings:
         }
         beyond = self._are_infeasible()
         compared = {setting: known for setting, known in complete.items() if not beyond(setting, known.values())}
-        names = [name for name in replicate_keys(self._distinct(wanted)) if name != SEED]
+        drawn = self._repeats.replicates(self._distinct(wanted))
+        indices = [index for index, name in enumerate(self._replicates) if name in drawn]
+        others = [index for index, name in enumerate(self._replicates) if name not in self._repeats.drawn]
+        replicates = _numbered(tuple(key[index] for index in indices) for key in sorted(wanted, key=repr))
+        fixed = _numbered((*(key[index] for index in others), key[-1]) for key in sorted(wanted, key=repr))
+        spots = [
+            (
+                number,
+                fixed.setdefault((*(key[index] for index in others), key[-1]), len(fixed)),
+                replicates.get(tuple(key[index] for index in indices), 0),
+                place,
+            )
+            for number, known in enumerate(compared.values())
+            for key, place in known.items()
+        ]
+        is_fixed = [all(key[index] is None for key in known for index in indices) for known in compared.values()]
         return _Comparison(
-            compared,
-            {setting: tuple(trials.ids[place] for place in known.values()) for setting, known in compared.items()},
-            {setting: self._classes(known, names) for setting, known in compared.items()},
+            [*compared],
+            [tuple(known.values()) for known in compared.values()],
+            [tuple(trials.ids[place] for place in known.values()) for known in compared.values()],
+            np.array(spots, dtype=np.int64).reshape(-1, 4),
+            (len(compared), max(len(fixed), 1), max(len(replicates), 1)),
+            np.array(is_fixed, dtype=bool),
             len(complete) - len(compared),
+            drawn,
         )
-
-    def _classes(self, replicates: Mapping[Key, int], names: Sequence[str]) -> dict[Key, dict[Key, int]]:
-        """Return class, as its values of these hyperparameters -> its replicates, with the places of their trials."""
-        indices = [self._replicates.index(name) for name in names]
-        classes: dict[Key, dict[Key, int]] = {}
-        for key, place in replicates.items():
-            classes.setdefault(tuple([key[index] for index in indices]), {})[key] = place
-        return classes
 
     def _distinct(self, keys: Iterable[Key]) -> dict[str, set[Hashable]]:
         """Return hyperparameter that repeats an experiment -> its values, without null, among these replicates."""
@@ -350,11 +430,11 @@ class Settings:
         """Return of each hyperparameter that repeats an experiment whether some of these trials have it."""
         return tuple(any(self._columns[name][place] is not None for place in places) for name in self._replicates)
 
-    def _margin(self, replicates: Mapping[Key, int]) -> float:
+    def _margin(self, places: Sequence[int]) -> float:
         """Return the margin over test images of a single trial; NaN for several."""
-        if MARGIN not in self._columns or len(replicates) > 1:
+        if MARGIN not in self._columns or len(places) > 1:
             return math.nan
-        (place,) = replicates.values()
+        (place,) = places
         margin = _score(self._columns[MARGIN][place], FINISHED)
         return math.nan if margin is None else margin
 
@@ -399,12 +479,12 @@ def best_settings(
     metric: Metric,
     hyperparameters: Iterable[str],
     *,
-    replicates: Sequence[str] = REPLICATES,
+    repeats: Repeats = SEEDS,
     named: Sequence[str] = (),
     constraints: Sequence[Constraint] = (),
 ) -> list[BestSetting]:
     """Return the best setting of each question among rows. `hyperparameters` are the columns that are some."""
-    settings = Settings(hyperparameters, replicates, constraints)
+    settings = Settings(hyperparameters, repeats, constraints)
     settings.add(rows)
     return settings.best(metric, named)
 
@@ -436,26 +516,39 @@ class _Trials:
         return known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Comparison:
     """What is compared by a metric, which depends on the trials that have a value of it, and not on the values."""
 
-    compared: Mapping[Key, Mapping[Key, int]]
-    """Setting -> replicate -> place of its trial."""
-    trials: Mapping[Key, tuple[str, ...]]
-    """Setting -> its trials."""
-    classes: Mapping[Key, Mapping[Key, Mapping[Key, int]]]
-    """Setting -> class -> replicate -> place."""
+    settings: Sequence[Key]
+    places: Sequence[tuple[int, ...]]
+    """The places of the trials of each setting."""
+    trials: Sequence[tuple[str, ...]]
+    """Their ids."""
+    spots: np.ndarray
+    """`[trials, 4]`: setting, class, replicate and place of each trial."""
+    shape: tuple[int, int, int]
+    is_fixed: np.ndarray
+    """Of each setting whether its trials take no seed, so that it has one value for all replicates."""
     infeasible: int
+    drawn: tuple[str, ...]
+    """The hyperparameters whose values are the replicates."""
+
+    def cube(self, scores: Sequence[float | None]) -> np.ndarray:
+        """Return the scores `[S, C, N]`, the means of trials that agree in these; NaN where there are none."""
+        values = np.array([math.nan if score is None else score for score in scores], dtype="float64")
+        known = values[self.spots[:, 3]]
+        spots, size = self.spots[~np.isnan(known)], math.prod(self.shape)
+        flat = np.ravel_multi_index(tuple(spots[:, :3].T), self.shape)
+        counts = np.bincount(flat, minlength=size)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            cube = (np.bincount(flat, known[~np.isnan(known)], size) / counts).reshape(self.shape)
+        cube[self.is_fixed] = cube[self.is_fixed][..., :1]
+        return cube
 
 
-def _runs(classes: Mapping[Key, Mapping[Key, int]], scores: Sequence[float | None]) -> dict[Key, dict[Key, float]]:
-    """Return class -> run -> score, of the runs that have one."""
-    found = {
-        own: {key: score for key, place in replicates.items() if (score := scores[place]) is not None}
-        for own, replicates in classes.items()
-    }
-    return {own: runs for own, runs in found.items() if runs}
+def _numbered(keys: Iterable[Key]) -> dict[Key, int]:
+    return {key: number for number, key in enumerate(dict.fromkeys(keys))}
 
 
 def _by_number(settings: Mapping[Key, Sequence[int]]) -> dict[Key, Sequence[int]]:

@@ -1,4 +1,8 @@
-"""Paired comparison of two sides: their trials, the pairs that agree, the differences of metrics, and their figure."""
+"""Comparison of two sides: their trials, the pairs that agree, and the differences of metrics.
+
+The same replicates as everywhere: seeds. What the trials of a pair agree in besides is fixed, a stratum, over which a
+replicate has the mean, so that many settings of few seeds are no more than few replicates.
+"""
 
 import contextlib
 import math
@@ -13,18 +17,18 @@ import pyarrow as pa
 
 from sweeper.errors import SchemaError
 from sweeper.names import LAW, is_name
-from sweeper.plan.best_settings import STUDY_COLUMNS
 from sweeper.printing import printable
-from sweeper.report import charts
-from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
-from sweeper.report.verdicts import LEVEL, MIN_REPLICATES, half_widths
+from sweeper.results.estimates import improvement, known_interval, p_value
+from sweeper.results.replicates import difference_of_runs, runs_of
+from sweeper.results.sentences import noun_of
 from sweeper.spec import SpecError
-from sweeper.spec.metric import BETTER, Metric
+from sweeper.spec.metric import Metric
 from sweeper.spec.space import unknown
+from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, sweeps_in
 from sweeper.storage.requests import read_request, request_name
-from sweeper.storage.rows import Columns, columns_of, conform, plain_value
+from sweeper.storage.rows import STUDY_COLUMNS, Columns, columns_of, conform, plain_value
 from sweeper.storage.store import StoreReader
 from trainables.metrics.meanings import family_of
 
@@ -192,8 +196,8 @@ def _text(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-RUN = "seed"
-"""The hyperparameter whose values are runs of one stratum."""
+STRATUM, REPLICATE = "stratum of a pair", "replicate of a trial"
+"""Columns that no metric is called."""
 SHOWN_KEYS = 8
 """Most hyperparameters that an error names."""
 
@@ -214,8 +218,23 @@ class Pairs:
     """Trials of each side that are in pairs."""
     unpaired: tuple[int, int]
     """Trials of each side that agree with none of the other side."""
-    strata: np.ndarray
-    """Of each pair the number of its stratum: the pairs that agree in all but the seed."""
+    sides: tuple[pd.DataFrame, pd.DataFrame]
+    """The trials of each side that are in pairs: their metrics, the number of their `STRATUM`, whose trials agree in
+    all but what is drawn, and of their `REPLICATE`."""
+    blocks: tuple[int, ...] = ()
+    """Of each stratum the number of its combination of fixed values, such as its class; the same of all if nothing but
+    replicates tells whether the sides differ, as where they have different seeds."""
+    of_blocks: tuple[str, ...] = ()
+    """Hyperparameters whose values are fixed, by which blocks differ."""
+
+    def runs(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the runs of both sides, `[strata, replicates]`; NaN where a run is missing."""
+        strata, replicates = (1 + max(int(side[name].max()) for side in self.sides) for name in (STRATUM, REPLICATE))
+        first, second = (
+            runs_of(side[metric].to_numpy("float64"), side[STRATUM], side[REPLICATE], (strata, replicates))
+            for side in self.sides
+        )
+        return first, second
 
 
 def pair(
@@ -224,8 +243,9 @@ def pair(
     hyperparameters: Sequence[str],
     metrics: Sequence[str],
     chosen: Collection[str] = (),
+    repeats: Repeats = SEEDS,
 ) -> Pairs:
-    """Pair the rows of two sides.
+    """Pair the rows of two sides. `repeats` says which hyperparameters are drawn anew.
 
     The sides differ by construction in the hyperparameters by which they were `chosen`, and in those that have no value
     in common. A hyperparameter that one side lacks is null there, and null is a value. Raises SpecError if no trials
@@ -255,10 +275,31 @@ def pair(
     ]
     trials = [sum(len(group[key]) for key in keys) for group in groups]
     unpaired = (len(first) - trials[0], len(second) - trials[1])
-    of_pairs = [tuple(value for name, value in zip(shared, key, strict=True) if name != RUN) for key in keys]
-    numbered = {stratum: number for number, stratum in enumerate(dict.fromkeys(of_pairs))}
-    strata = np.array([numbered[stratum] for stratum in of_pairs])
-    return Pairs(means[0], means[1], agreeing, differing, (trials[0], trials[1]), unpaired, strata)
+    strata, drawn = (
+        [key for key in names if (key in repeats.drawn) is own]
+        for names, own in ((shared, False), (hyperparameters, True))
+    )
+    known_strata, known_replicates = dict[Any, int](), dict[Any, int]()
+    matched = []
+    for side, group, column in zip(sides, groups, columns, strict=True):
+        rows = sorted(row for key in keys for row in group[key])
+        numbered = {
+            STRATUM: _numbers([column[key] for key in strata], rows, known_strata),
+            REPLICATE: _numbers([column[key] for key in drawn], rows, known_replicates),
+        }
+        matched.append(side.iloc[rows][[*metrics]].assign(**numbered).reset_index(drop=True))
+    of_blocks = tuple(key for key in strata if key in repeats.fixed and key in agreeing)
+    of_blocks = () if set(drawn) & set(differing) else of_blocks
+    known_blocks, indices = dict[Any, int](), [strata.index(key) for key in of_blocks]
+    labels = (tuple(key[index] for index in indices) for key in known_strata)
+    blocks = tuple(known_blocks.setdefault(label, len(known_blocks)) for label in labels)
+    own = (means[0], means[1], agreeing, differing, (trials[0], trials[1]), unpaired, (matched[0], matched[1]))
+    return Pairs(*own, blocks, of_blocks)
+
+
+def _numbers(columns: Sequence[Sequence[Any]], rows: Sequence[int], known: dict[Any, int]) -> list[int]:
+    """Return the number of the values of some columns in each of these rows. New ones are added to `known`."""
+    return [known.setdefault(tuple(column[row] for column in columns), len(known)) for row in rows]
 
 
 def _rows_by_key(columns: Sequence[Sequence[Any]], count: int) -> dict[tuple[Any, ...], list[int]]:
@@ -274,180 +315,53 @@ def _mean(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows.mean(axis=0))
 
 
-RESAMPLES = 2000
-"""Resamples behind the interval of the probability of improvement."""
-
-
 def differences(pairs: Pairs) -> pd.DataFrame:
     """Compare each metric that at least one pair has on both sides. Returns one row per metric.
 
-    - `n`: pairs with finite values on both sides, over which all that follows is taken
-    - `first`, `second`: mean of each side; `difference`: mean of second - first
-    - `error`: standard error of `difference` over the pairs; `low`, `high`: its 95 % interval by Student's t
+    - `n`: replicates that both sides have; without three of them the fixed values over which they are compared
+    - `over`: what the interval generalises to, where that is not further replicates, such as `10 classes`
+    - `first`, `second`: mean of each side over its pairs; `difference`: mean of second - first
+    - `low`, `high`: its 95 % interval, and `p`, the smallest level at which that excludes 0
+      (`replicates.difference_of_runs`); null where there is none
+    - `pairs`: those with finite values on both sides
     - `direction`: of the metric, empty without one; `better`, `worse`: pairs in which the second side is
-    - `p`: two-sided Wilcoxon signed-rank test. Null for fewer than two pairs; 1 if no pair differs
-    - `improved`, `improved_low`, `improved_high`: `improvement` of the second side over the first; null without a
-      direction. `runs`: the fewest of a stratum
+    - `improved`, `improved_low`, `improved_high`: `estimates.improvement` of the second side over the first; null
+      without a direction
     """
     rows = []
     for metric in pairs.first.columns:
         first, second = pairs.first[metric].to_numpy(), pairs.second[metric].to_numpy()
         known = np.isfinite(first) & np.isfinite(second)
         if known.any():
-            rows.append({"metric": metric, **_compared(metric, first[known], second[known], pairs.strata[known])})
+            rows.append({"metric": metric, **_compared(pairs, metric, first[known], second[known])})
     return pd.DataFrame(rows)
 
 
-def improvement(worse: Sequence[np.ndarray], better: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float, float]:
-    """Return the probability that a run with values `better` exceeds one with values `worse`, ties counting half, as
-    the mean over strata, of which each side has its runs, with its 95 % interval (Agarwal et al. 2021, arXiv
-    2108.13264).
-
-    The interval is of bootstrap percentiles, where the runs of each side are drawn within each stratum. It is NaN where
-    a side has fewer than `MIN_REPLICATES` runs of a stratum, and where all resamples agree, because all runs were won:
-    they say nothing of its width.
-    """
-    generator, count = np.random.default_rng(seed), len(worse)
-    means, resampled = 0.0, np.zeros(RESAMPLES)
-    for first, second in zip(worse, better, strict=True):
-        won = (second[:, None] > first) + 0.5 * (second[:, None] == first)
-        draws = [generator.multinomial(n, np.full(n, 1 / n), RESAMPLES) for n in (len(first), len(second))]
-        resampled += ((draws[1] @ won) * draws[0]).sum(1) / won.size / count
-        means += float(won.mean()) / count
-    low, high = map(float, np.quantile(resampled, ((1 - LEVEL) / 2, (1 + LEVEL) / 2)))
-    known = min(map(len, (*worse, *better))) >= MIN_REPLICATES and high > low
-    return means, low if known else math.nan, high if known else math.nan
-
-
-def _compared(metric: str, first: np.ndarray, second: np.ndarray, strata: np.ndarray) -> dict[str, Any]:
-    family, difference, n = family_of(metric), second - first, len(first)
-    mean, direction = float(difference.mean()), family.direction if family else None
-    std = float(difference.std(ddof=1)) if n > 1 else math.nan
-    half = float(half_widths(np.array(std), np.array(n)))
-    cost, improved, low, high = None, math.nan, math.nan, math.nan
+def _compared(pairs: Pairs, metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+    family, difference = family_of(metric), second - first
+    direction = family.direction if family else None
+    first_CN, second_CN = (np.where(np.isfinite(runs), runs, math.nan) for runs in pairs.runs(metric))
+    what = noun_of(pairs.of_blocks[0]) if len(pairs.of_blocks) == 1 else "fixed values"
+    share = Metric(metric, direction).bounds is not None
+    estimate = difference_of_runs(second_CN, first_CN, what, share, np.array(pairs.blocks))
+    low, high = known_interval(estimate)
+    cost, improved = None, (math.nan, math.nan, math.nan)
     if direction:
         ranked = Metric(metric, direction)
         cost = ranked.cost(difference)
-        worse, better = (
-            [-ranked.cost(side[strata == number]) for number in np.unique(strata)] for side in (first, second)
-        )
-        improved, low, high = improvement(worse, better)
+        improved = improvement(-ranked.cost(first_CN), -ranked.cost(second_CN))
     return {
-        "n": n,
+        "n": estimate.n,
+        "over": estimate.over if math.isfinite(low) else "",
         "first": float(first.mean()),
         "second": float(second.mean()),
-        "difference": mean,
-        "error": std / math.sqrt(n),
-        "low": mean - half,
-        "high": mean + half,
+        "difference": estimate.value,
+        "low": low,
+        "high": high,
+        "pairs": len(difference),
         "direction": direction or "",
         "better": None if cost is None else int((cost < 0).sum()),
         "worse": None if cost is None else int((cost > 0).sum()),
-        "p": _signed_rank(difference),
-        "improved": improved,
-        "improved_low": low,
-        "improved_high": high,
-        "runs": int(np.unique(strata, return_counts=True)[1].min()),
+        "p": math.nan if math.isnan(low) else p_value(estimate),
+        **dict(zip(("improved", "improved_low", "improved_high"), improved, strict=True)),
     }
-
-
-def _signed_rank(difference: np.ndarray) -> float:
-    from scipy.stats import wilcoxon  # here: importing it takes half as long as all that a request imports
-
-    if len(difference) < 2:
-        return math.nan
-    return float(wilcoxon(difference).pvalue) if difference.any() else 1.0
-
-
-def text(table: pd.DataFrame) -> str:
-    """Return the differences as plain text for the terminal."""
-    columns = {
-        "metric": list(table["metric"]),
-        "best is": [BETTER.get(direction, DASH) for direction in table["direction"]],
-        "A": [format_significant(value) for value in table["first"]],
-        "B": [format_significant(value) for value in table["second"]],
-        "B - A": [signed(value, high - value) for value, high in zip(table["difference"], table["high"], strict=True)],
-        "P(B better)": [probable(*row) for row in table[["improved", "improved_low", "improved_high"]].to_numpy()],
-        "n": [str(n) for n in table["n"]],
-        "better": [_count(number) for number in table["better"]],
-        "worse": [_count(number) for number in table["worse"]],
-        "p": [probability(p) for p in table["p"]],
-    }
-    return text_table(columns, right=["A", "B", "n", "better", "worse", "p"])
-
-
-def probable(improved: float, low: float, high: float) -> str:
-    """Return text such as `0.83 [0.61, 0.97]`, without the interval if it is unknown."""
-    if math.isnan(improved):
-        return DASH
-    return f"{improved:.2f}" + ("" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]")
-
-
-def signed(mean: float, half: float) -> str:
-    """Return text such as `+0.012 ± 0.004`, without half the interval if it is unknown."""
-    sign = MINUS if mean < 0 else "+"
-    spread = "" if math.isnan(half) else f" ± {format_significant(half)}"
-    return f"{sign}{format_significant(abs(mean))}{spread}"
-
-
-def probability(p: float) -> str:
-    return DASH if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _count(number: float | None) -> str:
-    return DASH if number is None or math.isnan(number) else str(int(number))
-
-
-POINTS, MEAN = (-0.02, 0.42), -0.26
-"""Vertical range of the points of a strip, which are spread to be told apart, and height of their mean below them."""
-LONGEST_LABEL = 100
-"""Most characters of a side's name, which stands below the title."""
-MOST_METRICS = 24
-"""Most metrics that the figure shows; the table has all."""
-
-
-def picture(pairs: Pairs, table: pd.DataFrame, labels: tuple[str, str]) -> bytes:
-    """Return a figure of `differences(pairs)` as a PNG: a strip for each metric with a point for each pair, their mean
-    and its interval. `labels` are the names of the sides A and B.
-
-    Each strip has its own scale, which is symmetric about zero.
-    """
-    shown = table.head(MOST_METRICS)
-    note = "a point is a pair; diamond, bar and ±: mean and its 95 % interval; p: Wilcoxon signed-rank"
-    more = f"; {len(table) - len(shown)} more metrics in the table" if len(shown) < len(table) else ""
-    sides = [f"{letter}: {_shortened(label)}" for letter, label in zip("AB", labels, strict=True)]
-    title = {"text": f"Paired differences, B {MINUS} A", "subtitle": [*sides, f"{note}{more}"]}
-    strips = [
-        charts.fill(charts.DIFFERENCES, {**charts.COLOURS["light"], **strip(row, pairs)})
-        for row in shown.to_dict("records")
-    ]
-    return charts.png(charts.BELOW, extent=100 * len(strips), title=title, panels=strips, padding=charts.PADDING)
-
-
-def strip(row: Mapping[Any, Any], pairs: Pairs) -> dict[str, Any]:
-    """Return the values of `charts.DIFFERENCES` for one metric."""
-    difference = (pairs.second[row["metric"]] - pairs.first[row["metric"]]).to_numpy()
-    difference = difference[np.isfinite(difference)]
-    cost = Metric(row["metric"], row["direction"]).cost(difference) if row["direction"] else np.zeros(len(difference))
-    outcome = np.select([cost < 0, cost > 0], ["B better", "B worse"], "neither")
-    heights = np.random.default_rng(0).uniform(*POINTS, len(difference))
-    points = pd.DataFrame({"x": difference, "y": heights, "outcome": outcome})
-    ends = [float(end) for end in (row["low"], row["high"]) if math.isfinite(end)]
-    limit = 1.08 * max(map(abs, (*difference, *ends))) or 1.0
-    p = f", p = {probability(row['p'])}".replace("= <", "< ") if row["n"] > 1 else ""
-    better = f"{BETTER[row['direction']]} is better" if row["direction"] else ""
-    return {
-        "points": charts.records(points),
-        "mean": [{"x": row["difference"], "low": ends[0], "high": ends[1]} if ends else {"x": row["difference"]}],
-        "limits": [-limit, limit],
-        "left0": row["metric"],
-        "left1": better,
-        "right0": signed(row["difference"], row["high"] - row["difference"]),
-        "right1": f"n = {row['n']}{p}",
-        "height": MEAN,
-    }
-
-
-def _shortened(label: str) -> str:
-    middle = LONGEST_LABEL // 2
-    return label if len(label) <= LONGEST_LABEL else f"{label[:middle]}\N{HORIZONTAL ELLIPSIS}{label[-middle:]}"

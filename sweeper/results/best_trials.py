@@ -9,19 +9,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from sweeper.errors import SpecError
-from sweeper.plan.best_settings import QUESTIONS, Settings
 from sweeper.plan.plan import Plan
-from sweeper.request import Keep
 from sweeper.spec.constraint import Constraint
 from sweeper.spec.metric import VALIDATION, Metric, is_finite
 from sweeper.spec.sweep import Sweep
-from sweeper.storage.files import Files
-from sweeper.storage.models import read_best, unwritten_models
-from trainables.reports import EpochRanking, KeptEpochs
+from sweeper.storage.rows import QUESTIONS
+
+if TYPE_CHECKING:
+    from sweeper.results.best import Settings
 
 Rank = tuple[bool, float, str]
 """Sort key of a trial, smaller for better."""
@@ -100,8 +98,8 @@ def rankings_of(plan: Plan) -> list[Ranking]:
     of_studies = [Ranking(metric, of_proposals, constraints=bounds) for metric in _objectives(plan)]
     if not plan.sweep.grids(plan.preset):
         return [*of_studies, *_of_figures(plan.sweep, bounds)]
-    settings = [key for key in varying_keys(plan) if key not in plan.sweep.replicates]
-    repeated = any(key in plan.sweep.replicates for key in varying_keys(plan))
+    settings = [key for key in varying_keys(plan) if key not in plan.sweep.repeats.names]
+    repeated = any(key in plan.sweep.repeats.names for key in varying_keys(plan))
     columns = settings if repeated else [key for key in settings if key in QUESTIONS]
     of_settings = Ranking(plan.headline, tuple(columns), of_grids=bool(of_studies))
     return list(dict.fromkeys([of_settings, *of_studies, *_of_figures(plan.sweep, bounds)]))
@@ -145,9 +143,11 @@ def _of_single_trials(plan: Plan) -> tuple[Constraint, ...]:
 
 def settings_of(plan: Plan) -> Settings:
     """The settings of a plan, without any rows yet. The number of a study's trial tells it apart from the others."""
+    from sweeper.results.best import Settings  # here: it imports pandas
+
     names = plan.sweep.naming(plan.preset) if plan.sweep.objectives(plan.preset) else ()
     constraints = plan.sweep.constraints(plan.preset)
-    return Settings((*varying_keys(plan), *names, "dataset"), plan.sweep.replicates, constraints)
+    return Settings((*varying_keys(plan), *names, "dataset"), plan.sweep.repeats, constraints)
 
 
 def varying_keys(plan: Plan) -> list[str]:
@@ -184,32 +184,3 @@ def _is_met(constraint: Constraint, row: Mapping[str, Any]) -> bool:
 def _plain(value: Any) -> Any:
     """The value with NaN, as pandas has nulls, replaced by None."""
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def kept_epochs(plan: Plan, keep: Keep) -> KeptEpochs:
-    """Of which epochs a run with this `--keep` keeps models. Raises SpecError if epochs have no single ranking."""
-    if not keep.best_epoch:
-        return KeptEpochs(keep.every)
-    metric = epoch_metric(plan.sweep, plan.preset, "--keep best-epoch")
-    return KeptEpochs(keep.every, EpochRanking(metric.name, metric.ranking_direction == "maximize"))
-
-
-def epoch_metric(sweep: Sweep, preset: str, asked: str) -> Metric:
-    """The metric on validation images that ranks the epochs of a trial, as it ranks trials, which an option or a key
-    has `asked` for. Raises SpecError if the preset has several."""
-    objectives = sweep.objectives(preset)
-    if len(objectives) > 1 and not sweep.grids(preset):
-        names = ", ".join(metric.name for metric in objectives)
-        raise SpecError(f"{asked} needs one metric that ranks epochs, but the search has several: {names}")
-    metric = sweep.headline(preset)
-    return replace(metric, name=f"{VALIDATION}{metric.name.removeprefix(VALIDATION)}")
-
-
-def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
-    """The plan's trials whose model is to be kept but could not be written, by a run with this `--keep`."""
-    if keep.trials == "none":
-        return frozenset()
-    models = unwritten_models(files, plan.name)
-    wanted = {trial for trial, epoch in models if epoch is None or (keep.every and epoch % keep.every == 0)}
-    unwritten = frozenset(wanted.intersection(plan.ids))
-    return unwritten if keep.trials == "all" else unwritten & read_best(files, plan.request_folder)

@@ -1,4 +1,4 @@
-"""Which settings are not worse than the best one within error."""
+"""Which settings are not told apart from the best one, and what is said of it."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sweeper.plan.best_settings import BestSetting, best_settings
-from sweeper.report.best import chosen, not_worse, sentence
+from sweeper.results.best import BestSetting, best_settings
+from sweeper.results.sentences import chosen, sentence
 from sweeper.spec import Metric, registry
 from tests.cases import for_each
 
@@ -30,27 +30,24 @@ def best_of(
 
 
 def names(best: BestSetting) -> set[str]:
-    return {trial[0] for other in not_worse(best) for trial in other.trials}
+    return {trial[0] for other in best.alike for trial in other.trials}
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
-def test_settings_with_the_same_seeds_are_compared_by_the_paired_t_test(direction: Any) -> None:
+def test_two_settings_with_the_same_seeds_are_told_apart_by_the_paired_t_test(direction: Any) -> None:
     """Shared seeds: what all settings have in common of a seed cancels out."""
     rng, sign = np.random.default_rng(0), 1 if direction == "maximize" else -1
-    shared = rng.normal(0, 1.0, SEEDS)
-    values = {
-        name: shared + rng.normal(-sign * shift, 0.1, SEEDS) for name, shift in zip("abcdef", range(6), strict=True)
-    }
-    values |= {name: shared + rng.normal(-sign * 0.05 * index, 0.1, SEEDS) for index, name in enumerate("uvwxyz")}
-    best = best_of({name: column.tolist() for name, column in values.items()}, Metric("score", direction))
-    top = str(best.at["method"])
-    side = "less" if direction == "maximize" else "greater"
-    expected = {
-        name
-        for name, column in values.items()
-        if name != top and stats.ttest_rel(column, values[top], alternative=side).pvalue >= 0.025
-    }
-    assert names(best) == expected and 0 < len(expected) < len(values) - 1
+    told = 0
+    for shift in np.linspace(0, 0.3, 12):
+        shared = rng.normal(0, 1.0, SEEDS)
+        values = {"a": shared + rng.normal(0, 0.1, SEEDS), "b": shared + rng.normal(-sign * shift, 0.1, SEEDS)}
+        best = best_of({name: column.tolist() for name, column in values.items()}, Metric("score", direction))
+        (other,) = {"a", "b"} - {str(best.at["method"])}
+        side = "less" if direction == "maximize" else "greater"
+        p = stats.ttest_rel(values[other], values[str(best.at["method"])], alternative=side).pvalue
+        assert names(best) == ({other} if p >= 0.05 else set())
+        told += p < 0.05
+    assert 0 < told < 12
 
 
 def test_a_method_without_a_seed_is_a_number() -> None:
@@ -61,7 +58,7 @@ def test_a_method_without_a_seed_is_a_number() -> None:
 
 def test_nothing_is_said_of_errors_that_are_not_known() -> None:
     best = best_of({"a": [0.9], "b": [0.9]})
-    assert names(best) == set() and "within error" not in sentence(best)
+    assert names(best) == set() and "told apart" not in sentence(best)
     two = best_of({"a": [0.9, 0.8], "b": [0.9, 0.8], "c": [0.8, 0.6]})
     assert names(two) == set() and sentence(two).startswith("best knn_z: 0.850 (mean over 2 seeds) at method=a;")
     equal = {"a": [0.9, 0.8, 0.7], "b": [0.9, 0.8, 0.7], "c": [0.8, 0.7, 0.6]}
@@ -106,51 +103,86 @@ def test_the_sentence_names_the_scores_that_were_chosen() -> None:
     several = chosen_of(values, 3, 0.05)
     assert several.scores == {"kde_z": 2, "knn1_z": 1}
     assert sentence(several) == (
-        "best auroc_chosen: 0.910 ± 0.025 (mean ± 95 % interval over 3 seeds) at method=a, scores kde_z (2), "
-        "knn1_z (1); chosen on validation images (val_auroc_chosen 0.900); 1 of 2 others not worse within error: "
-        "method=b; better than method=b with a probability of 0.56 [0.06, 1.00]"
+        "best auroc_chosen: 0.910 [0.882, 0.933] (mean [95 % interval] over 3 seeds, the choice among 3 counted) at "
+        "method=a, scores kde_z (2), knn1_z (1); chosen on validation images (val_auroc_chosen 0.900); 1 of 2 others "
+        "not told apart from it: method=b; better than method=b with a probability of 0.56 [0.04, 0.98]"
     )
     worse = chosen_of({name: values[name] for name in "ac"}, 3, 0.05)
     assert sentence(worse).endswith(
-        "; the other is worse beyond error; better than method=c with a probability of 1.00"
+        "; the other is told apart from it; better than method=c with a probability of 1.00"
     )
 
 
-def test_classes_are_the_replicates_and_seeds_of_a_class_are_averaged_first() -> None:
-    """As a sample of three means over seeds; the probability is over runs of the same class."""
+def of_classes(values: dict[str, dict[int, list[float]]]) -> BestSetting:
+    rows = [
+        {"trial_id": f"{method}{label}{seed}", "method": method, "normal_class": label, "seed": seed}
+        | {"auroc_chosen": value, "val_auroc_chosen": value}
+        for method, classes in values.items()
+        for label, runs in classes.items()
+        for seed, value in enumerate(runs)
+    ]
+    (best,) = best_settings(rows, Metric("auroc_chosen", "maximize"), ("method", "normal_class", "seed"))
+    return best
+
+
+def test_a_replicate_is_a_seed_with_the_mean_over_its_classes() -> None:
+    a = {0: [0.9, 0.8, 0.85], 1: [0.7, 0.6, 0.7], 2: [0.8, 0.8, 0.9]}
+    best = of_classes({"a": a, "b": {label: [value - 0.3 for value in runs] for label, runs in a.items()}})
+    seeds = np.mean([*a.values()], axis=0)
+    assert best.sample.values == pytest.approx(seeds) and best.mean == pytest.approx(seeds.mean())
+    low, high = best.interval
+    half = stats.t.ppf(0.975, 2) * stats.sem(seeds) / (seeds.mean() * (1 - seeds.mean()))
+    centre = np.log(seeds.mean() / (1 - seeds.mean()))
+    plain = 1 / (1 + np.exp(-(centre + np.array([-half, half]))))
+    assert low <= plain[0] + 1e-9 and high >= plain[1] - 1e-9, "never shorter than that of the setting alone"
+    assert "over 3 seeds, each the mean of 3 classes, the choice among 2 counted) at method=a" in sentence(best)
+    assert sentence(best).endswith("the other is told apart from it; better than method=b with a probability of 1.00")
+
+
+def test_few_seeds_have_the_deviation_over_classes_and_are_compared_over_classes() -> None:
+    """As a sample of means over seeds; the probability is over runs of the same class."""
     values = {
         "a": {0: [0.9, 0.8], 1: [0.7, 0.6], 2: [0.8, 0.8]},
         "b": {0: [0.85, 0.75], 1: [0.68, 0.5], 2: [0.5, 0.5]},
     }
-    rows = [
-        {"trial_id": f"{method}{label}{seed}", "method": method, "normal_class": label, "seed": seed}
-        | {"auroc_chosen": value, "val_auroc_chosen": value}
-        for method, of_method in values.items()
-        for label, runs in of_method.items()
-        for seed, value in enumerate(runs)
-    ]
-    (best,) = best_settings(rows, Metric("auroc_chosen", "maximize"), ("method", "normal_class", "seed"))
-    half = stats.t.ppf(0.975, 2) * stats.sem([0.85, 0.65, 0.8])
-    means = np.array([[0.85, 0.65, 0.8], [0.8, 0.59, 0.5]])
-    assert [[*each.values.values()] for each in (best.sample, *best.others)] == [pytest.approx(row) for row in means]
+    best, deviation = of_classes(values), np.std([0.85, 0.65, 0.8], ddof=1)
+    assert np.isnan(best.interval).all() and best.compared_over == "fixed"
     assert sentence(best).startswith(
-        f"best auroc_chosen: 0.767 ± {half:.3f} (mean ± 95 % interval over 3 classes, each the mean of 2 seeds) "
-        "at method=a"
+        f"best auroc_chosen: 0.767 ± {deviation:.3f} (mean ± standard deviation over classes; of 2 seeds, each the "
+        "mean of 3 classes) at method=a"
     )
     won = np.mean([[a > b for a in values["a"][label] for b in values["b"][label]] for label in range(3)])
     assert sentence(best).endswith(f"; better than method=b with a probability of {won:.2f}")
 
 
-def test_of_single_trials_the_error_is_that_over_test_images() -> None:
-    """A method is worse if its distance exceeds that of two independent samples of images."""
-    values = {"a": [0.9], "b": [0.84], "c": [0.82]}
-    best = chosen_of(values, 1, 0.05)
-    assert names(best) == {"b"}, "0.06 < sqrt(2) 0.05 < 0.08"
+def test_with_one_seed_the_sentence_says_in_how_many_classes_the_best_is_ahead() -> None:
+    values = {"a": (0.9, 0.7, 0.8, 0.6), "b": (0.8, 0.75, 0.5, 0.5)}
+    rows = [
+        {"trial_id": f"{method}{label}", "method": method, "normal_class": label, "seed": 0, "knn_z": value}
+        for method, of_method in values.items()
+        for label, value in enumerate(of_method)
+    ]
+    (best,) = best_settings(rows, KNN, ("method", "normal_class", "seed"))
     assert sentence(best) == (
-        "best auroc_chosen: 0.900 ± 0.050 (one trial, ± 95 % interval over test images) at method=a, score knn1_z; "
-        "chosen on validation images (val_auroc_chosen 0.900); 1 of 2 others not worse within error: method=b"
+        f"best knn_z: 0.750 ± {np.std(values['a'], ddof=1):.3f} (mean ± standard deviation over 4 classes) at "
+        "method=a; chosen on test images; 1 of 1 others not told apart from it over classes: method=b; better than "
+        "method=b in 3 of 4 classes"
     )
-    assert sentence(chosen_of(values, 1, 0.01)).endswith("; all 2 others are worse beyond error")
+
+
+def test_of_single_trials_the_error_is_that_over_test_images() -> None:
+    """Two methods are told apart by the square-and-add of their intervals, as of two independent samples of images."""
+    values = {"a": [0.9], "b": [0.86], "c": [0.7]}
+    best = chosen_of(values, 1, 0.05)
+    assert names(best) == {"b"}
+    half = 0.05 / (0.9 * 0.1)
+    low, high = 1 / (1 + np.exp(-(np.log(9) + np.array([-half, half]))))
+    assert sentence(best) == (
+        f"best auroc_chosen: 0.900 [{low:.3f}, {high:.3f}] (one trial, [95 % interval] over test images) at method=a, "
+        "score knn1_z; chosen on validation images (val_auroc_chosen 0.900); 1 of 2 others not told apart from it: "
+        "method=b"
+    )
+    assert sentence(chosen_of(values, 1, 0.005)).endswith("; all 2 others are told apart from it")
 
 
 def test_of_a_grid_beside_a_study_the_sentence_says_which_is_meant() -> None:

@@ -4,9 +4,9 @@ import itertools
 import math
 from typing import Any
 
-from sweeper.plan.best_settings import Settings, best_settings
-from sweeper.plan.best_trials import Ranking
-from sweeper.report.best import over, sentence, sentences
+from sweeper.results.best import Settings, best_settings
+from sweeper.results.best_trials import Ranking
+from sweeper.results.sentences import over, sentence, sentences
 from sweeper.spec import Constraint, Metric
 from tests.cases import for_each
 
@@ -37,7 +37,8 @@ def test_validation_chooses_and_test_images_are_shown() -> None:
     assert sentence(best) == (
         "best auroc_joint: 0.200 (one trial) at beta=1; chosen on validation images (val_auroc_joint 0.300)"
     )
-    assert best_settings(rows, Metric("val_auroc_joint", "maximize"), KEYS) == [best]
+    (same,) = best_settings(rows, Metric("val_auroc_joint", "maximize"), KEYS)
+    assert (same.metric, same.criterion, same.values) == (best.metric, best.criterion, best.values)
 
 
 def test_a_setting_cannot_win_by_replicates_that_it_lacks() -> None:
@@ -68,7 +69,7 @@ def test_each_data_set_has_its_own_best_setting() -> None:
 def test_percent_is_the_unit_of_the_whole_sentence() -> None:
     rows = [row(str(seed), 0.5, 0, None, knn_z=value, seed=seed) for seed, value in enumerate((0.951, 0.949, 0.950))]
     (best,) = best_settings(rows, Metric("knn_z", "maximize", percent=True), KEYS)
-    assert "best knn_z (%): 95.0 ± 0.2 (mean ± 95 % interval over 3 seeds); chosen on" in sentence(best)
+    assert "best knn_z (%): 95.0 [94.7, 95.2] (mean [95 % interval] over 3 seeds); chosen on" in sentence(best)
 
 
 def test_trials_with_the_same_values_are_all_in_the_mean() -> None:
@@ -88,8 +89,8 @@ def test_a_method_without_a_seed_is_compared_with_the_means_of_others() -> None:
     ]
     (best,) = best_settings([*others, *pixels], AUROC, keys)
     assert sentence(best) == (
-        "best auroc_joint: 0.800 ± 0.248 (mean ± 95 % interval over 3 classes) at method=pixels; "
-        "chosen on test images; 1 of 1 others not worse within error: method=vae"
+        "best auroc_joint: 0.800 ± 0.100 (mean ± standard deviation over 3 classes) at method=pixels; "
+        "chosen on test images; the other is told apart from it"
     )
     (best,) = best_settings([*others, pixels[0]], AUROC, keys)
     assert best.at == {"method": "vae"} and best.compared == 1, "a class is still to come"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sweeper.plan.best_trials import BestTrials, Ranking, rankings_of, varying_keys
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
+from sweeper.results.best_trials import BestTrials, Ranking, rankings_of, varying_keys
 from sweeper.spec import Constraint, Grid, Heatmap, Metric, Space, Sweep, Table
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")

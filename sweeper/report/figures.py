@@ -11,8 +11,8 @@ from sweeper.plan.best_settings import STUDY_COLUMNS, BestSetting, Settings, col
 from sweeper.plan.changes import changed_keys
 from sweeper.report.best import chosen
 from sweeper.report.formatting import ValueText, plain_text
-from sweeper.report.samples import judging_rows
 from sweeper.report.selections import in_order, labelled
+from sweeper.results.judging import judging_rows
 from sweeper.spec import Constraint, Grid, Metric, Sweep
 from sweeper.spec.figures import Figure
 from sweeper.spec.metric import VALIDATION, Spread

@@ -15,6 +15,9 @@ interval is at a confidence level of `1 - alpha`:
   greatest of these (Hsu's multiple comparisons with the best).
 - A correlation with a key is that of the mean over the replicates. Its interval is by t of each replicate's covariance
   with the key, in units of the correlation. It is exact about 0, also where nothing depends on the key.
+- A correlation of two metrics is that of the means of cells, of which there must be `MIN_CELLS`. Its interval leaves
+  out one replicate at a time (jackknife) on Fisher's scale. Noise within the cells makes it smaller than that of the
+  true means.
 
 No statistic has an interval over fewer than `MIN_REPLICATES`. Equal replicates do not show their spread, so the
 interval of what they agree in is infinite. In both cases there is no verdict.
@@ -254,11 +257,38 @@ def correlation(values: np.ndarray, at: np.ndarray) -> Estimate:
     return replace(inner, bounds=inner.bounds and bounds)
 
 
+def correlation_of_metrics(values: np.ndarray, others: np.ndarray) -> Estimate:
+    """Return the correlation over columns, which are cells, of the means of two samples [replicates, columns]."""
+    n, cells = len(values), values.shape[1]
+    value = pearson(values.mean(0), others.mean(0)) if n else math.nan
+    if n < MIN_REPLICATES or math.isnan(value):
+        few = f"a correlation needs {MIN_CELLS} cells, but there {'is' if cells == 1 else 'are'} {cells}"
+        return Estimate(value, n, None, few if cells < MIN_CELLS else "a metric is constant over the cells")
+
+    def without(row: int) -> float:
+        left = (np.delete(sample, row, axis=0).mean(0) for sample in (values, others))
+        return _fisher(pearson(*left))
+
+    centre, error = _fisher(value), math.sqrt((n - 1) * np.var([*map(without, range(n))]))
+
+    def bounds(alpha: float) -> Bounds:
+        if not error > EQUAL:  # also where a metric is constant without one of the replicates
+            return UNKNOWN
+        half = _quantile(alpha / 2, n - 1) * error
+        return math.tanh(centre - half), math.tanh(centre + half)
+
+    return Estimate(value, n, bounds)
+
+
 def pearson(x: np.ndarray, y: np.ndarray) -> float:
     """Return Pearson's r over cells; NaN for fewer than `MIN_CELLS` of them, or if one is constant but for rounding."""
     if len(x) < MIN_CELLS or any(np.ptp(values) <= 1e-12 * np.abs(values).max() for values in (x, y)):
         return math.nan
     return float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0))
+
+
+def _fisher(r: float) -> float:
+    return float(np.arctanh(np.clip(r, -1 + 1e-9, 1 - 1e-9)))
 
 
 def settled(values: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -321,9 +351,15 @@ def unit_halves(most: int) -> np.ndarray:
     return (high - low) / 2
 
 
-def _quantile(alpha: float, freedom: Numbers) -> np.ndarray:
+def _quantile(alpha: Numbers, freedom: Numbers) -> np.ndarray:
     """The value that Student's t exceeds with the probability alpha."""
     return np.asarray(special.stdtrit(freedom, 1 - alpha))
+
+
+def standard_halves(counts: Numbers, alphas: Numbers) -> np.ndarray:
+    """Return half the widths of intervals of means over so many replicates, whose standard deviation is 1, at the levels
+    `1 - alphas`."""
+    return _quantile(np.asarray(alphas) / 2, np.asarray(counts) - 1) / np.sqrt(counts)
 
 
 def improvement(worse_CN: np.ndarray, better_CM: np.ndarray) -> tuple[float, float, float]:

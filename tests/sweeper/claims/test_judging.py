@@ -7,18 +7,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from scipy import special, stats
 
-from sweeper import claims
+from sweeper.claims import Claim, Condition, Side
+from sweeper.claims import __main__ as command
+from sweeper.claims.judging import Judged, by_row, counts_text, judge, write
 from sweeper.report import publish
-from sweeper.report.claims import Judged, by_row, counted, judge, write
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page.contents import collect
-from sweeper.spec import Claim, Condition, Grid, Metric, Side, Sweep, Table, registry
-from sweeper.spec.claim import JUDGING
+from sweeper.spec import Grid, Metric, Sweep, Table, registry
+from sweeper.spec.judging import JUDGING
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files
 from sweeper.storage.layout import claims_folder, claims_path
@@ -58,7 +60,7 @@ def test_a_real_run_gives_verdicts(store: Path) -> None:
     judged = {each.claim.name: each for each in judge(Files(store), OURS, "digits")}
     verdicts = {name: each.verdict for name, each in judged.items()}
     assert verdicts["X-01"] == "holds" and verdicts["X-02"] == "refuted" and verdicts["X-03b"] == "holds"
-    assert verdicts["X-03a"] == "undecided" and judged["X-03a"].reason == "one replicate: no interval"
+    assert verdicts["X-03a"] == "undecided" and judged["X-03a"].reason == "one replicate: an interval needs 3 seeds"
     assert judged["X-03a"].n == 1 and judged["X-03a"].low != judged["X-03a"].low  # NaN, not zero
     assert verdicts["X-04"] == "holds" and verdicts["X-05"] == "holds" and judged["X-01"].n == 3
     assert 1 <= judged["X-06"].left <= 2
@@ -105,15 +107,17 @@ def test_data_sets_are_no_replicates(tmp_path: Path, lacking: int) -> None:
     (judged,) = judge(Files(tmp_path), SETS, "digits")
     assert judged.verdict == "holds" and judged.n == 4 - lacking and judged.data == "digits, mnist"
     means = [(sets["digits"][seed] + 0.1) / 2 for seed in range(4 - lacking)]
-    interval = stats.ttest_1samp([mean - 0.5 for mean in means], 0).confidence_interval(0.95)
-    assert (judged.low, judged.high) == pytest.approx((interval.low, interval.high), abs=1e-12)
+    centre, error = sum(means) / len(means), stats.sem(means)
+    half = stats.t.ppf(0.975, len(means) - 1) * error / (centre * (1 - centre))
+    interval = special.expit(special.logit(centre) + np.array([-half, half])) - 0.5
+    assert (judged.low, judged.high) == pytest.approx(tuple(interval), abs=1e-12)
     assert [row["trial"] for row in judged.trials] == [
         f"{index}-{seed}" for index, values in enumerate(sets.values()) for seed in range(len(values))
     ]
 
 
 def test_equal_replicates_have_a_reason_and_no_verdict(tmp_path: Path) -> None:
-    _written(tmp_path, {"digits": [0.9] * 4})
+    _written(tmp_path, {"digits": [0.9] * 4, "mnist": [0.8] * 4})
     (judged,) = judge(Files(tmp_path), SETS, "digits")
     assert (judged.verdict, judged.reason) == ("undecided", "all replicates are equal: they show no spread")
 
@@ -171,7 +175,7 @@ def test_a_claim_and_a_figure_of_a_paper_are_of_its_preset_alone(
     (judged,) = write(files, OF_DIGITS, "digits", changes)
     assert judged.verdict == ("holds" if counts else "not run")
     said = f"{JUDGING}, but the request changes {changes.partition('=')[0]}"
-    assert (said in judged.reason) != counts and (said in counted([judged])) != counts
+    assert (said in judged.reason) != counts and (said in counts_text([judged])) != counts
     assert bool(files.list(claims_folder("sets"))) == counts
     text = publish.write(files, publish.Subject("sets", OF_DIGITS, "digits", "", request), load("sets", files))
     assert ("paper" in text) == counts
@@ -199,7 +203,7 @@ def test_the_command_writes_a_table(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "find", lambda name: OURS)
-    assert claims.main(["tiny", "--store", str(store), "--holm"]) == 0
+    assert command.main(["tiny", "--store", str(store), "--holm"]) == 0
     assert "7 claims: " in capsys.readouterr().out
     assert (store / "reports" / "claims.html").exists()  # written by the run, too
     table = pd.read_parquet(store / "claims" / "sweep=tiny")
@@ -210,8 +214,8 @@ def test_the_command_writes_a_table(
 
 def test_misses_are_an_expectation_of_single_intervals_and_a_bound_of_holms() -> None:
     judged = [Judged("tiny", "", "digits", CLAIMS[0], "holds", low=0.1, high=0.2)] * 16
-    assert "each of 16 intervals misses the truth with 5 %: 0.8 misses expected (--holm)" in claims.summary(judged)
-    assert "some verdict is wrong by chance with at most 5 % probability" in claims.summary(judged, holm=True)
+    assert "each of 16 intervals misses the truth with 5 %: 0.8 misses expected (--holm)" in command.summary(judged)
+    assert "some verdict is wrong by chance with at most 5 % probability" in command.summary(judged, holm=True)
 
 
 def test_verdicts_on_a_store_that_is_read_only_are_printed(
@@ -224,7 +228,7 @@ def test_verdicts_on_a_store_that_is_read_only_are_printed(
     monkeypatch.setattr(registry, "find", lambda name: SETS)
     monkeypatch.setattr(local_disk, "replace", refuse)
     monkeypatch.setenv("SWEEPER_PATIENCE", "0")
-    assert claims.main(["sets", "--store", str(tmp_path)]) == 0
+    assert command.main(["sets", "--store", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert "1 claims: 1 holds" in out and "page: " not in out
     assert err.startswith("note: the verdicts above are not written: store ") and err.endswith(
@@ -236,9 +240,9 @@ def test_the_command_leaves_no_store_where_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "find", lambda name: OURS)
-    assert claims.main(["tiny", "--store", str(tmp_path / "absent"), "--holm"]) == 0
-    command = f"python -m sweeper.run tiny --preset digits --store {tmp_path / 'absent'}"
-    assert f"7 claims not run: {command}" in capsys.readouterr().out
+    assert command.main(["tiny", "--store", str(tmp_path / "absent"), "--holm"]) == 0
+    line = f"python -m sweeper.run tiny --preset digits --store {tmp_path / 'absent'}"
+    assert f"7 claims not run: {line}" in capsys.readouterr().out
     assert not (tmp_path / "absent").exists()
-    assert claims.main(["tiny", "--preset", "other", "--store", str(tmp_path / "absent")]) == 2
+    assert command.main(["tiny", "--preset", "other", "--store", str(tmp_path / "absent")]) == 2
     assert "no preset 'other'" in capsys.readouterr().err

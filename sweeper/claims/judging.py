@@ -249,7 +249,11 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
         estimate = of_fixed
     found: dict[str, Any] = {**about, "left": ends[0], "right": ends[1], "difference": estimate.value, "n": estimate.n}
     data = dict.fromkeys(str(value) for rows in chosen if DATASET in rows for value in rows[DATASET].dropna())
-    found |= {"paired": paired, "data": ", ".join(data), "trials": _behind(claim.sides, sources, chosen)}
+    found |= {
+        "paired": paired or bool(estimate.over),
+        "data": ", ".join(data),
+        "trials": _behind(claim.sides, sources, chosen),
+    }
     found |= {"over": estimate.over}
     verdict = verdicts.verdict(estimate, claim.relation, claim.margin, alpha)
     if estimate.bounds is None:

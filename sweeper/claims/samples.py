@@ -34,6 +34,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "normal_class": ("class", "classes"),
     "held_out": ("held-out class", "held-out classes"),
 }
+"""Hyperparameter -> what one of its values is called, and several."""
 
 
 class MissingRows(Exception):
@@ -135,9 +136,9 @@ class Sample:
 
 
 def counted(count: int, names: Sequence[str]) -> str:
-    """Return e.g. `one seed`, `10 classes`, or `6 values of corruption`."""
-    one, several = NOUNS.get(names[0] if len(names) == 1 else "", (f"value of {', '.join(names)}",) * 2)
-    several = several if several != one else f"values of {', '.join(names)}"
+    """Return e.g. `one seed`, `10 classes`, or `6 values of corruption` for keys without a noun of their own."""
+    key = ", ".join(names)
+    one, several = NOUNS.get(key, (f"value of {key}", f"values of {key}"))
     return f"one {one}" if count == 1 else f"{count} {several}"
 
 

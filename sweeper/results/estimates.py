@@ -357,8 +357,8 @@ def _quantile(alpha: Numbers, freedom: Numbers) -> np.ndarray:
 
 
 def standard_halves(counts: Numbers, alphas: Numbers) -> np.ndarray:
-    """Return half the widths of intervals of means over so many replicates, whose standard deviation is 1, at the levels
-    `1 - alphas`."""
+    """Return half the widths of intervals of means over `counts` replicates, whose standard deviation is 1, at the
+    levels `1 - alphas`."""
     return _quantile(np.asarray(alphas) / 2, np.asarray(counts) - 1) / np.sqrt(counts)
 
 

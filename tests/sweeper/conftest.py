@@ -10,4 +10,4 @@ from sweeper.report import charts
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts are described and not drawn, and the page of claims has those alone that rows have judged."""
     monkeypatch.setattr(charts, "png", lambda chart, **values: b"png")
-    monkeypatch.setattr(page, "_not_judged", lambda known: ())
+    monkeypatch.setattr(page, "_not_judged", lambda *_: ())

@@ -56,8 +56,8 @@ def test_five_seeds_decide_the_figures_of_vje(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_hardest_class_needs_more_seeds_and_the_rule_says_how_many(tmp_path: Path) -> None:
-    """Cat and bird differ by 0.023, and the least of ten is compared with nine others. Of 12 generators 4 decide it with
-    five seeds, 9 with nine and all with twelve."""
+    """Cat and bird differ by 0.023, and the least of ten is compared with nine others. Of 12 generators 4 decide it
+    with five seeds, 9 with nine and all with twelve."""
     five = of_grid(tmp_path / "five", 5)["VJE-17b"]
     assert (five.verdict, five.left) == ("undecided", 3)
     assert replicates_expected(five.p, five.n, lambda count: ALPHA) == 7

@@ -2,10 +2,14 @@
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -15,6 +19,8 @@ from scipy import special, stats
 from sweeper.claims import Claim, Condition, Side
 from sweeper.claims import __main__ as command
 from sweeper.claims.judging import Judged, by_row, counts_text, judge, write
+from sweeper.plan.plan import Plan
+from sweeper.record.page import write_claims
 from sweeper.report import publish
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
@@ -29,6 +35,7 @@ from sweeper.storage.requests import request_name
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each
+from tests.sweeper.claims.stored_rows import write_rows
 from tests.sweeper.small_sweeps import FIXED, TINY
 
 AUROC = "auroc_joint"
@@ -246,3 +253,165 @@ def test_the_command_leaves_no_store_where_there_is_none(
     assert not (tmp_path / "absent").exists()
     assert command.main(["tiny", "--preset", "other", "--store", str(tmp_path / "absent")]) == 2
     assert "no preset 'other'" in capsys.readouterr().err
+
+
+def test_a_broken_claim_spoils_no_run_and_is_refused_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = replace(SETS, claims=(Claim("X-05", "a typing error", "1", Side("knm_z"), ">", 0.5),))
+    _written(tmp_path, {"digits": [0.9, 0.91, 0.92, 0.93], "mnist": [0.8, 0.82, 0.81, 0.83]})
+    lines = list[str]()
+    plan = SimpleNamespace(name="sets", sweep=broken, preset="digits", changes=SimpleNamespace(text=""))
+    assert write_claims(cast(Plan, plan), Files(tmp_path), lines.append) is None
+    (line,) = lines
+    assert line.startswith("the claims of sets are not judged: claim X-05: no metric 'knm_z'")
+    monkeypatch.setattr(registry, "find", lambda name: broken)
+    assert command.main(["sets", "--store", str(tmp_path)]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: claim X-05: no metric 'knm_z'")
+
+
+OF_CLASSES = Sweep(
+    "classes",
+    {"paper": Grid({"dataset": "digits"}, {"method": ("a", "b"), "normal_class": tuple(range(8)), "seed": (0, 1, 2)})},
+    figures=(Table("k-NN", ("method",), (Metric("knn_z", "maximize"),)),),
+    name="sets",
+)
+A_SIDE, B_SIDE = Side("knn_z", {"method": "a"}), Side("knn_z", {"method": "b"})
+CLASSES = range(8)
+
+
+def _of_classes(folder: Path, claim: Claim, values: Mapping[Any, float], **changes: Any) -> Judged:
+    """The claim as judged by (method, class, seed) -> k-NN accuracy."""
+    rows = [
+        {"method": method, "dataset": "digits", "normal_class": index, "seed": seed, "knn_z": value}
+        for (method, index, seed), value in values.items()
+    ]
+    keys = {"method": str, "dataset": str, "normal_class": int, "seed": int}
+    write_rows(folder, "sets", keys, ("knn_z",), rows)
+    (judged,) = judge(Files(folder), replace(OF_CLASSES, claims=(claim,), **changes), "paper")
+    return judged
+
+
+def _noise(scale: float, *shape: int) -> np.ndarray:
+    return scale * np.random.default_rng(0).standard_normal(shape)
+
+
+def test_the_interval_of_a_class_averaged_figure_is_over_seeds(tmp_path: Path) -> None:
+    """However far apart the classes are. A seed that lacks a class is left out."""
+    noise = _noise(0.01, 8, 4)
+    values = {("a", index, seed): 0.1 * index + 0.1 + noise[index, seed] for index in CLASSES for seed in range(4)}
+    means = [np.mean([values["a", index, seed] for index in CLASSES]) for seed in range(4)]
+    judged = _of_classes(tmp_path / "4", Claim("X-20", "a mean", "1", A_SIDE, "~", 0.45, 0.02), values)
+    assert (judged.verdict, judged.n, judged.left) == ("holds", 4, pytest.approx(np.mean(means)))
+    del values["a", 7, 3]
+    judged = _of_classes(tmp_path / "3", Claim("X-20", "a mean", "1", A_SIDE, "~", 0.45, 0.02), values)
+    assert (judged.n, judged.left, judged.reason) == (3, pytest.approx(np.mean(means[:3])), "")
+
+
+def test_classes_that_the_preset_has_and_no_row_are_said(tmp_path: Path) -> None:
+    values = {("a", index, seed): 0.9 + 0.01 * seed for index in range(3) for seed in range(3)}
+    judged = _of_classes(tmp_path, Claim("X-21", "a mean", "1", A_SIDE, ">", 0.5), values)
+    assert (judged.verdict, judged.reason) == ("holds", "over 3 of 8 classes")
+
+
+def test_random_classes_are_replicates(tmp_path: Path) -> None:
+    values = {("a", index, seed): 0.7 + 0.01 * index + 0.001 * seed for index in CLASSES for seed in range(3)}
+    claim = Claim("X-22", "a mean", "1", A_SIDE, ">", 0.5)
+    assert _of_classes(tmp_path / "fixed", claim, values).n == 3
+    assert _of_classes(tmp_path / "random", claim, values, random=("normal_class",)).n == 8
+
+
+def test_what_takes_no_seed_is_a_number_beside_seeds(tmp_path: Path) -> None:
+    """On either side of a claim. Two such sides have no spread, and are compared over classes."""
+    noise = _noise(0.01, 8, 4)
+    values: dict[tuple[str, int, int | None], float] = {("b", index, None): 0.80 + 0.01 * index for index in CLASSES}
+    values |= {("a", index, seed): 0.9 + noise[index, seed] for index in CLASSES for seed in range(4)}
+    means = [np.mean([values["a", index, seed] for index in CLASSES]) for seed in range(4)]
+    ahead = _of_classes(tmp_path / "ahead", Claim("X-23", "ahead", "1", A_SIDE, ">", B_SIDE), values)
+    behind = _of_classes(tmp_path / "behind", Claim("X-23", "behind", "1", B_SIDE, "<", A_SIDE), values)
+    assert (ahead.verdict, ahead.n, behind.verdict, behind.n) == ("holds", 4, "holds", 4)
+    assert (ahead.right, behind.left) == (pytest.approx(0.835), pytest.approx(0.835))
+    low, high = stats.ttest_1samp(np.array(means) - 0.835, 0).confidence_interval(0.95)
+    assert (behind.low, behind.high) == pytest.approx((-high, -low))
+    assert (ahead.low, ahead.high) == pytest.approx((low, high), abs=1e-4)  # a share's is on the logit scale
+    alone = {key: value for key, value in values.items() if key[0] == "b"}
+    judged = _of_classes(tmp_path / "alone", Claim("X-23", "a number", "1", B_SIDE, ">", 0.5), alone)
+    assert (judged.verdict, judged.reason) == (
+        "undecided",
+        "one replicate: no interval, because the method takes no seed",
+    )
+    best = Side("knn_z", {}, "largest", "method")
+    judged = _of_classes(tmp_path / "best", Claim("X-23", "the better", "1", best, ">", 0.85), values)
+    assert (judged.n, judged.left) == (4, pytest.approx(np.mean(means))), "it counts as having every seed"
+
+
+def test_two_settings_of_one_seed_are_compared_over_classes(tmp_path: Path) -> None:
+    """Where there are enough of these; else, and of what is no mean, the verdict waits for seeds."""
+    values = {("b", index, 0): 0.6 + 0.02 * index for index in CLASSES}
+    values |= {("a", index, 0): 0.7 + 0.023 * index for index in CLASSES}
+    better = Claim("X-24", "better", "1", A_SIDE, ">", B_SIDE)
+    judged = _of_classes(tmp_path / "8", better, values)
+    assert (judged.verdict, judged.n, judged.over) == ("holds", 8, "8 classes of one seed")
+    assert judged.reason == "over 8 classes of one seed: it says nothing of other seeds"
+    few = {key: value for key, value in values.items() if key[1] < 5}
+    needs = "one replicate: an interval needs 3 seeds; over 5 of 8 classes"
+    assert _of_classes(tmp_path / "5", better, few).reason == needs
+    best = Claim("X-24", "better", "1", Side("knn_z", {}, "largest", "method"), ">", B_SIDE)
+    assert _of_classes(tmp_path / "best", best, values).reason == needs.partition(";")[0]
+
+
+def test_the_best_of_several_is_compared_with_itself_without_an_error(tmp_path: Path) -> None:
+    """The difference of the best and one of them is at least 0, so it is judged by how far the others are ahead."""
+    noise = _noise(0.01, 2, 8, 4)
+    values = {
+        (method, index, seed): 0.8 - 0.1 * number + noise[number, index, seed]
+        for number, method in enumerate("ab")
+        for index in CLASSES
+        for seed in range(4)
+    }
+    best, least = (Side("knn_z", {}, take, "method") for take in ("largest", "smallest"))
+    for name, left, right, ends in (
+        ("best", best, A_SIDE, (0, 0)), ("reversed", A_SIDE, best, (0, 0)), ("least", least, B_SIDE, (0, 0)),
+    ):  # fmt: skip
+        judged = _of_classes(tmp_path / name, Claim("X-25", "as good", "1", left, "~", right, 0.02), values)
+        assert (judged.verdict, judged.low, judged.high, judged.reason) == ("holds", *ends, ""), name
+    judged = _of_classes(tmp_path / "worse", Claim("X-25", "as good", "1", best, "~", B_SIDE, 0.02), values)
+    assert judged.verdict == "refuted" and judged.difference == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_deviation_over_classes_is_that_of_each_seed(tmp_path: Path) -> None:
+    noise = _noise(0.005, 8, 3)
+    values = {("a", index, seed): 0.5 + 0.02 * index + noise[index, seed] for index in CLASSES for seed in range(3)}
+    side = Side("knn_z", {"method": "a"}, "deviation", "normal_class")
+    judged = _of_classes(tmp_path, Claim("X-26", "small", "1", side, "<", 0.1), values)
+    stds = [np.std([values["a", index, seed] for index in CLASSES], ddof=1) for seed in range(3)]
+    interval = stats.ttest_1samp(np.array(stds) - 0.1, 0).confidence_interval(0.95)
+    assert judged.verdict == "holds" and (judged.low, judged.high) == pytest.approx(tuple(interval))
+
+
+WITHOUT_CLAIMS = """
+import sys
+from pathlib import Path
+from sweeper import api
+from tests.fake_executor import without_ray
+from tests.sweeper.small_sweeps import TINY
+from sweeper.spec import Grid
+from dataclasses import replace
+
+folder = Path(sys.argv[1])
+two = Grid({**TINY.presets["digits"].fixed, "beta": 0.5}, {"seed": (0, 1)})
+with without_ray(folder):
+    rows = api.run(replace(TINY, name="tiny", presets={"digits": two}), store=folder / "store", keep="none")
+assert len(rows) == 2 and (folder / "store" / "reports" / "tiny.html").exists()
+print([name for name in sys.modules if name.startswith("sweeper.claims")])
+"""
+
+
+@pytest.mark.slow
+def test_a_run_without_claims_does_not_import_them(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CLAIMS, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "[]"

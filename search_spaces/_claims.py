@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sweeper.spec import Claim, Side
-from sweeper.spec.claim import Where
+from sweeper.claims import Claim, Side, Where
 
 PAPER, DIGITS, CONTROLS = ("paper",), ("digits",), ("controls",)
 """Presets."""

@@ -2,8 +2,7 @@
 
 from search_spaces import _assumptions as assumed
 from search_spaces._claims import CONTROLS, DIGITS, PAPER, also_by, best, judged_by
-from sweeper.spec import Claim, Condition, Side
-from sweeper.spec.claim import Where
+from sweeper.claims import Claim, Condition, Side, Where
 
 COMPONENTS = ("components",)
 JEPA: Where = {"method": "jepa_pairs"}

@@ -2,7 +2,7 @@
 [0, 1]. One that was recalled, and not read, is called so."""
 
 from search_spaces._claims import PAPER
-from sweeper.spec import Claim, Side
+from sweeper.claims import Claim, Side
 
 FASHION, ALL = ("fashion",), ("paper", "fashion", "digits")
 TOLERANCE = 0.02

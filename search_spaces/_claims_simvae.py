@@ -2,8 +2,7 @@
 
 from search_spaces import _assumptions as assumed
 from search_spaces._claims import CONTROLS, PAPER, also_by, best, least
-from sweeper.spec import Claim, Condition, Side
-from sweeper.spec.claim import Where
+from sweeper.claims import Claim, Condition, Side, Where
 
 SIMVAE: Where = {"method": "simvae"}
 VAES, ALL_VAES = ("vae", "beta_vae", "cr_vae"), ("vae", "beta_vae", "cr_vae", "simvae")

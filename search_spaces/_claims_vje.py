@@ -4,8 +4,7 @@ import math
 
 from search_spaces import _assumptions as assumed
 from search_spaces._claims import CONTROLS, DIGITS, PAPER, best, judged_by
-from sweeper.spec import Claim, Condition, Side
-from sweeper.spec.claim import Where
+from sweeper.claims import Claim, Condition, Side, Where
 
 JOINT = "auroc_joint"
 OPTIMUM: Where = {"beta": 1.0, "nu": 0.5}

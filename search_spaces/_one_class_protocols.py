@@ -10,8 +10,8 @@ CHOSEN, BEST_ON_TEST = Metric("auroc_chosen", "maximize", percent=True), Metric(
 """AUROC of the score of a trial that is best on its validation images, and of the one that is best on test images."""
 REPLICATES: Mapping[str, tuple[Value, ...]] = {"normal_class": tuple(range(10)), "seed": SEEDS}
 ONE_SEED: Mapping[str, tuple[Value, ...]] = {**REPLICATES, "seed": SEEDS[:1]}
-"""One seed of each class: classes are the replicates, and three seeds of Fashion-MNIST would take more than two hours
-of two idle cores."""
+"""One seed of each class: three seeds of Fashion-MNIST would take more than two hours of two idle cores. Two
+methods are compared over classes; a method's own figure needs more seeds."""
 UNTRAINED = ("pixels", "random")
 FEW = ("pixels", "vje", "simclr", "deep_svdd")
 """The methods that are trained on fewer or less clean images."""

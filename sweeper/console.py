@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     "best": Subcommand("sweeper.best", "say which setting is best, how to train it again, and where its model is"),
     "table": Subcommand("sweeper.table", "print the tables of a request as Markdown, LaTeX or CSV"),
     "compare": Subcommand("sweeper.compare", "compare two requests, presets or stores trial by trial"),
-    "claims": Subcommand("sweeper.claims", "judge the claims of the papers by the rows of a store"),
+    "claims": Subcommand("sweeper.claims.__main__", "judge the claims of the papers by the rows of a store"),
     "export": Subcommand("sweeper.export", "write a trained model to a file"),
     "evaluate": Subcommand("sweeper.evaluate", "evaluate the kept models of a sweep on other data, without training"),
     "view": Subcommand("sweeper.view", "serve the pages of a store's sweeps, also while they run"),

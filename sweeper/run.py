@@ -49,7 +49,7 @@ from sweeper.storage.store import Store, check_free_space, check_no_folder_of_a_
 from sweeper.version import code_version
 
 if TYPE_CHECKING:
-    from sweeper.cli.decide import Decision
+    from sweeper.claims.decide import Decision
     from sweeper.execution.backend import Backend
 
 Connections = Mapping[str, Callable[[], Tracker]]
@@ -130,9 +130,9 @@ def decision_of(request: Request, plan: Plan, store: Store) -> "Decision | None"
     """The claims that a request asks to decide; None without `--decide`. Raises SpecError if there are none."""
     if request.decide is None:
         return None
-    from sweeper.cli.decide import Decision  # here because torch takes seconds to import
+    from sweeper.claims import hook  # here: a run without claims does not need it
 
-    return Decision(request, plan, store, _print_line)
+    return hook.decision(request, plan, store, _print_line)
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, Parser, command_line, 
 from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.execution.startup import end_process
 from sweeper.printing import print
-from sweeper.report.page import claims, publish
+from sweeper.report.page import publish
 from sweeper.report.page.contents import collect
-from sweeper.report.page.document import PageData, claims_document, document, page_data, view_document
+from sweeper.report.page.document import PageData, document, page_data, view_document
 from sweeper.storage.files import Files
 
 HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
@@ -114,8 +114,8 @@ class Site:
             self._sweep_names()
             return Answer(HTML, publish.list_of_sweeps(self.files))
         if path == "/claims.html":
-            report = claims.all_claims(self.files)
-            return None if report is None else Answer(HTML, claims_document(report))
+            page = publish.page_of_claims(self.files)
+            return None if page is None else Answer(HTML, page)
         name, _, kind = path.removeprefix("/").rpartition(".")
         reading = self._read(name, every=kind == "trials") if kind in ("html", "json", "trials") else None
         if reading is None:

@@ -193,7 +193,6 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.request": Rule(
         may=("sweeper.errors", "sweeper.spec", "trainables.reports"), never=("torch", "ray", "pandas", "pyarrow")
     ),
-    "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage": Rule(
         may=(
             "sweeper.printing",
@@ -219,12 +218,27 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
+    "sweeper.claims.claim": Rule(
+        may=("sweeper.errors", "sweeper.spec", "trainables.metrics.meanings", "trainables.validation"),
+        never=("torch", "ray", "pandas", "pyarrow"),
+    ),
+    "sweeper.claims": Rule(
+        may=(
+            *("pandas", "numpy", "sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.results", "sweeper.claims.claim", "trainables.metrics.meanings", "trainables.json_input"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "search_spaces": Rule(
+        may=("optuna.distributions", "sweeper.spec", "sweeper.claims"), never=("torch", "ray", "pandas", "pyarrow")
+    ),
     "sweeper.report": Rule(
         may=(
             "sweeper.results",
             "sweeper.printing",
             *("pandas", "numpy", "pyarrow", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
             *("sweeper.names", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.results", "sweeper.claims.hook"),
             *("trainables.cache", "trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
             *("trainables.validation", "trainables.functions.command"),
         ),
@@ -277,6 +291,13 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray", "pandas"),
     ),
+    "sweeper.claims.decide": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.results", "sweeper.claims", "sweeper.plan.prepare", "trainables.validation"),
+        ),
+        never=("ray",),
+    ),
     "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.budget": Rule(
@@ -311,15 +332,9 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.printing",
             "sweeper.servers",
             *("sweeper.request", "rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking"),
-            "sweeper.surroundings",
-            *(
-                "sweeper.spec",
-                "sweeper.storage",
-                "sweeper.plan",
-                "sweeper.results",
-                "sweeper.report",
-                "trainables.reports",
-            ),
+            *("sweeper.surroundings", "sweeper.claims.hook"),
+            *("sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.results", "sweeper.report"),
+            "trainables.reports",
             *("trainables.worker.messages", "trainables.data.datasets"),
         ),
         never=("ray", "optuna"),
@@ -352,7 +367,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             "sweeper.printing",
             *("sweeper.request", "sweeper.errors", "sweeper.masking", "sweeper.version", "sweeper.spec"),
-            "sweeper.storage",
+            *("sweeper.storage", "sweeper.claims.hook"),
             *("sweeper.plan", "sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
@@ -400,8 +415,8 @@ TABLE: Mapping[str, Rule] = {
         may=("tabulate", *OF_COMMANDS),
         never=("torch", "ray"),
     ),
-    "sweeper.claims": Rule(
-        may=OF_COMMANDS,
+    "sweeper.claims.__main__": Rule(
+        may=("sweeper.claims", *OF_COMMANDS),
         never=("torch", "ray"),
     ),
     "sweeper.export": Rule(

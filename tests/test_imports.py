@@ -169,12 +169,37 @@ def test_rows_name_only_rows_above() -> None:
         above.add(row)
 
 
+USERS_OF_CLAIMS = (
+    "sweeper.run", "sweeper.record.page", "sweeper.report.page.contents", "sweeper.report.page.publish",
+)  # fmt: skip
+"""Modules that use claims where a sweep or a store has some."""
+
+
+def test_claims_are_used_through_one_hook_and_imported_only_where_there_are_some() -> None:
+    sources = {module: (path.read_text(), path.name == "__init__.py") for module, path in modules()}
+    outside = {name: text for name, text in sources.items() if not f"{name}.".startswith("sweeper.claims.")}
+    used = {
+        (module, imported.name)
+        for module, (source, package) in outside.items()
+        for imported in imports(source, module, package)
+        if f"{imported.name}.".startswith("sweeper.claims.") and not imported.typing_only
+        if not module.startswith("search_spaces.")
+    }
+    assert used == {(module, "sweeper.claims.hook") for module in USERS_OF_CLAIMS}
+    direct = direct_imports({module: source for module, (source, _) in sources.items()})
+    early = [module for module in USERS_OF_CLAIMS if "sweeper.claims" in reached(module, direct)]
+    assert not early, "they import claims when they are imported"
+
+
 FORBIDDEN = [
     ("search_spaces.anomaly_grid", "import torch"),
     ("search_spaces.anomaly_grid", "from sweeper.plan.cohorts import Trial"),
     ("search_spaces.anomaly_grid", "from optuna import create_study"),
     ("sweeper.version", "import sweeper.spec.sweep"),
     ("sweeper.spec.sweep", "import pandas as pd"),
+    ("sweeper.spec.sweep", "from sweeper.claims import Claim"),
+    ("sweeper.cli.conclusion", "from sweeper.claims import hook"),
+    ("sweeper.record.page", "from sweeper.claims import judging"),
     ("sweeper.spec.sweep", "from sweeper.plan.cohorts import Trial"),
     ("sweeper.spec.sweep", "from ..plan import trials"),
     ("sweeper.spec.sweep", "import yaml"),

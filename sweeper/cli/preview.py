@@ -85,7 +85,8 @@ def _decide_lines(deciding: Mapping[str, Any] | None) -> list[str]:
     state = "judged when the trials have run" if opened is None else f"{len(opened)} open"
     seeds = f" with seeds {','.join(map(str, deciding['first_seeds']))}" if deciding["first_seeds"] else ""
     most = f"at most {deciding['at_most']} with up to {deciding['most_seeds']} seeds"
-    return [f"  decide     {count} claims, {state}; {deciding['first']} trials{seeds} first, {most}"]
+    first = f"  decide     {count} claims, {state}; {deciding['first']} trials{seeds} first, {most}"
+    return [first, *(f"             {line}" for line in deciding["expected"])]
 
 
 def limits(request: Request, plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:

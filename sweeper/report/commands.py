@@ -18,14 +18,13 @@ from sweeper.errors import SpecError
 from sweeper.plan.changes import DIGEST, OWN_IMAGES, SIZE_KEYS, Defaults, changed_keys, format_value, sorted_values
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import CLASS
-from sweeper.report.looks import DECIDED
 from sweeper.results.best import NO_CHOICE, NUMBER
 from sweeper.spec import Grid, Metric, Sweep, Value, registry
 from sweeper.spec.function_sweep import MODES, TIME, FunctionSweep
 from sweeper.spec.ranges import as_typed
 from sweeper.spec.space import PART_KEYS, Axes, Fixed, Part, Space, change_space, parts_of
 from sweeper.spec.user_code import CODE_KEYS, own_code
-from sweeper.storage.requests import StoredRequest
+from sweeper.storage.requests import DECIDED, StoredRequest
 from sweeper.storage.rows import STUDY_COLUMNS, plain_value
 from trainables.functions.command import PREFIXES
 from trainables.validation import is_own

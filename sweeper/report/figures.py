@@ -9,9 +9,9 @@ import pandas as pd
 from sweeper.errors import DamagedError, StoreError
 from sweeper.plan.changes import changed_keys
 from sweeper.report.formatting import ValueText, plain_text
-from sweeper.report.samples import judging_rows
 from sweeper.report.selections import in_order, labelled
 from sweeper.results.best import BestSetting, Settings, columns_of
+from sweeper.results.judging import judging_rows
 from sweeper.results.sentences import chosen
 from sweeper.spec import Constraint, Grid, Metric, Sweep
 from sweeper.spec.figures import Figure

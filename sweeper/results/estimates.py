@@ -400,9 +400,15 @@ def unit_halves(most: int) -> np.ndarray:
     return (high - low) / 2
 
 
-def _quantile(alpha: float, freedom: Numbers) -> np.ndarray:
+def _quantile(alpha: Numbers, freedom: Numbers) -> np.ndarray:
     """The value that Student's t exceeds with the probability alpha."""
     return np.asarray(special.stdtrit(freedom, 1 - alpha))
+
+
+def standard_halves(counts: Numbers, alphas: Numbers) -> np.ndarray:
+    """Return half the widths of intervals of means over `counts` replicates, whose standard deviation is 1, at the
+    levels `1 - alphas`."""
+    return _quantile(np.asarray(alphas) / 2, np.asarray(counts) - 1) / np.sqrt(counts)
 
 
 def improvement(worse_CN: np.ndarray, better_CM: np.ndarray) -> tuple[float, float, float]:

@@ -142,7 +142,7 @@ def _values(sweep: str, key: str) -> Collection[object]:
     return {value for part in parts_of(next(iter(presets.values()))) for value in part.values(key)}
 
 
-@functools.cache  # a process that describes or plans several requests checks all claims of a sweep once
+@functools.cache  # a process that describes or plans several requests builds a sweep once
 def _shipped(name: str) -> tuple[Sweep, ModuleType]:
     module = _imported(lambda: importlib.import_module(f"search_spaces.{name}"), name, _folders())
     return replace(_sweep(module, name, f"search_spaces/{name}.py", ATTRIBUTE), name=name), module

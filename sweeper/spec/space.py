@@ -502,6 +502,11 @@ def parts_of(space: Space) -> tuple[Part, ...]:
     return space if isinstance(space, tuple) else (space,)
 
 
+def part_keys(part: Part) -> tuple[str, ...]:
+    """Return the hyperparameters that a part of a preset sets or searches."""
+    return (*part.fixed, *part.axes, *part.replicates, *part.searched)
+
+
 def studies_of(space: Space) -> Iterator[Study]:
     """Yield the studies of a space; if it is several parts, with the method in front of their names."""
     for part in parts_of(space):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
-from sweeper.spec.claim import Claim
 from sweeper.spec.constraint import Constraint
 from sweeper.spec.figures import Figure, Heatmap
 from sweeper.spec.metric import OF_EVERY_ROW, Metric
-from sweeper.spec.space import SEED, Grid, Part, Space, check_space, parts_of
+from sweeper.spec.space import SEED, Grid, Part, Space, check_space, part_keys, parts_of
 from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
+
+if TYPE_CHECKING:
+    from sweeper.claims import Claim
 
 Kind = TypeVar("Kind", bound=Figure)
 PAGES = {"index": "the list of all sweeps", "claims": "that of all claims"}
@@ -95,7 +96,7 @@ class Sweep:
     """Preset with settings of the paper, or of its authors' code -> those of its settings that are not. All of another
     preset is ours. A preset that the sweep does not have is ignored, so that a variant can have others."""
     claims: tuple[Claim, ...] = ()
-    """What papers claim of its rows, which judge it. Claims of one preset have different names."""
+    """What papers claim of its rows (`sweeper.claims`). They are checked where they are judged."""
     name: str = ""
     """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but neither `index` nor `claims`. By
     default that of the file that defines it."""
@@ -133,7 +134,6 @@ class Sweep:
         for preset in self.presets:
             self._check_files(preset)
             self._check_constraints(preset)
-            self._check_claims(preset)
 
     def _check_files(self, preset: str) -> None:
         """Raise SpecError for two figures of one preset that would be the same file."""
@@ -153,15 +153,6 @@ class Sweep:
             if family_of(column) is None and column not in own:
                 name = f"metric or column of a constraint of preset {preset}"
                 raise SpecError(unknown(name, column, sorted({*FAMILIES, *own})))
-
-    def _check_claims(self, preset: str) -> None:
-        """Raise SpecError for two claims of one name, and for what no trial of the preset has."""
-        claims, parts, metrics = self.claims_of(preset), self.parts(preset), self.axes_by_metric
-        for name, count in Counter(claim.name for claim in claims).items():
-            if count > 1:
-                raise SpecError(f"claims of a preset must have different names, but {preset} has {name} twice")
-        for claim in claims:
-            claim.check(preset, parts, metrics)
 
     def claims_of(self, preset: str) -> tuple[Claim, ...]:
         """Return the claims that rows of the preset can judge."""
@@ -260,7 +251,7 @@ def _check_assumption(assumption: Assumption, preset: str, parts: Sequence[Part]
         if method not in known:
             raise SpecError(f"an assumption about preset {preset}: {unknown('method', method, sorted(known))}")
     own = [part for part in parts if not assumption.methods or set(part.values("method")) & set(assumption.methods)]
-    sets = {key for part in own for key in (*part.fixed, *part.axes, *part.replicates, *part.searched)}
+    sets = {key for part in own for key in part_keys(part)}
     for key in assumption.keys:
         if key not in sets:
             of_methods = f" for {' or '.join(assumption.methods)}" if assumption.methods else ""

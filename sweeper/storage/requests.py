@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 NAME, PRESET = b"sweeper.request", b"sweeper.preset"
 """Metadata of a list: the request's name, of which the file's name may be a shorter form, and its preset."""
 
+DECIDED = "decided"
+"""What the name of a request has in addition where `--decide` has added seeds to its trials: `digits, decided`."""
 NO_ID = ""
 """What a column of a list has where another has an id; not null, which rows of grids have as their study."""
 
@@ -124,6 +126,16 @@ def request_name(preset: str, changes: str) -> str:
 def changes_named(request: str, preset: str) -> str:
     """Return the changes that the name of a request says, `epochs=5` of `digits, epochs=5`; empty without any."""
     return request.removeprefix(preset).removeprefix(", ")
+
+
+def decided_changes(changes: str) -> str:
+    """Return the changes of the request that has the further seeds of a request with these `changes`."""
+    return ", ".join(filter(None, [undecided_changes(changes), DECIDED]))
+
+
+def undecided_changes(changes: str) -> str:
+    """Return the changes of the request whose further seeds the request with these `changes` has; else its own."""
+    return changes.removesuffix(DECIDED).removesuffix(", ") if changes.split(", ")[-1] == DECIDED else changes
 
 
 def write_request(files: Files, sweep: str, listed: RequestRows) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from search_spaces import _claims_gmje, _claims_one_class, _claims_simvae, _claims_vje
+from sweeper.claims.claim import EPOCH, check_claims, meets
 from sweeper.spec import registry
-from sweeper.spec.claim import EPOCH, meets
 from tests.search_spaces.grids import COUNTS, each_preset, flats_of, metrics_of
 
 EVERY_ROW = ("seconds",)
@@ -28,6 +28,12 @@ def test_every_side_of_a_claim_has_trials_and_its_metric(name: str, preset: str)
             assert all(len({flat.get(key) for flat in chosen}) > 1 for key in side.keys), (claim.name, side.text)
             names = [side.metric, *([side.along] if side.of_metric else [])]
             assert set(names) <= {*reported, *EVERY_ROW, *(["fid"] if preset == "paper" else [])}, (claim.name, names)
+
+
+@each_preset
+def test_every_claim_fits_its_presets(name: str, preset: str) -> None:
+    """A sweep does not check its claims when it is built."""
+    check_claims(registry.find(name), preset)
 
 
 def test_the_claims_of_the_ledger() -> None:

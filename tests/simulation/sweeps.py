@@ -6,8 +6,9 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
+from sweeper.claims import Claim, Side
 from sweeper.request import Keep, Request
-from sweeper.spec import Claim, Constraint, Grid, Metric, Search, Side, Sweep, Table, Value
+from sweeper.spec import Constraint, Grid, Metric, Search, Sweep, Table, Value
 from sweeper.spec.pruners import Halving
 from sweeper.spec.space import Population, Space, When
 
@@ -111,7 +112,7 @@ SWEEP = Sweep(
     presets=SPACES,
     claims=(
         Claim("X-01", "clear at two seeds", "1", Side(LOSS.name), ">", -1e6, presets=("claimed",)),
-        Claim("X-02", "open for ever, as equal values have no interval", "1", LOW, "~", LOW, presets=("claimed",)),
+        Claim("X-02", "open for ever, as equal values have no interval", "1", LOW, "~", LOW, 0.1, ("claimed",)),
     ),
     figures=(
         Table("loss", ("lr",), (LOSS,), presets=tuple(name for name in SPACES if name not in OF_IMAGES)),

@@ -2,12 +2,12 @@
 
 import pytest
 
+from sweeper.claims import page
 from sweeper.report import charts
-from sweeper.report.page import claims
 
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts are described and not drawn, and the page of claims has those alone that rows have judged."""
     monkeypatch.setattr(charts, "png", lambda chart, **values: b"png")
-    monkeypatch.setattr(claims, "_not_judged", lambda known: ())
+    monkeypatch.setattr(page, "_not_judged", lambda *_: ())

@@ -24,7 +24,7 @@ from sweeper.report.formatting import (
 )
 from sweeper.report.heatmaps import colour_scale, pivot_of
 from sweeper.report.kinds import KINDS, read_figures
-from sweeper.report.page import aggregates, claims, embedded, findings
+from sweeper.report.page import aggregates, embedded, findings
 from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
@@ -35,7 +35,15 @@ from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
 from sweeper.spec.sweep import Repeats
 from sweeper.storage.files import Files, read_record
-from sweeper.storage.layout import LOGS, figures_folder, logs_folder, summary_path, trial_names_path
+from sweeper.storage.layout import (
+    LOGS,
+    SUFFIX,
+    claims_folder,
+    figures_folder,
+    logs_folder,
+    summary_path,
+    trial_names_path,
+)
 from sweeper.storage.load import Snapshot, take_snapshot
 from sweeper.storage.requests import StoredRequest, stored_requests
 from sweeper.storage.rows import STATUSES
@@ -127,7 +135,7 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
     logs, logs_left_out = embedded.collect_logs(files, name, list(unusual_first))
     requests, requests_note = _requests(files, name, snapshot, shown, known, positions)
     importances, importances_notes = findings.importances(files, name)
-    judged, claims_notes = claims.read(files, name)
+    judged, claims_notes = _claims(files, name)
     failures = list[str]()
     earlier = made(failures.append, "earlier runs", partial(reruns, files, name, own)) or Reruns([], failures)
     report = {
@@ -160,6 +168,15 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
     }
     summary = summarise(report, shown, rows["status"], next(iter(known), None))
     return Contents(report, packed.values.astype("<f8").tobytes(), summary)
+
+
+def _claims(files: Files, name: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the claims of a sweep as they were judged last, and a sentence about each table that cannot be read."""
+    if not files.list_files(claims_folder(name), SUFFIX):
+        return [], []
+    from sweeper.claims import hook  # here: a sweep without verdicts does not need it
+
+    return hook.section(files, name)
 
 
 def _left_out_trials(files: Files, count: int, kept: int) -> dict[str, Any] | None:

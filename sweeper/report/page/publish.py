@@ -16,11 +16,10 @@ from datetime import UTC, datetime
 from sweeper.errors import StoreError
 from sweeper.names import is_name
 from sweeper.report.kinds import read_figures
-from sweeper.report.page import claims
 from sweeper.report.page.contents import Summary, Thumbnail, collect, read_summary, write_summary
 from sweeper.report.page.document import claims_document, document, page_data, static_document
 from sweeper.storage.files import Files
-from sweeper.storage.layout import CLAIMS_PAGE, HISTORIES, INDEX, REPORTS, TRIALS, report_path, sweeps_in
+from sweeper.storage.layout import CLAIMS, CLAIMS_PAGE, HISTORIES, INDEX, REPORTS, TRIALS, report_path, sweeps_in
 from sweeper.storage.rows import STATUSES
 from sweeper.storage.store import StoreReader
 
@@ -72,11 +71,21 @@ def write_index(files: Files) -> None:
 
 def write_claims(files: Files) -> str | None:
     """Write the page of all claims that were judged in a store. Returns its path; None if none was."""
-    report = claims.all_claims(files)
-    if report is None:
+    page = page_of_claims(files)
+    if page is None:
         return None
-    files.write(CLAIMS_PAGE, claims_document(report))
+    files.write(CLAIMS_PAGE, page)
     return CLAIMS_PAGE
+
+
+def page_of_claims(files: Files) -> bytes | None:
+    """Return the page of all claims that were judged in a store, as an HTML file; None if none was."""
+    if not sweeps_in(files.list(CLAIMS)):
+        return None
+    from sweeper.claims import hook  # here: a store without verdicts does not need it
+
+    report = hook.all_claims(files)
+    return None if report is None else claims_document(report)
 
 
 def list_of_sweeps(files: Files, pages: Collection[str] | None = None) -> bytes:

@@ -120,7 +120,9 @@ class Search {
     const rows = ranked.slice(0, BEST_TRIALS).map((trials) => el("tr", {},
       el("td", {}, trials.map((trial) => el("button", { type: "button", onclick: () => this.onTrial(trial) }, report.value("trial_id", trial)))),
       columns.map((column) => number(column.at(trials), text(column, trials)))));
-XX    return plainTable(`The ${rows.length} best by ${objective.name}${means}`, ["trial", ...columns.map((column) => column.label)], rows);
+    const repeats = ranked.length ? ranked[0].length : 1;
+    const means = repeats > 1 ? `, with the mean of n = ${repeats} trials, and its 95 % interval over three or more seeds in brackets` : "";
+    return plainTable(`The ${rows.length} best by ${objective.name}${means}`, ["trial", ...columns.map((column) => column.label)], rows);
   }
 
   history(box, trials, column, objective) {

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sweeper.claims import Claim, Condition, Side
+from sweeper.claims.claim import check_claims, meets
 from sweeper.errors import SpecError
-from sweeper.spec import Claim, Condition, Grid, Metric, Side, Sweep, Table, Value
-from sweeper.spec.claim import judging, meets
+from sweeper.spec import Grid, Metric, Sweep, Table, Value
+from sweeper.spec.judging import judging
 from tests.cases import for_each
 
 SPACE = (
@@ -39,23 +41,32 @@ def claim(left: Side, relation: Any = ">", right: Side | float = 0.0, **parts: A
         (Side("knn_z", {"nu": 3.0}), r"no trial has nu=3; nu is: 0.5, 20.0"),
         (Side("knn_z", {"method": ("vje", "byol")}), r"no trial has method=byol; method is: vje, simclr"),
         (Side("knn_z", {"nu": Condition(">", 20)}), "no trial has nu>20"),
+        (
+            Side("knn_z", {}, "deviation", "seed"),
+            "claim X-01: the deviation along seed is the spread of the replicates, which has no interval",
+        ),
     ],
 )
 def test_what_no_trial_has_is_refused_by_name(side: Side, error: str) -> None:
+    """Where they are judged: a sweep with such a claim trains, and can be shown."""
+    broken = sweep(claim(side))
     with pytest.raises(SpecError, match=error):
-        sweep(claim(side))
+        check_claims(broken, "digits")
 
 
 def test_names_differ_within_a_preset() -> None:
     with pytest.raises(SpecError, match="must have different names, but digits has X-01 twice"):
-        sweep(claim(Side("knn_z")), claim(Side("probe_z")))
-    assert sweep(claim(Side("knn_z")), claim(Side("knn_z"), presets=("paper",))).claims_of("digits")
+        check_claims(sweep(claim(Side("knn_z")), claim(Side("probe_z"))), "digits")
+    two = sweep(claim(Side("knn_z")), claim(Side("knn_z"), presets=("paper",)))
+    check_claims(two, "digits")
+    assert len(two.claims_of("digits")) == 1
 
 
 def test_a_condition_on_the_only_data_set_is_left_out() -> None:
     """So that one claim is judged by the paper's preset, which has several, and by a smaller one."""
     side = Side("knn_z", {"dataset": "cifar10", "method": "vje"})
-    assert sweep(claim(side)).claims and side.wanted(SPACE) == {"method": "vje"}
+    check_claims(sweep(claim(side)), "digits")
+    assert side.wanted(SPACE) == {"method": "vje"}
 
 
 @for_each(

@@ -9,29 +9,32 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from sweeper.errors import StoreError
-from sweeper.plan.changes import changed_keys
-from sweeper.report import verdicts
-from sweeper.report.looks import Looks, decided_changes, read_looks, undecided_changes
-from sweeper.report.samples import (
+from sweeper.claims import verdicts
+from sweeper.claims.claim import Claim, Side, check_claims, value_text
+from sweeper.claims.looks import Looks, read_looks
+from sweeper.claims.samples import (
     DATASET,
-    UNITS,
     MissingRows,
+    Sample,
     SweepRows,
     chosen_rows,
-    judging_rows,
-    over_datasets,
+    counted,
+    missing_fixed,
+    replicate_names,
     run_command,
     sample,
-    units_of,
 )
-from sweeper.report.verdicts import ALPHA, LEVEL, Estimate, Extremes, Verdict
-from sweeper.results.sentences import short_text
-from sweeper.spec import Claim, Side, SpecError, Sweep, registry
+from sweeper.claims.verdicts import Verdict
+from sweeper.errors import StoreError
+from sweeper.plan.changes import changed_keys
+from sweeper.results import estimates
+from sweeper.results.estimates import ALPHA, LEVEL, MIN_REPLICATES, Bounds, Estimate, Extremes
+from sweeper.results.judging import judging_rows
+from sweeper.spec import Metric, SpecError, Sweep, registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import claims_path
 from sweeper.storage.load import load_history, select_request
-from sweeper.storage.requests import request_name
+from sweeper.storage.requests import decided_changes, request_name, undecided_changes
 from sweeper.storage.rows import plain_value
 from sweeper.storage.store import StoreReader
 
@@ -63,10 +66,14 @@ class Judged:
     looks: tuple[int, ...] = ()
     """Seeds at each look of `--decide`, the last of which has given the verdict."""
     n: int = 0
-    """Replicates, or pairs of them."""
+    """Replicates, or pairs of them; where there are too few of these, what is named in `over`."""
+    over: str = ""
+    """What its interval is over, if that is not replicates: `10 classes of one seed`."""
     paired: bool = False
     p: float = 1.0
-    """The smallest level at which the verdict is given, the looks paid for."""
+    """The smallest alpha at which the verdict is given, the looks paid for."""
+    p_of_look: float = 1.0
+    """The same without paying for looks."""
     holm: float = 1.0
     """The same, adjusted for all claims that were judged together."""
     data: str = ""
@@ -78,11 +85,13 @@ class Judged:
 
 def judge(files: Files, sweep: Sweep, preset: str, changes: str = "", *, alpha: float = ALPHA) -> list[Judged]:
     """Judge all claims of a preset by the rows of a request: the preset's, with `changes` such as `seed=3,4`. Rows that
-    are of other data, methods or settings than the preset's are left out (`sweeper.spec.claim.judging`). A claim for
-    which `--decide` has added seeds is judged on those and at the level of its last look.
+    are of other data, methods or settings than the preset's are left out (`sweeper.spec.judging`). A claim for which
+    `--decide` has added seeds is judged on those and at the level of its last look.
 
-    Rows of another sweep are those of its preset of the same name. Raises StoreError for a store that cannot be read.
+    Rows of another sweep are those of its preset of the same name. Raises SpecError for a claim that does not fit the
+    preset, and StoreError for a store that cannot be read.
     """
+    check_claims(sweep, preset)
     changes = undecided_changes(changes)
     looks = read_looks(files, sweep.name, preset, changes)
     return judge_at(files, sweep, preset, changes, looks, alpha=alpha)
@@ -149,7 +158,7 @@ def write_table(files: Files, sweep: str, request: str, judged: Sequence[Judged]
         files.write(path, table(judged).to_parquet(index=False))
 
 
-def counted(judged: Sequence[Judged]) -> str:
+def counts_text(judged: Sequence[Judged]) -> str:
     """Return how many claims have each verdict, as text."""
     counts, reasons = Counter(each.verdict for each in judged), {each.reason for each in judged}
     text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
@@ -223,14 +232,9 @@ def _read(files: Files, sweep: Sweep, preset: str, changes: str) -> SweepRows:
 
 def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows], alpha: float) -> Judged:
     about: dict[str, Any] = {"sweep": sweep.name, "paper": claim.paper or sweep.paper, "preset": preset, "claim": claim}
-    wanted = [side.wanted(source.parts) for side, source in zip(claim.sides, sources, strict=True)]
-    pinned = {key for where in wanted for key in where} | {key for side in claim.sides for key in side.keys}
     try:
         chosen = [chosen_rows(side, source) for side, source in zip(claim.sides, sources, strict=True)]
-        units = units_of(chosen, pinned)
-        samples = [
-            sample(side, source, units, rows) for side, source, rows in zip(claim.sides, sources, chosen, strict=True)
-        ]
+        samples = _samples(claim, sources, chosen)
     except MissingRows as missing:
         lacking = [source.command for source in sources if _lacks_rows(source)] or [sources[0].command]
         again = " --fresh" if missing.outdated else ""
@@ -238,24 +242,79 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
         return Judged(**about, verdict=NOT_RUN, reason=str(missing), command=commands)
     except ValueError as error:
         return Judged(**about, verdict="undecided", reason=str(error))
-    paired = len(samples) > 1 and sources[0].sweep.name == sources[1].sweep.name
-    if paired:
-        shared = samples[0].index.intersection(samples[1].index)
-        paired = len(shared) > 0
-        samples = [sample.loc[shared] for sample in samples] if paired else samples
-    samples = [over_datasets(sample) for sample in samples]
-    estimate, ends = _compare(claim, sources, samples, paired)
+    lacks = dict.fromkeys(map(missing_fixed, claim.sides, sources, samples))
+    samples, paired = _aligned(claim, sources, samples)
+    estimate, ends = _compare(claim, samples, paired)
+    if estimate.n < MIN_REPLICATES and (of_fixed := _over_fixed(claim, sources, samples, alpha)):
+        estimate = of_fixed
     found: dict[str, Any] = {**about, "left": ends[0], "right": ends[1], "difference": estimate.value, "n": estimate.n}
     data = dict.fromkeys(str(value) for rows in chosen if DATASET in rows for value in rows[DATASET].dropna())
-    found |= {"paired": paired, "data": ", ".join(data), "trials": _behind(claim.sides, chosen)}
+    found |= {
+        "paired": paired or bool(estimate.over),
+        "data": ", ".join(data),
+        "trials": _behind(claim.sides, sources, chosen),
+    }
+    found |= {"over": estimate.over}
     verdict = verdicts.verdict(estimate, claim.relation, claim.margin, alpha)
     if estimate.bounds is None:
-        return Judged(**found, verdict=verdict, reason=f"{estimate.reason}: no interval")
+        return Judged(**found, verdict=verdict, reason="; ".join(filter(None, [_lack(estimate, samples), *lacks])))
     low, high = estimate.bounds(alpha)
     p = verdicts.p_value(estimate, claim.relation, claim.margin)
     equal = "all replicates are equal: they show no spread" if math.isinf(low) and math.isinf(high) else ""
-    reason = "; ".join(filter(None, [equal, _stand_in(claim, list(data))]))
-    return Judged(**found, verdict=verdict, reason=reason, low=low, high=high, p=p)
+    over = f"over {estimate.over}: it says nothing of other seeds" if estimate.over else ""
+    reason = "; ".join(filter(None, [equal, over, _stand_in(claim, list(data)), *lacks]))
+    return Judged(**found, verdict=verdict, reason=reason, low=low, high=high, p=p, p_of_look=p)
+
+
+def _samples(claim: Claim, sources: Sequence[SweepRows], chosen: Sequence[pd.DataFrame]) -> list[Sample]:
+    """Return the samples of the sides. Those of one sweep have the same replicates."""
+    keys = {key for side in claim.sides for key in side.keys}
+    found = []
+    for side, source, rows in zip(claim.sides, sources, chosen, strict=True):
+        same = [other for other, own in zip(chosen, sources, strict=True) if own.sweep.name == source.sweep.name]
+        found.append(sample(side, source, rows, replicate_names(source.sweep, keys, same)))
+    return found
+
+
+def _aligned(claim: Claim, sources: Sequence[SweepRows], samples: list[Sample]) -> tuple[list[Sample], bool]:
+    """Return the samples of two sides of one sweep over what both have, and whether their replicates are pairs."""
+    if len(samples) < 2 or sources[0].sweep.name != sources[1].sweep.name:
+        return samples, False
+    names = _compared(claim, sources, samples)
+    both = {*samples[0].fixed_at(names)} & {*samples[1].fixed_at(names)}
+    samples = [each.of_fixed(names, both) for each in samples] if both else samples
+    shared = [label for label in samples[0].replicates if label in samples[1].replicates]
+    return ([each.of_replicates(shared) for each in samples], True) if shared else (samples, False)
+
+
+def _compared(claim: Claim, sources: Sequence[SweepRows], samples: Sequence[Sample]) -> list[str]:
+    """Return the fixed columns that both sides have the mean over: those that no condition of the claim selects."""
+    selected = {key for side, source in zip(claim.sides, sources, strict=True) for key in side.wanted(source.parts)}
+    return [name for name in samples[0].fixed_names if name in samples[-1].fixed_names and name not in selected]
+
+
+def _over_fixed(claim: Claim, sources: Sequence[SweepRows], samples: Sequence[Sample], alpha: float) -> Estimate | None:
+    """Return the difference of two means over what is fixed, such as classes, if that has an interval."""
+    if len(samples) < 2 or any(side.take != "mean" for side in claim.sides):
+        return None
+    names = _compared(claim, sources, samples)
+    left, right = (each.by_fixed(names) for each in samples)
+    both = [label for label in left if label in right]
+    varying = [name for place, name in enumerate(names) if len({label[place] for label in both}) > 1]
+    of_seeds = counted(max(len(each.replicates) for each in samples), ["seed"])
+    what = f"{counted(len(both), varying)} of {of_seeds}"
+    estimate = estimates.over_fixed(np.array([left[label] - right[label] for label in both]), what)
+    known = estimate.bounds is not None and any(map(math.isfinite, estimate.bounds(alpha)))
+    return estimate if known else None
+
+
+def _lack(estimate: Estimate, samples: Sequence[Sample]) -> str:
+    """Return why an estimate has no interval, and how many replicates would give it one."""
+    if estimate.n >= MIN_REPLICATES:
+        return f"{estimate.reason}: no interval"
+    if all(each.takes_no_seed for each in samples):
+        return f"{estimate.reason}: no interval, because the method takes no seed"
+    return f"{estimate.reason}: an interval needs {counted(MIN_REPLICATES, samples[0].replicate_names or ['seed'])}"
 
 
 def _stand_in(claim: Claim, data: Sequence[str]) -> str:
@@ -268,53 +327,107 @@ def _lacks_rows(source: SweepRows) -> bool:
     return len(source.ended) < sum(part.count for part in source.parts)
 
 
-def _behind(sides: Sequence[Side], chosen: Sequence[pd.DataFrame]) -> tuple[Mapping[str, Any], ...]:
+def _behind(
+    sides: Sequence[Side], sources: Sequence[SweepRows], chosen: Sequence[pd.DataFrame]
+) -> tuple[Mapping[str, Any], ...]:
     """Return the rows behind a verdict, those of each side in their order."""
     found: list[Mapping[str, Any]] = []
-    for name, side, rows in zip(("left", "right"), sides, chosen, strict=False):
-        keys = [key for key in dict.fromkeys((*side.keys, *UNITS)) if key in rows]
+    for name, side, source, rows in zip(("left", "right"), sides, sources, chosen, strict=False):
+        keys = [key for key in dict.fromkeys((*side.keys, *source.repeating)) if key in rows]
         varying = [key for key in keys if rows[key].nunique(dropna=False) > 1]
         shown = [key for key in keys if key in varying or (key == "seed" and rows[key].notna().all())]
         means = rows.groupby("trial_id", sort=False).agg({**dict.fromkeys(shown, "first"), "value": "mean"})
         for trial, record in zip(means.index, means.to_dict("records"), strict=True):
-            at = ", ".join(f"{key}={short_text(key, plain_value(record[key]))}" for key in shown)
+            at = ", ".join(f"{key}={value_text(plain_value(record[key]))}" for key in shown)
             found.append({"side": name, "trial": str(trial), "at": at, "value": float(record["value"])})
     return tuple(found)
 
 
-def _compare(
-    claim: Claim, sources: Sequence[SweepRows], samples: Sequence[pd.DataFrame], paired: bool
-) -> tuple[Estimate, tuple[float, float]]:
-    """Return the difference of the sides of a claim, and the value of each."""
-    alone = [_alone(side, sample) for side, sample in zip(claim.sides, samples, strict=True)]
+def _compare(claim: Claim, samples: Sequence[Sample], paired: bool) -> tuple[Estimate, tuple[float, float]]:
+    """Return the difference of the sides of a claim, and the value of each. What a method scores that takes no seed is
+    a number, without an error."""
+    values = [each.means_MNK for each in samples]
+    known = [~np.isnan(means_MNK).any((0, 2)) for means_MNK in values]
+    if paired:  # a replicate that one side lacks is no pair
+        known = [known[0] & known[1]] * 2
+    values = [means_MNK[:, own] for means_MNK, own in zip(values, known, strict=True)]
     if not isinstance(claim.right, Side):
-        return alone[0].minus(claim.right), (alone[0].value, float(claim.right))
-    left, right = (_extremes(side, sample) for side, sample in zip(claim.sides, samples, strict=True))
-    return verdicts.difference(left, right, paired), (alone[0].value, alone[1].value)
+        alone = _alone(claim.left, samples[0], values[0])
+        return alone.minus(claim.right), (alone.value, float(claim.right))
+    left, right = (
+        _extremes(side, each, of_side) for side, each, of_side in zip(claim.sides, samples, values, strict=True)
+    )
+    ends = (estimates.difference(left, None).value, estimates.difference(right, None).value)
+    if paired and (itself := _itself(claim, samples)):
+        number, column, sign = itself
+        others = np.delete(values[number], column, axis=2)
+        of_others = _extremes(claim.sides[number], samples[number], others)
+        sides = (of_others, right) if number == 0 else (left, of_others)
+        return _one_sided(estimates.difference(*sides), sign), ends
+    exact = [each.takes_no_seed and not math.isnan(end) for each, end in zip(samples, ends, strict=True)]
+    if exact[0] == exact[1]:
+        return estimates.difference(left, right, paired), ends
+    if exact[1]:
+        return estimates.difference(left, None).minus(ends[1]), ends
+    return estimates.difference(right.negated, None).minus(-ends[0]), ends
 
 
-def _alone(side: Side, sample: pd.DataFrame) -> Estimate:
+def _itself(claim: Claim, samples: Sequence[Sample]) -> tuple[int, int, int] | None:
+    """Return where one side is the largest or smallest of several means, of which one is the other side by the same
+    trials: the number of the first, the column of the other in it, and 1 if the difference is therefore at least 0, or
+    -1 if it is at most 0. What is compared with itself differs by 0, without an error."""
+    for number, side in enumerate(claim.sides):
+        other = claim.sides[1 - number]
+        same = (side.metric, side.from_history, side.sweep) == (other.metric, False, other.sweep)
+        if side.take in ("largest", "smallest") and other.take == "mean" and same:
+            found = [
+                place for place, trials in enumerate(samples[number].trials) if trials == samples[1 - number].trials[0]
+            ]
+            if found and len(samples[number].trials) > 1:
+                return number, found[0], 1 if (side.take == "largest") == (number == 0) else -1
+    return None
+
+
+def _one_sided(estimate: Estimate, sign: int) -> Estimate:
+    """Return the estimate of the larger of 0 and a number for the `sign` 1, or of the smaller for -1."""
+    inner = estimate.bounds
+    lowest, highest = (0.0, math.inf) if sign > 0 else (-math.inf, 0.0)
+
+    def bounds(alpha: float) -> Bounds:
+        assert inner
+        low, high = inner(alpha)
+        return min(max(low, lowest), highest), min(max(high, lowest), highest)
+
+    return replace(estimate, value=min(max(estimate.value, lowest), highest), bounds=inner and bounds)
+
+
+def _alone(side: Side, found: Sample, values_MNK: np.ndarray) -> Estimate:
     """Return what a side is by itself."""
-    values = sample.to_numpy(dtype=float)
-    if side.take in ("argmax", "argmin"):
-        return verdicts.argmax(values if side.take == "argmax" else -values, [float(key) for key in sample.columns])
     if side.of_metric:
-        both = (sample[name].to_numpy(float).reshape(len(sample), -1) for name in ("value", "other"))
-        return verdicts.correlation_of_metrics(*both)
+        return estimates.correlation_of_metrics(*values_MNK)
+    (values,) = values_MNK
+    if side.take in ("argmax", "argmin"):
+        return estimates.argmax(values if side.take == "argmax" else -values, [float(key) for key in found.columns])
     if side.take == "correlation":
-        return verdicts.correlation(values, np.array([float(key) for key in sample.columns]))
-    if side.take == "deviation" and set(side.keys) & set(UNITS):
-        return verdicts.deviation(values.mean(axis=0))
-    return verdicts.difference(_extremes(side, sample), None)
+        return estimates.correlation(values, np.array([float(key) for key in found.columns]))
+    return estimates.difference(_extremes(side, found, values_MNK), None)
 
 
-def _extremes(side: Side, sample: pd.DataFrame) -> Extremes:
-    values = sample.to_numpy(dtype=float)
-    if side.take == "deviation":
-        return verdicts.mean(values.std(axis=1, ddof=1))
-    if side.take == "settled":
-        return verdicts.mean(verdicts.settled(values, np.array([float(key) for key in sample.columns])))
-    if side.take == "mean":
-        return verdicts.mean(values.mean(axis=1))
-    take = {"largest": verdicts.largest, "smallest": verdicts.smallest, "range": verdicts.value_range}
-    return take[side.take](values)
+def _extremes(side: Side, found: Sample, values_MNK: np.ndarray) -> Extremes:
+    """Return the number that a side is, by the means of its replicates. A deviation is that of each replicate, then the
+    mean over the replicates."""
+    (values,) = values_MNK
+    share = Metric(side.metric).bounds is not None
+    match side.take:
+        case "deviation":
+            return estimates.mean(values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.full(len(values), math.nan))
+        case "settled":
+            return estimates.mean(estimates.settled(values, np.array([float(key) for key in found.columns])))
+        case "range":
+            return estimates.value_range(values)
+        case "largest":
+            return estimates.largest(values, share)
+        case "smallest":
+            return estimates.smallest(values, share)
+        case _:
+            return estimates.mean(values.mean(axis=1), share)

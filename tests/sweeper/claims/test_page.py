@@ -10,11 +10,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.report.claims import Judged, write_table
-from sweeper.report.page import claims, publish
-from sweeper.report.page.claims import MOST_TRIALS, all_claims
+from sweeper.claims import Claim, Side
+from sweeper.claims import page as claims_page
+from sweeper.claims.judging import Judged, write_table
+from sweeper.claims.page import MOST_TRIALS, all_claims
+from sweeper.report.page import publish
 from sweeper.report.page.contents import collect
-from sweeper.spec import Claim, Side, registry
+from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import CLAIMS_PAGE, claims_path
 from tests.sweeper.report.page.browsers import browser, tab
@@ -81,7 +83,7 @@ def test_a_table_of_an_earlier_version_is_shown(tmp_path: Path) -> None:
     write_table(files, NAME, "paper", judged())
     path = tmp_path / claims_path(NAME, "paper")
     pd.read_parquet(path).drop(columns=["trials", "data", "relation", "margin"]).to_parquet(path)
-    found, notes = claims.read(files, NAME)
+    found, notes = claims_page.read(files, NAME)
     assert [record["trials"] for record in found] == [[], [], []] and notes == []
 
 

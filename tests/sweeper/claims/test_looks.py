@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.report import verdicts
-from sweeper.report.looks import Looks, decided_changes, next_count, read_looks, undecided_changes, write_looks
-from sweeper.report.verdicts import ALPHA, Estimate
+from sweeper.claims.looks import Looks, next_count, read_looks, write_looks
+from sweeper.claims.verdicts import verdict
+from sweeper.results import estimates
+from sweeper.results.estimates import ALPHA, Estimate
 from sweeper.storage.files import Files
+from sweeper.storage.requests import decided_changes, undecided_changes
 
 
 @given(st.integers(1, 8), st.integers(1, 40), st.integers(0, 20))
@@ -43,15 +45,15 @@ def test_looks_are_kept_in_the_store_beside_their_request(tmp_path: Path) -> Non
 
 
 def alone(values: np.ndarray) -> Estimate:
-    return verdicts.difference(verdicts.mean(values[:, 0]), None)
+    return estimates.difference(estimates.mean(values[:, 0]), None)
 
 
 def best_of_three(values: np.ndarray) -> Estimate:
-    return verdicts.difference(verdicts.mean(values[:, 0]), verdicts.largest(values[:, 1:]))
+    return estimates.difference(estimates.mean(values[:, 0]), estimates.largest(values[:, 1:]))
 
 
 def trend(values: np.ndarray) -> Estimate:
-    return verdicts.correlation(values, np.arange(4.0))
+    return estimates.correlation(values, np.arange(4.0))
 
 
 def wrong_share(
@@ -62,7 +64,7 @@ def wrong_share(
     for _ in range(draws):
         values = random.standard_normal((counts[-1], 4))
         wrong += any(
-            verdicts.verdict(estimate(values[:now]), ">", 0.0, ALPHA * share(before, now)) != "undecided"
+            verdict(estimate(values[:now]), ">", 0.0, ALPHA * share(before, now)) != "undecided"
             for before, now in zip([0, *counts], counts, strict=False)
         )
     return wrong / draws

@@ -6,11 +6,12 @@ from typing import Any
 
 import pandas as pd
 
+from sweeper.claims import verdicts
+from sweeper.claims.judging import NOT_RUN, VERDICTS, Judged, table
+from sweeper.claims.samples import run_command
+from sweeper.errors import DamagedError, StoreError
 from sweeper.names import is_name
-from sweeper.report import verdicts
-from sweeper.report.claims import NOT_RUN, VERDICTS, Judged, table
-from sweeper.report.figures import made
-from sweeper.report.samples import run_command
+from sweeper.results.estimates import LEVEL
 from sweeper.spec import registry
 from sweeper.storage.files import LARGEST_FILE, Files
 from sweeper.storage.layout import CLAIMS, SUFFIX, claims_folder, report_path, sweeps_in
@@ -31,12 +32,14 @@ def read(files: Files, sweep: str) -> tuple[list[Record], list[str]]:
     table that cannot be read. They are those of the last judgement, by a run or by `sweeper claims`."""
     folder, found, notes = claims_folder(sweep), list[Record](), list[str]()
     for file in files.list_files(folder, SUFFIX):
-
-        def records(file: str = file) -> list[Record]:
-            _, table = parquet_to_table(files.read(f"{folder}/{file}", LARGEST_FILE) or b"")
-            return _records(table.to_pandas(), sweep, file.removesuffix(SUFFIX))
-
-        found += made(lambda problem: notes.append(f"{problem}."), f"{folder}/{file}", records) or []
+        try:
+            _, rows = parquet_to_table(files.read(f"{folder}/{file}", LARGEST_FILE) or b"")
+            found += _records(rows.to_pandas(), sweep, file.removesuffix(SUFFIX))
+        except Exception as error:  # a file of a store can hold anything, such as text where numbers belong
+            if isinstance(error, StoreError) and not isinstance(error, DamagedError):
+                raise
+            reason = " ".join(str(error).split())[:200]
+            notes.append(f"{folder}/{file} cannot be shown: {type(error).__name__}{reason and f': {reason}'}.")
     return found, notes
 
 
@@ -56,7 +59,7 @@ def all_claims(files: Files) -> Mapping[str, Any] | None:
         each["holm"] = holm
     for each in records:
         each["page"] = f"{each['sweep']}.html" if f"{each['sweep']}.html" in pages else ""
-    return {"store": files.display_uri, "claims": records, "notes": notes, "level": verdicts.LEVEL}
+    return {"store": files.display_uri, "claims": records, "notes": notes, "level": LEVEL}
 
 
 def _records(frame: pd.DataFrame, sweep: str, request: str) -> list[Record]:

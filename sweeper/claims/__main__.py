@@ -11,12 +11,12 @@ from sweeper.execution.signals import exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
+from sweeper.claims import judging
+from sweeper.claims.judging import Judged
 from sweeper.cli.parser import EXIT_OK, Parser, command_line
 from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.execution.startup import end_process
 from sweeper.printing import print
-from sweeper.report import claims
-from sweeper.report.claims import Judged
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
 from sweeper.report.page import publish
 from sweeper.spec import Sweep, registry
@@ -34,8 +34,10 @@ ABOUT = (
 
 @command_line()
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line. If verdicts cannot
-    be written, as to a read-only store, they are printed all the same, and a line says so."""
+    """Run the command line. Returns the exit status: 0, or 2 for a wrong request or claim, said in one line.
+
+    If verdicts cannot be written, as to a read-only store, they are printed all the same, and a line says so.
+    """
     parser = Parser(prog="python -m sweeper.claims", description=ABOUT)
     add = parser.add_argument
     name_help = "a sweep: a name, a file or a module, as in sweeper.run (default: every sweep that ships)"
@@ -53,16 +55,16 @@ def main(arguments: Sequence[str]) -> int:
 def _judge(options: argparse.Namespace) -> None:
     files = Files(options.store)
     sweeps = _sweeps(options.name, options.preset)
-    judged = claims.with_holm(
+    judged = judging.with_holm(
         [
             each
             for sweep in sweeps
             for preset in ([options.preset] if options.preset else sweep.presets)
             if preset in sweep.presets
-            for each in claims.judge(files, sweep, preset, options.changes)
+            for each in judging.judge(files, sweep, preset, options.changes)
         ]
     )
-    shown = claims.corrected(judged) if options.holm else judged
+    shown = judging.corrected(judged) if options.holm else judged
     texts, unwritten = list[str](), list[str]()
     for sweep in sweeps:
         for preset in sweep.presets:
@@ -71,7 +73,7 @@ def _judge(options: argparse.Namespace) -> None:
                 continue
             request = request_name(preset, options.changes)
             try:
-                claims.write_table(files, sweep.name, request, own)
+                judging.write_table(files, sweep.name, request, own)
             except StoreError as error:
                 unwritten.append(error_text(error))
             texts.append(f"{sweep.name} ({request})\n{_text(own)}")
@@ -132,8 +134,8 @@ def interval(judged: Judged) -> str:
 
 def summary(judged: Sequence[Judged], *, holm: bool = False) -> str:
     """Return how many claims have each verdict, and how many intervals are expected to miss the truth."""
-    rows = Counter(claims.by_row(judged).values()) if len({each.preset for each in judged}) == 1 else Counter()
-    lines = [f"{len(judged)} claims: {claims.counted(judged)}"]
+    rows = Counter(judging.by_row(judged).values()) if len({each.preset for each in judged}) == 1 else Counter()
+    lines = [f"{len(judged)} claims: {judging.counts_text(judged)}"]
     if rows:
         lines.append(
             f"{rows.total()} rows of the ledger: {', '.join(f'{count} {kind}' for kind, count in rows.items())}"
@@ -144,7 +146,7 @@ def summary(judged: Sequence[Judged], *, holm: bool = False) -> str:
             f"corrected for {tested} claims (Holm): some verdict is wrong by chance with at most 5 % probability"
         )
     elif tested:
-        expected = claims.wrong_by_chance(judged)
+        expected = judging.wrong_by_chance(judged)
         lines.append(f"each of {tested} intervals misses the truth with 5 %: {expected:.1f} misses expected (--holm)")
     return "\n".join(lines)
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from sweeper import api
+from sweeper.claims import Claim, Side
+from sweeper.claims import decide as decide_module
+from sweeper.claims.judging import judge
+from sweeper.claims.looks import read_looks
 from sweeper.errors import SpecError
-from sweeper.report.claims import judge
-from sweeper.report.looks import read_looks
-from sweeper.spec import Claim, Grid, Side, Sweep
+from sweeper.spec import Grid, Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
@@ -26,8 +28,9 @@ OURS = replace(
     presets={"digits": Grid(FIXED, {"beta": (0.5, 1.5), "seed": (0, 1, 2)})},
     claims=(
         Claim("X-01", "clear at three seeds", "1", Side(AUROC), ">", -1e6),
-        Claim("X-02a", "open for ever, as equal values have no interval", "1", LOW, "~", LOW, 0.0),
+        Claim("X-02a", "open for ever, as equal values have no interval", "1", LOW, "~", LOW, 0.1),
         Claim("X-02b", "of one seed", "1", Side(AUROC, {"beta": 0.5, "seed": 0}), ">", 0.0),
+        Claim("X-04", "at its margin for ever", "1", LOW, "~", LOW, 0.0),
     ),
 )
 
@@ -52,12 +55,14 @@ def test_seeds_are_added_where_a_claim_is_open_and_an_interrupted_round_is_conti
     with pytest.raises(KeyboardInterrupt):
         decide(tmp_path, interrupt)
     looks = read_looks(files, "tiny", "digits")
-    assert looks and looks.taken == {"X-01": (3,), "X-02a": (3,), "X-02b": (3,)}
+    assert looks and looks.taken == dict.fromkeys(("X-01", "X-02a", "X-02b", "X-04"), (3,))
     plan = api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=7)["decide"]
     assert (plan["open"], plan["first_seeds"], plan["at_most"]) == (["X-02a"], [3, 4], 4)
+    left_out = "X-04 left out: the value is at the margin, which no number of seeds decides"
+    assert plan["expected"] == ["X-02a: no spread seen yet", left_out]
     rows = decide(tmp_path, tasks.append)
     looks = read_looks(files, "tiny", "digits")
-    assert looks and looks.taken == {"X-01": (3,), "X-02a": (3, 5, 7), "X-02b": (3,)}
+    assert looks and looks.taken == {"X-01": (3,), "X-02a": (3, 5, 7), "X-02b": (3,), "X-04": (3,)}
     assert sorted(zip(rows["beta"], rows["seed"], strict=True)) == [
         *((0.5, seed) for seed in range(7)), (1.5, 0), (1.5, 1), (1.5, 2)
     ]  # fmt: skip
@@ -71,13 +76,14 @@ def test_seeds_are_added_where_a_claim_is_open_and_an_interrupted_round_is_conti
     trained = len(tasks)
     decide(tmp_path, tasks.append)
     out = capsys.readouterr().out
-    assert len(tasks) == trained and "X-02a undecided: open for ever" in out.splitlines()[-2]
+    assert len(tasks) == trained and "X-02a undecided: open for ever" in out.splitlines()[-3]
+    assert out.count(left_out) == 3, "once in each run"
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"decide": ["X-03"]}, "no claim 'X-03' (did you mean 'X-02'?); there are: X-01, X-02a, X-02b, X-02"),
+        ({"decide": ["X-03"]}, "no claim 'X-03' (did you mean 'X-04'?); there are: X-01, X-02a, X-02b, X-04, X-02"),
         (
             {"sweep": replace(OURS, claims=())},
             "--decide needs claims that the preset can judge, but tiny (digits) has none",
@@ -107,3 +113,36 @@ def test_the_looks_are_paid_for_by_the_most_seeds_of_the_first(tmp_path: Path) -
     with pytest.raises(SpecError, match="were first looked at with seeds 0,1,2; ask for the same"):
         api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=7, axis={"seed": [0]})
     assert api.plan(OURS, store=tmp_path / "store", decide=["X-02"], most_seeds=4)["decide"]["at_most"] == 1
+
+
+@pytest.mark.slow
+def test_the_plan_names_the_seeds_that_claims_are_expected_to_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rows of three seeds. One that needs more than the most is left out, and so is one at its margin. One that
+    its classes have decided with one seed is open: that says nothing of other seeds."""
+    with without_ray(tmp_path):
+        api.run(OURS, store=tmp_path / "store", keep="none")
+    known = {each.claim.name: each for each in judge(Files(tmp_path / "store"), OURS, "digits")}
+    base = replace(known["X-01"], verdict="undecided", difference=1.0, low=-1.0, high=3.0, looks=(3,))
+    found = [
+        replace(base, claim=known["X-01"].claim, p=0.3, p_of_look=0.2),
+        replace(base, claim=known["X-02a"].claim, p=1.0, p_of_look=0.8),
+        replace(base, claim=known["X-04"].claim, verdict="holds", n=10, over="10 classes of one seed"),
+        known["X-02b"],
+    ]
+    monkeypatch.setattr(decide_module, "judge_at", lambda *_: found)
+    plan = api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=10)
+    assert plan["decide"]["expected"] == [
+        "X-01: about 9 seeds expected",
+        "X-02a left out: about 220 seeds expected, more than --most-seeds 10",
+        "X-04: 3 seeds first, to see their spread",
+    ]
+    assert plan["decide"]["open"] == ["X-01", "X-04"] and plan["decide"]["first_seeds"] == [3, 4]
+
+
+def test_a_broken_claim_is_refused_before_anything_is_decided(tmp_path: Path) -> None:
+    broken = replace(OURS, claims=(Claim("X-05", "a typing error", "1", Side("knm_z"), ">", 0.5),))
+    with pytest.raises(SpecError, match="claim X-05: no metric 'knm_z'"):
+        api.plan(broken, store=tmp_path, decide=True)
+    assert api.plan(broken, store=tmp_path)["trials"] == 6

@@ -1,11 +1,14 @@
 """What a paper claims of a sweep's rows: one side compared with another or with a number, so that rows can judge it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from sweeper.errors import SpecError
-from sweeper.spec.space import EPOCHS, SEED, Grid, Search, Value
+from sweeper.spec.judging import equal
+from sweeper.spec.space import Grid, Search, Value, part_keys
+from sweeper.spec.sweep import Sweep
 from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
 
@@ -151,17 +154,24 @@ class Claim:
         margin = f" {sign} {abs(self.margin):g}" if self.margin or self.relation == "~" else ""
         return f"{self.left.text} {self.relation} {right}{margin}"
 
-    def check(self, preset: str, parts: Sequence[Grid | Search], metrics: Collection[str]) -> None:
-        """Raise SpecError for a metric that is neither known nor in `metrics`, those that the sweep shows, and for a
-        key or value that no trial of the preset has, as far as its parts say: what they leave at its default, or
-        search, can have any value."""
+    def check(self, sweep: Sweep, preset: str) -> None:
+        """Raise SpecError for a metric that is neither known nor shown by the sweep, for a key or value that no trial
+        of the preset has, as far as its parts say, and for the deviation of replicates. What the parts leave at its
+        default, or search, can have any value."""
+        metrics = sweep.axes_by_metric
         for side in self.sides:
             names = [side.metric, *([side.along] if side.of_metric else [])]
             for name in names:
                 if family_of(name) is None and name not in metrics:
                     raise SpecError(f"claim {self.name}: {unknown('metric', name, [*FAMILIES, *metrics])}")
+            drawn = [key for key in side.keys if key in sweep.repeats.drawn]
+            if side.take == "deviation" and drawn:
+                raise SpecError(
+                    f"claim {self.name}: the deviation along {drawn[0]} is the spread of the replicates, which has no "
+                    f"interval; take it along a fixed key, such as normal_class"
+                )
             if not side.sweep:
-                self._check_rows(side, preset, parts)
+                self._check_rows(side, preset, sweep.parts(preset))
 
     def _check_rows(self, side: Side, preset: str, parts: Sequence[Grid | Search]) -> None:
         sets = dict.fromkeys(key for part in parts for key in part_keys(part))
@@ -181,12 +191,22 @@ class Claim:
             raise SpecError(f"{where}: no trial has all of {Side(side.metric, wanted).text.partition('{')[2][:-1]}")
 
 
+def check_claims(sweep: Sweep, preset: str) -> None:
+    """Raise SpecError for two claims of a preset that have one name, and for a claim that does not fit the preset."""
+    claims = sweep.claims_of(preset)
+    for name, count in Counter(claim.name for claim in claims).items():
+        if count > 1:
+            raise SpecError(f"claims of a preset must have different names, but {preset} has {name} twice")
+    for claim in claims:
+        claim.check(sweep, preset)
+
+
 def meets(value: Any, wanted: Value | tuple[Value, ...] | Condition) -> bool:
     """Whether a value of a trial meets a condition. Null equals None alone."""
     if isinstance(wanted, tuple):
         return any(meets(value, each) for each in wanted)
     if not isinstance(wanted, Condition):
-        return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+        return equal(value, wanted)
     if wanted.sign == "!=":
         return not meets(value, wanted.value)
     return _is_number(value) and (value > wanted.value if wanted.sign == ">" else value < wanted.value)
@@ -209,51 +229,11 @@ def may_meet(part: Grid | Search, where: Where, parts: Sequence[Grid | Search]) 
     )
 
 
-JUDGING = "a claim is judged by trials with the preset's own settings, any seeds and at least its epochs"
-"""The rule of `judging`, in words."""
-
-
-def judging(parts: Sequence[Grid | Search], changed: Collection[str]) -> Callable[[Mapping[str, Value]], bool]:
-    """Return a function from the keys of a trial to whether the trial can judge claims about a preset with these
-    `parts`, where its request changes the keys `changed` of the preset.
-
-    A claim is about the data, methods and settings of its preset, and so are the paper's figures. A trial of a changed
-    request can judge them if it differs from some trial of the preset in nothing but its seed and more epochs.
-    """
-    if not changed:
-        return lambda trial: True
-
-    def is_own(key: str, value: Value, part: Grid | Search) -> bool:
-        own = part.values(key)
-        if key == SEED or key in part.searched:
-            return True
-        if not own:
-            return value is None or key not in changed
-        if value is None:  # a key that the method of the trial lacks
-            return None in own or key not in changed
-        if key == EPOCHS and isinstance(value, int | float):
-            most = max((each for each in own if isinstance(each, int)), default=0)
-            return value in own or value > most > 0  # with 0 epochs the network is untrained
-        return meets(value, own)
-
-    keys = [dict.fromkeys((*part_keys(part), *changed)) for part in parts]
-
-    def judges(trial: Mapping[str, Value]) -> bool:
-        return any(all(is_own(key, trial.get(key), part) for key in own) for part, own in zip(parts, keys, strict=True))
-
-    return judges
-
-
 def values_along(parts: Sequence[Grid | Search], where: Where, key: str) -> list[Value]:
     """Return the values of a key that those trials of a preset have that meet the conditions, as far as its parts
     say."""
     values = [value for part in parts if may_meet(part, where, parts) for value in part.values(key)]
     return [value for value in dict.fromkeys(values) if key not in where or meets(value, where[key])]
-
-
-def part_keys(part: Grid | Search) -> tuple[str, ...]:
-    """Return the hyperparameters that a part of a preset sets or searches."""
-    return (*part.fixed, *part.axes, *part.replicates, *part.searched)
 
 
 def _is_number(value: Any) -> bool:
@@ -262,10 +242,11 @@ def _is_number(value: Any) -> bool:
 
 def _condition_text(key: str, wanted: Value | tuple[Value, ...] | Condition) -> str:
     if isinstance(wanted, Condition):
-        return f"{key}{wanted.sign}{_value_text(wanted.value)}"
+        return f"{key}{wanted.sign}{value_text(wanted.value)}"
     values = wanted if isinstance(wanted, tuple) else (wanted,)
-    return f"{key}={'/'.join(map(_value_text, values))}"
+    return f"{key}={'/'.join(map(value_text, values))}"
 
 
-def _value_text(value: Value) -> str:
-    return f"{value:g}" if _is_number(value) else str(value).lower() if isinstance(value, bool) else str(value)
+def value_text(value: Value) -> str:
+    """Return the text of a value, of a number with at most six significant figures: `0.5`, `true`, `vje`."""
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,8 +1,12 @@
-"""`--decide`: the rounds of a run that adds seeds until claims are decided. The rule is in `sweeper.report.looks`.
+"""`--decide`: the rounds of a run that adds seeds until claims are decided. The rule is in `sweeper.claims.looks`.
 
 A round is a plan as any other, of the trials that the open claims' sides select, with the seeds up to each claim's next
 look. Its rows belong to the request `PRESET, decided`. A look is recorded once the rows of its round are there, so an
 interrupted round is planned again, with the same cohorts, and no look is counted twice.
+
+A claim whose seeds show a spread has a number of seeds that it is expected to need (`verdicts.replicates_expected`). It
+gets seeds only if that is at most `--most-seeds`. One with fewer than `MIN_REPLICATES` seeds gets so many first, also
+where its classes have decided it with one seed: that says nothing of other seeds.
 """
 
 from __future__ import annotations
@@ -13,20 +17,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from sweeper.claims.claim import check_claims, meets
+from sweeper.claims.judging import Judged, judge_at
+from sweeper.claims.looks import Looks, next_count, read_looks, write_looks
+from sweeper.claims.verdicts import MOST_EXPECTED, replicates_expected
 from sweeper.errors import SpecError
 from sweeper.plan.changes import changed_keys
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import with_replicates
-from sweeper.report import claims
-from sweeper.report.claims import Judged
-from sweeper.report.looks import Looks, decided_changes, names_text, next_count, read_looks, write_looks
-from sweeper.report.verdicts import MIN_REPLICATES
 from sweeper.request import Request
+from sweeper.results.estimates import ALPHA, EQUAL, MIN_REPLICATES
 from sweeper.spec import Value
-from sweeper.spec.claim import JUDGING, judging, meets
-from sweeper.spec.space import SEED, unknown
-from sweeper.storage.requests import changes_named, request_name
+from sweeper.spec.judging import JUDGING, judging
+from sweeper.spec.space import SEED
+from sweeper.storage.requests import changes_named, decided_changes, request_name
 from sweeper.storage.store import Store
+from trainables.validation import unknown
 
 Config = Mapping[str, Value]
 
@@ -42,9 +48,11 @@ class Decision:
     say: Callable[[str], None]
     _trained: set[str] = field(default_factory=set)
     """Trials of the rounds that this run has trained: a failed one is not tried again by the next round."""
+    _said: dict[str, str] = field(default_factory=dict)
+    """Claim -> the last line about the seeds that it is expected to need."""
 
     def __post_init__(self) -> None:
-        """Raise SpecError if there is nothing to decide."""
+        """Raise SpecError if there is nothing to decide, or for a claim that does not fit the preset."""
         plan = self.plan
         if plan.study_runs:
             raise SpecError(f"--decide needs a grid, but {plan.name} ({plan.preset}) is a search, without claims")
@@ -53,6 +61,7 @@ class Decision:
             raise SpecError(
                 f"--decide needs claims that the preset can judge, but {plan.name} ({plan.preset}) has none"
             )
+        check_claims(plan.sweep, plan.preset)
         wanted = [str(name) for name in self.request.decide or ()]
         for name in wanted:
             if not any(name in (claim.name, claim.row) for claim in known.values()):
@@ -101,7 +110,7 @@ class Decision:
         """Take the looks whose rows are there, and return the plan of the next round; None if no claim is open, or all
         seeds are used. The rows of the request, and of the plan that was returned last, are there."""
         self._look(self._first_looks)
-        while counts := self._next_counts(self._open()):
+        while counts := self._next_counts(self._planned(self._open())):
             plan = self._round(counts)
             trials = [trial for group in plan.groups for stream in group for trial in stream]
             ids = {trial.id for trial in trials}
@@ -121,10 +130,12 @@ class Decision:
 
     def outline(self) -> dict[str, Any]:
         """What would be run first and at most, in plain values. Nothing is recorded."""
-        complete, opened = not self.plan.trials_left, self._helpable(self.claims)
+        complete, opened, lines = not self.plan.trials_left, self._helpable(self.claims), dict[str, str]()
         if complete:
             self.looks, _ = self._looked(self._first_looks)
-            opened = self._open()
+            of_open = self._open()
+            opened = [name for name, needed in of_open.items() if needed.planned]
+            lines = {name: needed.line(name, self.most) for name, needed in of_open.items()}
         counts = self._next_counts(opened)
         first = self._configs({name: (self._count(name), count) for name, count in counts.items()})
         most = self._configs({name: (self._count(name), self.most) for name in opened})
@@ -132,6 +143,7 @@ class Decision:
         return {
             "claims": [*self.claims],
             "open": opened if complete else None,
+            "expected": [*lines.values()],
             "first": len(first) if complete else self.plan.trials_left,
             "first_seeds": seeds if complete else [],
             "at_most": self.plan.trials_left + len(most),
@@ -146,7 +158,7 @@ class Decision:
     def _judged(self, looks: Looks) -> dict[str, Judged]:
         """Name -> the claim as judged at its last look."""
         plan = self.plan
-        found = claims.judge_at(self.store.files, plan.sweep, plan.preset, self._changes, looks)
+        found = judge_at(self.store.files, plan.sweep, plan.preset, self._changes, looks)
         return {each.claim.name: each for each in found}
 
     def _looked(self, counts: Mapping[str, int]) -> tuple[Looks, list[Judged]]:
@@ -163,17 +175,43 @@ class Decision:
             write_looks(self.store.files, self.plan.name, self.plan.request, self.looks)
         for count in sorted({each.looks[-1] for each in judged}):
             own = [each for each in judged if each.looks[-1] == count]
-            left = [each.claim.name for each in own if each.verdict == "undecided"]
+            left = [each.claim.name for each in own if _is_open(each)]
             opened = f", open: {names_text(left)}" if left else ""
             self.say(f"look at {count} seeds: {len(own) - len(left)} of {len(own)} claims are decided{opened}")
 
-    def _open(self) -> list[str]:
-        """The claims that further seeds may decide."""
+    def _open(self) -> dict[str, Needed]:
+        """The open claims that read further seeds -> the seeds that they need."""
         judged = self._judged(self.looks)
-        undecided = [name for name in self.claims if judged[name].verdict == "undecided" and judged[name].n]
-        # What has enough replicates and no interval lacks something else than seeds.
-        few = {name for name in undecided if judged[name].n < MIN_REPLICATES}
-        return self._helpable([name for name in undecided if name in few or not math.isnan(judged[name].low)])
+        helpable = self._helpable([name for name in self.claims if _is_open(judged[name])])
+        return {name: self._needed(judged[name]) for name in helpable}
+
+    def _needed(self, judged: Judged) -> Needed:
+        """The seeds that an open claim needs."""
+        seeds = self._count(judged.claim.name)
+        if judged.over or judged.n < MIN_REPLICATES:
+            return Needed(True, f"{MIN_REPLICATES} seeds first, to see their spread")
+        if judged.n > seeds:
+            names = ", ".join(self.plan.sweep.random)
+            return Needed(False, f"its replicates are values of {names}, which further seeds do not add")
+        if math.isnan(judged.low):  # it lacks something else than seeds
+            return Needed(False, judged.reason)
+        if _at_margin(judged):
+            return Needed(False, "the value is at the margin, which no number of seeds decides")
+        if math.isinf(judged.low) and math.isinf(judged.high):
+            return Needed(True, "no spread seen yet")
+        expected = replicates_expected(judged.p_of_look, judged.n, lambda count: ALPHA * self.looks.share_at(count))
+        if expected is None:
+            return Needed(False, f"more than {MOST_EXPECTED} seeds expected: it is too near to its margin")
+        return Needed(expected <= self.most, f"about {expected} seeds expected", expected)
+
+    def _planned(self, needed: Mapping[str, Needed]) -> list[str]:
+        """Those of the open claims that get seeds. Says of each what it needs, where that has changed."""
+        for name, each in needed.items():
+            line = each.line(name, self.most)
+            if self._said.get(name) != line and self._count(name) < self.most:
+                self._said[name] = line
+                self.say(line)
+        return [name for name, each in needed.items() if each.planned]
 
     def _helpable(self, names: Sequence[str]) -> list[str]:
         """Those of the claims that read all seeds of trials that have some."""
@@ -189,7 +227,11 @@ class Decision:
     def _next_counts(self, names: Sequence[str]) -> dict[str, int]:
         """Claim -> seeds at its next look, where there is one."""
         counts = {name: self._count(name) for name in names}
-        return {name: next_count(count, self.most) for name, count in counts.items() if count < self.most}
+        return {
+            name: min(self.most, max(MIN_REPLICATES, next_count(count, self.most)))
+            for name, count in counts.items()
+            if count < self.most
+        }
 
     def _round(self, counts: Mapping[str, int]) -> Plan:
         """The plan of a round: all trials with the seeds that were added so far, and those that are added now."""
@@ -212,6 +254,41 @@ class Decision:
                         for seed in self.looks.seeds[start:stop]:
                             found.setdefault((trial.id, seed), {**config, SEED: seed})
         return found
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The seeds that an open claim needs."""
+
+    planned: bool
+    """Whether it gets further seeds."""
+    reason: str
+    expected: int | None = None
+    """Seeds, the present ones included; None if they are not known."""
+
+    def line(self, claim: str, most: int) -> str:
+        """Return e.g. `VJE-11: about 8 seeds expected`; `most` are those that a claim may have."""
+        if self.planned:
+            return f"{claim}: {self.reason}"
+        more = f", more than --most-seeds {most}" if self.expected is not None else ""
+        return f"{claim} left out: {self.reason}{more}"
+
+
+def names_text(names: Sequence[str], most: int = 6) -> str:
+    """Return the names, or the first of many."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _is_open(judged: Judged) -> bool:
+    """Whether further seeds may decide a claim: it has rows, and no verdict that is of seeds."""
+    return bool(judged.n) and (judged.verdict == "undecided" or bool(judged.over))
+
+
+def _at_margin(judged: Judged) -> bool:
+    """Whether the difference is at the margin of the claim but for rounding."""
+    claim, difference = judged.claim, judged.difference
+    distance = {"~": abs(difference), ">": difference, "<": -difference}[claim.relation] - claim.margin
+    return abs(distance) <= EQUAL
 
 
 def _line(judged: Judged) -> str:

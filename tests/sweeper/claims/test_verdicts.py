@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from sweeper.report import verdicts
-from sweeper.report.verdicts import (
+from sweeper.claims import verdicts
+from sweeper.claims.verdicts import MOST_EXPECTED, holm, p_value, replicates_expected, together, verdict
+from sweeper.results import estimates
+from sweeper.results.estimates import (
     ALPHA,
     MIN_CELLS,
     MIN_REPLICATES,
@@ -20,16 +22,12 @@ from sweeper.report.verdicts import (
     argmax,
     correlation,
     correlation_of_metrics,
-    deviation,
     difference,
-    holm,
     largest,
     mean,
-    p_value,
+    over_fixed,
     smallest,
-    together,
     value_range,
-    verdict,
 )
 from tests.cases import for_each
 
@@ -61,14 +59,14 @@ def test_an_unpaired_difference_is_welch_s() -> None:
 @given(arrays(np.float64, (3, 7), elements=st.floats(-1e3, 1e3)))
 def test_a_metric_has_settled_at_the_first_report_after_which_it_stays_near_its_last_value(values: np.ndarray) -> None:
     at = np.arange(10.0, 80.0, 10.0)
-    for row, epoch in zip(values, verdicts.settled(values, at), strict=True):
-        near = [abs(value - row[-1]) <= verdicts.SETTLED * abs(row[0] - row[-1]) for value in row]
+    for row, epoch in zip(values, estimates.settled(values, at), strict=True):
+        near = [abs(value - row[-1]) <= estimates.SETTLED * abs(row[0] - row[-1]) for value in row]
         assert epoch == next(at[start] for start in range(7) if all(near[start:]))
 
 
 def test_a_falling_loss_has_settled_when_a_twentieth_of_its_fall_is_left() -> None:
     at = np.arange(1.0, 6.0)
-    assert list(verdicts.settled(np.array([[9.0, 3.0, 1.3, 1.2, 1.0], [5.0] * 5]), at)) == [3.0, 1.0]
+    assert list(estimates.settled(np.array([[9.0, 3.0, 1.3, 1.2, 1.0], [5.0] * 5]), at)) == [3.0, 1.0]
 
 
 def test_a_mean_is_compared_with_a_number() -> None:
@@ -82,19 +80,20 @@ def test_three_seeds_need_more_than_two_standard_errors() -> None:
     assert (high - low) / 2 == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
 
 
-def test_a_correlation_of_metrics_is_the_jackknife_on_fisher_s_scale() -> None:
-    """Worked by hand: pseudo-values of three replicates."""
-    first, second = RNG.normal(size=(3, 6)), RNG.normal(size=(3, 6))
-    second += first
+def test_a_correlation_of_metrics_is_of_products_of_different_replicates() -> None:
+    """Their noise is independent, so that its share in the covariances over cells is zero on average."""
+    truth = np.linspace(0, 3, 8)
+    first, second = (truth + RNG.normal(0, 0.5, size=(4, 8)) for _ in range(2))
 
-    def z(rows: list[int]) -> float:
-        return float(np.arctanh(stats.pearsonr(first[rows].mean(0), second[rows].mean(0))[0]))
+    def covariance(x: np.ndarray, y: np.ndarray) -> float:
+        pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+        return float(np.mean([np.cov(x[a], y[b])[0, 1] for a, b in pairs]))
 
-    without = [z([1, 2]), z([0, 2]), z([0, 1])]
-    pseudo = [3 * z([0, 1, 2]) - 2 * each for each in without]
-    half = stats.t.ppf(0.975, 2) * stats.sem(pseudo)
-    expected = math.tanh(z([0, 1, 2]) - half), math.tanh(z([0, 1, 2]) + half)
-    assert interval(correlation_of_metrics(first, second)) == pytest.approx(expected)
+    expected = covariance(first, second) / math.sqrt(covariance(first, first) * covariance(second, second))
+    found = correlation_of_metrics(first, second)
+    assert found.value == pytest.approx(min(expected, 1.0))
+    low, high = interval(found)
+    assert -1 <= low < found.value <= high <= 1
     with warnings.catch_warnings(action="error"):
         nobody = correlation_of_metrics(np.empty((0, 3)), np.empty((0, 3)))
     assert math.isnan(nobody.value) and nobody.n == 0 and nobody.bounds is None
@@ -103,13 +102,6 @@ def test_a_correlation_of_metrics_is_the_jackknife_on_fisher_s_scale() -> None:
 def test_a_correlation_is_that_of_the_mean() -> None:
     values, at = RNG.normal(size=(4, 5)), np.array([1.0, 3.0, 7.0, 20.0, 50.0])
     assert correlation(values, at).value == pytest.approx(stats.pearsonr(values.mean(0), at)[0])
-
-
-def test_a_deviation_is_by_chi_squared() -> None:
-    low, high = interval(deviation(A))
-    squares = 7 * A.var(ddof=1)
-    assert stats.chi2.sf(squares / low**2, 7) == pytest.approx(0.025)
-    assert stats.chi2.cdf(squares / high**2, 7) == pytest.approx(0.025)
 
 
 def test_extremes_of_one_value_are_means() -> None:
@@ -129,8 +121,8 @@ STATISTICS: dict[str, Callable[[np.ndarray], Estimate]] = {
     "argmax": lambda values: argmax(values, np.arange(values.shape[1])),
     "correlation with a key": lambda values: correlation(values, np.arange(values.shape[1])),
     "correlation of metrics": lambda values: correlation_of_metrics(values, values[:, ::-1] ** 2),
-    "deviation": lambda values: deviation(values.mean(1)),
-    "settled": lambda values: difference(mean(verdicts.settled(values, np.arange(values.shape[1]))), None),
+    "deviation of each replicate": lambda values: difference(mean(values.std(1, ddof=1)), None),
+    "settled": lambda values: difference(mean(estimates.settled(values, np.arange(values.shape[1]))), None),
 }
 """Every statistic of a claim, of a sample [replicates, columns]."""
 CLAIMED = [(relation, margin) for relation in (">", "<", "~") for margin in (0.0, 0.5, -0.5)]
@@ -215,6 +207,8 @@ def test_the_verdict_over_parts() -> None:
 Draw = Callable[[np.random.Generator, int], Estimate]
 FAR = np.array([0.0, 0.0, 9.0])
 AT = np.array([1.0, 3.0, 7.0, 20.0, 50.0])
+MEAN_DEVIATION = math.sqrt(0.5) * math.gamma(2.5) / math.gamma(2.0)
+"""The mean of the standard deviation of five normal values whose true one is 1."""
 
 
 def _noise(rng: np.random.Generator, n: int, columns: int) -> np.ndarray:
@@ -251,7 +245,9 @@ TRUTHS: dict[str, tuple[Draw, str, float]] = {
     "argmax of five equal": (lambda rng, n: argmax(_noise(rng, n, 5), AT).minus(7.0), "~", 0.5),
     "correlation of nothing": (lambda rng, n: correlation(_noise(rng, n, 5), AT), "<", 0.0),
     "correlation of metrics": (_metrics, ">", 0.0),
-    "deviation at the margin": (lambda rng, n: deviation(rng.normal(size=n)).minus(1.0), "<", 0.0),
+    "deviation of five classes at the margin": (
+        lambda rng, n: difference(mean(rng.normal(size=(n, 5)).std(1, ddof=1)), None).minus(MEAN_DEVIATION), "<", 0.0,
+    ),
 }  # fmt: skip
 """Name -> a draw of a difference whose truth is the margin itself, so that every verdict is wrong."""
 
@@ -277,3 +273,34 @@ def test_a_clear_difference_gets_its_verdict() -> None:
         found = [verdict(difference(take(rng.normal(3, 1, size=10)), None), ">") for _ in range(50)]
         assert found.count("holds") > 45
     assert verdicts.verdict(argmax(rng.normal(size=(10, 3)) * 0.1 + [0, 1, 0], [1, 2, 3]).minus(2), "~", 0.5) == "holds"
+
+
+def test_the_replicates_expected_are_those_at_which_an_interval_of_the_same_spread_decides() -> None:
+    """By samples that have exactly the value 1 and the standard deviation 2."""
+
+    def sample(count: int) -> Estimate:
+        values = np.linspace(-1, 1, count)
+        return difference(mean(1 + 2 * values / values.std(ddof=1)), None)
+
+    for relation, margin in ((">", 0.0), ("<", 0.2), ("~", 2.5)):
+        undecided = [count for count in range(5, 80) if verdict(sample(count), relation, margin) == "undecided"]
+        first = undecided[-1] + 1
+        assert undecided == [*range(5, first)] and first < 79
+        p = p_value(sample(5), relation, margin)
+        assert replicates_expected(p, 5, lambda count: ALPHA) == first
+        paid = replicates_expected(p, 5, lambda count: 0.02)
+        assert paid and paid > first
+
+
+@for_each(("p", "n"), [(1.0, 5), (0.99, 5), (0.01, 2)])
+def test_what_more_replicates_are_not_expected_to_decide(p: float, n: int) -> None:
+    """The estimate is at its margin, or so near that `MOST_EXPECTED` replicates are too few, or has no spread."""
+    assert replicates_expected(p, n, lambda count: ALPHA) is None and MOST_EXPECTED == 1000
+
+
+def test_a_difference_over_classes_is_a_sign_flip_test() -> None:
+    """Of ten classes of which all favour one side: of 1024 flips of signs the two extreme ones are as far."""
+    estimate = over_fixed(np.linspace(0.5, 1.5, 10), "10 classes of one seed")
+    assert verdict(estimate, ">") == "holds" and estimate.n == 10 and estimate.over == "10 classes of one seed"
+    assert p_value(estimate, ">") == pytest.approx(2 / 1024, rel=2e-3)
+    assert verdict(over_fixed(np.linspace(0.5, 1.5, 5), ""), ">") == "undecided"

@@ -10,7 +10,7 @@ This is the linear spending function (Lan and DeMets, Biometrika 70, 1983; of th
 74, 1987, that with rho = 1) for repeated confidence intervals (Jennison and Turnbull, JRSS B 51, 1989), where each look
 has what it spends as its level. The levels are fixed before the first look and sum up to alpha at most, so by Boole's
 inequality all intervals of a claim together miss the truth with a probability of at most alpha. That needs no joint
-distribution: it holds for every statistic of `verdicts` whose interval is right at one look, also for an argmax, an
+distribution: it holds for every statistic of `estimates` whose interval is right at one look, also for an argmax, an
 extreme and a correlation, in samples of 3, and whatever decides when to stop. Bounds from the joint distribution of the
 t statistics of a mean would be narrower (a power of .69 where this rule has .62), but hold for that alone.
 
@@ -18,16 +18,13 @@ A claim that a look decides is looked at no more. Its verdict stays that of the 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import looks_path
 from sweeper.storage.requests import request_name
 from trainables.json_input import Count, PositiveCount
-
-DECIDED = "decided"
-"""What the name of a request has in addition where its claims' trials have further seeds: `digits, decided`."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +51,11 @@ class Looks:
         before = counts[-2] if len(counts) > 1 else 0
         return (counts[-1] - before) / self.most if counts else 1.0
 
+    def share_at(self, count: int) -> float:
+        """Return about the share of a claim's level that a look at this number of seeds may spend. Looks are two fifths
+        apart, so it is 2/7 of the seeds, of as many as are possible."""
+        return (count - 5 * count / 7) / max(count, self.most)
+
     def seeds_of(self, claim: str) -> tuple[int, ...]:
         """Return the seeds of the last look at a claim; those of the request without a look."""
         return self.seeds[: self.taken.get(claim, (self.first,))[-1]]
@@ -76,18 +78,3 @@ def read_looks(files: Files, sweep: str, preset: str, changes: str = "") -> Look
 
 def write_looks(files: Files, sweep: str, request: str, looks: Looks) -> None:
     files.write(looks_path(sweep, request), json.dumps(asdict(looks), indent=1).encode())
-
-
-def decided_changes(changes: str) -> str:
-    """Return the changes of the request that has the further seeds of a request with these `changes`."""
-    return ", ".join(filter(None, [undecided_changes(changes), DECIDED]))
-
-
-def undecided_changes(changes: str) -> str:
-    """Return the changes of the request whose further seeds the request with these `changes` has; else its own."""
-    return changes.removesuffix(DECIDED).removesuffix(", ") if changes.split(", ")[-1] == DECIDED else changes
-
-
-def names_text(names: Sequence[str], most: int = 6) -> str:
-    """Return the names, or the first of many."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

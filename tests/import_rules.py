@@ -215,6 +215,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("pandas", "numpy", "scipy", "pyarrow", "sweeper.errors", "sweeper.names", "sweeper.printing"),
             *("sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.metrics.meanings"),
+            "trainables.validation",
         ),
         never=("torch", "ray", "optuna"),
     ),

@@ -3,6 +3,7 @@
 Shapes: N test images, A that are shown, M held-out normal images.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from sweeper.report.charts import CATEGORIES
 from sweeper.report.formatting import format_significant
 from sweeper.report.sheets import INK, MUTED, PALE, png, read_arrays
+from sweeper.results.estimates import over_images
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path, sheet_path
 from trainables.metrics.roc import alarm_threshold, auroc_margin, mann_whitney
@@ -99,8 +101,10 @@ def _threshold(anomalies: Anomalies, alarm_rate: float | None) -> tuple[float, *
     """The threshold, infinite without a rate, a line about the score, and one about the threshold."""
     normal, others = (anomalies.scores[anomalies.outlier == is_outlier] for is_outlier in (False, True))
     counts = f"{len(normal)} normal (bold) and {len(others)} other test images"
-    margin = f"{mann_whitney(normal, others):.3f} ± {auroc_margin(normal, others):.3f} (95 % interval over images)"
-    line = f"score {anomalies.score}, AUROC {margin}: {counts}"
+    area = mann_whitney(normal, others)
+    low, high = over_images(area, auroc_margin(normal, others))
+    beside = "" if math.isnan(low) else f" [{low:.3f}, {high:.3f}] (95 % interval over images)"
+    line = f"score {anomalies.score}, AUROC {area:.3f}{beside}: {counts}"
     if alarm_rate is None:
         return np.inf, line
     threshold = alarm_threshold(anomalies.held_out, alarm_rate)

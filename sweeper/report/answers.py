@@ -18,7 +18,7 @@ from sweeper.report.figures import PresetFigures, Shown
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.kinds import read_figures
 from sweeper.results.best import BestSetting
-from sweeper.results.sentences import MAX_BEST, over, sentences, short_text
+from sweeper.results.sentences import MAX_BEST, measured_on, over, sentences, short_text
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric, Spread
 from sweeper.spec.space import Value, unknown
@@ -286,7 +286,7 @@ def _choice(
         n=len(best.sample.values),
         over=over(best),
         chosen_by=best.criterion,
-        chosen_on=Metric(best.criterion).measured_on,
+        chosen_on=measured_on(best),
         chosen_mean=chosen_mean,
         chosen_low=chosen_interval[0],
         chosen_high=chosen_interval[1],

@@ -33,7 +33,7 @@ from sweeper.results.replicates import MEASURED, beside, in_percent, repetition,
 from sweeper.results.sentences import ALIKE, BEST, LEGEND, NO_NOUNS, Over, averaged_over, beside_text, described
 from sweeper.spec import Metric
 from sweeper.spec.figures import Table
-from sweeper.spec.metric import SPREADS, Spread
+from sweeper.spec.metric import REPORTED, SPREADS, Spread
 from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
@@ -322,10 +322,10 @@ def caption(
     if cells["published"].notna().any():
         parts.append("in brackets the paper's figure and the difference from it")
     if "mark" in cells and (cells["mark"] == BEST).any():
-        data = sorted({Metric(name).measured_on for name in cells["criterion"] if name})
+        data = sorted({REPORTED if table.others else Metric(name).measured_on for name in cells["criterion"] if name})
         parts.append(f"{best} the best of its column, chosen on {' or '.join(data)}")
         parts += [LEGEND] * bool((cells["mark"] == ALIKE).any())
-    if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test]:
+    if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test and not table.others]:
         parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
     return "; ".join([*parts, table.note] if table.note else parts)
 

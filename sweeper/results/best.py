@@ -36,10 +36,12 @@ from sweeper.spec.metric import VALIDATION, Metric, is_finite, mean_of_all
 from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.rows import QUESTIONS
 from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
+from trainables.validation import is_own
 
+METHOD = "method"
 NUMBER = "number"
 """The column that tells the proposals of a study apart, each of which is a setting."""
-OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER)
+OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER, METHOD)
 """Columns beside hyperparameters and metrics that the rule reads."""
 FINISHED = "finished"
 ABSENT: Mapping[str, object] = {"status": FINISHED}
@@ -99,6 +101,8 @@ class BestSetting:
     """Hyperparameter -> number of its values among the trials."""
     fixed: tuple[str, ...]
     """Those of these hyperparameters whose values are no replicates, but fixed, such as classes."""
+    is_reported: bool
+    """Whether its trials are of a user's function, whose metrics have the meaning that the function gives them."""
     number: int | None
     """The number of the trial in its study; None if there is no study."""
     compared: int
@@ -370,6 +374,7 @@ class Settings:
             values=values,
             replicates=counts,
             fixed=tuple(name for name in self._replicates if name not in comparison.drawn),
+            is_reported=self._is_reported(known),
             number=None if number is None else int(number),
             compared=len(comparison.settings),
             settings=len(settings),
@@ -429,6 +434,13 @@ class Settings:
     def _has(self, places: Collection[int]) -> tuple[bool, ...]:
         """Return of each hyperparameter that repeats an experiment whether some of these trials have it."""
         return tuple(any(self._columns[name][place] is not None for place in places) for name in self._replicates)
+
+    def _is_reported(self, places: Sequence[int]) -> bool:
+        """Whether trials are of a user's function: of a method of the user's that has no data set."""
+        methods, datasets = (self._columns.get(name, [None] * len(self._places)) for name in (METHOD, "dataset"))
+        return all(
+            methods[place] is not None and is_own(methods[place]) and datasets[place] is None for place in places
+        )
 
     def _margin(self, places: Sequence[int]) -> float:
         """Return the margin over test images of a single trial; NaN for several."""

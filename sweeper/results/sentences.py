@@ -15,7 +15,7 @@ from sweeper.plan.changes import format_value
 from sweeper.results.best import BestSetting, NoneFeasible
 from sweeper.results.estimates import improvement
 from sweeper.results.replicates import replicate_columns, strata_means
-from sweeper.spec.metric import SPREADS, VALIDATION, Metric, Spread
+from sweeper.spec.metric import REPORTED, SPREADS, VALIDATION, Metric, Spread
 from sweeper.spec.sweep import Repeats
 from trainables.metrics.meanings import CHOSEN
 
@@ -194,7 +194,13 @@ def chosen(best: BestSetting) -> str:
     """Return how it was chosen: `chosen on test images`, or `chosen on validation images (val_auroc_joint)`. The metric
     declares the data."""
     by = f" ({best.criterion})" if best.criterion.startswith(VALIDATION) else ""
-    return f"chosen on {Metric(best.criterion).measured_on}{by}"
+    return f"chosen on {measured_on(best)}{by}"
+
+
+def measured_on(best: BestSetting) -> str:
+    """Return the data of the metric by which it was chosen, e.g. `validation images`; `reported values` of a user's
+    function, whatever its metrics are called."""
+    return REPORTED if best.is_reported else Metric(best.criterion).measured_on
 
 
 def _choice(best: BestSetting) -> str:

@@ -19,6 +19,8 @@ SPREADS: Mapping[Spread, str] = {"interval": "[95 % interval]", "deviation": "±
 """What stands beside a mean -> how it is written, with its name."""
 OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
 """Numeric columns that every row has in addition to its metrics. They are known when the trial has ended."""
+REPORTED = "reported values"
+"""What a metric is a number of that this project does not know."""
 LARGEST = 1e300
 """Largest magnitude of a value that counts as finite: the sum of larger ones may overflow."""
 
@@ -73,7 +75,7 @@ class Metric:
         know, such as one of a function."""
         family = family_of(self.name)
         if family is None:
-            return "reported values"
+            return REPORTED
         measured_on = family.measured_on
         is_validation = measured_on == "test images" and self.name.startswith(VALIDATION)
         return "validation images" if is_validation else measured_on

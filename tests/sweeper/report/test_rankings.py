@@ -84,14 +84,6 @@ def test_rows_have_their_mean_over_classes_their_rank_and_their_difference(seed:
     assert ranked["mean"].is_monotonic_decreasing
 
 
-def logit_interval(values: pd.Series) -> tuple[float, float]:
-    """That of the mean of shares by the delta method on the logit scale."""
-    p = values.mean()
-    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) / (p * (1 - p))
-    low, high = (stats.logistic.cdf(stats.logistic.ppf(p) + sign * half) for sign in (-1, 1))
-    return low, high
-
-
 def test_one_seed_is_compared_over_classes_and_a_method_that_takes_none_with_all_seeds() -> None:
     one = trials()[lambda rows: rows["seed"] == 0]
     more = [one.assign(normal_class=one["normal_class"] + 4 * shift) for shift in range(3)]

@@ -29,7 +29,8 @@ return given.map(({ rows, axes, repeats, bounds, halves, nouns }) => {
   const trials = rows.map((_, trial) => trial);
   const entries = trials.map((trial) => ({ trial, labels: {} }));
   const repeated = repetition(repeats, column, trials, axes);
-  const { cells } = pivot(entries, column("auroc"), ...axes.map((name) => hyperparameterAxis(column(name))), repeated, halves);
+  const [down, across] = axes.map((name) => hyperparameterAxis(column(name)));
+  const { cells } = pivot(entries, column("auroc"), down, across, repeated, halves);
   const spreads = Object.keys(SPREADS);
   return {
     cells,

@@ -18,7 +18,6 @@ from sweeper.claims.samples import (
     Sample,
     SweepRows,
     chosen_rows,
-    counted,
     missing_fixed,
     replicate_names,
     run_command,
@@ -30,6 +29,7 @@ from sweeper.plan.changes import changed_keys
 from sweeper.results import estimates
 from sweeper.results.estimates import ALPHA, LEVEL, MIN_REPLICATES, Bounds, Estimate, Extremes
 from sweeper.results.judging import judging_rows
+from sweeper.results.sentences import counted
 from sweeper.spec import Metric, SpecError, Sweep, registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import claims_path

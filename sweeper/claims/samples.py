@@ -15,7 +15,8 @@ import pandas as pd
 
 from sweeper.claims.claim import EPOCH, WITH_NUMBER, Side, meets, values_along
 from sweeper.plan.changes import options_of
-from sweeper.results.replicates import value_codes, whole_means
+from sweeper.results.replicates import strata_means, value_codes, whole_means
+from sweeper.results.sentences import counted
 from sweeper.spec import Grid, Search, Sweep, registry
 from sweeper.spec.judging import JUDGING
 from sweeper.storage.requests import undecided_changes
@@ -28,13 +29,6 @@ Label = tuple[Any, ...]
 """The values of several hyperparameters."""
 NO_VALUES = pd.Series([math.nan])
 """A column that is not there."""
-NOUNS: Mapping[str, tuple[str, str]] = {
-    "seed": ("seed", "seeds"),
-    DATASET: ("data set", "data sets"),
-    "normal_class": ("class", "classes"),
-    "held_out": ("held-out class", "held-out classes"),
-}
-"""Hyperparameter -> what one of its values is called, and several."""
 
 
 class MissingRows(Exception):
@@ -127,19 +121,10 @@ class Sample:
 
     def by_fixed(self, names: Sequence[str]) -> dict[Label, float]:
         """Return the values of some fixed names -> the mean of the runs of the first metric and column."""
-        present = ~np.isnan(self.runs_MKCN[0, 0])
-        means = np.where(present, self.runs_MKCN[0, 0], 0.0).sum(1) / np.maximum(present.sum(1), 1)
         found: dict[Label, list[float]] = {}
-        for label, mean, known in zip(self.fixed_at(names), means, present.any(1), strict=True):
-            found.setdefault(label, []).extend([float(mean)] if known else [])
+        for label, mean in zip(self.fixed_at(names), strata_means(self.runs_MKCN[0, 0]), strict=True):
+            found.setdefault(label, []).extend([] if math.isnan(mean) else [float(mean)])
         return {label: sum(values) / len(values) for label, values in found.items() if values}
-
-
-def counted(count: int, names: Sequence[str]) -> str:
-    """Return e.g. `one seed`, `10 classes`, or `6 values of corruption` for keys without a noun of their own."""
-    key = ", ".join(names)
-    one, several = NOUNS.get(key, (f"value of {key}", f"values of {key}"))
-    return f"one {one}" if count == 1 else f"{count} {several}"
 
 
 def run_command(name: str, preset: str, store: str, changes: str = "") -> str:

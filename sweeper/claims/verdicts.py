@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from sweeper.results import estimates
 from sweeper.results.estimates import ALPHA, MIN_REPLICATES, Estimate, standard_halves
 
 Verdict = Literal["holds", "refuted", "undecided", "not run"]
@@ -35,20 +36,7 @@ def of_interval(low: float, high: float, relation: str, margin: float = 0.0) -> 
 
 def p_value(estimate: Estimate, relation: str, margin: float = 0.0) -> float:
     """Return the smallest alpha at which the claim is decided, to three digits: 1 if it never is."""
-    if estimate.bounds is None:
-        return 1.0
-    if verdict(estimate, relation, margin, SMALLEST) != "undecided":
-        return SMALLEST
-    if verdict(estimate, relation, margin, LARGEST) == "undecided":
-        return 1.0
-    undecided, decided = SMALLEST, LARGEST
-    while decided / undecided > 1.001:
-        middle = math.sqrt(undecided * decided)
-        if verdict(estimate, relation, margin, middle) == "undecided":
-            undecided = middle
-        else:
-            decided = middle
-    return decided
+    return estimates.p_value(estimate, lambda bounds: of_interval(*bounds, relation, margin) != "undecided")
 
 
 def replicates_expected(p: float, n: int, alpha_at: Callable[[int], float]) -> int | None:
@@ -74,8 +62,6 @@ def replicates_expected(p: float, n: int, alpha_at: Callable[[int], float]) -> i
 
 MOST_EXPECTED = 1000
 """Most replicates that are expected of a claim."""
-SMALLEST, LARGEST = 1e-12, 1 - 1e-9
-"""The least and the greatest alpha that are tried."""
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -19,8 +19,13 @@ from sweeper.spec.metric import REPORTED, SPREADS, VALIDATION, Metric, Spread
 from sweeper.spec.sweep import Repeats
 from trainables.metrics.meanings import CHOSEN
 
-NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out classes", "dataset": "data sets"}
-"""Hyperparameter -> what its values are, as a plural noun; others are `values of NAME`."""
+NOUNS: Mapping[str, tuple[str, str]] = {
+    "seed": ("seed", "seeds"),
+    "normal_class": ("class", "classes"),
+    "held_out": ("held-out class", "held-out classes"),
+    "dataset": ("data set", "data sets"),
+}
+"""Hyperparameter -> what one of its values is called, and several; others are `values of NAME`."""
 MAX_BEST = 20
 """Most data sets or studies whose best setting is named."""
 MOST_ALIKE = 3
@@ -68,7 +73,13 @@ def averaged_over(rows: pd.DataFrame, axes: Sequence[str], repeats: Repeats, nou
 def noun_of(key: str, noun: str = "trials") -> str:
     """Return what the values of a hyperparameter are, as a plural noun: the sweep's `noun`, unless that is the default,
     for one without its own."""
-    return NOUNS.get(key, f"values of {key}" if noun == "trials" else noun)
+    return NOUNS[key][1] if key in NOUNS else f"values of {key}" if noun == "trials" else noun
+
+
+def counted(count: int, keys: Sequence[str]) -> str:
+    """Return e.g. `one seed`, `10 classes`, or `6 values of corruption` for keys without a noun of their own."""
+    key = ", ".join(keys)
+    return f"one {NOUNS.get(key, (f'value of {key}',))[0]}" if count == 1 else f"{count} {noun_of(key)}"
 
 
 def described(cells: pd.DataFrame, over: Over, spread: Spread = "interval") -> str:
@@ -245,12 +256,8 @@ def over(best: BestSetting) -> str:
     if runs < len(best.values) or math.prod(counts.values()) != len(best.values):
         return f"{n} replicates of {len(best.values)} trials" if n > 1 else f"{len(best.values)} trials"
     of_replicates = [key for key in counts if key not in best.fixed]
-    texts = [[_counted(key, counts[key]) for key in counts if (key in of_replicates) is own] for own in (True, False)]
+    texts = [[counted(counts[key], [key]) for key in counts if (key in of_replicates) is own] for own in (True, False)]
     return ", each the mean of ".join(" x ".join(own) for own in texts if own)
-
-
-def _counted(key: str, count: int) -> str:
-    return f"{count} {noun_of(key)}"
 
 
 def _fixed_noun(best: BestSetting) -> str:

@@ -68,8 +68,8 @@ def test_rows_have_their_mean_over_classes_their_rank_and_their_difference(seed:
         row, trials_of = row_of(ranked, method), rows[rows["method"] == method]
         seeds = trials_of.groupby("seed")["auroc_chosen"].mean()
         ends = logit_interval(seeds) if len(seeds) > 2 else (math.nan, math.nan)
-        found = (row["mean"], row["low"], row["high"], row["fixed_std"])
-        assert found == pytest.approx((own.mean(), *ends, own.std(ddof=1)), nan_ok=True)
+        figures = [row[name] for name in ("mean", "low", "high", "fixed_std")]
+        assert figures == pytest.approx([own.mean(), *ends, own.std(ddof=1)], nan_ok=True)
         assert row["rank"] == pytest.approx(ranks) and row["runs"] == len(trials_of) / 4
         assert (
             row["leak"] == pytest.approx(trials_of["auroc_best_on_test"].mean()) and row["leak"] >= row["mean"] - 1e-9

@@ -25,7 +25,8 @@ from tests.sweeper.report.page.browsers import browser, tab
 SCRIPTS = ("data.js", "formats.js", "cells.js", "axes.js")
 RUN = """
 return given.map(({ rows, axes, repeats, bounds, halves, nouns }) => {
-  const column = (name) => rows.some((row) => name in row) && { name, bounds, at: (trial) => rows[trial][name] };
+  const has = (name) => rows.some((row) => name in row);
+  const column = (name) => has(name) && new Column({ name, bounds, values: rows.map((row) => row[name]) });
   const trials = rows.map((_, trial) => trial);
   const entries = trials.map((trial) => ({ trial, labels: {} }));
   const repeated = repetition(repeats, column, trials, axes);

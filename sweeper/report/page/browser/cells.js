@@ -44,7 +44,7 @@ const groupsOf = (items, keyOf, valueOf) => {
 /* What `replicates.py` says of a cell: over replicates, each of which has the mean over the fixed values. */
 function summary(trials, metric, { replicateOf, fixedOf }, halves) {
   const known = trials.filter((trial) => typeof metric.at(trial) === "number" && !Number.isNaN(metric.at(trial)));
-  const byRun = groupsOf(known, (trial) => JSON.stringify([fixedOf(trial), replicateOf(trial)]), metric.at);
+  const byRun = groupsOf(known, (trial) => JSON.stringify([fixedOf(trial), replicateOf(trial)]), (trial) => metric.at(trial));
   const runs = [...byRun].map(([key, values]) => [...JSON.parse(key), average(values)]);
   const strata = [...groupsOf(runs, ([fixed]) => fixed, (run) => run[2]).values()].map(average);
   const byReplicate = [...groupsOf(runs, (run) => run[1], (run) => run[2]).values()];

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     add = parser.add_argument
     add("--table", metavar="TABLE", help="this table alone (default: all of the preset)")
     form = partial(one_of, "value of --format", FORMATS)
-    form_help = "LaTeX needs the package booktabs; CSV has mean, half width and n in columns of their own"
+    form_help = "LaTeX needs the package booktabs; CSV has mean, the ends of its interval and n in columns of their own"
     add("--format", type=form, default=FORMATS[0], metavar="|".join(FORMATS), help=form_help)
     spread = partial(one_of, "value of --spread", KINDS_OF_SPREAD)
     spread_help = "beside means: the 95 %% interval, or the standard deviation; CSV has both"

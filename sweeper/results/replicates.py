@@ -112,6 +112,8 @@ def whole_means(runs_CN: np.ndarray) -> np.ndarray:
     """Return the means `[..., N]` of replicates over the C combinations of fixed values, from runs `[..., C, N]` that
     are NaN where they are missing; NaN for a replicate that lacks a combination which others have. Where none has all,
     the first is the mean over the means of the combinations."""
+    if not runs_CN.shape[-1]:
+        return np.empty((*runs_CN.shape[:-2], 0))
     present = ~np.isnan(runs_CN)
     counts, strata = present.sum(-2), present.any(-1)
     whole = (counts > 0) & (counts == strata.sum(-1, keepdims=True))

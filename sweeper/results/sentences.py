@@ -249,14 +249,18 @@ BEST, ALIKE = "*", "°"
 LEGEND = f"{ALIKE} not told apart from the best: with it they have the truly best one with a probability of 95 %"
 
 
-def over(best: BestSetting) -> str:
-    """Return what the mean is over, e.g. `3 seeds`, or `3 seeds, each the mean of 10 classes`, or `10 classes`."""
+def over(best: BestSetting, *, fixed_first: bool = False) -> str:
+    """Return what the mean is over, e.g. `3 seeds`, or `3 seeds, each the mean of 10 classes`, or `10 classes`; with
+    `fixed_first` rather `10 classes, each the mean of 3 seeds`, which is the same mean."""
     counts = {key: n for key, n in best.replicates.items() if n > 1}
     runs, n = int((~np.isnan(best.sample.runs_CN)).sum()), len(best.sample.values)
     if runs < len(best.values) or math.prod(counts.values()) != len(best.values):
         return f"{n} replicates of {len(best.values)} trials" if n > 1 else f"{len(best.values)} trials"
     of_replicates = [key for key in counts if key not in best.fixed]
-    texts = [[counted(counts[key], [key]) for key in counts if (key in of_replicates) is own] for own in (True, False)]
+    texts = [
+        [counted(counts[key], [key]) for key in counts if (key in of_replicates) is own]
+        for own in (not fixed_first, fixed_first)
+    ]
     return ", each the mean of ".join(" x ".join(own) for own in texts if own)
 
 
@@ -294,9 +298,7 @@ def _value(best: BestSetting, spread: Spread) -> str:
     if trials > 1:
         of_classes = len(numbers) == 1 and not (spread == "deviation" and n > 1)
         kind = f" {SPREADS['interval' if len(numbers) == 2 else 'deviation']}" if numbers else ""
-        where = f" over {over(best)}"
-        if of_classes and n > 1:
-            where = f" over {_fixed_noun(best)}; of {over(best)}"
+        where = f" over {over(best, fixed_first=of_classes)}"
         counted = f", the choice among {best.compared} counted" if len(numbers) == 2 and best.compared > 1 else ""
         return f"{text} (mean{kind}{where}{counted})"
     if numbers:

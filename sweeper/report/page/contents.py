@@ -33,7 +33,7 @@ from sweeper.results.replicates import group_numbers, in_percent
 from sweeper.spec.figures import Heatmap
 from sweeper.spec.metric import VALIDATION
 from sweeper.spec.space import Value
-from sweeper.spec.sweep import Repeats
+from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import (
     LOGS,
@@ -144,6 +144,7 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
         "count": len(own),
         "left_out": _left_out_trials(files, len(rows), len(own)),
         "halves": _halves(rows, shown.values()),
+        "repeats": asdict(SEEDS),
         "columns": encode(own, snapshot.columns, shown.values()),
         "requests": requests,
         "classes": read_class_names(files, name, rows),

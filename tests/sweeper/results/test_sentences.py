@@ -148,8 +148,8 @@ def test_few_seeds_have_the_deviation_over_classes_and_are_compared_over_classes
     best, deviation = of_classes(values), np.std([0.85, 0.65, 0.8], ddof=1)
     assert np.isnan(best.interval).all() and best.compared_over == "fixed"
     assert sentence(best).startswith(
-        f"best auroc_chosen: 0.767 ± {deviation:.3f} (mean ± standard deviation over classes; of 2 seeds, each the "
-        "mean of 3 classes) at method=a"
+        f"best auroc_chosen: 0.767 ± {deviation:.3f} (mean ± standard deviation over 3 classes, each the mean of 2 "
+        "seeds) at method=a"
     )
     won = np.mean([[a > b for a in values["a"][label] for b in values["b"][label]] for label in range(3)])
     assert sentence(best).endswith(f"; better than method=b with a probability of {won:.2f}")

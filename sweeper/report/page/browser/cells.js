@@ -35,6 +35,16 @@ function repetition({ drawn, fixed }, columnOf, trials, axes) {
   return { replicateOf: key(replicates), fixedOf: key(strata), replicates, strata };
 }
 
+/* What the replicates of a cell and its fixed values are, as plural nouns, of which `nouns` has those of hyperparameters.
+   `varies` says whether a hyperparameter varies within a cell. */
+function nounsOf({ replicates, strata }, nouns, varies) {
+  const noun = (columns, other) => {
+    const names = columns.map((column) => column.name).filter(varies);
+    return names.length === 1 ? nouns?.[names[0]] ?? names[0] : other;
+  };
+  return { replicates: noun(replicates, "replicates"), fixed: noun(strata, "fixed values") };
+}
+
 const groupsOf = (items, keyOf, valueOf) => {
   const groups = new Map();
   for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), valueOf(item)]);

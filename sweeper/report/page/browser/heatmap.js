@@ -138,20 +138,16 @@ class Heatmap {
 
   /* What the trials within a cell repeat. */
   repeated(rows, columns, trials) {
-    const repeats = this.report.views[this.request.preset]?.repeats ?? { drawn: ["seed"], fixed: [] };
+    const repeats = this.report.views[this.request.preset]?.repeats ?? this.report.repeats;
     return repetition(repeats, (name) => this.column(name), trials, [rows.name, columns.name]);
   }
 
   /* What the replicates of a cell and its fixed values are, as plural nouns. */
   nouns() {
     if (this.given) return this.givenFor(this.rows, this.columns).over;
-    const { replicates, strata } = this.repeated(this.axis(this.rows), this.axis(this.columns), this.trials);
     const varying = this.remaining().map((axis) => axis.name);
-    const noun = (columns, other) => {
-      const names = columns.map((column) => column.name).filter((name) => varying.includes(name));
-      return names.length === 1 ? this.report.views[this.request.preset]?.nouns?.[names[0]] ?? names[0] : other;
-    };
-    return { replicates: noun(replicates, "replicates"), fixed: noun(strata, "fixed values") };
+    const repeated = this.repeated(this.axis(this.rows), this.axis(this.columns), this.trials);
+    return nounsOf(repeated, this.report.views[this.request.preset]?.nouns, (name) => varying.includes(name));
   }
 
   /* The cells of a metric over the chosen axes, with the framed and the marked ones, for the trials that are left. */

@@ -90,8 +90,8 @@ class Page {
         this.update();
       }));
     }
-    if ( !(this.heatmap.element.hidden && !this.figures.haveSpread)) {
-      const options = Object.entries(SPREADS).map(([key, text]) => [key, text]);
+    if (!(this.heatmap.element.hidden && !this.figures.haveSpread)) {
+      const options = Object.entries(SPREADS);
       controls.push(choice("beside means", options, this.spread, (key) => {
         this.spread = key;
         this.redraw();

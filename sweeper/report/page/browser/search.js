@@ -120,8 +120,9 @@ class Search {
     const rows = ranked.slice(0, BEST_TRIALS).map((trials) => el("tr", {},
       el("td", {}, trials.map((trial) => el("button", { type: "button", onclick: () => this.onTrial(trial) }, report.value("trial_id", trial)))),
       columns.map((column) => number(column.at(trials), text(column, trials)))));
-    const repeats = ranked.length ? ranked[0].length : 1;
-    const means = repeats > 1 ? `, with the mean of n = ${repeats} trials, and its 95 % interval over three or more seeds in brackets` : "";
+    const cells = ranked.slice(0, BEST_TRIALS).map((trials) => summary(trials, report.columns.get(objective.name), repeated, report.halves));
+    const shown = described(cells, nounsOf(repeated, view.nouns, (name) => ranked.some((trials) => trials.some((trial) => report.value(name, trial) !== report.value(name, trials[0])))), "interval");
+    const means = shown ? `: ${shown}` : "";
     return plainTable(`The ${rows.length} best by ${objective.name}${means}`, ["trial", ...columns.map((column) => column.label)], rows);
   }
 

@@ -257,7 +257,7 @@ def test_what_is_best_is_the_same_without_the_columns_that_tell_no_settings_apar
             )
             assert best["text"] == sentences(whole, findings.MAX_BEST)
         assert said
-    assert "trial_id" in read and not read & {"method", "flip", "seconds", "host", "cohort"}
+    assert "trial_id" in read and not read & {"flip", "seconds", "host", "cohort"}
 
 
 VIEWS = [figures_of(SWEEP, "paper")]

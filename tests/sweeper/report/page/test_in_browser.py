@@ -12,6 +12,7 @@ import pytest
 from sweeper.report.heatmaps import pivot
 from sweeper.report.page import publish
 from sweeper.report.selections import labelled
+from sweeper.results.sentences import Over, described
 from sweeper.storage.layout import log_path
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
@@ -76,11 +77,12 @@ def numbers(page: Watched, selector: str) -> list[float]:
 
 
 def test_the_cells_are_the_means_of_the_rows(page: Watched, rows: pd.DataFrame) -> None:
-    cells = pivot(rows, "auroc_joint", ("beta", "nu"))
+    cells = pivot(rows, "auroc_joint", ("beta", "nu"), share=True)
     cell_paths(page)
     assert drawn(page, "heatmap", "mean") == pytest.approx(cells["mean"].tolist(), abs=1e-15)
     assert drawn(page, "heatmap", "x") == ["0.5", "3", "∞"] * 3
-    assert drawn(page, "heatmap", "half") == pytest.approx((cells["high"] - cells["mean"]).tolist(), abs=1e-12)
+    for end in ("low", "high"):
+        assert drawn(page, "heatmap", end) == pytest.approx(cells[end].tolist(), abs=1e-12)
     assert drawn(page, "heatmap", "iqm") == pytest.approx(cells["iqm"].tolist(), abs=1e-12)
     assert cell_paths(page).nth(6).get_attribute("aria-label").endswith("paper 0.7500")
 
@@ -125,12 +127,15 @@ def test_metric_axes_and_filters_are_chosen(page: Watched, rows: pd.DataFrame) -
 
 
 def test_the_deviation_stands_beside_means_on_demand(page: Watched, rows: pd.DataFrame) -> None:
+    cells = pivot(rows, "auroc_joint", ("beta", "nu"), share=True)
     cell_paths(page)
-    assert "mean ± 95 % interval over 8 seeds" in page.tab.inner_text("#heatmap")
+    low, high = cells.loc[0, ["low", "high"]]
+    assert f"[{low:#.3g}, {high:#.3g}]" in page.tab.locator("#heatmap svg").text_content()
+    assert f"auroc_joint: {described(cells, Over('seeds'))}." in page.tab.inner_text("#heatmap")
     page.tab.get_by_label("beside means", exact=True).select_option("deviation")
     page.tab.wait_for_function("() => document.querySelector('#heatmap').innerText.includes('± standard deviation')")
-    deviation = pivot(rows, "auroc_joint", ("beta", "nu"))["std"][0]
-    assert f"± {deviation:.2g}" in page.tab.locator("#heatmap svg").text_content()
+    assert f"auroc_joint: {described(cells, Over('seeds'), 'deviation')}." in page.tab.inner_text("#heatmap")
+    assert f"± {cells['std'][0]:#.3g}" in page.tab.locator("#heatmap svg").text_content()
     page.see_everything()
     assert "mean ± standard deviation over 8 seeds" in page.tab.inner_text("#tables caption")
 

@@ -49,7 +49,7 @@ def test_a_page_marks_the_cells_of_the_files(
     tmp_path_factory: pytest.TempPathFactory, seed: int, difference: float, without: int
 ) -> None:
     """Settings whose means differ by up to two deviations of a seed. What all have in common of a seed is larger than
-    that: only who pairs the seeds finds the settings that are not worse."""
+    that: only who pairs the seeds finds the settings that are not told apart from the best."""
     rng, store = np.random.default_rng(seed), Store(tmp_path_factory.mktemp("marks"))
     of_seed = 10 * rng.normal(size=3)
     rows = [

@@ -6,12 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from sweeper.report.figures import figures_of
+from sweeper.report.heatmaps import heading, pivot
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
+from sweeper.results.sentences import averaged_over
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
+from sweeper.spec.metric import SPREADS
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
@@ -44,13 +48,17 @@ def row(trial: str, auroc: float | None, **own: Any) -> dict[str, Any]:
 
 
 def write(
-    folder: Path, rows: Sequence[Mapping[str, Any]], requests: Mapping[str, Sequence[str]], sweep: Sweep = SWEEP
+    folder: Path,
+    rows: Sequence[Mapping[str, Any]],
+    requests: Mapping[str, Sequence[str]],
+    sweep: Sweep = SWEEP,
+    columns: Columns = COLUMNS,
 ) -> str:
     """Write a store with these rows and requests, and its page. Returns the address of the page."""
     store = Store(folder)
-    store.prepare("best", COLUMNS)
+    store.prepare("best", columns)
     write_figures(store.files, "best", figures_of(sweep, "paper"))
-    store.write("best", "c", rows, COLUMNS)
+    store.write("best", "c", rows, columns)
     for request, trials in requests.items():
         write_request(store.files, "best", RequestRows(request, "paper", trials))
     publish.write(store.files, "best")
@@ -84,6 +92,41 @@ def test_the_frame_is_at_the_setting_of_the_sentence(chromium: Any, tmp_path: Pa
             "() => document.querySelector('#heatmap path[role=button]').getAttribute('aria-label').includes('1 trial')"
         )
         assert [words.split(", nu")[0] for words in framed(page)] == ["beta=0.5"], "of the request, also if filtered"
+        assert page.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("classes", "seeds", "random", "over"),
+    [(2, 1, (), "trials"), (1, 3, (), "trials"), (2, 3, (), "trials"), (3, 2, ("normal_class",), "runs")],
+)
+def test_the_caption_is_that_of_the_picture(
+    chromium: Any, tmp_path: Path, classes: int, seeds: int, random: tuple[str, ...], over: str
+) -> None:
+    """Of classes, of seeds, of both, and of classes that are drawn at random."""
+    rows = [
+        row(f"t{beta}{nu}{each}{seed}", (beta + each + nu / 9 + seed * beta) / 9, beta=beta, nu=nu, normal_class=each)
+        | {"seed": seed}
+        for beta in (0.5, 1.0)
+        for nu in (1.0, 2.0)
+        for each in range(classes)
+        for seed in range(seeds)
+    ]
+    sweep, columns = (
+        replace(SWEEP, random=random, over=over),
+        Columns({**COLUMNS.hyperparameters, "seed": int}, COLUMNS.metrics),
+    )
+    frame = pd.DataFrame(rows)
+    cells = pivot(frame, "auroc_joint", ("beta", "nu"), sweep.repeats, share=True)
+    nouns = averaged_over(frame, ("beta", "nu"), sweep.repeats, over)
+    with tab(chromium) as page:
+        page.open(write(tmp_path, rows, {"paper": [row["trial_id"] for row in rows]}, sweep, columns))
+        page.tab.wait_for_selector("#heatmap path[role=button]")
+        for spread in SPREADS:
+            page.tab.get_by_label("beside means", exact=True).select_option(spread)
+            expected = heading(cells, "auroc_joint", nouns, spread)
+            page.tab.wait_for_function(
+                "(text) => document.querySelector('#heatmap').innerText.includes(text)", arg=f"{expected}."
+            )
         assert page.complaints == []
 
 

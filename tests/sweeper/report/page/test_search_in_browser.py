@@ -1,5 +1,6 @@
 """The page of a search in a real browser."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
 from sweeper.spec import Metric
 from sweeper.storage.load import load
+from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
 from tests.sweeper.report.page.stored_search import COLUMNS, NAME, OBJECTIVE, SWEEP, fill
@@ -139,13 +141,14 @@ def test_a_proposal_of_several_trials_is_one_point_with_their_mean(chromium: Any
     rows, seeds = load(NAME, store.files), list[pd.DataFrame]()
     first = rows[(rows["study"] == "normal_class=0") & (rows["number"] < 10)]
     for seed in range(3):
-        own = first.assign(trial_id=first["trial_id"] + f"s{seed}", status="finished")
+        own = first.assign(trial_id=first["trial_id"] + f"s{seed}", status="finished", seed=seed)
         seeds.append(own.assign(val_knn_z=0.5 + 0.01 * own["number"] - 0.02 * seed))
     seeds[2].loc[seeds[2]["number"] == 3, ["status", "val_knn_z"]] = ["diverged", None]
     replicated = Store(tmp_path)
     write_figures(replicated.files, NAME, figures_of(SWEEP, "paper"))
-    replicated.prepare(NAME, COLUMNS)
-    replicated.write(NAME, "c", pd.concat(seeds).drop(columns="sweep").to_dict("records"), COLUMNS)
+    columns = Columns({**COLUMNS.hyperparameters, "seed": int}, COLUMNS.metrics)
+    replicated.prepare(NAME, columns)
+    replicated.write(NAME, "c", pd.concat(seeds).drop(columns="sweep").to_dict("records"), columns)
     publish.write(replicated.files, NAME)
     with tab(chromium, width=1000) as watched:
         watched.open(f"file://{tmp_path}/reports/{NAME}.html")
@@ -153,7 +156,9 @@ def test_a_proposal_of_several_trials_is_one_point_with_their_mean(chromium: Any
         assert sorted(chart(watched, "History", "number", "trials")) == list(range(10))
         assert chart(watched, "History", "status", "trials").count("diverged") == 1
         text = watched.tab.locator("#search tbody tr").first.inner_text()
-        assert "57.00 ± 4.968" in text, text  # the mean, and 4.303 times its standard error
+        half = 4.302653 * 0.02 / 3**0.5 / (0.57 * 0.43)  # of the logit, by the delta method
+        low, high = (100 / (1 + math.exp(-(math.log(0.57 / 0.43) + sign * half))) for sign in (-1, 1))
+        assert f"57.00 [{low:.2f}, {high:.2f}]" in text, text
         assert [name[-2:] for name in best(watched)[:3]] == ["s0", "s1", "s2"]
         assert (
             "10 proposals of 3 trials each, 9 trained to the end" in watched.tab.locator("#search p").first.inner_text()

@@ -74,8 +74,9 @@ def best(
 def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """Return the paired differences of two sides, typed as for `sweeper compare`, one row for each metric.
 
-    - `first`, `second`: mean of each side; `difference`: mean of second - first over `n` pairs; `low`, `high`: its 95 %
-      interval; `p`: Wilcoxon's signed-rank test
+    - `first`, `second`: mean of each side over its `pairs`; `difference`: mean of second - first
+    - `low`, `high`: its 95 % interval over `n` replicates, or over what `over` says; `p`: the smallest level at which
+      that excludes 0
     - `improved`, `improved_low`, `improved_high`: probability that a run of the second side is better
 
     Raises SpecError for sides that cannot be compared, and StoreError for a store that cannot be read.

@@ -116,8 +116,10 @@ def test_the_p_value_is_the_level_at_which_the_interval_ends_at_zero() -> None:
 @for_each("n", COUNTS)
 @for_each("truth", [0.0, 0.9])
 @for_each("noise", [0.3, 1.0])
-def test_a_correlation_over_cells_is_that_of_the_true_means(n: int, truth: float, noise: float) -> None:
-    """With noise as large as the signal Pearson's r of the means has no interval that covers: .12 to .17 at .9."""
+@for_each("alike", [0.0, 0.7])
+def test_a_correlation_over_cells_is_that_of_the_true_means(n: int, truth: float, noise: float, alike: float) -> None:
+    """With noise as large as the signal Pearson's r of the means has no interval that covers: .12 to .17 at .9. A share
+    of the noise may be `alike` in neighbouring cells of a seed."""
     rng, cells = np.random.default_rng(n), 20
     x = stats.zscore(stats.norm.ppf((np.arange(cells) + 0.5) / cells))
     other = rng.normal(0, 1, cells)
@@ -125,12 +127,17 @@ def test_a_correlation_over_cells_is_that_of_the_true_means(n: int, truth: float
     y = truth * x + math.sqrt(1 - truth**2) * other
     assert np.corrcoef(x, y)[0, 1] == pytest.approx(truth, abs=1e-9)
     shared = rng.normal(0, 0.5, (2, 400, n, 1))
-    first, second = (
-        own + noise * rng.normal(0, 1, (400, n, cells)) + of_seed for own, of_seed in zip((x, y), shared, strict=True)
-    )
+    waves = np.stack([np.sin(np.arange(cells) / 4), np.cos(np.arange(cells) / 3)])
+
+    def noisy(own: np.ndarray, luck: np.ndarray) -> np.ndarray:
+        smooth, rough = rng.normal(0, 1, (400, n, 2)) @ waves, rng.normal(0, 1, (400, n, cells))
+        return np.asarray(own + noise * (math.sqrt(alike) * smooth + math.sqrt(1 - alike) * rough) + luck)
+
+    first, second = (noisy(own, luck) for own, luck in zip((x, y), shared, strict=True))
     estimates = [correlation_of_metrics(*pair) for pair in zip(first, second, strict=True)]
-    assert coverage(estimates.__getitem__, truth, 400) >= LEAST
-    assert np.median([estimate.value for estimate in estimates]) == pytest.approx(truth, abs=0.06)
+    known = [estimate for estimate in estimates if not math.isnan(known_interval(estimate)[0])]
+    assert len(known) > 380 and coverage(known.__getitem__, truth, len(known)) >= (LEAST if alike == 0 else 0.9)
+    assert alike or np.median([estimate.value for estimate in estimates]) == pytest.approx(truth, abs=0.06)
 
 
 def test_a_correlation_without_noise_is_pearsons_and_few_cells_have_none() -> None:

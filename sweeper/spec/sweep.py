@@ -131,9 +131,17 @@ class Sweep:
         for preset in self.presets:
             for assumption in self.assumptions.get(preset, ()):
                 _check_assumption(assumption, preset, self.parts(preset))
+        self._check_random()
         for preset in self.presets:
             self._check_files(preset)
             self._check_constraints(preset)
+
+    def _check_random(self) -> None:
+        """Raise SpecError for a random hyperparameter that no preset sets."""
+        sets = dict.fromkeys(key for preset in self.presets for part in self.parts(preset) for key in part_keys(part))
+        for name in self.random:
+            if name not in sets:
+                raise SpecError(unknown("random hyperparameter that a preset sets", name, list(sets)))
 
     def _check_files(self, preset: str) -> None:
         """Raise SpecError for two figures of one preset that would be the same file."""

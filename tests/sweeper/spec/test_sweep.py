@@ -46,6 +46,16 @@ def test_breakdown_and_correlations_are_of_a_heatmap(parts: dict[str, Any]) -> N
     assert sweep(**parts).of_kind(Heatmap) == (HEATMAP,)
 
 
+def test_classes_are_fixed_unless_the_sweep_calls_them_random() -> None:
+    presets = {"p": Grid({}, {"normal_class": (0, 1), "beta": (0.5, 1.0)})}
+    known = sweep(presets=presets).repeats
+    assert (known.drawn, known.fixed) == (("seed",), ("normal_class", "held_out"))
+    drawn = sweep(presets=presets, random=("normal_class",)).repeats
+    assert (drawn.drawn, drawn.fixed) == (("seed", "normal_class"), ("held_out",))
+    with pytest.raises(SpecError, match=r"^no random hyperparameter that a preset sets 'normal_clas' \(did you mean"):
+        sweep(presets=presets, random=("normal_clas",))
+
+
 def test_figures_of_one_kind_and_preset_have_different_names() -> None:
     """Otherwise they would write the same file."""
     line = Trajectory("accuracy", (KNN,), ("method",))

@@ -39,11 +39,13 @@ def test_what_a_replicate_adds_to_all_and_the_unit_tell_nothing() -> None:
     assert (low, high) == pytest.approx((10 * ends[0] + 3, 10 * ends[1] + 3))
 
 
-def test_without_any_variance_the_difference_decides_and_there_is_no_interval() -> None:
+def test_equal_replicates_tell_nothing_apart_and_have_no_interval() -> None:
     values = np.tile([0.5, 0.5, 0.4], (3, 1))
-    assert not_told_apart(values).tolist() == [True, True, False]
+    assert not_told_apart(values).all() and not_told_apart(values + np.array([[0.0], [0.1], [0.3]])).all()
     assert np.isnan(chosen_interval(values, values, 0)).all()
     assert np.isnan(chosen_interval(np.array([[0.1, 0.2], [0.3, 0.1]]), np.array([[0.1, 0.2], [0.3, 0.1]]), 0)).all()
+    one_equal = np.array([[0.9, 0.4, 0.5], [0.9, 0.5, 0.6], [0.9, 0.45, 0.5]])
+    assert not_told_apart(one_equal).tolist() == [True, False, False], "differences from it vary"
     huge = np.random.default_rng(0).normal(0, 1e200, (3, 4))
     assert not_told_apart(huge).any() and np.isnan(chosen_interval(huge, huge, 0)).all()
 
@@ -52,6 +54,16 @@ def test_one_setting_has_the_plain_interval() -> None:
     values = np.array([[1.0], [2.0], [4.0]])
     plain = stats.t.interval(0.95, 2, values.mean(), stats.sem(values[:, 0]))
     assert chosen_interval(values, values, 0) == pytest.approx(plain)
+
+
+@for_each("wild", [1.0, 1e3, 1e300])
+def test_one_wild_setting_does_not_widen_what_is_said_of_the_others(wild: float) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(0, 0.01, (3, 20)) + np.arange(20) / 50
+    beside = np.concatenate([values, wild * rng.normal(-1, 0.1, (3, 1))], axis=1)
+    chosen = int(values.mean(0).argmax())
+    alone, ends = chosen_interval(values, values, chosen), chosen_interval(beside, beside, chosen)
+    assert np.ptp(ends) <= 1.5 * np.ptp(alone) and not_told_apart(beside).sum() <= not_told_apart(values).sum() + 1
 
 
 @pytest.mark.slow

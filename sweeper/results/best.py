@@ -403,11 +403,11 @@ class Settings:
         indices = [index for index, name in enumerate(self._replicates) if name in drawn]
         others = [index for index, name in enumerate(self._replicates) if name not in self._repeats.drawn]
         replicates = _numbered(tuple(key[index] for index in indices) for key in sorted(wanted, key=repr))
-        fixed = _numbered((*(key[index] for index in others), key[-1]) for key in sorted(wanted, key=repr))
+        fixed = _numbered(tuple(key[index] for index in others) for key in sorted(wanted, key=repr))
         spots = [
             (
                 number,
-                fixed.setdefault((*(key[index] for index in others), key[-1]), len(fixed)),
+                fixed.setdefault(tuple(key[index] for index in others), len(fixed)),
                 replicates.get(tuple(key[index] for index in indices), 0),
                 place,
             )

@@ -4,6 +4,8 @@ import itertools
 import math
 from typing import Any
 
+import pytest
+
 from sweeper.results.best import Settings, best_settings
 from sweeper.results.best_trials import Ranking
 from sweeper.results.sentences import over, sentence, sentences
@@ -80,12 +82,26 @@ def test_trials_with_the_same_values_are_all_in_the_mean() -> None:
         assert list(best.values) == ["a", "b"] and over(best) == "2 trials" and best.compared == 2
 
 
+def test_a_trial_that_ran_again_does_not_become_a_class_of_its_own() -> None:
+    rows = [
+        row(f"{beta}{seed}", beta, 0, 0.5 + 0.1 * beta + 0.01 * seed**2 * beta, seed=seed)
+        for beta in (0.5, 1.0)
+        for seed in (0, 1, 2)
+    ]
+    (once,) = best_settings(rows, AUROC, KEYS)
+    (twice,) = best_settings([*rows, *({**own, "trial_id": f"again{own['trial_id']}"} for own in rows)], AUROC, KEYS)
+    assert twice.sample.values == pytest.approx(once.sample.values) and twice.sample.values.shape == (3,)
+    assert twice.interval == pytest.approx(once.interval)
+
+
 def test_a_method_without_a_seed_is_compared_with_the_means_of_others() -> None:
     keys = (*KEYS, "method")
     values = enumerate((0.9, 0.7, 0.8))
     pixels = [row(f"p{label}", 0.5, label, value, seed=None, method="pixels") for label, value in values]
     others = [
-        row(f"v{label}{seed}", 0.5, label, 0.6, seed=seed, method="vae") for label in (0, 1, 2) for seed in (0, 1, 2)
+        row(f"v{label}{seed}", 0.5, label, 0.6 + 0.01 * seed**2, seed=seed, method="vae")
+        for label in (0, 1, 2)
+        for seed in (0, 1, 2)
     ]
     (best,) = best_settings([*others, *pixels], AUROC, keys)
     assert sentence(best) == (

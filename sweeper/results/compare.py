@@ -344,6 +344,7 @@ def _compared(pairs: Pairs, metric: str, first: np.ndarray, second: np.ndarray) 
     what = noun_of(pairs.of_blocks[0]) if len(pairs.of_blocks) == 1 else "fixed values"
     share = Metric(metric, direction).bounds is not None
     estimate = difference_of_runs(second_CN, first_CN, what, share, np.array(pairs.blocks))
+    of_first = difference_of_runs(first_CN, 0.0 * second_CN, what, share, np.array(pairs.blocks)).value
     low, high = known_interval(estimate)
     cost, improved = None, (math.nan, math.nan, math.nan)
     if direction:
@@ -353,8 +354,8 @@ def _compared(pairs: Pairs, metric: str, first: np.ndarray, second: np.ndarray) 
     return {
         "n": estimate.n,
         "over": estimate.over if math.isfinite(low) else "",
-        "first": float(first.mean()),
-        "second": float(second.mean()),
+        "first": of_first,
+        "second": of_first + estimate.value,
         "difference": estimate.value,
         "low": low,
         "high": high,

@@ -107,6 +107,14 @@ def test_many_settings_of_few_seeds_are_no_more_than_few_replicates() -> None:
     assert misses <= 10, "5 % are expected"
 
 
+def test_the_difference_is_that_of_the_means_that_stand_beside_it_where_runs_are_missing() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        first, second = (settings_of(range(4), 0.3, method, rng) for method in ("vje", "simclr"))
+        found = compared(first.sample(frac=0.8, random_state=rng), second.sample(frac=0.8, random_state=rng))
+        assert found["second"] - found["first"] == pytest.approx(found["difference"])
+
+
 def test_two_seeds_of_the_same_settings_tell_nothing() -> None:
     rng = np.random.default_rng(1)
     row = compared(*(settings_of(range(seed, seed + 1), 0.001, "vje", rng) for seed in (0, 1)))

@@ -190,6 +190,7 @@ def over_fixed(differences: np.ndarray, what: str) -> Estimate:
     that hold the centre with equal probability (Hartigan, JASA 64, 1969). It says whether further values would differ
     alike, not further seeds, and it exists from 6 values on.
     """
+    differences = np.sort(differences)  # the random subsets must not depend on the order
     count = len(differences)
     value = float(differences.mean()) if count else math.nan
     if count < 2:

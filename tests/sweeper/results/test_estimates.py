@@ -103,6 +103,12 @@ def test_paired_differences_over_fixed_values_are_those_of_the_sign_flip_test() 
     assert math.isinf(over_fixed(np.full(8, 0.1), "").bounds(ALPHA)[0]), "equal ones show no spread"  # type: ignore[misc]
 
 
+def test_the_order_of_fixed_values_changes_nothing() -> None:
+    values = np.random.default_rng(5).normal(0.02, 0.1, 30)
+    ends = [over_fixed(own, "30 classes").bounds(ALPHA) for own in (values, values[::-1])]  # type: ignore[misc]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-15)
+
+
 def test_the_p_value_is_the_level_at_which_the_interval_ends_at_zero() -> None:
     rng = np.random.default_rng(2)
     first, second = rng.normal(0.5, 1, 8), rng.normal(0, 1, 8)

@@ -74,7 +74,8 @@ def on_page(shown: Shown, ranking: Ranking) -> dict[str, Any] | None:
 def rank(rows: pd.DataFrame, ranking: Ranking, preset: str, repeats: Repeats = SEEDS) -> pd.DataFrame:
     """Rank the trials of `rows`, in which a hyperparameter or metric that is no column is null.
 
-    Returns one row for each of the ranking, the best first, then those that only a paper has:
+    Returns one row for each of the ranking, the best first, then those that lack a task, then those that only a paper
+    has:
 
     - `scores`: the anomaly scores that its trials chose, the most frequent first; null for another metric
     - the columns of `replicates.summarise`, where a replicate has the mean over the tasks, which are fixed
@@ -93,7 +94,8 @@ def rank(rows: pd.DataFrame, ranking: Ranking, preset: str, repeats: Repeats = S
     known = known.assign(**{name: known[name].astype("float64") for name in names})
     keys = [tuple(map(plain_value, key)) for key in known[list(ranking.rows)].itertuples(index=False, name=None)]
     row_keys = list(dict.fromkeys([*keys, *published]))
-    row_N = np.array([row_keys.index(key) for key in keys], dtype=np.int64)
+    numbers = {key: number for number, key in enumerate(row_keys)}
+    row_N = np.array([numbers[key] for key in keys], dtype=np.int64)
     repeated = repetition(known, within)
     found = summarise(known[names[0]], row_N, repeated, len(row_keys), ranking.metric.bounds is not None)
     runs, leaks = (_runs(known, name, row_N, len(row_keys), within) for name in (names[0], names[-1]))
@@ -117,7 +119,8 @@ def rank(rows: pd.DataFrame, ranking: Ranking, preset: str, repeats: Repeats = S
         }
     )
     places = [np.nan_to_num(-sign * ranked[name].to_numpy(), nan=np.inf) for name in ("published", "mean")]
-    return ranked.iloc[np.lexsort(places)].reset_index(drop=True)
+    lacks = ranked["tasks"] < ranked["tasks"].max()
+    return ranked.iloc[np.lexsort([*places, lacks])].reset_index(drop=True)
 
 
 def _runs(known: pd.DataFrame, name: str, row_N: np.ndarray, count: int, repeats: Repeats) -> list[np.ndarray]:

@@ -246,7 +246,7 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
     samples, paired = _aligned(claim, sources, samples)
     estimate, ends = _compare(claim, samples, paired)
     if estimate.n < MIN_REPLICATES and (of_fixed := _over_fixed(claim, sources, samples, alpha)):
-        estimate = of_fixed
+        estimate, ends = of_fixed
     found: dict[str, Any] = {**about, "left": ends[0], "right": ends[1], "difference": estimate.value, "n": estimate.n}
     data = dict.fromkeys(str(value) for rows in chosen if DATASET in rows for value in rows[DATASET].dropna())
     found |= {
@@ -293,8 +293,10 @@ def _compared(claim: Claim, sources: Sequence[SweepRows], samples: Sequence[Samp
     return [name for name in samples[0].fixed_names if name in samples[-1].fixed_names and name not in selected]
 
 
-def _over_fixed(claim: Claim, sources: Sequence[SweepRows], samples: Sequence[Sample], alpha: float) -> Estimate | None:
-    """Return the difference of two means over what is fixed, such as classes, if that has an interval."""
+def _over_fixed(
+    claim: Claim, sources: Sequence[SweepRows], samples: Sequence[Sample], alpha: float
+) -> tuple[Estimate, tuple[float, float]] | None:
+    """Return the difference of two means over what is fixed, such as classes, and the means, if it has an interval."""
     if len(samples) < 2 or any(side.take != "mean" for side in claim.sides):
         return None
     names = _compared(claim, sources, samples)
@@ -303,9 +305,11 @@ def _over_fixed(claim: Claim, sources: Sequence[SweepRows], samples: Sequence[Sa
     varying = [name for place, name in enumerate(names) if len({label[place] for label in both}) > 1]
     of_seeds = counted(max(len(each.replicates) for each in samples), ["seed"])
     what = f"{counted(len(both), varying)} of {of_seeds}"
-    estimate = estimates.over_fixed(np.array([left[label] - right[label] for label in both]), what)
-    known = estimate.bounds is not None and any(map(math.isfinite, estimate.bounds(alpha)))
-    return estimate if known else None
+    lefts, rights = (np.array([means[label] for label in both]) for means in (left, right))
+    estimate = estimates.over_fixed(lefts - rights, what)
+    if estimate.bounds is None or not any(map(math.isfinite, estimate.bounds(alpha))):
+        return None
+    return estimate, (float(lefts.mean()), float(rights.mean()))
 
 
 def _lack(estimate: Estimate, samples: Sequence[Sample]) -> str:

@@ -354,6 +354,10 @@ def test_two_settings_of_one_seed_are_compared_over_classes(tmp_path: Path) -> N
     judged = _of_classes(tmp_path / "8", better, values)
     assert (judged.verdict, judged.n, judged.over) == ("holds", 8, "8 classes of one seed")
     assert judged.reason == "over 8 classes of one seed: it says nothing of other seeds"
+    uneven = values | {("b", index, 1): 0.1 for index in CLASSES} | {("b", index, 2): 0.5 for index in range(7)}
+    uneven = {key: value for key, value in uneven.items() if key[0] == "a" or key[2] > 0}
+    judged = _of_classes(tmp_path / "uneven", better, uneven)
+    assert judged.n == 8 and judged.left - judged.right == pytest.approx(judged.difference), "the means of the classes"
     few = {key: value for key, value in values.items() if key[1] < 5}
     needs = "one replicate: an interval needs 3 seeds; over 5 of 8 classes"
     assert _of_classes(tmp_path / "5", better, few).reason == needs

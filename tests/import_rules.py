@@ -263,10 +263,6 @@ TABLE: Mapping[str, Rule] = {
         never=("ray", "optuna"),
     ),
     "sweeper.search.rungs": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
-    "sweeper.search.rung_server": Rule(
-        may=("trainables.reports", "sweeper.spec", "sweeper.search.rungs"),
-        never=("torch", *LAUNCHERS),
-    ),
     "sweeper.search": Rule(
         may=(
             "sweeper.printing",

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeper.errors import StoreError
 from sweeper.storage.files import Files
@@ -19,7 +19,6 @@ from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
 
 if TYPE_CHECKING:
     from sweeper.packing.cluster import Cluster, SlotResources
-    from sweeper.search.rung_server import Service
     from trainables.worker.messages import CohortTask, Failure, Message
     from trainables.worker.worker import Dispatch
 
@@ -63,11 +62,6 @@ class Backend(ABC):
     @abstractmethod
     def cluster(self) -> Cluster:
         """Return the devices on which cohorts run, and how to measure on them."""
-
-    @abstractmethod
-    def serve(self, server: Callable[..., Any], *arguments: object) -> Service:
-        """Return the client of `server(*arguments)`, an object that the driver and all cohorts may call. Its methods
-        are coroutines: so many may be called at once that Ray cannot give each a thread."""
 
     @abstractmethod
     def training(self, dispatch: Dispatch) -> AbstractContextManager[None]:

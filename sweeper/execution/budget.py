@@ -138,6 +138,9 @@ class Budget(CohortListener):
         if heartbeat.epochs:
             self._begun[cohort.id] = heartbeat.begun / heartbeat.epochs
 
+    def waits(self, cohort: Cohort) -> None:
+        self._started.pop(cohort.id, None)
+
     def interrupted(self, cohort: Cohort, failure: Failure) -> None:
         self._started.pop(cohort.id, None)
 

@@ -1,6 +1,5 @@
 """Runs cohorts in this process, one after the other, without Ray: for a debugger, and for tests."""
 
-import asyncio
 import contextlib
 import math
 import os
@@ -11,7 +10,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -21,10 +19,7 @@ from sweeper.packing.cluster import Cluster, DeviceKind, SlotResources
 from sweeper.spec import user_code
 from trainables.worker.messages import CohortTask, Message
 from trainables.worker.resources import probe
-from trainables.worker.worker import Dispatch, judge_of, train_cohort
-
-ANSWER_SECONDS = 60.0
-"""Seconds after which a call of a service fails. It can only wait for a cohort that does not train meanwhile."""
+from trainables.worker.worker import Dispatch, train_cohort
 
 
 class LocalBackend(Backend):
@@ -46,9 +41,6 @@ class LocalBackend(Backend):
         return Cluster(
             None, (kind,), lambda requests: [probe(request, self._data, local_device()) for request in requests]
         )
-
-    def serve(self, server: Callable[..., Any], *arguments: object) -> "LocalService":
-        return LocalService(server(*arguments))
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:
@@ -94,9 +86,8 @@ class LocalBackend(Backend):
     def train(self, task: CohortTask, send: Callable[[Message], None]) -> None:
         """Train the task's cohort and `send` its messages."""
         assert self._dispatch
-        judge = judge_of(task, self._dispatch.judge_factory)
         show = show_exception if self._debug else (lambda error: None)
-        train_cohort(task, self._dispatch.settings, judge, local_device(), send, show_exception=show)
+        train_cohort(task, self._dispatch.settings, local_device(), send, show_exception=show)
 
 
 def show_exception(error: BaseException, *, debugger: bool = True) -> None:
@@ -134,17 +125,3 @@ class _Refused(BaseException):
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
         self.error = error
-
-
-class LocalService:
-    """The client of a server in this process. Calls come one after the other, from any thread."""
-
-    def __init__(self, server: Any) -> None:
-        self._server, self._loop = server, asyncio.new_event_loop()
-
-    def ask(self, method: str, *arguments: object) -> Any:
-        """Return the result of a call."""
-        call = getattr(self._server, method)(*arguments)
-        return self._loop.run_until_complete(asyncio.wait_for(call, ANSWER_SECONDS))
-
-    tell = ask

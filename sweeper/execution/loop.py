@@ -200,7 +200,7 @@ def dispatch(
         reserved=frozenset({*FIXED, *STUDY_COLUMNS, "sweep"}),
     )
     storage = files.checkpoints.uri_of(shared) if shared else None
-    shipped = Dispatch(settings, slots.resources, slots.workers, storage, stage.judge_factory, user_code.folders())
+    shipped = Dispatch(settings, slots.resources, slots.workers, storage, user_code.folders())
     queue = RetryQueue(stage.source, limits.retries)
     budget = limits.budget
 
@@ -222,13 +222,14 @@ def dispatch(
         if not queue.ended:  # here, too, because a backend may train a whole cohort before it returns
             budget.check()
 
-    # Cohorts that are judged wait for each other, so no more of them are started than run at once.
-    most = slots.count if slots.local or stage.judge_factory or slots.workers > 1 else math.inf
+    most = slots.count if slots.local or slots.workers > 1 else math.inf
     try:
         with backend.training(shipped):
             while not queue.ended:
                 stopping.check()
                 budget.check()
+                for cohort, report in queue.last_reports():
+                    take(Told(cohort, report))
                 while len(events.pending) < MOST_PENDING and len(events.pending) + len(events.running) < most:
                     assignment = slot_assigner.next()
                     if assignment is None:
@@ -261,6 +262,8 @@ class _Events:
     """Ids of the cohorts that wait for a device."""
     running: set[str] = field(default_factory=set)
     """Ids of the cohorts that train."""
+    at_rung: set[str] = field(default_factory=set)
+    """Ids of those that have reported that they end at a rung."""
 
     def take(self, event: Event) -> None:
         match event:
@@ -271,6 +274,8 @@ class _Events:
             case Told(cohort) if not self.queue.runs(cohort):
                 pass  # it has sent its last report, or has failed for good
             case Told(cohort, CohortReport() as message):
+                if message.waits:
+                    self.at_rung.add(cohort)
                 self._tell(cohort, lambda listener, cohort: listener.reported(cohort, message))
                 self.queue.reported(cohort, message.report.epoch, message.report.done)
             case Told(cohort, Heartbeat() as heartbeat):
@@ -278,11 +283,15 @@ class _Events:
             case Ended(cohort, failure):
                 self.running.remove(cohort)
                 self.slot_assigner.release(cohort)
-                self._ended(cohort, failure or NO_LAST_REPORT)
+                waits = cohort in self.at_rung and failure is None
+                self.at_rung.discard(cohort)
+                if waits:
+                    self.queue.wait(cohort)
+                    self._tell(cohort, lambda listener, cohort: listener.waits(cohort))
+                elif self.queue.runs(cohort):  # else it has sent its last report
+                    self._lost(cohort, failure or NO_LAST_REPORT)
 
-    def _ended(self, cohort: str, failure: Failure) -> None:
-        if not self.queue.runs(cohort):  # it has sent its last report
-            return
+    def _lost(self, cohort: str, failure: Failure) -> None:
         failure = self.read_exit_file(cohort) or failure
         decision = self.queue.lost(cohort, failure.cause)
         if decision.kind == "again":

@@ -11,7 +11,6 @@ from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeper.errors import NodeLost
 from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
@@ -42,8 +41,6 @@ NODE_LOST = "node has died"
 LOST_ROUNDS = 50
 """Times in succession that workers may die before any has started. Machines come and go, but Ray may also cancel every
 worker: a driver that has used a cluster with a token before answers no cluster without one, which takes it for dead."""
-CALLS = 100_000
-"""Calls that may wait in a service at once: one of each cohort, and those of workers that died while they waited."""
 
 Resources = tuple[tuple[str, float], ...]
 """Ray resources of an actor: sorted pairs of name and amount."""
@@ -90,14 +87,6 @@ class RayBackend(Backend):
 
     def cluster(self) -> Cluster:
         return ray_cluster(self._address, self._data, self._stopping, self._say)
-
-    @staticmethod
-    def serve(server: Callable[..., Any], *arguments: object) -> "RayService":
-        """As `Backend.serve`: an actor, on this node if possible. It lives as long as its clients. No call waits for
-        its start."""
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        options = {"num_cpus": 0, "max_concurrency": CALLS, "scheduling_strategy": here}
-        return RayService(ray.remote(server).options(**options).remote(*arguments))
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:
@@ -215,21 +204,6 @@ def _failure(error: RayError, node: str | None) -> Failure:
 def _lives(node: str | None) -> bool:
     """Whether Ray knows the node, and not that it has died."""
     return any(known["NodeID"] == node and known["Alive"] for known in ray.nodes())
-
-
-@dataclass(frozen=True)
-class RayService:
-    """The client of a server that is an actor. It can be sent to any process of the cluster."""
-
-    actor: Any
-
-    def ask(self, method: str, *arguments: object) -> Any:
-        """Return the result of a call. Raises RayError if the actor is gone."""
-        return ray.get(getattr(self.actor, method).remote(*arguments))
-
-    def tell(self, method: str, *arguments: object) -> None:
-        """Call without waiting for the result. Ray alone does not keep the order of several calls."""
-        getattr(self.actor, method).remote(*arguments)
 
 
 MEASUREMENT_TIMEOUT = 300.0

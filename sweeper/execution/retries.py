@@ -1,5 +1,6 @@
 """Decides what becomes of a cohort that failed: it is tried again, split into halves, or given up.
 
+- A cohort that waits for others at a rung has saved and ended. It goes on once these are there.
 - A process that is lost with its machine is not the cohort's fault: the cohort is tried again, up to `LOSSES` times.
 - A cohort that hangs or does not fit into memory is split at once; a single trial is tried once more. A cohort that
   must stay whole and does not fit is tried with stacks of half the width.
@@ -8,12 +9,13 @@
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.sources import CohortSource
-from trainables.worker.messages import Cause
+from trainables.worker.messages import Cause, CohortReport
 
 LOSSES = 50
 """Times that a cohort may lose its machine in a row without reaching a further epoch."""
@@ -53,6 +55,8 @@ class RetryQueue:
         self._orders: dict[str, int] = {}
         """Id of a whole cohort -> the `order` of its parts."""
         self._running: dict[str, Attempt] = {}
+        self._waiting: dict[str, Attempt] = {}
+        """Attempts that have ended at a rung, by the id of their cohort."""
         self._failures, self._losses = Counter[str](), Counter[str]()
         self._reached: dict[str, int] = {}
         """Last epoch that each running cohort has reported."""
@@ -62,18 +66,16 @@ class RetryQueue:
     @property
     def ended(self) -> bool:
         """True if no cohort will follow."""
-        return self._source.exhausted and not self._left and not self._running
+        return self._source.exhausted and not self._left and not self._running and not self._waiting
 
     def next(self) -> Attempt | None:
         """Return the next attempt; None if there is none at the moment.
 
-        Cohorts that are tried again come before later ones, because a cohort may wait for those before it. The parts of
-        a cohort may wait for each other, so a part that has given up its slot comes after the others.
+        Cohorts that are tried again, or go on after a rung, come before later ones, because others may wait for them.
         """
-        # One cohort ahead of a part, so that all parts of a cohort are here before any of them can be put back.
-        while not self._left or (self._left[0].earlier and len(self._orders) - 1 <= self._left[0].order):
-            if (cohort := self._source.next()) is None:
-                break
+        ready = [cohort for cohort in self._waiting if not self._source.waits(cohort)]
+        self._put_back(*map(self._waiting.pop, ready))
+        if not self._left and (cohort := self._source.next()):
             self._put_back(self._first_attempt(cohort))
         if not self._left:
             return None
@@ -95,7 +97,18 @@ class RetryQueue:
 
     def runs(self, cohort: str) -> bool:
         """Whether the cohort was given and has neither ended nor failed."""
-        return cohort in self._running
+        return cohort in self._running or cohort in self._waiting
+
+    def wait(self, cohort: str) -> None:
+        """Record that a running cohort has saved and ended at a rung. It is given again when it does not wait there any
+        more."""
+        self._waiting[cohort] = self._running.pop(cohort)
+
+    def last_reports(self) -> Iterator[tuple[str, CohortReport]]:
+        """Yield the last report of each waiting cohort whose members are all pruned at its rung."""
+        for cohort in list(self._waiting):
+            if report := self._source.last_report(cohort):
+                yield cohort, report
 
     def lost(self, cohort: str, cause: Cause) -> RetryDecision:
         """Decide what becomes of a running cohort whose worker failed or was lost."""
@@ -140,6 +153,7 @@ class RetryQueue:
 
     def _forget(self, cohort: str) -> None:
         self._running.pop(cohort, None)
+        self._waiting.pop(cohort, None)
         for by_cohort in (self._failures, self._losses, self._reached):
             by_cohort.pop(cohort, None)
         self._parts.discard(cohort)

@@ -26,7 +26,7 @@ from sweeper.plan.sources import CohortQueue, CohortSource, Sharing
 from sweeper.printing import print
 from sweeper.request import Request
 from sweeper.search.journal import begin_journal
-from sweeper.search.rung_server import Rule, RungClient, RungServer, Service
+from sweeper.search.rungs import Rungs
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
 from sweeper.spec.pruners import Pruner
@@ -38,7 +38,6 @@ from trainables.reports import EpochRanking
 from trainables.training.checks import check_trials
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison
-from trainables.worker.worker import JudgeFactory
 
 FIRST = {"given": "", "coarse": ", coarse ones first", "shuffled": " in a random order"}
 """Kind of an order -> what a line about the cohorts says of it."""
@@ -51,9 +50,7 @@ class Stage:
     source: CohortSource
     slots: Slots
     comparison: Callable[[Cohort], Comparison] = lambda cohort: Comparison()
-    """How the members of a cohort are compared while they train."""
-    judge_factory: JudgeFactory | None = None
-    """Makes the judges that prune; None if the sweep does not prune."""
+    """How the members of a cohort that starts now are compared while they train."""
     expected: Expected = lambda cohort: None
     """Seconds that a cohort takes by measurement."""
     price: float | None = None
@@ -81,7 +78,7 @@ def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: 
         write_devices(store.files, cluster.address, devices)
         plan_stages += _of_grids(allocator, lease)
     if not all(study_run.ended for study_run in plan.study_runs):
-        plan_stages.append(_of_studies(allocator, backend.serve))
+        plan_stages.append(_of_studies(allocator))
     ranking = EpochRanking(plan.headline.name, plan.headline.ranking_direction == "maximize")
     return [replace(stage, ranking=ranking) for stage in plan_stages]
 
@@ -131,22 +128,21 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
     ]
 
 
-def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
+def _of_studies(allocator: Allocator) -> Stage:
     plan, files = allocator.plan, allocator.files
     for study_run in plan.study_runs:
         study_run.write_definition(files, plan.name)
     searches = [study_run.study.search for study_run in plan.study_runs]
     workers = cohorts.worker_count([plan.study_runs[0].trials])
     cutter = allocator.studies(list(map(study_work, plan.study_runs)), workers)
-    rules = _rules(plan.study_runs)
+    rungs = _rungs(plan.study_runs)
     on_different_data = any(search.replicates.keys() - {"seed"} for search in searches)
-    rung_client = RungClient(serve(RungServer, rules)) if rules else None
     waves = Waves(
         plan.study_runs,
         partial(_shape_and_steps, allocator.request) if on_different_data else _shape,
         lambda trial: stream_key(resolve(trial.config)),
         cutter.cut,
-        tell_rungs=rung_client.tell if rung_client else lambda event: None,
+        rungs=rungs,
         wave_ended=begin_journal(files, plan.request_folder),
         halved=recorded_halves(files, plan.name),
         record_halved=partial(record_halved, files, plan.name),
@@ -160,19 +156,16 @@ def _of_studies(allocator: Allocator, serve: Callable[..., Service]) -> Stage:
         f"{cutter.slots.count} cohorts at a time{compiled}",
         flush=True,
     )
-    comparisons = {
-        study_run.id: Comparison(
-            rules[study_run.id].epochs if study_run.id in rules else frozenset(), _population(study_run.study)
-        )
-        for study_run in plan.study_runs
-    }
+    studies = {study_run.id: study_run.study for study_run in plan.study_runs}
 
     def comparison(cohort: Cohort) -> Comparison:
-        return comparisons[str(cohort.trials[0].facts["study_id"])]
+        study = studies[str(cohort.trials[0].facts["study_id"])]
+        if place := waves.place(cohort.id):
+            return Comparison(study.search.objectives[0].name, place.rungs.epochs, place.known_now.decide)
+        return Comparison(population=_population(study))
 
-    judge_factory = rung_client.judge_factory if rung_client else None
     price = hourly_price(allocator.devices, allocator.request.node_price)
-    return Stage(waves, cutter.slots, comparison, judge_factory, price=price)
+    return Stage(waves, cutter.slots, comparison, price=price)
 
 
 def wave_text(search: Search) -> str:
@@ -208,15 +201,15 @@ def _population(study: Study) -> Population | None:
     )
 
 
-def _rules(study_runs: Sequence[StudyRun]) -> dict[str, Rule]:
-    """Return the id of each study that prunes -> its rule."""
-    rules = {}
+def _rungs(study_runs: Sequence[StudyRun]) -> dict[str, Rungs]:
+    """Return the id of each study that prunes -> its rungs."""
+    rungs = {}
     for study_run in study_runs:
         search, training = study_run.study.search, resolve(study_run.trials[0].config).training
         if search.pruner:
-            metric, ladders = search.objectives[0], search.pruner.ladders(training.epochs, training.report_every)
-            rules[study_run.id] = Rule(metric.name, metric.ranking_direction, search.pruner, ladders)
-    return rules
+            ladders = search.pruner.ladders(training.epochs, training.report_every)
+            rungs[study_run.id] = Rungs(search.objectives[0].ranking_direction, search.pruner, ladders)
+    return rungs
 
 
 MAX_SHAPES = 4

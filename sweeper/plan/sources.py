@@ -63,14 +63,16 @@ class CohortSource:
         """Return the cohorts that this one was part of before they were halved, smallest first."""
         return self._ancestors.get(cohort, ())
 
-    def started(self, cohort: str) -> None:
-        """Record that a worker has started the cohort."""
-
-    def stopped(self, cohort: str) -> None:
-        """Record that the cohort has lost its worker. It, or its halves, will be trained again."""
-
     def reported(self, cohort: str, message: CohortReport) -> None:
         """Take a report of the cohort."""
+
+    def waits(self, cohort: str) -> bool:
+        """Return whether a cohort that has ended at a rung waits for others there."""
+        return False
+
+    def last_report(self, cohort: str) -> CohortReport | None:
+        """Return the last report of a cohort that has ended at a rung, if all of its members are pruned there."""
+        return None
 
     def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
         """Take the rows and the history of a cohort that has ended; they are in the store already."""

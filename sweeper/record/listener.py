@@ -32,6 +32,10 @@ class CohortListener:
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         """The cohort has reported; it has ended if the report is `done`. No report follows."""
 
+    def waits(self, cohort: Cohort) -> None:
+        """The cohort has saved and ended at a rung, where it waits for others. It starts again, unless all of its
+        members are pruned there."""
+
     def interrupted(self, cohort: Cohort, failure: Failure) -> None:
         """The cohort's worker failed or was lost; the cohort is tried again."""
 

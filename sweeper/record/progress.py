@@ -111,6 +111,9 @@ class Progress(CohortListener):
         latest = RunningCohort(len(cohort.trials), message.report.epoch, epochs if isinstance(epochs, int) else None)
         self._advance(cohort, replace(latest, value=value))
 
+    def waits(self, cohort: Cohort) -> None:
+        self._stopped(cohort)
+
     def interrupted(self, cohort: Cohort, failure: Failure) -> None:
         self._stopped(cohort)
         event = "was cut off and goes on from its checkpoint, if there is one"
@@ -195,13 +198,13 @@ class Progress(CohortListener):
         self._update()
 
     def _stopped(self, cohort: Cohort) -> None:
-        """Count the trials of a cohort as running no longer: its worker was lost, and they will start again."""
+        """Count the trials of a cohort as running no longer: it has left its worker, and they will start again."""
         self._left_worker(cohort)
         self._running = max(0, self._running - len(cohort.trials))
         self._update()
 
     def _left_worker(self, cohort: Cohort) -> None:
-        """Show a cohort no longer: it has ended, or lost its worker."""
+        """Show a cohort no longer: it has ended, or left its worker."""
         self.running_cohorts.end(cohort.id)
         self._time_left.stopped(cohort.id)
 

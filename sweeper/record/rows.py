@@ -249,17 +249,8 @@ class _Source(CohortListener):
     source: CohortSource
     history: History
 
-    def started(self, cohort: Cohort) -> None:
-        self.source.started(cohort.id)
-
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         self.source.reported(cohort.id, message)
-
-    def interrupted(self, cohort: Cohort, failure: Failure) -> None:
-        self.source.stopped(cohort.id)
-
-    def split(self, cohort: Cohort, parts: Sequence[Cohort], failure: Failure) -> None:
-        self.source.stopped(cohort.id)
 
     def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
         self.source.completed(cohort.id, rows, self.history.take(cohort))

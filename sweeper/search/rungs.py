@@ -2,7 +2,8 @@
 
 Every cohort of a study has a position, a tuple of whole numbers; positions ascend in the order in which cohorts start.
 At a rung the members of a cohort are compared with each other and with the members of all cohorts at lower positions,
-whenever those reached the rung. So a cohort waits for lower positions, and never for higher ones.
+whenever those reached the rung. So a cohort waits for lower positions, and never for higher ones. It waits without a
+slot: it has saved a checkpoint and ended, and continues once there is a verdict.
 
 A cohort may be split while it trains. Its parts keep its position and wait for each other at a rung, so that they are
 judged as the whole would have been.
@@ -13,82 +14,16 @@ together. One that diverged or was pruned leaves its proposal without a value; o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from sweeper.spec.metric import Direction, is_finite, mean_of_all
 from sweeper.spec.pruners import Pruner
 
 Position = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class CohortAnnounced:
-    """A cohort will start, without its members that ended in an earlier run. Positions must ascend within a study."""
-
-    study: str
-    position: Position
-    cohort: str
-    numbers: Sequence[int]
-    """The number of each member's proposal in the study."""
-    reached: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
-    """Index of each member that ended in an earlier run -> epoch -> value of the metric."""
-
-
-@dataclass(frozen=True)
-class CohortRestored:
-    """Trials that ended in an earlier run take a position."""
-
-    study: str
-    position: Position
-    numbers: Sequence[int]
-    reached: Sequence[Mapping[int, float]]
-    """Epoch -> value of the metric, for each trial."""
-
-
-@dataclass(frozen=True)
-class CohortStarted:
-    """A worker has started the cohort."""
-
-    cohort: str
-
-
-@dataclass(frozen=True)
-class CohortStopped:
-    """The cohort has lost its worker."""
-
-    cohort: str
-
-
-@dataclass(frozen=True)
-class CohortReported:
-    """The cohort has repeated a report from before it was resumed, for which it asks no verdict any more."""
-
-    cohort: str
-    epoch: int
-    values: Mapping[int, float | None]
-    """Index of each member that was running at this epoch -> its value."""
-
-
-@dataclass(frozen=True)
-class CohortSplit:
-    """The cohort is replaced by its parts, which have its position and, in order, the members that it trains."""
-
-    cohort: str
-    parts: Mapping[str, int]
-    """Id of each part -> its number of members."""
-
-
-@dataclass(frozen=True)
-class CohortEnded:
-    """The cohort finished or failed for good."""
-
-    cohort: str
-
-
-RungEvent = (
-    CohortAnnounced | CohortRestored | CohortStarted | CohortStopped | CohortReported | CohortSplit | CohortEnded
-)
 
 
 Values = Mapping[int, float | None]
@@ -156,7 +91,19 @@ class Rungs:
         self._sign = -1 if direction == "maximize" else 1
         self._pruner = pruner
         self._ladders = tuple(frozenset(ladder) for ladder in ladders)
+        self.epochs = frozenset(itertools.chain(*ladders))
+        """Epochs that are a rung of any bracket."""
         self._positions: dict[Position, _CohortState] = {}
+
+    def up_to(self, position: Position) -> Self:
+        """Return a copy of what is known now of the cohorts at this position and at lower ones."""
+        known = copy(self)
+        known._positions = {at: deepcopy(cohort) for at, cohort in self._positions.items() if at <= position}
+        return known
+
+    def brackets(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return the bracket of each trial, from the number of its proposal in the study."""
+        return self._pruner.brackets_of(numbers, len(self._ladders[0]))
 
     def announce(
         self,
@@ -187,7 +134,7 @@ class Rungs:
         last = {index: max(of_member, default=-1) for index, of_member in (reached or {}).items()}
         numbers = range(len(brackets)) if numbers is None else numbers
         self._positions[position] = _CohortState(tuple(brackets), tuple(numbers), last)
-        for epoch in frozenset().union(*self._ladders) if reached else ():
+        for epoch in self.epochs if reached else ():
             values = {index: of_member[epoch] for index, of_member in (reached or {}).items() if epoch in of_member}
             self.post(position, epoch, values, reached)
         self.end(position, reached or ())
@@ -295,6 +242,50 @@ class Rungs:
             known = ", ".join(map(str, self._positions)) or "none"
             raise ValueError(f"no cohort is announced at position {position}; positions are: {known}")
         return self._positions[position]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a cohort stands at the rungs of its study. Its methods take indices of members within the cohort."""
+
+    rungs: Rungs
+    position: Position
+    members: tuple[int, ...]
+    """Indices of its members among all at the position, in ascending order."""
+
+    @property
+    def known_now(self) -> Self:
+        """The place with a copy of what the rungs know now, for a process that trains the cohort."""
+        return replace(self, rungs=self.rungs.up_to(self.position))
+
+    def parts(self, sizes: Sequence[int]) -> list[Self]:
+        """Return the places of the cohort's parts, which have these numbers of members."""
+        members = iter(self.members)
+        return [replace(self, members=tuple(itertools.islice(members, size))) for size in sizes]
+
+    def post(self, epoch: int, values: Values, members: Collection[int] | None = None) -> None:
+        """Record the values of those of the `members` that are running at an epoch, as `Rungs.post` does."""
+        if epoch in self.rungs.epochs:
+            of = self.members if members is None else [self.members[index] for index in members]
+            self.rungs.post(self.position, epoch, {self.members[index]: values[index] for index in values}, of)
+
+    def waits(self, epoch: int) -> bool:
+        """Whether a verdict at an epoch waits for other cohorts, or for the other parts of this one."""
+        return not self.rungs.ready(self.position, epoch, self.members)
+
+    def verdict(self, epoch: int) -> dict[int, str]:
+        """Return the members that are pruned at an epoch: index -> reason. Raises ValueError where it waits."""
+        pruned = self.rungs.verdict(self.position, epoch, self.members)
+        return {self.members.index(index): reason for index, reason in pruned.items()}
+
+    def decide(self, epoch: int, values: Values) -> dict[int, str] | None:
+        """Record the values at an epoch, and return the verdict; None if it waits for what is not known here."""
+        self.post(epoch, values)
+        return None if self.waits(epoch) else self.verdict(epoch)
+
+    def end(self) -> None:
+        """Record that the cohort finished or failed for good."""
+        self.rungs.end(self.position, self.members)
 
 
 def _finite(value: float | None) -> float | None:

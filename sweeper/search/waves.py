@@ -6,18 +6,18 @@ of a wave has the position `(wave, index)`, in this run and in later ones, and s
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut, Group, Trial
 from sweeper.plan.sources import CohortSource, Record, RecordHalved
-from sweeper.search import rungs as events
+from sweeper.search.rungs import Place, Position, Rungs
 from sweeper.search.study_run import StudyRun, result
 
 if TYPE_CHECKING:  # it imports torch
-    from trainables.reports import Report
     from trainables.worker.messages import CohortReport
 
 
@@ -31,7 +31,7 @@ class Waves(CohortSource):
         stream: Callable[[Trial], Hashable],
         cut: Callable[[Sequence[Group], bool, int], list[Cut]],
         *,
-        tell_rungs: Callable[[events.RungEvent], None] = lambda event: None,
+        rungs: Mapping[str, Rungs] | None = None,
         wave_ended: Callable[[StudyRun], None] = lambda study_run: None,
         halved: Collection[str] = (),
         record_halved: RecordHalved = lambda cohort, parts: None,
@@ -39,21 +39,21 @@ class Waves(CohortSource):
         """Open the last wave of every study.
 
         Trials of equal `shape` may share a cohort; those of equal `stream` read the same data. The replicates of a
-        proposal stay together, as one stream does. For `cut` see `WaveCutter.cut`. `tell_rungs` is called with the
-        events of studies that prune. `wave_ended` is called with each study at first and after each of its waves.
-        `halved` has the ids of the cohorts that were halved in earlier runs, and `record_halved` is called with
-        every cohort that is halved now.
+        proposal stay together, as one stream does. For `cut` see `WaveCutter.cut`. `rungs` has those of each study
+        that prunes, by its id. `wave_ended` is called with each study at first and after each of its waves. `halved`
+        has the ids of the cohorts that were halved in earlier runs, and `record_halved` is called with every cohort
+        that is halved now.
         """
         super().__init__(record_halved)
         self.study_runs = study_runs
         self._shape, self._stream, self._cut = shape, stream, cut
-        self._tell_rungs, self._wave_ended, self._halved = tell_rungs, wave_ended, halved
+        self._rungs, self._wave_ended, self._halved = rungs or {}, wave_ended, halved
         self._ready: deque[Cohort] = deque()
         self._study_run_of: dict[str, StudyRun] = {}
-        self._in_turn: defaultdict[str, defaultdict[int, dict[int, float | None]]]
-        self._in_turn = defaultdict(lambda: defaultdict(dict))
-        """Cohort whose members are trained in turn -> epoch -> index of each member that has reported there -> value,
-        since its process began."""
+        self._places: dict[str, Place] = {}
+        """Id of each cohort of a study that prunes -> its place."""
+        self._at_rung: dict[str, CohortReport] = {}
+        """Id of each cohort that has ended at a rung -> its report there, the latest one."""
         for study_run in study_runs:
             self._wave_ended(study_run)
             for number, wave in enumerate(study_run.waves[:-1]):
@@ -75,48 +75,61 @@ class Waves(CohortSource):
             return ()
         parts = self._replace_by_halves(cohort, study_run.statuses)
         self._study_run_of |= dict.fromkeys((part.id for part in parts), study_run)
-        self._tell(study_run, events.CohortSplit(cohort.id, {part.id: len(part.trials) for part in parts}))
+        self._split(cohort.id, parts)
         return parts
 
-    def started(self, cohort: str) -> None:
-        self._in_turn.pop(cohort, None)
-        self._tell(self._study_run_of[cohort], events.CohortStarted(cohort))
-
-    def stopped(self, cohort: str) -> None:
-        self._tell(self._study_run_of[cohort], events.CohortStopped(cohort))
-
     def reported(self, cohort: str, message: CohortReport) -> None:
-        study_run, epoch = self._study_run_of[cohort], message.report.epoch
-        metric = study_run.study.search.objectives[0].name
-        if message.report.records is not None:
-            self._reported_in_turn(study_run, cohort, message.report, metric)
-        elif not message.judged:  # else the judge has the values
+        if (place := self._places.get(cohort)) is None:
+            return
+        report, metric = message.report, self._study_run_of[cohort].study.search.objectives[0].name
+        if message.waits:
+            self._at_rung[cohort] = message
+        if message.waits or report.records is None:
             values = {
                 index: member.metrics.get(metric)
-                for index, member in enumerate(message.report.members)
-                if member.status == "running" or (member.status, member.epochs_run) == ("pruned", epoch)
+                for index, member in enumerate(report.members)
+                if member.status == "running" or (member.status, member.epochs_run) == ("pruned", report.epoch)
             }
-            self._tell(study_run, events.CohortReported(cohort, epoch, values))
-
-    def _reported_in_turn(self, study_run: StudyRun, cohort: str, report: Report, metric: str) -> None:
-        """Tell of each epoch at which all members have reported that do not end before, as the judge was told that is
-        not asked again where a process continues."""
-        if not study_run.study.search.pruner:
+            place.post(report.epoch, values)
             return
-        of_epochs = self._in_turn[cohort]
         for index, epoch, metrics in report.new:
-            of_epochs[epoch][index] = metrics.get(metric)
-        ends = {index: each.epochs_run for index, each in enumerate(report.members) if each.status != "running"}
-        diverged = {index for index, each in enumerate(report.members) if each.status == "diverged"}
-        for epoch in sorted(of_epochs):
-            if all(index in of_epochs[epoch] or ends.get(index, epoch) < epoch for index in range(len(report.members))):
-                values = of_epochs.pop(epoch)
-                left = {index: each for index, each in values.items() if index not in diverged or ends[index] > epoch}
-                self._tell(study_run, events.CohortReported(cohort, epoch, left))
+            member = report.members[index]
+            at_last = member.epochs_run == epoch  # where it was compared by the latest value of the metric
+            value = (member.metrics if at_last else metrics).get(metric)
+            place.post(epoch, {} if at_last and member.status == "diverged" else {index: value}, [index])
+        for index, member in enumerate(report.members):
+            for epoch in place.rungs.epochs if member.status != "running" else ():
+                if epoch > member.epochs_run:
+                    place.post(epoch, {}, [index])
+
+    def place(self, cohort: str) -> Place | None:
+        """Return the place of a cohort at the rungs of its study; None if that does not prune."""
+        return self._places.get(cohort)
+
+    def waits(self, cohort: str) -> bool:
+        message = self._at_rung.get(cohort)
+        return message is not None and self._places[cohort].waits(message.report.epoch)
+
+    def last_report(self, cohort: str) -> CohortReport | None:
+        message = None if self.waits(cohort) else self._at_rung.get(cohort)
+        if message is None:
+            return None
+        report = message.report
+        pruned = self._places[cohort].verdict(report.epoch)
+        running = {index for index, member in enumerate(report.members) if member.status == "running"}
+        if not running <= pruned.keys():
+            return None
+        members = tuple(
+            replace(member, status="pruned", error=pruned[index]) if index in running else member
+            for index, member in enumerate(report.members)
+        )
+        return replace(message, report=replace(report, members=members, done=True), waits=False)
 
     def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
         study_run = self._study_run_of[cohort]
-        self._tell(study_run, events.CohortEnded(cohort))
+        self._at_rung.pop(cohort, None)
+        if place := self._places.get(cohort):
+            place.end()
         if study_run.add_results({str(row["trial_id"]): result(study_run.study, row, history) for row in rows}):
             self._wave_ended(study_run)
             if not study_run.ended:
@@ -137,27 +150,35 @@ class Waves(CohortSource):
         for index, cohort in enumerate(whole_cohorts):
             self._make_ready(study_run, (wave_number, index), cohort)
 
-    def _make_ready(self, study_run: StudyRun, position: events.Position, whole: Cohort) -> None:
-        """Announce a cohort, and make the trials of its parts that have no result ready."""
+    def _make_ready(self, study_run: StudyRun, position: Position, whole: Cohort) -> None:
+        """Give a cohort its position, and make the trials of its parts that have no result ready."""
         statuses, trials = study_run.statuses, whole.trials
-        reached = {index: study_run.reached(trial) for index, trial in enumerate(trials) if trial.id in statuses}
-        self._tell(study_run, events.CohortAnnounced(study_run.id, position, whole.id, _numbers(trials), reached))
+        ended = {index: study_run.reached(trial) for index, trial in enumerate(trials) if trial.id in statuses}
+        if rungs := self._rungs.get(study_run.id):
+            rungs.announce(position, rungs.brackets(_numbers(trials)), ended, _numbers(trials))
+            left_over = tuple(index for index in range(len(trials)) if index not in ended)
+            self._places[whole.id] = Place(rungs, position, left_over)
         parts = cohorts.halved([whole], self._halved)
         left = cohorts.remaining(parts, statuses)
         if left and len(parts) > 1:
-            self._tell(study_run, events.CohortSplit(whole.id, {part.id: len(part.trials) for part in left}))
+            self._split(whole.id, left)
         self._whole |= {part.id: part for part in parts}
         self.cohorts |= {part.id: part for part in left}
         self._study_run_of |= dict.fromkeys((part.id for part in left), study_run)
         self._ready += left
 
-    def _restore(self, study_run: StudyRun, position: events.Position, trials: Sequence[Trial]) -> None:
-        values = [study_run.reached(trial) for trial in trials]
-        self._tell(study_run, events.CohortRestored(study_run.id, position, _numbers(trials), values))
+    def _split(self, whole: str, parts: Sequence[Cohort]) -> None:
+        """Give the members of a cohort to its parts, which keep its position."""
+        self._at_rung.pop(whole, None)
+        if place := self._places.get(whole):
+            places = place.parts([len(part.trials) for part in parts])
+            self._places |= dict(zip((part.id for part in parts), places, strict=True))
 
-    def _tell(self, study_run: StudyRun, event: events.RungEvent) -> None:
-        if study_run.study.search.pruner:
-            self._tell_rungs(event)
+    def _restore(self, study_run: StudyRun, position: Position, trials: Sequence[Trial]) -> None:
+        """Give trials that ended in an earlier run their position."""
+        if rungs := self._rungs.get(study_run.id):
+            values = dict(enumerate(study_run.reached(trial) for trial in trials))
+            rungs.announce(position, rungs.brackets(_numbers(trials)), values, _numbers(trials))
 
 
 def _numbers(trials: Sequence[Trial]) -> list[int]:

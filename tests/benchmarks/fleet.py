@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
 from sweeper.packing.cluster import MEMORY_MARGIN, PREFIX, Cluster, DeviceKind, ProbeRequest, SlotResources
@@ -155,9 +154,6 @@ class Fleet(Backend):
         slowdowns = {width: {n: by for n, by in gpu.slowdowns.items() if n > 1} for width in request.widths}
         memory = DeviceMemory(f"{gpu.name} on paper", gpu.memory, OVERHEAD)
         return Probe(memory, stacks if request.configs else (), slowdowns if request.processes else None)
-
-    def serve(self, server: Callable[..., Any], *arguments: object) -> Any:
-        raise NotImplementedError("a grid calls no server")
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:

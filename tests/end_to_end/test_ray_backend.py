@@ -1,6 +1,5 @@
 """Actors of a real cluster with two cores: what runs where, what is told of deaths, and how many calls one takes."""
 
-import asyncio
 import os
 import signal
 import time
@@ -42,20 +41,6 @@ def act(task: CohortTask, dispatch: Dispatch, messages: Any) -> None:
         raise OutOfMemory("it may use 1 MiB, but needed more")
     if what == "long":
         time.sleep(1000)
-
-
-class Gate:
-    """A server at which callers wait until it is opened."""
-
-    def __init__(self) -> None:
-        self._opened = asyncio.Event()
-
-    async def wait(self, caller: int) -> int:
-        await self._opened.wait()
-        return caller
-
-    async def open(self) -> None:
-        self._opened.set()
 
 
 @contextmanager
@@ -135,14 +120,6 @@ def test_actors_give_their_cores_up_to_tasks_with_other_resources(training: RayB
     start(training, all_cores(), "whole")
     until(training, ended(1))
     assert not [actor for actor in training._actors if actor.resources == (("CPU", 1.0),)], time.monotonic() - begun
-
-
-def test_a_server_has_room_for_more_calls_than_ray_gives_by_default(training: RayBackend) -> None:
-    """The default is a thousand. With that, the call that all others wait for would not be accepted."""
-    service: Any = training.serve(Gate)
-    waiting = [service.actor.wait.remote(caller) for caller in range(1050)]
-    service.tell("open")
-    assert ray.get(waiting, timeout=300) == list(range(1050))
 
 
 def test_a_cohort_that_waits_for_devices_holds_none_back(training: RayBackend) -> None:

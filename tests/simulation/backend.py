@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +21,7 @@ from tests.simulation.processes import Killed, Process, Time
 from trainables.reports import OutOfMemory, Stopped
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker.messages import CohortTask, Failure, Message, write_failure
-from trainables.worker.worker import Dispatch, judge_of, train_cohort
+from trainables.worker.worker import Dispatch, train_cohort
 
 CPU = torch.device("cpu")
 DIED = Failure("error", "its worker process has died")
@@ -34,8 +32,6 @@ MISHAPS = ("dies", "raises", "node_dies", "preempted", "noticed", "hangs", "memo
 """What happens to workers, by the names of the probabilities of `Mishaps`."""
 OF_MACHINES = ("node_dies", "preempted", "noticed")
 """Those that are not a trial's fault."""
-
-logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # calls of dead workers are left alone
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,6 @@ class SimulatedBackend(Backend):
         self._mailed: dict[str, float] = {}
         self._dispatch: Dispatch | None = None
         self._driver: Process | None = None
-        self._services: list[SimulatedService] = []
         self._number = 0
         self._nodes = [self._node(kind, devices) for kind in machines.kinds for devices in kind.nodes]
 
@@ -163,10 +158,6 @@ class SimulatedBackend(Backend):
             probes.append(Probe(memory, measured if request.configs else (), slowdowns))
         return probes
 
-    def serve(self, server: Callable[..., Any], *arguments: object) -> SimulatedService:
-        self._services.append(SimulatedService(self._time, self._random, self._client, server(*arguments)))
-        return self._services[-1]
-
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:
         settings = replace(dispatch.settings, step_timeout=math.inf)
@@ -188,10 +179,6 @@ class SimulatedBackend(Backend):
                     self._time.begin("end", worker.process.kill, after=after)
                 node.used -= worker.amount
             node.workers.clear()
-
-    def close(self) -> None:
-        for service in self._services:
-            service.close()
 
     def start(self, task: CohortTask, slot: SlotResources) -> None:
         self._waiting.append((task, slot))
@@ -274,11 +261,9 @@ class SimulatedBackend(Backend):
 
         failure: Failure | None = None
         try:
-            judge = judge_of(task, self._dispatch.judge_factory)
             self._time.current.on_step = lambda epoch, config: self._step(task, worker, epoch, config)
-            train_cohort(
-                replace(task, memory=None), settings, judge, CPU, send, show_exception=partial(self._failed, task)
-            )
+            failed = partial(self._failed, task)
+            train_cohort(replace(task, memory=None), settings, CPU, send, show_exception=failed)
         except Stopped as stopped:
             write_failure(
                 checkpoints.write, task.spec.checkpoint, settings.run, Failure("machine", f"stopped: {stopped}")
@@ -372,57 +357,3 @@ def _amount(slot: SlotResources) -> float:
 
 class _Hung(Exception):
     """The worker's watchdog ends it."""
-
-
-class SimulatedService:
-    """The client of a server that workers call. Calls arrive in any order, and those of dead workers still wait."""
-
-    def __init__(self, time: Time, random: Random, driver: Client, server: Any) -> None:
-        self._time, self._random, self._driver, self._server = time, random, driver, server
-        self._loop = _Loop(time)
-
-    def ask(self, method: str, *arguments: object) -> Any:
-        self._time.current.sleep(self._random.expovariate(20.0))
-        call = self._loop.create_task(getattr(self._server, method)(*arguments))
-        self._loop.poll()
-        while not call.done():
-            self._time.current.sleep(self._random.uniform(0.2, 1.0))
-            if self._time.current.asked:
-                raise Stopped
-            if self._driver.dead:
-                raise RuntimeError("the actor is gone")
-            self._loop.poll()
-        return call.result()
-
-    def tell(self, method: str, *arguments: object) -> None:
-        def arrive() -> None:
-            if not self._loop.is_closed():
-                self._loop.create_task(getattr(self._server, method)(*arguments))
-                self._loop.poll()
-
-        self._time.begin("call", arrive, after=self._random.expovariate(10.0))
-
-    def close(self) -> None:
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.poll()
-        self._loop.close()
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    """An event loop on simulated time."""
-
-    def __init__(self, time: Time) -> None:
-        super().__init__()
-        self._world = time
-
-    def time(self) -> float:
-        return self._world.now
-
-    def poll(self) -> None:
-        """Do all that is due now."""
-        while True:
-            self.call_soon(self.stop)
-            self.run_forever()
-            if not self._ready:  # type: ignore[attr-defined]
-                return

@@ -82,9 +82,6 @@ class Watchdog(StepWatchdog):
     def asked(self) -> bool:
         return bool(self.process().asked)
 
-    def awaiting(self, call: Callable[[Any], Any], argument: Any) -> Any:
-        return call(argument)  # in the same process; what it waits for raises Stopped
-
 
 class CannedCohort:
     """What the training loop calls of a `trainables.training.cohort.Cohort`."""

@@ -175,8 +175,6 @@ class World:
         except Killed:
             cluster.stop(5.0)
             raise
-        finally:
-            cluster.close()
 
     def session(self, session: Session, number: int, request: Request) -> None:
         """Run the drivers of a session to their ends."""

@@ -270,7 +270,7 @@ class FunctionCohort:
         """Send what is new: where members are compared and at the end at once, else now and then."""
         now = time.monotonic()
         if done or at_once or (self._unsent and now - self._sent_at >= MESSAGE_SECONDS):
-            report = replace(self._report(), done=done, records=tuple(self._unsent))
+            report = replace(self._report(), done=done)
             if self.population and not done:  # its members end together, as each may still be copied
                 members = tuple(replace(member, status="running") for member in report.members)
                 report = replace(report, members=members)
@@ -284,7 +284,8 @@ class FunctionCohort:
         """The members as they are: compared at an epoch, or else at the sum of theirs."""
         members = tuple(member.as_member() for member in self._members)
         total = sum(state.epoch for state in self.states) if epoch is None else epoch
-        return Report(total, members, sum(state.seconds for state in self.states), done=False, records=())
+        seconds = sum(state.seconds for state in self.states)
+        return Report(total, members, seconds, done=False, records=tuple(self._unsent))
 
     # The cohort's checkpoint
 

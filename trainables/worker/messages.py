@@ -66,8 +66,13 @@ class CohortSpec:
 class Comparison:
     """How the members of a cohort are compared while they train. By default they are not."""
 
+    metric: str = ""
+    """Name of the metric by which they are compared at rungs."""
     rungs: frozenset[int] = frozenset()
-    """Epochs at which they are compared with those of other cohorts, by `worker.Dispatch.judge_factory`."""
+    """Epochs at which they are compared with those of other cohorts."""
+    decide: Callable[[int, Mapping[int, float | None]], Mapping[int, str] | None] = lambda epoch, values: {}
+    """Takes a rung and the value of each running member by its index, and returns those that are pruned, with the
+    reason of each; None if values of other cohorts are not known yet. The cohort then saves and ends."""
     population: Population | None = None
     """The rule by which they copy each other."""
 
@@ -159,8 +164,8 @@ class CohortReport:
 
     report: Report
     origin: Origin
-    judged: bool = False
-    """Whether a judge has seen the report in this process. One that repeats an epoch from before a resume has not."""
+    waits: bool = False
+    """Whether the cohort ends with this report until there is a verdict on it, because its epoch is a rung."""
     notice: str | None = None
     """A line for the user: a checkpoint was of no use."""
     about_steps: str | None = None

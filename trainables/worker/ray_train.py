@@ -23,7 +23,7 @@ from trainables.reports import OutOfMemory
 from trainables.worker.messages import CohortTask, DeviceShare, Message
 from trainables.worker.resources import use_cores
 from trainables.worker.watchdog import GRACE, on_termination
-from trainables.worker.worker import Dispatch, judge_of, train_cohort
+from trainables.worker.worker import Dispatch, train_cohort
 
 ACCELERATOR = "accelerator_type:"
 """Prefix of the Ray resource that names the kind of a node's GPUs."""
@@ -88,14 +88,14 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
     from ray.train import RunConfig, ScalingConfig, TrainingFailedError, get_context
     from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
-    workers, judge = task.spec.config(0).training.processes, judge_of(task, dispatch.judge_factory)
+    workers = task.spec.config(0).training.processes
     if workers == 1:
 
         def alone(_: dict[str, Any]) -> None:
             resources = ray.get_runtime_context().get_assigned_resources()
             use_cores(resources.get("CPU", 1.0))
             share = device_share(resources, _node_resources(), 1)
-            train_cohort(task, dispatch.settings, judge, assigned_device(), messages.put, share=share)
+            train_cohort(task, dispatch.settings, assigned_device(), messages.put, share=share)
 
         TorchTrainer(alone, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
         return
@@ -107,7 +107,7 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
         peers = Peers(context.get_world_rank(), context.get_world_size())
         share = device_share(dispatch.resources, _node_resources(), peers.size)
         send = messages.put if peers.rank == 0 else _send_nothing
-        train_cohort(task, dispatch.settings, judge, get_device(), send, peers, share)
+        train_cohort(task, dispatch.settings, get_device(), send, peers, share)
 
     gpu = dispatch.resources.get("GPU", 0) > 0
     trainer = TorchTrainer(

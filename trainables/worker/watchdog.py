@@ -21,15 +21,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self, TextIO
 
-from trainables.reports import Stopped
 from trainables.worker.messages import Failure
 
 BEGINNING = 5
 """The time limit of the first step, as a multiple of the step timeout: it also reads data and selects kernels."""
 GRACE = 60.0
 """Seconds within which a process that was asked to end must have ended."""
-TURN = 0.2
-"""Seconds between two checks for a request to stop, while a call is awaited."""
 FOREIGN = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Folders of the standard library and of installed packages: `where` skips their frames."""
 
@@ -77,27 +74,6 @@ class StepWatchdog:
         finally:
             self._last_step = time.monotonic()
             self._suspended -= 1
-
-    def awaiting(self, call: Callable[[Any], Any], argument: Any) -> Any:
-        """Return or raise what `call(argument)` does, without a time limit. Raises Stopped as soon as the process is
-        asked to end, and leaves the call to its thread."""
-        done, results, errors = threading.Event(), [], []
-
-        def run() -> None:
-            try:
-                results.append(call(argument))
-            except BaseException as error:
-                errors.append(error)
-            done.set()
-
-        with self.suspended():
-            threading.Thread(target=run, name="awaited", daemon=True).start()
-            while not done.wait(TURN):
-                if self.asked:
-                    raise Stopped
-        if errors:
-            raise errors[0]
-        return results[0]
 
     def _watch(self) -> None:
         interval = min(1.0, self._step_timeout / 10)

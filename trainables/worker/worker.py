@@ -101,10 +101,6 @@ class WorkerSettings:
     """Where what trials print goes. With None it stays where the process prints."""
 
 
-JudgeFactory = Callable[[str], Judge]
-"""Makes the judge that compares the members of a cohort, named by its id, with those of other cohorts."""
-
-
 @dataclass(frozen=True)
 class Dispatch:
     """Where and how the cohorts of a dispatch run."""
@@ -117,17 +113,33 @@ class Dispatch:
     storage: str | None = None
     """Folder or URI for Ray Train's own scratch files, reachable from all nodes that train one cohort; None for one on
     this machine."""
-    judge_factory: JudgeFactory | None = None
-    """Needed if tasks are compared at rungs."""
     module_folders: Sequence[str] = ()
     """Folders from which the user's modules are imported, besides those of the process that started Ray."""
 
 
-def judge_of(task: CohortTask, judge_factory: JudgeFactory | None) -> Judge | None:
-    """Return the judge of the task's members; None if they are not compared."""
-    if task.comparison.population:
-        return task.comparison.population.judge_of(task.spec.configs())
-    return judge_factory(task.cohort) if judge_factory and task.comparison.rungs else None
+def _judge_of(task: CohortTask, end_at_rung: Callable[[Report], NoReturn]) -> Judge | None:
+    """Return the judge of the task's members; None if they are not compared. It calls `end_at_rung` with the report of
+    each rung on which there is no verdict."""
+    comparison = task.comparison
+    if comparison.population:
+        return comparison.population.judge_of(task.spec.configs())
+
+    def judge(report: Report) -> Verdict:
+        if report.epoch not in comparison.rungs:
+            return Verdict()
+        running = {index: member.metrics for index, member in enumerate(report.members) if member.status == "running"}
+        if running and all(comparison.metric not in metrics for metrics in running.values()):
+            reported = ", ".join(sorted({name for metrics in running.values() for name in metrics})) or "none"
+            raise ValueError(
+                f"no metric '{comparison.metric}' to prune by at epoch {report.epoch}; there are: {reported}"
+            )
+        values = {index: metrics.get(comparison.metric) for index, metrics in running.items()}
+        pruned = comparison.decide(report.epoch, values)
+        if pruned is None:
+            end_at_rung(report)
+        return Verdict(pruned={index: reason for index, reason in pruned.items() if index in running})
+
+    return judge if comparison.rungs else None
 
 
 def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
@@ -173,7 +185,6 @@ def _say_nothing(line: str) -> None:
 def train_cohort(
     task: CohortTask,
     settings: WorkerSettings,
-    judge: Judge | None,
     device: torch.device,
     send: Callable[[Message], None],
     peers: Peers = SINGLE_PROCESS,
@@ -188,16 +199,17 @@ def train_cohort(
     too long, the process exits; on SIGTERM it saves first. The rows say what `share` of the node's devices the cohort
     reserves.
 
-    Raises OutOfMemory if the cohort needs more than its memory limit, and Stopped if it gives up its slot in a process
-    that does not end itself.
+    Where the cohort is compared with others and there is no verdict yet, it saves a checkpoint, and this returns.
+
+    Raises OutOfMemory if the cohort needs more than its memory limit.
     """
     started = datetime.now(UTC)
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
     method = method_of(configs[0].method)
     of_function = issubclass(method, FunctionMethod)
-    judged_epochs, notices, unkept, about_steps = set[int](), list[str](), list[str](), list[str]()
-    failures = list[str]()
+    notices, unkept, about_steps, failures = list[str](), list[str](), list[str](), list[str]()
+    at_rung = False
     unwritten: dict[str, list[int | None]] = {}  # trial -> epochs of its models, None for the last one
     compiler = StepCompiler(about_steps.append) if task.spec.compiled else None
     logs = settings.logs if task.trials and peers.rank == 0 else None
@@ -248,11 +260,16 @@ def train_cohort(
         with watchdog.suspended():
             send(heartbeat)
 
-    def watched_judge(report: Report) -> Verdict:
+    def end_at_rung(report: Report) -> NoReturn:
+        nonlocal at_rung
+        take(report, waits=True)
+        at_rung = True
+        raise Stopped
+
+    judge = _judge_of(task, end_at_rung)
+
+    def suspended_judge(report: Report) -> Verdict:
         assert judge
-        judged_epochs.add(report.epoch)
-        if peers.size == 1:
-            return watchdog.awaiting(judge, report)
         with watchdog.suspended():
             return judge(report)
 
@@ -271,7 +288,7 @@ def train_cohort(
             ),
             peers=peers,
             callbacks=Callbacks(
-                judge=watched_judge if judge else None,
+                judge=suspended_judge if judge else None,
                 stop=watchdog.stop,
                 send_heartbeat=send_heartbeat,
                 keep=keep if keeps else None,
@@ -285,8 +302,10 @@ def train_cohort(
         for report in reports:
             take(report)
 
-    def take(report: Report) -> None:
-        if capture and report.done:  # before the rows, as the models
+    def take(report: Report, waits: bool = False) -> None:
+        """Send a report. One at a rung is complete, because it is the last one if all members are pruned there."""
+        complete = report.done or waits
+        if capture and complete:  # before the rows, as the models
             with watchdog.suspended():
                 capture.save()
         lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []
@@ -295,12 +314,11 @@ def train_cohort(
         failures.clear()
         from_here = replace(origin, compiled=compiler is not None and compiler.compiled)
         with watchdog.suspended():
-            judged = report.epoch in judged_epochs
             about = "; ".join(about_steps) or None
-            sent = report if report.done else _without_pictures(report)
+            sent = report if complete else _without_pictures(report)
             without = tuple((trial, epoch) for trial, epochs in unwritten.items() for epoch in epochs)
-            ended = report.done or report.records is not None  # of which rows are written
-            send(CohortReport(sent, from_here, judged, notice, about, without if ended else ()))
+            ended = complete or report.records is not None  # of which rows are written
+            send(CohortReport(sent, from_here, waits, notice, about, without if ended else ()))
         about_steps.clear()
 
     def call_functions(method: type[FunctionMethod]) -> None:
@@ -326,7 +344,7 @@ def train_cohort(
             device,
             FunctionCallbacks(
                 emit=take if first else lambda report: None,
-                judge=watched_judge if judge and first else None,
+                judge=suspended_judge if judge and first else None,
                 compared=compared,
                 stop=watchdog.stop,
                 save=save if first else None,
@@ -364,6 +382,8 @@ def train_cohort(
                 else:
                     loop()
         except Stopped as stopped:
+            if at_rung and not watchdog.asked:
+                return
             if not ends_itself:
                 raise
             reason = f"stopped: {'SIGTERM; ' if watchdog.asked else ''}{stopped}"

@@ -116,21 +116,35 @@ def test_parts_of_an_earlier_run_name_them_too() -> None:
     second = next_attempt(attempts)
     assert second == Attempt(parts[0], (whole_one,))
     attempts.lost(second.cohort.id, "memory")
-    assert [next_attempt(attempts).earlier for _ in range(2)] == [(whole_one,), (parts[0], whole_one)]
+    assert [next_attempt(attempts).earlier for _ in range(3)] == [(parts[0], whole_one)] * 2 + [(whole_one,)]
 
 
-@pytest.mark.parametrize("continued", [False, True])
-def test_a_part_that_made_room_comes_after_the_other_parts_and_before_later_cohorts(continued: bool) -> None:
-    first, later = whole(4), whole(3)
-    parts, before = halved([first], [first.id]), lineage([first], [first.id])
-    if continued:
-        attempts = RetryQueue(CohortQueue([*parts, later], ancestors=before), 0)
-    else:
-        attempts = RetryQueue(CohortQueue([first, later]), 0)
-        assert attempts.lost(next_attempt(attempts).cohort.id, "memory").parts == parts
-    assert next_attempt(attempts).cohort == parts[0]
-    attempts.lost(parts[0].id, "machine")
-    assert [next_attempt(attempts).cohort for _ in range(3)] == [parts[1], parts[0], later]
+class AtRungs(CohortQueue):
+    """Cohorts that have ended at a rung wait there while they are among `waiting`."""
+
+    waiting = frozenset[str]()
+
+    def waits(self, cohort: str) -> bool:
+        return cohort in self.waiting
+
+
+def test_a_cohort_at_a_rung_holds_no_other_back_and_goes_on_before_those_that_have_not_begun() -> None:
+    source = AtRungs([whole(3), whole(2), whole(1)])
+    attempts = RetryQueue(source, 0)
+    first, second = next_attempt(attempts).cohort, next_attempt(attempts).cohort
+    source.waiting = frozenset({second.id})
+    attempts.wait(second.id)
+    assert attempts.runs(second.id), "it is not told to have failed"
+    attempts.reported(first.id, 1, True)
+    source.waiting = frozenset()
+    assert next_attempt(attempts).cohort == second
+    source.waiting = frozenset({second.id})
+    attempts.wait(second.id)
+    third = next_attempt(attempts).cohort
+    attempts.reported(third.id, 1, True)
+    assert attempts.next() is None and not attempts.ended
+    attempts.reported(second.id, 1, True)
+    assert attempts.ended and not attempts.runs(second.id)
 
 
 def test_a_cohort_that_must_stay_whole_is_stacked_narrower_without_memory() -> None:

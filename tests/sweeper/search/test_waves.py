@@ -11,25 +11,18 @@ from hypothesis import strategies as st
 
 from sweeper.execution.retries import RetryQueue
 from sweeper.plan.cohorts import Cohort, halves
-from sweeper.search.rungs import (
-    CohortAnnounced,
-    CohortEnded,
-    CohortReported,
-    CohortRestored,
-    CohortSplit,
-    CohortStarted,
-    CohortStopped,
-)
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
+from sweeper.search.waves import Waves
 from sweeper.spec import Halving, Population
 from tests.cases import for_each
 from tests.sweeper.search.toy_waves import (
-    Rungs,
     asked_trials,
     next_cohort,
+    placed,
     recorded,
     rows,
     run,
+    standing,
     study,
     study_run,
     toy_config,
@@ -118,48 +111,58 @@ def test_diverged_and_pruned_trials_are_results(status: str) -> None:
     assert source.exhausted and study_run(definition, recorded(asked_trials(source), definition, status)).ended
 
 
-def test_the_rungs_get_every_cohort_in_order_and_the_values_of_earlier_runs() -> None:
-    definition, rungs = study(pruner=Halving(1)), Rungs()
-    run(waves(study_run(definition), rungs=rungs))
-    announced = [event for event in rungs if isinstance(event, CohortAnnounced)]
-    positions = [event.position for event in announced]
-    assert positions == sorted(set(positions))
-    assert sorted(number for event in announced for number in event.numbers) == list(range(10))
-    assert [event.cohort for event in rungs if isinstance(event, CohortEnded)] == [event.cohort for event in announced]
-    later, first_wave = Rungs(), study_run(definition).waves[0]
-    waves(study_run(definition, recorded(first_wave, definition)), rungs=later)
-    assert later[0] == CohortRestored("s0", (0,), [0, 1, 2, 3], [{1: 0.5}] * 4)
-    assert all(isinstance(event, CohortAnnounced) and event.position > (0,) for event in later[1:]) and later[1:]
+def test_every_cohort_has_a_place_and_trials_of_earlier_runs_have_theirs_with_their_values() -> None:
+    definition = study(pruner=Halving(1))
+    source = waves(study_run(definition))
+    run(source)
+    assert sorted(sum(standing(source), ())) == list(range(10)), "each trial has one place"
+    first_wave = study_run(definition).waves[0]
+    later = waves(study_run(definition, recorded(first_wave, definition)))
+    assert standing(later)[0] == (0, 1, 2, 3)
+    place = later.place(next_cohort(later).id)
+    assert place and place.position > (0,)
+    assert place.rungs.ready((0,), 1) and place.rungs._positions[0,].values[1] == dict.fromkeys(range(4), 0.5)
 
 
-def test_the_rungs_know_which_cohorts_have_a_worker() -> None:
-    rungs = Rungs()
-    source = waves(study_run(study(pruner=Halving(1))), rungs=rungs)
-    cohort = next_cohort(source)
-    source.started(cohort.id)
-    source.stopped(cohort.id)
-    assert rungs[-2:] == [CohortStarted(cohort.id), CohortStopped(cohort.id)]
+def _reported(source: Waves, cohort: Cohort, epoch: int, *members: Member, waits: bool = False) -> None:
+    source.reported(cohort.id, CohortReport(Report(epoch, members, 1.0, done=False), ORIGIN, waits))
 
 
-@pytest.mark.parametrize("judged", [False, True])
-def test_the_rungs_get_the_values_of_a_report_unless_a_judge_has_seen_it(judged: bool) -> None:
-    rungs = Rungs()
-    source = waves(study_run(study(pruner=Halving(1))), rungs=rungs)
-    cohort, events_before = next_cohort(source), len(rungs)
+def test_the_rungs_get_the_values_of_a_report() -> None:
+    """Of those that were running at its epoch, also of those that were pruned there."""
+    source = waves(study_run(study(pruner=Halving(1), wave=10, axes={})), size=4)
+    cohort = max(iter(source.next, None), key=lambda each: len(each.trials))
     members = (
-        Member("running", 2, {"auroc": 0.9}),
-        Member("pruned", 2, {"auroc": 0.65}),
+        Member("running", 3, {"auroc": 0.9}),
+        Member("pruned", 3, {"auroc": 0.65}),
         Member("pruned", 1, {"auroc": 0.1}),
-        Member("diverged", 2, {}),
+        Member("diverged", 3, {}),
     )
-    source.reported(cohort.id, CohortReport(Report(2, members, 1.0, done=False), ORIGIN, judged))
-    assert rungs[events_before:] == ([] if judged else [CohortReported(cohort.id, 2, {0: 0.9, 1: 0.65})])
+    _reported(source, cohort, 3, *members)
+    place = source.place(cohort.id)
+    assert place and place.rungs._positions[place.position].values[3] == {0: 0.9, 1: 0.65}
 
 
-def test_the_rungs_get_nothing_from_a_study_without_a_pruner() -> None:
-    rungs = Rungs()
-    run(waves(study_run(study()), rungs=rungs))
-    assert not rungs
+def test_a_cohort_at_a_rung_waits_for_those_before_it_and_then_ends_or_goes_on() -> None:
+    source = waves(study_run(study(pruner=Halving(1, 2), wave=10)), size=2)
+    first, second, third = (next_cohort(source) for _ in range(3))
+    _reported(source, second, 1, *[Member("running", 1, {"auroc": 0.5})] * 2, waits=True)
+    assert source.waits(second.id) and source.last_report(second.id) is None
+    _reported(source, first, 1, *[Member("running", 1, {"auroc": 0.9})] * 2, waits=True)
+    assert not source.waits(first.id) and source.last_report(first.id) is None, "one of two goes on"
+    assert not source.waits(second.id)
+    last = source.last_report(second.id)
+    assert last and last.report.done and not last.waits
+    reason = "0.5 at epoch 1 was not among the best 2 of 4 (0.9 or better)"
+    assert [(member.status, member.error) for member in last.report.members] == [("pruned", reason)] * 2
+    _reported(source, third, 1, Member("running", 1, {"auroc": 0.95}), Member("diverged", 1, {}), waits=True)
+    assert not source.waits(third.id) and source.last_report(third.id) is None
+
+
+def test_a_study_without_a_pruner_has_no_places() -> None:
+    source = waves(study_run(study()))
+    cohort = next_cohort(source)
+    assert source.place(cohort.id) is None and not source.waits(cohort.id) and source.last_report(cohort.id) is None
 
 
 def test_a_population_stays_whole() -> None:
@@ -205,52 +208,50 @@ def numbers(cohort: Cohort) -> tuple[int, ...]:
     return tuple(int(str(trial.facts["number"])) for trial in cohort.trials)
 
 
-def test_the_rungs_get_the_halves_of_a_cohort() -> None:
-    definition, rungs = study(pruner=Halving(1)), Rungs()
-    source = waves(study_run(definition), rungs=rungs)
+def test_the_halves_of_a_cohort_share_its_position() -> None:
+    source = waves(study_run(study(pruner=Halving(1))))
     whole = source.next()
     assert whole is not None and len(whole.trials) == 2
+    before = standing(source)
     first, second = source.halve(whole)
     assert first.trials + second.trials == whole.trials and {first.id, second.id} <= set(source.cohorts)
-    assert rungs[-1] == CohortSplit(whole.id, {first.id: 1, second.id: 1})
+    assert [placed(source, part) for part in (first, second)] == [numbers(first), numbers(second)]
+    assert standing(source) == before
 
 
 @pytest.mark.parametrize("done", [(), (0,), (1,), (0, 2), (2, 3)])
 def test_a_continued_search_resumes_the_parts_of_its_cohorts(done: Sequence[int]) -> None:
-    definition, rungs, halved = study(pruner=Halving(1), wave=10), Rungs(), list[str]()
-    source = waves(study_run(definition), rungs=rungs, record=halved.append)
+    definition, halved = study(pruner=Halving(1), wave=10), list[str]()
+    source = waves(study_run(definition), record=halved.append)
     whole = next_cohort(source)
     first, second = source.halve(whole)
     parts = (first, *source.halve(second), *iter(source.next, None))
     assert halved == [whole.id, second.id] and len(parts) > 3
-    later = Rungs()
     trained = [trial for index in done for trial in parts[index].trials]
-    after = waves(study_run(definition, recorded(trained, definition)), rungs=later, halved=halved)
+    after = waves(study_run(definition, recorded(trained, definition)), halved=halved)
     left = [part for index, part in enumerate(parts) if index not in done]
-    assert list(iter(after.next, None)) == left and later.standing == rungs.standing
+    assert list(iter(after.next, None)) == left and standing(after) == standing(source)
     assert all(after.ancestors(part.id) == source.ancestors(part.id) for part in left)
-    assert later.parts == {part.id: numbers(part) for part in left}
+    assert [placed(after, part) for part in left] == [numbers(part) for part in left]
     for part in left:
         if len(part.trials) > 1:
             after.halve(part)
-    assert later.standing == rungs.standing, "parts keep the position of their whole"
+    assert standing(after) == standing(source), "parts keep the position of their whole"
 
 
 @pytest.mark.parametrize(("done", "sizes"), [(1, [1, 2]), (2, [2])])
 def test_halves_are_those_of_the_whole_without_trials_that_have_a_result(done: int, sizes: list[int]) -> None:
-    definition, rungs = study(pruner=Halving(1), wave=10), Rungs()
+    definition = study(pruner=Halving(1), wave=10)
     whole = next_cohort(waves(study_run(definition)))
-    source = waves(study_run(definition, recorded(whole.trials[:done], definition)), rungs=rungs)
+    source = waves(study_run(definition, recorded(whole.trials[:done], definition)))
     rest = next_cohort(source)
     assert (rest.id, rest.trials) == (whole.id, whole.trials[done:])
-    before = rungs.standing
+    before = standing(source)
     parts = source.halve(rest)
     assert [len(part.trials) for part in parts] == sizes and sum((part.trials for part in parts), ()) == rest.trials
-    split = rungs[-1]
-    assert isinstance(split, CohortSplit) and set(split.parts) == {part.id for part in parts}
     assert {part.id for part in parts} <= {half.id for half in halves(whole)}
-    assert rungs.standing == before and numbers(whole) in before
-    assert {part.id: numbers(part) for part in parts}.items() <= rungs.parts.items()
+    assert standing(source) == before and numbers(whole) in before
+    assert [placed(source, part) for part in parts] == [numbers(part) for part in parts]
 
 
 @pytest.mark.slow
@@ -261,8 +262,7 @@ def test_every_trial_of_a_search_ends_and_only_poisoned_ones_fail_whatever_is_ha
         definition, halved, failures = study(pruner=Halving(1), wave=drawn.randint(4, 10)), list[str](), Counter[str]()
         poisoned, results = set(drawn.sample(range(10), drawn.randint(1, 3))), dict[int, Recorded]()
         while not (all(number in results for number in range(10)) and drawn.random() < 0.5):
-            rungs = Rungs()
-            source = waves(study_run(definition, results), size=8, rungs=rungs, halved=halved, record=halved.append)
+            source = waves(study_run(definition, results), size=8, halved=halved, record=halved.append)
             attempts = RetryQueue(source, 0)
             while (attempt := attempts.next()) and drawn.random() < 0.8:
                 cohort = attempt.cohort
@@ -275,7 +275,7 @@ def test_every_trial_of_a_search_ends_and_only_poisoned_ones_fail_whatever_is_ha
                     cohort.id, rows(cohort, status), [(trial.id, 1, "auroc", 0.5) for trial in cohort.trials]
                 )
                 results |= recorded(cohort.trials, definition, status)
-            assert rungs.standing
+            assert standing(source)
         assert {number for number, trial in results.items() if trial.results[()].status == "failed"} == poisoned
         assert failures == Counter(halved) == Counter(set(halved))
 

@@ -1,13 +1,12 @@
-"""Waves of trials that cost nothing to train, and a record of what the rungs are told."""
+"""Waves of trials that cost nothing to train, with real rungs."""
 
-import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from sweeper.plan.cohorts import Cohort, Cut, Group, Trial
-from sweeper.search.rungs import CohortAnnounced, CohortRestored, CohortSplit, Position, RungEvent
+from sweeper.search.rungs import Rungs
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
 from sweeper.search.waves import Waves
 from sweeper.spec.metric import Metric
@@ -39,38 +38,9 @@ def toy_config(params: Mapping[str, Any]) -> Any:
     return ToyConfig({"seed": 0, **params})
 
 
-class Rungs(list[RungEvent]):
-    """Records the events that the rungs are told of."""
-
-    @property
-    def standing(self) -> list[tuple[int, ...]]:
-        """Numbers of the trials at each position, lowest position first."""
-        positions: dict[Position, tuple[int, ...]] = {}
-        for event in self:
-            if isinstance(event, CohortAnnounced | CohortRestored):
-                assert all(other < event.position for other in positions)
-                positions[event.position] = tuple(event.numbers)
-        return [positions[position] for position in sorted(positions)]
-
-    @property
-    def parts(self) -> dict[str, tuple[int, ...]]:
-        """Id of each cohort that trains, whole or in part -> the numbers of its trials."""
-        cohorts: dict[str, tuple[int, ...]] = {}
-        for event in self:
-            match event:
-                case CohortSplit(cohort, sizes):
-                    numbers = iter(cohorts.pop(cohort))
-                    cohorts |= {part: tuple(itertools.islice(numbers, size)) for part, size in sizes.items()}
-                    assert not tuple(numbers)
-                case CohortAnnounced(_, _, cohort, numbers, reached):
-                    cohorts[cohort] = tuple(number for index, number in enumerate(numbers) if index not in reached)
-        return {cohort: numbers for cohort, numbers in cohorts.items() if numbers}
-
-
 def waves(
     *study_runs: StudyRun,
     size: int = 4,
-    rungs: Rungs | None = None,
     halved: Collection[str] = (),
     record: Callable[[str], None] = lambda cohort: None,
 ) -> Waves:
@@ -82,10 +52,31 @@ def waves(
         lambda trial: trial.config["width"],
         lambda trial: 0,
         cut,
-        tell_rungs=(Rungs() if rungs is None else rungs).append,
+        rungs={each.id: rungs_of(each.study) for each in study_runs if each.study.search.pruner},
         halved=halved,
         record_halved=lambda cohort, parts: record(cohort),
     )
+
+
+def rungs_of(definition: Study) -> Rungs:
+    """The rungs of a study that prunes and reports after each of four epochs."""
+    pruner = definition.search.pruner
+    assert pruner
+    return Rungs("maximize", pruner, pruner.ladders(4, 1))
+
+
+def standing(source: Waves) -> list[tuple[int, ...]]:
+    """Numbers of the trials at each position of the only study, lowest position first."""
+    (rungs,) = source._rungs.values()
+    return [cohort.numbers for _, cohort in sorted(rungs._positions.items())]
+
+
+def placed(source: Waves, cohort: Cohort) -> tuple[int, ...]:
+    """Numbers of a cohort's trials, by its place at the rungs."""
+    place = source.place(cohort.id)
+    assert place
+    numbers = place.rungs._positions[place.position].numbers
+    return tuple(numbers[index] for index in place.members)
 
 
 def asked_trials(source: Waves) -> tuple[Trial, ...]:

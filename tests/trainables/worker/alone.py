@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from tests.trainables.small import HERE, config_of, three
-from trainables.reports import Judge, OutOfMemory, Report, Stopped, Verdict
+from trainables.reports import OutOfMemory
 from trainables.sections import TrialConfig
 from trainables.training.cohort import Cohort
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message
@@ -69,14 +69,14 @@ def spec_of(configs: Sequence[TrialConfig], width: int, checkpoint: str) -> Coho
     return CohortSpec.of([config.flat() for config in configs], width, checkpoint)
 
 
-def train(task: CohortTask, folder: Path, judge: Judge | None = None) -> None:
+def train(task: CohortTask, folder: Path) -> None:
     """Train the task in this process, and print a line for each report."""
 
     def send(message: Message) -> None:
         if isinstance(message, CohortReport):
             print("reported", flush=True)
 
-    train_cohort(task, settings(folder), judge, torch.device("cpu"), send)
+    train_cohort(task, settings(folder), torch.device("cpu"), send)
 
 
 def hang(cohort: Cohort) -> None:
@@ -92,20 +92,6 @@ def hold(cohort: Cohort) -> None:
         watchdogs[-1].stop()
         time.sleep(0.01)
     ctypes.PyDLL(None).sleep(FOR_GOOD)
-
-
-def ponder(report: Report) -> Verdict:
-    """A judge that prints a line once it has taken longer than the step timeout, and never answers."""
-    watchdogs[-1]._step_timeout = STEP_TIMEOUT
-    time.sleep(STEP_TIMEOUT + 0.5)
-    print("judging", flush=True)
-    time.sleep(FOR_GOOD)
-    return Verdict()
-
-
-def make_room(report: Report) -> Verdict:
-    """A judge that stops the cohort to make room for another one."""
-    raise Stopped(f"it makes room at epoch {report.epoch}")
 
 
 def _slow_down(fault: Any = None) -> None:
@@ -203,7 +189,7 @@ def run(case: str, folder: Path) -> None:
     _slow_down({"hang": hang, "hold": hold}.get(case))
 
     def train_three() -> None:
-        train(task_of(three(), 3, "c"), folder, {"ponder": ponder, "room": make_room}.get(case))
+        train(task_of(three(), 3, "c"), folder)
         print("over", flush=True)
 
     thread = threading.Thread(target=train_three)  # Tune trains on a thread, too

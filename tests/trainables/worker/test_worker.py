@@ -7,7 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,15 @@ from trainables.reports import CheckpointError, KeptEpochs, ModelError
 from trainables.training.checkpoint import unpack
 from trainables.training.train import Checkpointing, train
 from trainables.worker import worker
-from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message, ModelRequest, parse_failure
+from trainables.worker.messages import (
+    CohortReport,
+    CohortSpec,
+    CohortTask,
+    Comparison,
+    Message,
+    ModelRequest,
+    parse_failure,
+)
 from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train_cohort
 
 pytestmark = pytest.mark.slow
@@ -76,20 +84,38 @@ def test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step(start: Start, tm
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
 
-def test_sigterm_ends_a_process_that_waits_for_its_judge(start: Start, tmp_path: Path) -> None:
-    """The step timeout does not count while a judge is awaited."""
-    process = start("ponder", tmp_path)
-    process.until("judging")
-    process.send(signal.SIGTERM)
-    assert process.end()[:2] == (1, "asked\n")
-    assert _reason(tmp_path) == "stopped: SIGTERM; checkpoint saved at epoch 1 step 2"
+def test_a_cohort_that_waits_at_a_rung_saves_and_ends_and_goes_on_with_the_verdict(tmp_path: Path) -> None:
+    """As if it had never ended."""
+    rung, asked = 4, list[tuple[int, Mapping[int, float | None]]]()
+
+    def decide(epoch: int, values: Mapping[int, float | None]) -> Mapping[int, str] | None:
+        asked.append((epoch, values))
+        return {1: "lower"} if len(asked) != 1 else None
+
+    def reports() -> list[CohortReport]:
+        sent: list[Message] = []
+        task = task_of(three(), 3, "c", comparison=Comparison("loss", frozenset({rung}), decide))
+        train_cohort(task, settings(tmp_path), torch.device("cpu"), sent.append)
+        return [message for message in sent if isinstance(message, CohortReport)]
+
+    *before, at_rung = reports()
+    assert [message.waits for message in before] == [False] and at_rung.waits and not at_rung.report.done
+    values = {index: member.metrics["loss"] for index, member in enumerate(at_rung.report.members)}
+    standing = content_of((tmp_path / "c").read_bytes())["standing"]
+    assert asked == [(rung, values)] and standing["epoch"] == rung - 1 and not (tmp_path / "c.why").exists()
+    continued = reports()
+    assert asked[1] == asked[0] and len(asked) == 2
+    (tmp_path / "c").unlink()
+    assert without_seconds([message.report for message in continued]) == without_seconds(
+        [message.report for message in reports()]
+    )
+    assert [member.status for member in continued[-1].report.members] == ["finished", "pruned", "finished"]
 
 
-def test_a_judge_that_stops_a_cohort_ends_the_process_with_a_checkpoint(start: Start, tmp_path: Path) -> None:
-    assert start("room", tmp_path).end()[0] == 1
-    assert _reason(tmp_path) == "stopped: it makes room at epoch 2; checkpoint saved at epoch 1 step 2"
-    resumed = list(train(three(), HERE, width=3, checkpointing=Checkpointing((tmp_path / "c").read_bytes())))
-    assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
+def test_a_metric_that_no_member_reports_is_named_at_the_rung(tmp_path: Path) -> None:
+    task = task_of(three(), 3, "c", comparison=Comparison("auroc", frozenset({2})))
+    with pytest.raises(ValueError, match=r"no metric 'auroc' to prune by at epoch 2; there are: .*loss"):
+        train_cohort(task, settings(tmp_path), torch.device("cpu"), lambda message: None)
 
 
 def test_sigterm_ends_a_process_that_trains_nothing_at_once(start: Start, tmp_path: Path) -> None:
@@ -159,7 +185,7 @@ def test_after_a_model_that_cannot_be_written_the_others_have_one_attempt_each()
     kept = ModelRequest("best", KeptEpochs(4))
     settings = WorkerSettings("run", str(HERE), _Unreadable(own=b""), step_timeout=math.inf, models=models)
     task = replace(task_of(three(), 3, "own"), models=kept, trials=("t0", "t1", "t2"))
-    train_cohort(task, settings, None, torch.device("cpu"), sent.append)
+    train_cohort(task, settings, torch.device("cpu"), sent.append)
     of_fourth = [("t0", 4, True), ("t1", 4, False), ("t2", 4, False)]
     assert models.asked == [*of_fourth, ("t1", None, False), ("t2", None, False)], "t0 lacks one already"
     *earlier, last = [message for message in sent if isinstance(message, CohortReport)]
@@ -177,9 +203,7 @@ def test_what_is_printed_is_in_the_logs_before_the_last_report() -> None:
         seen.append(dict(logs.of))
         os.write(1, b"sent\n")
 
-    train_cohort(
-        replace(task_of(three(), 3, "own"), trials=("t0", "t1", "t2")), settings, None, torch.device("cpu"), send
-    )
+    train_cohort(replace(task_of(three(), 3, "own"), trials=("t0", "t1", "t2")), settings, torch.device("cpu"), send)
     assert sent[-1].report.done and seen[-1] == dict.fromkeys(("t0", "t1", "t2"), b"sent\n" * (len(sent) - 1))
     assert logs.of["t0"] == b"sent\n" * len(sent)
 
@@ -204,7 +228,7 @@ def reports(folder: Path, compiled: bool) -> list[CohortReport]:
     """The reports of a stack of two members."""
     task = CohortTask("c0", CohortSpec.of([config.flat() for config in three(epochs=1)[:2]], 2, "c", compiled))
     sent: list[Message] = []
-    worker.train_cohort(task, settings(folder), None, torch.device("cpu"), sent.append)
+    worker.train_cohort(task, settings(folder), torch.device("cpu"), sent.append)
     return [message for message in sent if isinstance(message, CohortReport)]
 
 

@@ -373,7 +373,7 @@ def test_the_loop_resumes_from_what_it_has_saved(user_folder: Path) -> None:
     config = resolve({"method": "loop:train", "epochs": 6})
     checkpoints = list[bytes]()
 
-    def train(resumed: list[bytes], most: float) -> list[Record]:
+    def train(resumed: bytes | None, most: float) -> list[Record]:
         """The reports of a training that ends when it has saved so many checkpoints."""
         records = list[Record]()
         callbacks = FunctionCallbacks(
@@ -386,11 +386,11 @@ def test_the_loop_resumes_from_what_it_has_saved(user_folder: Path) -> None:
         return records
 
     with pytest.raises(Stopped):
-        train([], most=3)
-    resumed = train([checkpoints[-1]], most=math.inf)
+        train(None, most=3)
+    resumed = train(checkpoints[-1], most=math.inf)
     assert [record.epoch for record in resumed] == [1, 2, 3, 4, 5, 6] and len(checkpoints) > 6
     checkpoints.clear()
-    assert train([], most=math.inf) == resumed
+    assert train(None, most=math.inf) == resumed
 
 
 @pytest.mark.slow

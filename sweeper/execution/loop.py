@@ -309,16 +309,12 @@ class _Events:
 def _task(stage: Stage, files: CohortFiles, attempt: Attempt, memory: int | None) -> CohortTask:
     """Return the task of an attempt, with a memory limit in bytes for each of its processes."""
 
-    def spec(cohort: Cohort) -> CohortSpec:
-        configs = [trial.config for trial in cohort.trials]
-        return CohortSpec.of(configs, cohort.width, files.checkpoint_path(cohort.id), cohort.compiled)
-
     cohort = attempt.cohort
+    configs = [trial.config for trial in cohort.trials]
+    spec = CohortSpec.of(configs, cohort.width, files.checkpoint_path(cohort.id), cohort.compiled)
     models = ModelRequest(files.models.kept, files.models.of_epochs) if files.models else None
     trials = tuple(trial.id for trial in cohort.trials)
-    return CohortTask(
-        cohort.id, spec(cohort), tuple(map(spec, attempt.earlier)), stage.comparison(cohort), memory, models, trials
-    )
+    return CohortTask(cohort.id, spec, stage.comparison(cohort), memory, models, trials)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@
 - A cohort that hangs or does not fit into memory is split at once; a single trial is tried once more. A cohort that
   must stay whole and does not fit is tried with stacks of half the width.
 - After any other error a cohort is tried again up to `retries` times, then split. Halves of several trials are split at
-  their first failure, until the trial that causes it is alone and takes no other trial with it.
+  their first failure, until the trial that causes it is alone and takes no other trial with it. Halves, and narrower
+  stacks, begin anew.
 """
 
 from collections import Counter
@@ -26,8 +27,6 @@ class Attempt:
     """A cohort to train now."""
 
     cohort: Cohort
-    earlier: tuple[Cohort, ...] = ()
-    """Cohorts whose checkpoints also serve, nearest first: those that it was part of, or itself in wider stacks."""
     order: int = 0
     """Place of its cohort among those of the source. The parts of a cohort have the place of their whole."""
 
@@ -52,8 +51,8 @@ class RetryQueue:
         self._source, self._retries = source, retries
         self._left: list[Attempt] = []
         """Attempts to give, by their `order`; those of equal order in the sequence in which they came here."""
-        self._orders: dict[str, int] = {}
-        """Id of a whole cohort -> the `order` of its parts."""
+        self._given = 0
+        """Number of the source's cohorts that have come here."""
         self._running: dict[str, Attempt] = {}
         self._waiting: dict[str, Attempt] = {}
         """Attempts that have ended at a rung, by the id of their cohort."""
@@ -76,16 +75,13 @@ class RetryQueue:
         ready = [cohort for cohort in self._waiting if not self._source.waits(cohort)]
         self._put_back(*map(self._waiting.pop, ready))
         if not self._left and (cohort := self._source.next()):
-            self._put_back(self._first_attempt(cohort))
+            self._put_back(Attempt(cohort, self._given))
+            self._given += 1
         if not self._left:
             return None
         attempt = self._left.pop(0)
         self._running[attempt.cohort.id] = attempt
         return attempt
-
-    def _first_attempt(self, cohort: Cohort) -> Attempt:
-        wholes = tuple(self._source.ancestors(cohort.id))
-        return Attempt(cohort, wholes, self._orders.setdefault((cohort, *wholes)[-1].id, len(self._orders)))
 
     def reported(self, cohort: str, epoch: int, done: bool) -> None:
         """Record that the cohort has reached an epoch, and whether it is `done`."""
@@ -144,8 +140,8 @@ class RetryQueue:
         self._parts |= {half.id for half in halves}
         if not halves and narrower and attempt.cohort.width > 1:
             narrow = replace(attempt.cohort, width=(attempt.cohort.width + 1) // 2)
-            return [Attempt(narrow, (attempt.cohort, *attempt.earlier), attempt.order)]
-        return [Attempt(half, tuple(self._source.ancestors(half.id)), attempt.order) for half in halves]
+            return [Attempt(narrow, attempt.order)]
+        return [Attempt(half, attempt.order) for half in halves]
 
     def _put_back(self, *attempts: Attempt) -> None:
         if attempts:

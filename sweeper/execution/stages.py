@@ -97,7 +97,7 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
     plan, files, packing = allocator.plan, allocator.files, allocator.begin_grids()
     slots = packing.slots
     cut, halved_ids = cohorts.cut(plan.groups, packing.cuts), recorded_halves(files, plan.name)
-    all_cohorts, ancestors = cohorts.halved(cut, halved_ids), cohorts.lineage(cut, halved_ids)
+    all_cohorts = cohorts.halved(cut, halved_ids)
     left = cohorts.by_workers(cohorts.remaining(all_cohorts, plan.grid_statuses))
     count, at_a_time = sum(map(len, left.values())), " or ".join(str(slots[workers].count) for workers in left)
     used = zip(allocator.devices, packing.slots_per_device, strict=False)  # none are packed for several workers
@@ -119,7 +119,7 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
     price = price if set(slots) == {1} else hourly_price(allocator.devices, allocator.request.node_price)
     return [
         Stage(
-            CohortQueue(by_workers[workers], plan.grid_statuses, ancestors, record, sharing),
+            CohortQueue(by_workers[workers], plan.grid_statuses, record, sharing),
             slots[workers],
             expected=expected,
             price=price,

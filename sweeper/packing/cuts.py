@@ -92,10 +92,16 @@ def record_cuts(files: Files, plan: Plan, cuts: Sequence[Cut], measured: object,
 def record_paths(files: Files, plan: Plan) -> list[str]:
     """Return the paths of the records of a plan: of its cuts, and of each of its cohorts that was halved. Before them
     come the checkpoints of such cohorts and of their parts, which nobody would know of without the records."""
-    cuts, halved = recorded_cuts(files, plan), recorded_halves(files, plan.name)
-    ancestors_of = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
-    halved_ids = dict.fromkeys(cohort.id for ancestors in ancestors_of.values() for cohort in ancestors)
-    folder, known = checkpoints_folder(plan.name), {*ancestors_of, *halved_ids}
+    cuts, ids = recorded_cuts(files, plan), recorded_halves(files, plan.name)
+    whole = list(cohorts.cut(plan.groups, cuts)) if cuts else []
+    halved_ids, known = list[str](), set[str]()
+    for cohort in whole:  # which grows by the halves
+        if cohort.id in ids and len(cohort.trials) > 1:
+            parts = cohorts.halves(cohort)
+            whole += parts
+            halved_ids.append(cohort.id)
+            known |= {cohort.id, *(part.id for part in parts)}
+    folder = checkpoints_folder(plan.name)
     names = [name for name in files.list(folder) if name.partition(CHECKPOINT)[0] in known] if known else []
     records = (f"{halved_folder(plan.name)}/{cohort_id}" for cohort_id in halved_ids)
     return [*(f"{folder}/{name}" for name in names), _path(plan), *records]

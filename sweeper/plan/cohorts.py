@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sweeper.spec import SpecError, Value
@@ -158,23 +158,11 @@ def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
 def halved(cohorts: Sequence[Cohort], ids: Collection[str]) -> tuple[Cohort, ...]:
     """Return the cohorts as earlier runs left them: each cohort whose id is in `ids` is replaced by its halves, and so
     are its halves."""
-    return tuple(part for part, _ in _with_ancestors(cohorts, ids, ()))
-
-
-def lineage(cohorts: Sequence[Cohort], ids: Collection[str]) -> dict[str, tuple[Cohort, ...]]:
-    """Return the id of each part among `halved(cohorts, ids)` -> the cohorts that it was part of, smallest first."""
-    return {part.id: ancestors for part, ancestors in _with_ancestors(cohorts, ids, ()) if ancestors}
-
-
-def _with_ancestors(
-    cohorts: Sequence[Cohort], ids: Collection[str], ancestors: tuple[Cohort, ...]
-) -> Iterator[tuple[Cohort, tuple[Cohort, ...]]]:
-    """Yield each cohort or, if it was halved, its parts; each with the cohorts that it was part of."""
+    left: list[Cohort] = []
     for cohort in cohorts:
-        if cohort.id in ids and len(cohort.trials) > 1:
-            yield from _with_ancestors(halves(cohort), ids, (cohort, *ancestors))
-        else:
-            yield cohort, ancestors
+        is_halved = cohort.id in ids and len(cohort.trials) > 1
+        left += halved(halves(cohort), ids) if is_halved else [cohort]
+    return tuple(left)
 
 
 def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Cohort]:

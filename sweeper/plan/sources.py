@@ -43,7 +43,6 @@ class CohortSource:
         """Cohorts by id; all that were given so far are among them."""
         self._whole: dict[str, Cohort] = {}
         """Cohorts by id, including the trials that had a result before."""
-        self._ancestors: dict[str, Sequence[Cohort]] = {}
         self._record_halved = record_halved
 
     @property
@@ -58,10 +57,6 @@ class CohortSource:
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         """Replace a cohort by its halves, half as wide, and return them; return nothing if it must stay whole."""
         raise NotImplementedError
-
-    def ancestors(self, cohort: str) -> Sequence[Cohort]:
-        """Return the cohorts that this one was part of before they were halved, smallest first."""
-        return self._ancestors.get(cohort, ())
 
     def reported(self, cohort: str, message: CohortReport) -> None:
         """Take a report of the cohort."""
@@ -85,7 +80,6 @@ class CohortSource:
         """Return what remains of the halves of the whole cohort, which are the same in every run."""
         parts = halves(self._whole[cohort.id])
         self._record_halved(cohort.id, parts)
-        self._ancestors |= dict.fromkeys((part.id for part in parts), (cohort, *self.ancestors(cohort.id)))
         self._whole |= {part.id: part for part in parts}
         left = remaining(parts, statuses)
         self.cohorts |= {part.id: part for part in left}
@@ -125,13 +119,11 @@ class CohortQueue(CohortSource):
         self,
         whole: Sequence[Cohort],
         statuses: Mapping[str, str] | None = None,
-        ancestors: Mapping[str, Sequence[Cohort]] | None = None,
         record_halved: RecordHalved = lambda cohort, parts: None,
         sharing: Sharing | None = None,
     ) -> None:
-        """Queue what remains of the `whole` cohorts. `statuses` is by trial id; `ancestors` is a `cohorts.lineage`."""
+        """Queue what remains of the `whole` cohorts. `statuses` is by trial id."""
         super().__init__(record_halved)
-        self._ancestors |= ancestors or {}
         self._whole |= {cohort.id: cohort for cohort in whole}
         self._statuses = statuses or {}
         self._left = {cohort.id: cohort for cohort in remaining(whole, self._statuses)}

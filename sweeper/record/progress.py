@@ -124,7 +124,7 @@ class Progress(CohortListener):
             self.cohorts += len(parts) - 1
         self._stopped(cohort)
         form = f"{len(parts)} halves" if len(parts) > 1 else f"stacks of {parts[0].width}"
-        self.print_line(f"{_named(cohort)} goes on in {form}: {failure.reason}")
+        self.print_line(f"{_named(cohort)} begins anew in {form}: {failure.reason}")
 
     def failed(self, cohort: Cohort, failure: Failure) -> None:
         self._left_worker(cohort)

@@ -48,7 +48,7 @@ def listeners(
     history = History(store, sweep, clock or store.files.surroundings.monotonic)
     told = _Source(source, history)
     rows = Rows(store, sweep, row_format, (*followers, told))
-    return [*followers, told, history, Sheets(store, sweep), rows, Checkpoints(store.files, sweep, source)]
+    return [*followers, told, history, Sheets(store, sweep), rows, Checkpoints(store.files, sweep)]
 
 
 class History(CohortListener):
@@ -257,23 +257,18 @@ class _Source(CohortListener):
 
 
 class Checkpoints(CohortListener):
-    """Deletes the checkpoint of a cohort that has a result, and of each cohort whose parts now all have one."""
+    """Deletes the checkpoint of a cohort that has a result, or was halved."""
 
-    def __init__(self, files: Files, sweep: str, source: CohortSource) -> None:
-        self._files, self._sweep, self._source = files, sweep, source
-        self._ended: set[str] = set()
-        """Cohorts that have a result, including those whose parts all have one."""
+    def __init__(self, files: Files, sweep: str) -> None:
+        self._files, self._sweep = files, sweep
 
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
-        if not message.report.done:
-            return
-        self._delete(cohort.id)
-        for whole in self._source.ancestors(cohort.id):
-            ancestors = {part: self._source.ancestors(part) for part in self._source.cohorts}
-            parts = {part for part, wholes in ancestors.items() if whole.id in (each.id for each in wholes)}
-            if parts <= self._ended:
-                self._delete(whole.id)
+        if message.report.done:
+            self._delete(cohort)
 
-    def _delete(self, cohort: str) -> None:
-        self._files.delete(checkpoint_path(self._sweep, cohort))
-        self._ended.add(cohort)
+    def split(self, cohort: Cohort, parts: Sequence[Cohort], failure: Failure) -> None:
+        if cohort.id not in {part.id for part in parts}:  # else it stays whole, in narrower stacks
+            self._delete(cohort)
+
+    def _delete(self, cohort: Cohort) -> None:
+        self._files.delete(checkpoint_path(self._sweep, cohort.id))

@@ -146,7 +146,6 @@ class Waves(CohortSource):
         groups = cohorts.group(wave, self._shape, _number if search.replicates else self._stream)
         cuts = self._cut(groups, search.population is not None, search.repeats)
         whole_cohorts = sorted(cohorts.cut(groups, cuts), key=lambda cohort: -len(cohort.trials))
-        self._ancestors |= cohorts.lineage(whole_cohorts, self._halved)
         for index, cohort in enumerate(whole_cohorts):
             self._make_ready(study_run, (wave_number, index), cohort)
 

@@ -23,6 +23,7 @@ from tests.simulation.backend import Machines, poison_of
 from tests.simulation.files import ROOT, Client, Memory, contents
 from tests.simulation.stored import (
     BEST,
+    HALVED,
     HISTORY,
     LOOKS,
     MODELS,
@@ -149,8 +150,9 @@ class Auditor:
     def watch(self, client: Client, verb: str, path: str) -> None:
         """Called after each operation that has changed a file."""
         if path.startswith("checkpoints/") and verb == "delete" and path.endswith(".pt") and not client.fresh:
-            left = self._cohorts.get(path.rpartition("/")[2].removesuffix(".pt"), set()) - self._results.keys()
-            if left := left - self._functions.keys():
+            cohort = path.rpartition("/")[2].removesuffix(".pt")
+            left = self._cohorts.get(cohort, set()) - self._results.keys() - self._functions.keys()
+            if left and self.memory.get(f"{ROOT}/{HALVED}{cohort}") is None:
                 self.note(f"{path} is deleted before {len(left)} of its trials have a result")
         if path.startswith(".drivers/") and verb == "write":
             self._claim(client, frozenset(json.loads(self.memory.get(f"{ROOT}/{path}") or b"")["claims"]))
@@ -243,15 +245,14 @@ class Auditor:
             self.note(f"{client.name} trains again what has a result: {[self._results[key] for key in again]}")
         if self.listed and not client.fresh and trials & self._trained[client]:
             self.note(f"{client.name} trains what had a result when it claimed it")
-        for earlier in task.earlier:
-            whole = earlier.checkpoint.rpartition("/")[2].removesuffix(".pt")
+        for whole, others in self._cohorts.items():
             path = f"{HISTORY}{whole}.parquet"
             if (
                 self.sure
-                and whole != task.cohort
+                and trials < others
                 and (client, whole) in self._ended
                 and self.memory.get(f"{ROOT}/{path}")
-                and self._functions.keys().isdisjoint(self._cohorts.get(whole, ()))  # one has a row, and its history
+                and self._functions.keys().isdisjoint(others)  # one has a row, and its history
             ):
                 self.note(f"{path} stays, though its cohort was halved")
         self._training[client, task.cohort], self._cohorts[task.cohort] = trials, trials
@@ -259,7 +260,7 @@ class Auditor:
 
     def stepped(self, client: Client, task: CohortTask, epoch: int) -> None:
         """A worker makes a step of an epoch, counted from 0."""
-        if client.fresh and epoch and not task.earlier and (client, task.cohort) not in self._begun:
+        if client.fresh and epoch and (client, task.cohort) not in self._begun:
             self.note(f"--fresh begins cohort {task.cohort} with epoch {epoch}")
         self._begun.add((client, task.cohort))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sweeper.storage.rows import PROVENANCE
 from tests.simulation.files import Memory, contents
 
-TRIALS, HISTORY = "trials/sweep=simulated/", "history/sweep=simulated/"
+TRIALS, HISTORY, HALVED = "trials/sweep=simulated/", "history/sweep=simulated/", "cuts/sweep=simulated/halved/"
 MODELS, BEST, UNWRITTEN = "models/sweep=simulated/", "models/best/", "models/unwritten/"
 MODEL_SUFFIX, LOOKS = ".safetensors", "looks/"
 CUT = ("cohort", "cohort_size", "preset")

@@ -184,10 +184,11 @@ class FunctionCohort:
         self._unsent: list[Record] = []
         self._sent_at = self._saved_at = time.monotonic()
 
-    def train(self, checkpoints: Sequence[bytes] = ()) -> None:
-        """Train all members to their end, each from the first of the checkpoints that has it. Raises Stopped if asked
-        to stop, when a checkpoint has been saved."""
-        self._load(checkpoints)
+    def train(self, checkpoint: bytes | None = None) -> None:
+        """Train all members to their end, those that a checkpoint has from there. Raises Stopped if asked to stop, when
+        a checkpoint has been saved."""
+        if checkpoint:
+            self._load(checkpoint)
         try:
             self._train()
         except Stopped as stopped:
@@ -330,23 +331,21 @@ class FunctionCohort:
         content = buffer.getvalue()
         return hashlib.sha256(content).digest() + content
 
-    def _load(self, checkpoints: Sequence[bytes]) -> None:
-        """Continue from checkpoints, and send their reports again. One that is damaged is said and not used."""
-        known: dict[str, _State] = {}
-        judged = list[int]()
-        for data in checkpoints:
-            try:
-                if hashlib.sha256(data[DIGEST:]).digest() != data[:DIGEST]:
-                    raise ValueError("it is damaged")
-                content = torch.load(io.BytesIO(data[DIGEST:]), weights_only=True)
-                known = {each: _State.read(plain) for each, plain in content["members"].items()} | known
-                judged.append(int(content["judged"]))
-            except Exception as error:
-                text = " ".join(str(error).split())[:200] or type(error).__name__
-                self.callbacks.notify(f"its checkpoint cannot be used: {text}")
+    def _load(self, checkpoint: bytes) -> None:
+        """Continue from a checkpoint, and send its reports again. One that is damaged is said and not used."""
+        try:
+            if hashlib.sha256(checkpoint[DIGEST:]).digest() != checkpoint[:DIGEST]:
+                raise ValueError("it is damaged")
+            content = torch.load(io.BytesIO(checkpoint[DIGEST:]), weights_only=True)
+            known = {each: _State.read(plain) for each, plain in content["members"].items()}
+            judged = int(content["judged"])
+        except Exception as error:
+            text = " ".join(str(error).split())[:200] or type(error).__name__
+            self.callbacks.notify(f"its checkpoint cannot be used: {text}")
+            return
         if self._together and not {*map(_identity, self.configs)} <= known.keys():
             return  # what a member is depends on those that it was compared with
-        self._judged = next(iter(judged), 0)
+        self._judged = judged
         self.states[:] = [known.get(_identity(config), _State()) for config in self.configs]
         for index, state in enumerate(self.states):
             if state.ended and self._must_go_on(index, state):

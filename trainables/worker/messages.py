@@ -98,9 +98,6 @@ class CohortTask:
     cohort: str
     """Id of the cohort."""
     spec: CohortSpec
-    earlier: tuple[CohortSpec, ...] = ()
-    """Cohorts that these members belonged to before, or the same cohort in wider stacks, the most recent first. The
-    first usable checkpoint among them is resumed from if the cohort has none of its own."""
     comparison: Comparison = field(default_factory=Comparison)
     memory: int | None = None
     """Memory limit of each process in bytes; None for no limit."""

@@ -33,7 +33,6 @@ from trainables.reports import (
     Stopped,
     Verdict,
 )
-from trainables.training.checkpoint import slice_checkpoint, unpack
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import Callbacks, Checkpointing, train
@@ -142,44 +141,16 @@ def _judge_of(task: CohortTask, end_at_rung: Callable[[Report], NoReturn]) -> Ju
     return judge if comparison.rungs else None
 
 
-def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
-    """Return the checkpoint to resume from: the cohort's own, else one made from its own with the other kind of steps,
-    compiled or eager, or cut from the first earlier cohort that has a usable one, else None.
+def read_checkpoint(path: str, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
+    """Return a checkpoint; None if there is none or, after a notice, if it cannot be read.
 
-    A checkpoint that cannot be read or used counts as absent, and `notify` is called with one line about it: training
-    from the start costs time, but a cohort that fails because of a checkpoint costs its trials.
+    Training from the start costs time, but a cohort that fails because of a checkpoint costs its trials.
     """
-    spec = task.spec
-    own = _read(spec.checkpoint, checkpoints, notify)
-    if own is None and not task.earlier:
-        return None
-    configs = spec.configs()
-    if own and unpack(own, configs, spec.width, notify, spec.compiled):
-        return own
-    other = {"whole_compiled": not spec.compiled, "compiled": spec.compiled}
-    if own and (remade := slice_checkpoint(own, configs, spec.width, configs, spec.width, _say_nothing, **other)):
-        return remade
-    for earlier in task.earlier:
-        data = _read(earlier.checkpoint, checkpoints, notify)
-        forms = {"whole_compiled": earlier.compiled, "compiled": spec.compiled}
-        if data and (
-            cut := slice_checkpoint(data, earlier.configs(), earlier.width, configs, spec.width, notify, **forms)
-        ):
-            return cut
-    return None
-
-
-def _read(path: str, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
-    """Return a checkpoint; None if there is none or, after a notice, if it cannot be read."""
     try:
         return checkpoints.read(path)
     except CheckpointError as error:
         notify(f"its checkpoint cannot be read: {error}")
         return None
-
-
-def _say_nothing(line: str) -> None:
-    """Instead of a notice that was given before."""
 
 
 def train_cohort(
@@ -282,7 +253,7 @@ def train_cohort(
             device=device,
             width=task.spec.width,
             checkpointing=Checkpointing(
-                resume=checkpoint_to_resume(task, checkpoints, notices.append),
+                resume=read_checkpoint(task.spec.checkpoint, checkpoints, notices.append),
                 save=save if peers.rank == 0 else None,
                 every=settings.save_every,
             ),
@@ -323,7 +294,7 @@ def train_cohort(
 
     def call_functions(method: type[FunctionMethod]) -> None:
         first, population = peers.rank == 0, task.comparison.population
-        saved = [_read(spec.checkpoint, checkpoints, notices.append) for spec in (task.spec, *task.earlier)]
+        saved = read_checkpoint(task.spec.checkpoint, checkpoints, notices.append)
 
         def begin(index: int) -> None:
             if capture:
@@ -362,7 +333,7 @@ def train_cohort(
             peers=peers,
             folder=settings.folder,
             reserved=settings.reserved,
-        ).train([data for data in saved if data])
+        ).train(saved)
 
     ends_itself = math.isfinite(settings.step_timeout)
     with contextlib.ExitStack() as stack:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sweeper.execution.retries import LOSSES, Attempt, Cause, RetryQueue
-from sweeper.plan.cohorts import Cohort, Cut, cut, halved, lineage
+from sweeper.plan.cohorts import Cohort, Cut, cut, halved
 from sweeper.plan.sources import CohortQueue
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
@@ -94,29 +94,10 @@ def test_a_permanent_failure_is_halved_at_once_and_retried_once_alone(cause: Cau
     decision = attempts.lost(first.cohort.id, cause)
     assert decision.kind == "smaller" and [names(part) for part in decision.parts] == [["0.0"], ["0.1"]]
     half = next_attempt(attempts)
-    assert (half.cohort, half.earlier) == (decision.parts[0], (first.cohort,))
+    assert half.cohort == decision.parts[0]
     assert attempts.lost(half.cohort.id, cause).kind == "again"
     assert next_attempt(attempts).cohort == decision.parts[1]
     assert next_attempt(attempts) == half and attempts.lost(half.cohort.id, cause).kind == "failed"
-
-
-def test_halves_name_all_cohorts_that_they_were_part_of() -> None:
-    attempts = RetryQueue(CohortQueue([whole(4)]), 0)
-    first = next_attempt(attempts).cohort
-    attempts.lost(first.id, "memory")
-    second = next_attempt(attempts).cohort
-    attempts.lost(second.id, "memory")
-    assert [next_attempt(attempts).earlier for _ in range(2)] == [(first,), (second, first)]
-
-
-def test_parts_of_an_earlier_run_name_them_too() -> None:
-    whole_one = whole(4)
-    parts, before = halved([whole_one], [whole_one.id]), lineage([whole_one], [whole_one.id])
-    attempts = RetryQueue(CohortQueue(parts, ancestors=before), 0)
-    second = next_attempt(attempts)
-    assert second == Attempt(parts[0], (whole_one,))
-    attempts.lost(second.cohort.id, "memory")
-    assert [next_attempt(attempts).earlier for _ in range(3)] == [(parts[0], whole_one)] * 2 + [(whole_one,)]
 
 
 class AtRungs(CohortQueue):
@@ -152,7 +133,7 @@ def test_a_cohort_that_must_stay_whole_is_stacked_narrower_without_memory() -> N
     while not attempts.ended:
         attempt = next_attempt(attempts)
         widths.append(attempt.cohort.width)
-        assert len(attempt.earlier) == len(widths) - 1 and len(attempt.cohort.trials) == 5
+        assert len(attempt.cohort.trials) == 5
         last = attempts.lost(attempt.cohort.id, "memory")
     assert widths == [5, 3, 2, 1] and last.kind == "failed"
 

@@ -20,7 +20,6 @@ from sweeper.plan.cohorts import (
     group,
     halved,
     halves,
-    lineage,
     remaining,
     worker_count,
 )
@@ -185,17 +184,6 @@ def test_cohorts_are_halved_as_in_earlier_runs() -> None:
     assert halved(cohorts, [second.id]) == cohorts
     everything = halved(cohorts, _Everything())
     assert [len(cohort.trials) for cohort in everything] == [1] * 12
-
-
-def test_parts_name_the_cohort_that_they_were_part_of() -> None:
-    cohorts = cut([members(8), members(4)], [Cut(8, 8), Cut(4, 4)])
-    first, second = halves(cohorts[0])
-    third, fourth = halves(second)
-    assert lineage(cohorts, []) == {}
-    assert lineage(cohorts, [second.id, cohorts[0].id]) == {
-        first.id: (cohorts[0],),
-        **dict.fromkeys((third.id, fourth.id), (second, cohorts[0])),
-    }
 
 
 class _Everything(list[str]):

@@ -209,7 +209,9 @@ def test_a_diverged_member_is_a_result_with_its_epoch_and_no_numbers(harness: Ha
     assert {trial for trial, *_ in harness.history()} == {"a0"}
 
 
-def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(harness: Harness) -> None:
+def test_the_checkpoint_of_a_whole_goes_when_it_is_halved_and_those_of_its_parts_with_their_results(
+    harness: Harness,
+) -> None:
     files, source = harness.store.files, harness.source
     assert source.next() is not None
     parts = source.halve(COHORTS[0])
@@ -217,8 +219,9 @@ def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(harnes
     for path in paths:
         files.write(path, b"standing")
     harness.tell("split", "c0", parts, error("out of memory"))
-    assert "goes on in 2 halves: out of memory" in harness.out.getvalue()
-    for part, left in zip(parts, ([True, False, True], [False] * 3), strict=True):
+    assert [files.read(path) is not None for path in paths] == [False, True, True]
+    assert "begins anew in 2 halves: out of memory" in harness.out.getvalue()
+    for part, left in zip(parts, ([False, False, True], [False] * 3), strict=True):
         harness.report(part.id, message(1, [0.5], done=True))
         assert [files.read(path) is not None for path in paths] == left
     assert set(harness.rows().index) == {"a0", "a1"}

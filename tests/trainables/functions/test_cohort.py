@@ -54,7 +54,7 @@ def train(
     function: Callable[..., Any],
     *keys: Mapping[str, Any],
     run: Run | None = None,
-    checkpoints: Sequence[bytes] = (),
+    checkpoint: bytes | None = None,
     ranking: EpochRanking | None = LOSS,
     retries: int = 3,
     population: bool = False,
@@ -81,7 +81,7 @@ def train(
         population=population,
         reserved=frozenset({"status"}),
     )
-    cohort.train(checkpoints)
+    cohort.train(checkpoint)
     return run
 
 
@@ -164,12 +164,12 @@ def test_trials_that_were_stopped_anywhere_end_as_undisturbed_ones(order: Any, e
             return left[0] < 0
 
         try:
-            train(function, *TRIALS, run=run, checkpoints=run.saved[-1:], stop=stop)
+            train(function, *TRIALS, run=run, checkpoint=run.saved[-1] if run.saved else None, stop=stop)
             break
         except Stopped as stopped:
             assert "saved" in str(stopped)
     else:
-        train(function, *TRIALS, run=run, checkpoints=run.saved[-1:])
+        train(function, *TRIALS, run=run, checkpoint=run.saved[-1] if run.saved else None)
     assert run.outcome == undisturbed.outcome
     assert {index: kept["x"].tolist() for index, kept in run.kept.items()} == {
         index: kept["x"].tolist() for index, kept in undisturbed.kept.items()
@@ -182,25 +182,25 @@ def test_every_checkpoint_continues_to_the_undisturbed_end() -> None:
         whole = train(walk(order), *TRIALS)
         assert len(whole.saved) > 5
         for checkpoint in whole.saved:
-            again = train(walk(order), *TRIALS, checkpoints=[checkpoint])
+            again = train(walk(order), *TRIALS, checkpoint=checkpoint)
             assert again.outcome == whole.outcome
 
 
-def test_a_checkpoint_serves_parts_of_its_cohort_and_no_other_trials() -> None:
+def test_a_checkpoint_serves_the_trials_that_are_left_of_its_cohort_and_no_others() -> None:
     whole = train(walk("save first"), *TRIALS)
-    part = train(walk("save first"), TRIALS[1], checkpoints=[whole.saved[2]])
+    part = train(walk("save first"), TRIALS[1], checkpoint=whole.saved[2])
     assert replace(part.members[0], seconds=0) == replace(whole.members[1], seconds=0)
-    other = train(walk("save first"), {"rate": 0.7}, checkpoints=[whole.saved[-1]])
+    other = train(walk("save first"), {"rate": 0.7}, checkpoint=whole.saved[-1])
     assert other.outcome == train(walk("save first"), {"rate": 0.7}).outcome
 
 
 def test_a_damaged_checkpoint_is_said_and_not_used() -> None:
     lines: list[str] = []
     whole = train(walk("save first"), *TRIALS)
-    for damaged in (b"", b"nonsense", whole.saved[-1][:-9], bytes([whole.saved[-1][0] ^ 1]) + whole.saved[-1][1:]):
-        again = train(walk("save first"), *TRIALS, checkpoints=[damaged], notify=lines.append)
+    for damaged in (b"nonsense", whole.saved[-1][:-9], bytes([whole.saved[-1][0] ^ 1]) + whole.saved[-1][1:]):
+        again = train(walk("save first"), *TRIALS, checkpoint=damaged, notify=lines.append)
         assert again.outcome == whole.outcome
-    assert len(lines) == 4 and all(line.startswith("its checkpoint cannot be used: ") for line in lines)
+    assert len(lines) == 3 and all(line.startswith("its checkpoint cannot be used: ") for line in lines)
 
 
 @for_each("state", [b"bytes", {"list": [1, "a", None, torch.ones(2)]}])
@@ -214,7 +214,7 @@ def test_states_come_back(state: Any) -> None:
 
     first = train(function)
     assert first.members[0].metrics == {"loss": 0.0}
-    assert train(function, checkpoints=first.saved[:1]).members[0].metrics == {"loss": 1.0}
+    assert train(function, checkpoint=first.saved[0]).members[0].metrics == {"loss": 1.0}
 
 
 def test_a_folder_comes_back() -> None:
@@ -229,7 +229,7 @@ def test_a_folder_comes_back() -> None:
             trial.report(2, loss=int((resumed / "sub" / "state.txt").read_text()))
 
     first = train(function)
-    assert train(function, checkpoints=first.saved[:1]).members[0].metrics == {"loss": 12.0}
+    assert train(function, checkpoint=first.saved[0]).members[0].metrics == {"loss": 12.0}
 
 
 def test_a_state_of_other_objects_is_refused_with_a_way_out() -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -40,7 +40,7 @@ for epoch in range(start + 1, int(sys.argv[1]) + 1):
 def run(
     command: str,
     folder: Path,
-    checkpoints: Sequence[bytes] = (),
+    checkpoint: bytes | None = None,
     callbacks: Mapping[str, Any] = MappingProxyType({}),
     **values: Value,
 ) -> tuple[Member, list[tuple[int, Any]], list[bytes]]:
@@ -53,7 +53,7 @@ def run(
     ranking = EpochRanking("loss", maximize=False)
     cohort = FunctionCohort([config], method, torch.device("cpu"), own, ranking=ranking, folder=str(folder))
     with contextlib.suppress(Stopped):
-        cohort.train(checkpoints)
+        cohort.train(checkpoint)
     records = {record.epoch: record.metrics for report in reports for record in report.new}
     return cohort._members[0].as_member(), sorted(records.items()), saved
 
@@ -137,7 +137,7 @@ def test_a_command_goes_on_from_its_folder(count: Path) -> None:
     _, before, saved = run(command, count, epochs=12, callbacks={"stop": lambda: next(asked, True)})
     assert saved and len(before) < 12
     for checkpoint in saved[:: max(1, len(saved) // 3)]:
-        member, reports, _ = run(command, count, epochs=12, checkpoints=[checkpoint])
+        member, reports, _ = run(command, count, epochs=12, checkpoint=checkpoint)
         assert member.status == "finished" and [epoch for epoch, _ in reports] == [*range(1, 13)]
 
 

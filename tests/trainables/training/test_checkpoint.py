@@ -24,7 +24,7 @@ from tests.trainables.training.judged import without_seconds
 from trainables.learners.data_parallel import Peers
 from trainables.reports import CheckpointError, Report, Stopped
 from trainables.sections import TrialConfig
-from trainables.training.checkpoint import pack, read_progress, slice_checkpoint, unpack, with_digest
+from trainables.training.checkpoint import pack, read_progress, unpack, with_digest
 from trainables.training.cohort import Cohort
 from trainables.training.train import Callbacks, Checkpointing, train
 
@@ -347,14 +347,6 @@ def test_training_starts_again_from_the_beginning(path: tuple[Any, ...]) -> None
     )
     fresh = without_seconds(list(train(three(), HERE)))
     assert len(notices) == 1 and reports[-len(fresh) :] == fresh
-
-
-def test_an_odd_checkpoint_cannot_be_cut_into_parts() -> None:
-    for path in [("state",), ("state", 0), ("state", 0, "parameters"), ("standing",), ("standing", "reports")]:
-        notices: list[str] = []
-        odd = _bytes_of(_with(content_of(_saved()), path, lambda _: torch.ones(2)))
-        assert slice_checkpoint(odd, three(), None, three()[:1], None, notices.append) is None
-        assert len(notices) == 1 and notices[0].startswith("its checkpoint cannot be used: ")
 
 
 def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,9 @@ from tests.user_files import DENOISE, TWICE, user_folder
 from trainables.catalog import ContractError
 from trainables.config import resolve, resolve_sent
 from trainables.sections import TrialConfig, Value
-from trainables.training.checkpoint import Progress, pack, slice_checkpoint
 from trainables.training.checks import check_method, check_trials, stack_width, why_not_stacked
-from trainables.training.cohort import Cohort
 from trainables.training.metric_names import may_be_undefined, methods_by_metric, metric_names
-from trainables.training.train import Callbacks, Checkpointing, train
+from trainables.training.train import train
 
 __all__ = ["user_folder"]
 
@@ -307,17 +305,6 @@ def test_their_steps_are_not_compiled(trials: list[TrialConfig], tmp_path: Path)
     (*_, report) = train(trials, tmp_path, compiler=compiler)
     assert not compiler.traced and not compiler.compiled
     assert {member.status for member in report.members} == {"finished"}
-
-
-def test_a_checkpoint_of_them_can_be_cut(trials: list[TrialConfig], tmp_path: Path) -> None:
-    cohort = Cohort(trials, tmp_path, torch.device("cpu"), None)
-    whole = pack(trials, None, Progress.initial(3), cohort.state())
-    cut = slice_checkpoint(whole, trials, None, trials[1:], 2)
-    (*_, resumed) = train(
-        trials[1:], tmp_path, width=2, checkpointing=Checkpointing(cut), callbacks=Callbacks(notify=pytest.fail)
-    )
-    (*_, whole_report) = train(trials, tmp_path)
-    assert [member.metrics for member in resumed.members] == [member.metrics for member in whole_report.members[1:]]
 
 
 def _few_steps(method: str = "vje", /, **changes: Value) -> TrialConfig:

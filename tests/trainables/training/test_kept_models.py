@@ -13,7 +13,6 @@ from trainables.data.datasets.catalog import load
 from trainables.metrics.scores import auroc
 from trainables.reports import EpochRanking, KeptEpochs, Report, Stopped
 from trainables.sections import TrialConfig
-from trainables.training.checkpoint import slice_checkpoint
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
 from trainables.training.train import Callbacks, Checkpointing, retrain, train
 
@@ -118,16 +117,6 @@ def test_a_resumed_training_has_the_same_models() -> None:
         )
         assert without_seconds(list(resumed)) == without_seconds(reports) and not again.notices
         assert (again.last, again.of_epoch) == (models.last, models.of_epoch)
-
-
-def test_a_part_of_a_cohort_has_the_best_models_of_its_members() -> None:
-    _, models = whole()
-    late = next(data for data in models.saved if content_of(data)["standing"]["epoch"] == EPOCHS - 1)
-    part, again = configs()[:2], Models()
-    cut = slice_checkpoint(late, configs(), WIDTH, part, WIDTH)
-    best = replace(BOTH, every=None)
-    list(train(part, HERE, width=WIDTH, checkpointing=Checkpointing(cut), callbacks=again.callbacks(best)))
-    assert [again.last[0], again.last[1]] == [models.last[0], models.last[1]] and not again.notices
 
 
 @pytest.mark.slow

@@ -18,10 +18,9 @@ import torch
 from tests.trainables.small import HERE, TracingCompiler, config_of, content_of, three
 from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker import alone
-from tests.trainables.worker.alone import Alone, FolderCheckpoints, settings, spec_of, task_of
+from tests.trainables.worker.alone import Alone, settings, task_of
 from tests.trainables.worker.test_logs import KeptLogs
 from trainables.reports import CheckpointError, KeptEpochs, ModelError
-from trainables.training.checkpoint import unpack
 from trainables.training.train import Checkpointing, train
 from trainables.worker import worker
 from trainables.worker.messages import (
@@ -33,7 +32,7 @@ from trainables.worker.messages import (
     ModelRequest,
     parse_failure,
 )
-from trainables.worker.worker import WorkerSettings, checkpoint_to_resume, train_cohort
+from trainables.worker.worker import WorkerSettings, read_checkpoint, train_cohort
 
 pytestmark = pytest.mark.slow
 
@@ -210,18 +209,8 @@ def test_what_is_printed_is_in_the_logs_before_the_last_report() -> None:
 
 def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:
     lines: list[str] = []
-    assert checkpoint_to_resume(task_of(three(), 3, "own"), _Unreadable(), lines.append) is None
+    assert read_checkpoint("own", _Unreadable(), lines.append) is None
     assert lines == ["its checkpoint cannot be read: store /s: cannot read 'own': Input/output error"]
-
-
-def test_the_checkpoint_of_an_earlier_cohort_is_cut_for_the_part() -> None:
-    saved: list[bytes] = []
-    list(train(three(), HERE, width=3, checkpointing=Checkpointing(save=saved.append, every=0.0)))
-    lines: list[str] = []
-    earlier = (spec_of(three(), 2, "gone"), spec_of(three(), 3, "whole"))
-    task = task_of(three()[:1], 1, "own", earlier=earlier)
-    cut = checkpoint_to_resume(task, _Unreadable(whole=saved[-1]), lines.append)
-    assert cut and unpack(cut, three()[:1], 1) and len(lines) == 2, "neither `own` nor `gone` can be read"
 
 
 def reports(folder: Path, compiled: bool) -> list[CohortReport]:
@@ -251,19 +240,6 @@ def test_without_a_compiler_it_trains_with_eager_steps_and_says_so_once(
     assert not any(report.notice for report in sent)
     assert not any(report.origin.compiled for report in sent)
     assert sent[-1].report.done and {member.status for member in sent[-1].report.members} == {"finished"}
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_cohort_goes_on_from_its_checkpoint_with_the_other_kind_of_steps(tmp_path: Path, compiled: bool) -> None:
-    saved, configs = list[bytes](), three()[:2]
-    compiler = TracingCompiler() if compiled else None
-    list(train(configs, HERE, width=2, compiler=compiler, checkpointing=Checkpointing(save=saved.append, every=0.0)))
-    (tmp_path / "c").write_bytes(saved[-1])
-    spec = CohortSpec.of([config.flat() for config in configs], 2, "c", not compiled)
-    resumed = worker.checkpoint_to_resume(CohortTask("c0", spec), FolderCheckpoints(tmp_path), pytest.fail)
-    assert resumed
-    found = unpack(resumed, configs, 2, pytest.fail, not compiled)
-    assert found and found[0].epoch == content_of(saved[-1])["standing"]["epoch"] > 0
 
 
 def test_a_cohort_is_sent_with_shared_values_once_and_arrives_whole() -> None:

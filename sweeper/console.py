@@ -39,7 +39,9 @@ COMMANDS: Mapping[str, Subcommand] = {
     "export": Subcommand("sweeper.export", "write a trained model to a file"),
     "evaluate": Subcommand("sweeper.evaluate", "evaluate the kept models of a sweep on other data, without training"),
     "view": Subcommand("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
-    "submit": Subcommand("cluster.submit", "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job"),
+    "submit": Subcommand(
+        "sweeper.submission.submit", "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job"
+    ),
     "completion": Subcommand("sweeper.completion", "print a script that completes commands in bash or zsh"),
 }
 COMMAND = "SWEEPER_COMMAND"

@@ -35,7 +35,7 @@ FOREIGN_NAMES = {
 
 
 LONGEST = (
-    *("cluster/test_slurm.py", "end_to_end/test_ray_backend.py", "sweeper/test_sweeps_without_ray.py"),
+    *("sweeper/submission/test_slurm.py", "end_to_end/test_ray_backend.py", "sweeper/test_sweeps_without_ray.py"),
     *("trainables/networks/test_pretrained.py", "trainables/methods/test_contract_fused.py"),
     *("sweeper/record/test_kinds_of_trackers.py", "trainables/learners/test_compiled.py", "end_to_end/test_run.py"),
     *("test_readme.py", "sweeper/report/page/test_in_browser.py", "sweeper/test_view.py"),

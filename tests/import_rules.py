@@ -453,8 +453,8 @@ TABLE: Mapping[str, Rule] = {
         never=("ray",),
     ),
     "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
-    "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
-    "cluster": Rule(
+    "sweeper.submission.spot_notice": Rule(may=("psutil", "sweeper.printing"), never=("torch", *LAUNCHERS)),
+    "sweeper.submission": Rule(
         may=(
             "sweeper.printing",
             "sweeper.servers",

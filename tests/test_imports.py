@@ -17,7 +17,7 @@ from tests.cases import for_each
 from tests.import_rules import TABLE, Rule
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("cluster", "search_spaces", "sweeper", "trainables")
+PACKAGES = ("search_spaces", "sweeper", "trainables")
 
 
 class Import(NamedTuple):

@@ -22,7 +22,6 @@ from sklearn.datasets import load_digits
 
 import sweeper
 import sweeper.run as run
-from cluster import submit
 from sweeper import evaluate, export, trial
 from sweeper.cli.arguments import parse_command
 from sweeper.cli.parser import Parser
@@ -31,6 +30,7 @@ from sweeper.errors import SpecError
 from sweeper.request import Request
 from sweeper.run import plan_request
 from sweeper.spec.user_code import search_folder
+from sweeper.submission import submit
 from tests import documentation
 from tests.cases import for_each
 from tests.fake_executor import without_ray
@@ -51,7 +51,7 @@ NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_clas
 """Few trials of the preset, unchanged."""
 
 
-COMMAND = re.compile(r"(?:\w+=\S+ )?(?:sweeper|python -m (?:sweeper|cluster)\.)[ ]?(\w+) (.*)")
+COMMAND = re.compile(r"(?:\w+=\S+ )?(?:sweeper|python -m sweeper\.)[ ]?(\w+) (.*)")
 """A command of a README: its name, and its arguments."""
 
 

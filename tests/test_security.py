@@ -104,11 +104,11 @@ def _within(name: str, roots: set[str]) -> bool:
 
 
 SOURCES = sorted(
-    path for package in ("cluster", "search_spaces", "sweeper", "trainables") for path in (ROOT / package).rglob("*.py")
+    path for package in ("search_spaces", "sweeper", "trainables") for path in (ROOT / package).rglob("*.py")
 )
-LOCAL = {"cluster/spot_notice.py"}
+LOCAL = {"sweeper/submission/spot_notice.py"}
 """Modules that fetch from their own machine only."""
-UNREAD = {"cluster/jobs.py", "sweeper/servers.py"}
+UNREAD = {"sweeper/submission/jobs.py", "sweeper/servers.py"}
 """Modules that look whether a server answers, or bound what others read, and do not read what it answers."""
 
 

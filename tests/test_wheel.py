@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.spec.user_code import PACKAGES
+
 pytest.importorskip("setuptools")
 ROOT = Path(__file__).parents[1]
 
@@ -37,15 +39,11 @@ def _sweeper(installed: Path, folder: Path, *arguments: str) -> subprocess.Compl
 
 
 @pytest.mark.slow
-def test_the_wheel_has_every_file_of_its_packages(installed: Path) -> None:
-    files = subprocess.run(
-        ["git", "ls-files", "sweeper", "trainables", "search_spaces", "cluster"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
+def test_the_wheel_has_every_file_of_its_packages_and_no_other_package(installed: Path) -> None:
+    command = ["git", "ls-files", *PACKAGES]
+    files = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
     assert [name for name in files if (ROOT / name).exists() and not (installed / name).exists()] == []
-    assert not (installed / "tests").exists()
+    assert {entry.name for entry in installed.iterdir() if entry.suffix != ".dist-info"} == {*PACKAGES, "bin"}
 
 
 @pytest.mark.slow

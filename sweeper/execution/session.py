@@ -159,7 +159,7 @@ def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:
     if address == os.environ.get("RAY_ADDRESS"):
         modules = [module for module in modules if Path(module).parent != Path.cwd()]
     else:
-        modules += [str(Path(__file__).parents[2] / name) for name in user_code.WORKER_PACKAGES]
+        modules += [str(Path(__file__).parents[2] / name) for name in user_code.PACKAGES]
     return {"address": address, "runtime_env": {"py_modules": modules}} if modules else {"address": address}
 
 
@@ -171,8 +171,8 @@ QUIET = {
     "RAY_ENABLE_AUTO_CONNECT": "0",
 }
 """Environment of this process and the workers: no telemetry, no process beside each group of workers that looks for
-nodes about to go, which send SIGTERM (see `cluster.spot_notice`), and no cluster that starts because Ray is called
-after it was shut down: nobody would end it, and the next sweep of this process would run on it."""
+nodes about to go, which send SIGTERM (see `sweeper.submission.spot_notice`), and no cluster that starts because Ray is
+called after it was shut down: nobody would end it, and the next sweep of this process would run on it."""
 
 LOOPBACK = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

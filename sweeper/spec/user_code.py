@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 from sweeper.errors import SpecError
 
-WORKER_PACKAGES = ("sweeper", "trainables", "search_spaces")
-"""This project's packages that a process of a sweep imports."""
-PACKAGES = (*WORKER_PACKAGES, "cluster")
-"""All packages of this project."""
+PACKAGES = ("sweeper", "trainables", "search_spaces")
+"""The packages of this project, which a wheel has and a job is sent."""
 
 CODE_KEYS = ("method", *KINDS)
 """Keys whose values may name code of the user's own."""

@@ -13,8 +13,8 @@ LAUNCHED = ("aws", "gcp")
 """Files of Ray's cluster launcher."""
 MANIFESTS = ("raycluster", "rayjob")
 """Files of KubeRay."""
-EVERY = sorted(path for path in FOLDER.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc"))
-"""All files of `cluster` that are not Python: cluster files, the image, the README."""
+EVERY = sorted(path for path in FOLDER.rglob("*") if path.is_file())
+"""All files of `cluster`: cluster files, the image, the README."""
 
 
 def launched(name: str) -> dict[str, Any]:

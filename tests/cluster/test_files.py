@@ -20,6 +20,7 @@ from ray.autoscaler._private.resource_demand_scheduler import _default_utilizati
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from sweeper.execution.session import LOOPBACK
+from sweeper.spec import user_code
 from tests.cases import for_each
 from tests.cluster.files import (
     EVERY,
@@ -161,7 +162,7 @@ def test_the_same_token_is_on_every_node_and_required_from_the_start(name: str) 
 @pytest.mark.parametrize("name", LAUNCHED)
 def test_a_spot_worker_listens_for_its_notice(name: str) -> None:
     assert launched(name)["worker_start_ray_commands"][-1].startswith(
-        f"nohup setsid python /opt/sweeper/spot_notice.py --cloud {name} "
+        f"nohup setsid python -m sweeper.submission.spot_notice --cloud {name} "
     )
 
 
@@ -204,9 +205,8 @@ def test_the_image_installs_what_the_project_requires_and_no_list_of_its_own() -
     assert not [name for name in ours if re.search(rf"\b{name}\b", " ".join(installs))]
 
 
-def test_the_image_has_the_packages_of_the_project_and_the_spot_notice() -> None:
-    packages = {"search_spaces", "sweeper", "trainables"}
-    assert copied() == packages | {"pyproject.toml", "README.md", "LICENSE", "cluster/spot_notice.py"}
+def test_the_image_has_the_packages_of_the_project() -> None:
+    assert copied() == {*user_code.PACKAGES, "pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / source).exists() for source in copied())
 
 
@@ -226,12 +226,11 @@ def test_the_image_runs_as_an_ordinary_user_and_not_without_a_token() -> None:
     assert "RAY_AUTH_MODE=token" in environment.split() and "PATH=" not in environment
 
 
-def test_the_spot_notice_is_where_the_files_start_it() -> None:
-    before = instructions()[: instructions().index(("COPY", "cluster/spot_notice.py ./"))]
-    folder = [arguments for keyword, arguments in before if keyword == "WORKDIR"][-1]
+def test_the_spot_notice_that_the_files_start_is_in_the_image() -> None:
     texts = [(FOLDER / f"{name}.yaml").read_text() for name in LAUNCHED]
     texts += [(FOLDER / "kuberay" / f"{name}.yaml").read_text() for name in MANIFESTS]
-    assert {path for text in texts for path in re.findall(r"\S*spot_notice\.py", text)} == {f"{folder}/spot_notice.py"}
+    (module,) = {name for text in texts for name in re.findall(r"[\w./]*spot_notice\b(?!\.log)", text)}
+    assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file() and module.split(".")[0] in copied()
 
 
 SECRETS = {

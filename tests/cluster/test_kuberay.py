@@ -298,5 +298,5 @@ def test_a_worker_is_warned_before_it_ends(name: str) -> None:
     workers = {role: pod["spec"] for role, pod in pods(name).items() if role.startswith("gpu")}
     for spec in workers.values():
         command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
-        assert command[:4] == ["python", "/opt/sweeper/spot_notice.py", "--now", "--grace"]
-        assert float(command[4]) < spec["terminationGracePeriodSeconds"]
+        assert command[:5] == ["python", "-m", "sweeper.submission.spot_notice", "--now", "--grace"]
+        assert float(command[5]) < spec["terminationGracePeriodSeconds"]

@@ -173,14 +173,14 @@ class Head:
 
 
 class Submission:
-    """`python -m cluster.submit ARGUMENTS`, from a terminal."""
+    """`sweeper submit ARGUMENTS`, from a terminal."""
 
     def __init__(self, head: Head, *arguments: str, token: str | None = None) -> None:
         address = () if "--address" in arguments else ("--address", head.address)
         self._files = [head.home / f"{uuid.uuid4().hex}.{stream}" for stream in ("out", "err")]
         with self._files[0].open("wb") as out, self._files[1].open("wb") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cluster.submit", *arguments, *address],
+                [sys.executable, "-m", "sweeper.submission.submit", *arguments, *address],
                 cwd=ROOT,
                 env=head.environment() | ({"RAY_AUTH_TOKEN": token} if token else {}),
                 stdout=out,

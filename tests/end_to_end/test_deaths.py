@@ -26,7 +26,8 @@ def give_notice(cluster: Head, node: RayProcess) -> tuple[int, str]:
     The node's suspended training is resumed when SIGTERM has been sent to it, so that it cannot end before.
     """
     [raylet] = node.raylets()
-    command = [sys.executable, "cluster/spot_notice.py", "--now", "--grace", "120", "--raylet", str(raylet.pid)]
+    module = [sys.executable, "-m", "sweeper.submission.spot_notice"]
+    command = [*module, "--now", "--grace", "120", "--raylet", str(raylet.pid)]
     training = node.trainers()
     notice = subprocess.Popen(command, cwd=ROOT, env=cluster.environment(), stdout=subprocess.PIPE, text=True)
     wait_until(lambda: all(map(terminating, training)) or notice.poll() is not None, "SIGTERM for the suspended node")

@@ -32,7 +32,7 @@ time.sleep(300)
 STOPPED = """
 import sys, time
 from pathlib import Path
-from cluster import jobs, package
+from sweeper.submission import jobs, package
 address, folder = sys.argv[1], Path(sys.argv[2])
 mine = jobs.connect(address)
 package.pack(folder, ["driver.py"], packed := folder / "code.zip")

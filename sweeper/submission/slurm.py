@@ -17,7 +17,7 @@ NOTICE_SECONDS = 120
 """Seconds before the end of its time at which SLURM tells a job, so that its sweep saves what it has."""
 TEXTS = ("partition", "account", "time")
 """Options that are passed on to sbatch as they are."""
-CODE = str(Path(__file__).parents[1])
+CODE = str(Path(__file__).parents[2])
 """Folder of the code that submits a job, which runs the same unless another environment is asked for."""
 TIME = r"(\d+-)?\d+(:\d+){0,2}"
 """A time as sbatch takes it: minutes, H:MM:SS, D-H:MM:SS and the like."""
@@ -99,7 +99,7 @@ def script(options: argparse.Namespace, words: Sequence[str], name: str, folder:
     ]
     sbatch += [f"--{text.strip().lstrip('-')}" for text in given.get("sbatch", ())]
     python = Path(given["venv"]).absolute() / "bin/python" if "venv" in given else Path(sys.executable)
-    job = [str(python), "-m", "cluster.slurm_job", *(["--requeue"] if requeue else []), "--", *words]
+    job = [str(python), "-m", "sweeper.submission.slurm_job", *(["--requeue"] if requeue else []), "--", *words]
     return "\n".join(
         [
             "#!/bin/bash",

@@ -1,4 +1,4 @@
-"""The command line of `cluster.submit` with a fake job server; `test_submit_job` uses a real one."""
+"""The command line of `sweeper.submission.submit` with a fake job server; `test_submit_job` uses a real one."""
 
 import shlex
 import subprocess
@@ -12,17 +12,17 @@ from typing import Never
 import pytest
 
 import sweeper.run as run
-from cluster import jobs, submit
-from cluster.jobs import entrypoint
 from sweeper.cli import arguments as run_arguments
 from sweeper.errors import StoreError
 from sweeper.request import Request
 from sweeper.spec import SpecError
 from sweeper.storage.files import Files
+from sweeper.submission import jobs, submit
+from sweeper.submission.jobs import entrypoint
 from tests.cases import for_each
-from tests.cluster.conftest import FakeClient, details
+from tests.sweeper.submission.conftest import FakeClient, details
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 AT = "http://127.0.0.1:8265"
 
 
@@ -81,9 +81,9 @@ def test_without_waiting_stdout_has_the_id_alone(
     job = client.submissions[0]["submission_id"]
     assert out == f"{job}\n" and job.startswith("anomaly_grid-")
     assert err.splitlines() == [
-        f"  follow    python -m cluster.submit --logs {job}",
-        f"  stop      python -m cluster.submit --stop {job}",
-        f"  continue  python -m cluster.submit {shlex.join(arguments)}",
+        f"  follow    sweeper submit --logs {job}",
+        f"  stop      sweeper submit --stop {job}",
+        f"  continue  sweeper submit {shlex.join(arguments)}",
     ]
 
 
@@ -182,9 +182,9 @@ def test_ctrl_c_leaves_the_job_running_and_prints_how_to_continue(
     assert out == "trained\n"
     assert err.splitlines()[2:] == [
         f"job {job} goes on; Ctrl-C again within 5 s stops it",
-        f"  follow    python -m cluster.submit --logs {job}",
-        f"  stop      python -m cluster.submit --stop {job}",
-        f"  continue  python -m cluster.submit {shlex.join(arguments)}",
+        f"  follow    sweeper submit --logs {job}",
+        f"  stop      sweeper submit --stop {job}",
+        f"  continue  sweeper submit {shlex.join(arguments)}",
     ]
 
 
@@ -225,7 +225,7 @@ def test_an_unknown_job_is_reported_at_once(client: FakeClient, capsys: pytest.C
 
 def test_asking_imports_neither_ray_nor_torch() -> None:
     """Ray's environment is set when a cluster is asked, which is too late once it has been imported."""
-    code = "import sys, cluster.submit; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
+    code = "import sys, sweeper.submission.submit; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

@@ -14,15 +14,15 @@ import psutil
 import pytest
 from hypothesis import example, given, settings
 
-from cluster import slurm, slurm_job, submit
-from cluster.jobs import TOKEN
-from cluster.slurm_job import ON_LOOPBACK, cpus, free_ports, gpus, node_names, requeue_job
-from cluster.slurm_job import settings as settings_of
 from sweeper.errors import ClusterError, SpecError
 from sweeper.printing import printable
 from sweeper.storage.load import load
+from sweeper.submission import slurm, slurm_job, submit
+from sweeper.submission.jobs import TOKEN
+from sweeper.submission.slurm_job import ON_LOOPBACK, cpus, free_ports, gpus, node_names, requeue_job
+from sweeper.submission.slurm_job import settings as settings_of
 from tests.cases import for_each
-from tests.cluster import fake_slurm
+from tests.sweeper.submission import fake_slurm
 
 SWEEP = ["anomaly_grid", "--preset", "digits", "--set", "epochs=3", "--axis", "nu=1", "--store", "my results"]
 
@@ -66,8 +66,9 @@ def test_a_script_has_what_is_asked_for_and_runs_the_sweep_as_typed(
     }  # fmt: skip
     *_, before, path, code, _, last = script.splitlines()
     assert before == "module load cuda" and path.startswith(f"export PATH={Path(sys.executable).parent}:")
-    assert code.startswith(f"export PYTHONPATH={Path(submit.__file__).parents[1]}$")
-    assert shlex.split(last) == ["exec", sys.executable, "-m", "cluster.slurm_job", "--requeue", "--", *SWEEP]
+    assert code.startswith(f"export PYTHONPATH={Path(submit.__file__).parents[2]}$")
+    module = ["-m", "sweeper.submission.slurm_job"]
+    assert shlex.split(last) == ["exec", sys.executable, *module, "--requeue", "--", *SWEEP]
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     assert not [*jobs.iterdir()]
 
@@ -82,7 +83,7 @@ def test_without_cpus_whole_nodes_are_taken_and_a_job_need_not_requeue(
     options = sbatch_options(script)
     assert options["exclusive"] == "" and options["mem"] == "0" and options["nodes"] == "1"
     assert "no-requeue" in options and "requeue" not in options
-    assert f"exec {python} -m cluster.slurm_job -- anomaly_grid" in script and "PYTHONPATH" not in script
+    assert f"exec {python} -m sweeper.submission.slurm_job -- anomaly_grid" in script and "PYTHONPATH" not in script
 
 
 @settings(max_examples=50, deadline=None)

@@ -13,12 +13,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from cluster import submit
-from cluster.jobs import entrypoint
-from cluster.package import check_size, contents, pack
 from sweeper.spec import SpecError
+from sweeper.submission import submit
+from sweeper.submission.jobs import entrypoint
+from sweeper.submission.package import check_size, contents, pack
 from tests.cases import for_each
-from tests.cluster.conftest import FakeClient
+from tests.sweeper.submission.conftest import FakeClient
 from tests.user_files import DENOISE, user_folder
 
 CODE = {"README.md", "sweeper/run.py", "trainables/data/views.py"}
@@ -266,7 +266,7 @@ def sweep(client: FakeClient, user_folder: Path, monkeypatch: pytest.MonkeyPatch
     return file
 
 
-@pytest.mark.parametrize("code", [[], ["--working-dir", str(Path(__file__).parents[2])]])
+@pytest.mark.parametrize("code", [[], ["--working-dir", str(Path(__file__).parents[3])]])
 def test_the_job_has_the_code_and_the_users_modules(
     client: FakeClient, sweep: Path, tmp_path: Path, code: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

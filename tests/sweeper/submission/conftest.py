@@ -9,8 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from cluster import jobs, submit
-from cluster.jobs import Jobs
+from sweeper.submission import jobs, submit
+from sweeper.submission.jobs import Jobs
 
 
 class Status(enum.StrEnum):
@@ -69,7 +69,7 @@ class FakeClient:
             yield piece
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

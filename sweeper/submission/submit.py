@@ -17,8 +17,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cluster import package, slurm
-from cluster.jobs import (
+from sweeper.cli import arguments as run_arguments
+from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
+from sweeper.errors import ClusterError, JobLost, StoreError, error_line
+from sweeper.execution.signals import StopSignal
+from sweeper.masking import masked, masked_url
+from sweeper.printing import print
+from sweeper.request import Request
+from sweeper.spec import SpecError, registry, user_code
+from sweeper.storage.files import Files
+from sweeper.storage.store import Store
+from sweeper.submission import package, slurm
+from sweeper.submission.jobs import (
     LOCAL_DASHBOARD,
     STOP_SECONDS,
     End,
@@ -30,16 +40,6 @@ from cluster.jobs import (
     is_unencrypted,
     token_enabled,
 )
-from sweeper.cli import arguments as run_arguments
-from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
-from sweeper.errors import ClusterError, JobLost, StoreError, error_line
-from sweeper.execution.signals import StopSignal
-from sweeper.masking import masked, masked_url
-from sweeper.printing import print
-from sweeper.request import Request
-from sweeper.spec import SpecError, registry, user_code
-from sweeper.storage.files import Files
-from sweeper.storage.store import Store
 from trainables.data.errors import DataError, DownloadError
 
 NODE_DATA = "~/.cache/sweeper/data"
@@ -98,7 +98,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     Raises SpecError for wrong arguments; `--help` prints and exits.
     """
     parser = run_arguments.Parser(
-        prog="python -m cluster.submit",
+        prog="sweeper submit",
         usage="%(prog)s NAME [arguments of sweeper.run] [options]",
         description=ABOUT,
         epilog=f"Exit status: that of the sweep. {run_arguments.EXITS}",
@@ -193,7 +193,7 @@ def _submit_to_slurm(options: argparse.Namespace, run_words: Sequence[str], reru
     again = [word for word in rerun if word != "--fresh"]
     _print_message(f"  follow    tail -F {shlex.quote(str(folder / f'{name}-{job}.log'))}")
     _print_message(f"  stop      scancel {job}")
-    _print_message(f"  continue  python -m cluster.submit {shlex.join(map(masked, again))}")
+    _print_message(f"  continue  sweeper submit {shlex.join(map(masked, again))}")
     return EXIT_OK
 
 
@@ -271,7 +271,7 @@ def _print_commands(jobs: Jobs, job: str, rerun: Sequence[str]) -> None:
     commands = {"follow": ["--logs", job, *address], "stop": ["--stop", job, *address], "continue": rerun}
     for verb, words in commands.items():
         if words:
-            _print_message(f"  {verb:<9} python -m cluster.submit {shlex.join(map(masked, words))}")
+            _print_message(f"  {verb:<9} sweeper submit {shlex.join(map(masked, words))}")
 
 
 def _print_message(line: str) -> None:

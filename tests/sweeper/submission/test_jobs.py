@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster import jobs, package
-from cluster.jobs import HAS_RAY, End, Jobs, check_token, dashboard_address, entrypoint, is_unencrypted
 from sweeper.errors import ClusterError, JobLost
+from sweeper.submission import jobs, package
+from sweeper.submission.jobs import HAS_RAY, End, Jobs, check_token, dashboard_address, entrypoint, is_unencrypted
 from sweeper.version import code_version
-from tests.cluster.conftest import FakeClient, details
+from tests.sweeper.submission.conftest import FakeClient, details
 
 ADDRESS = "http://127.0.0.1:8265"
 

@@ -1,7 +1,7 @@
 """When a spot machine is about to be taken away, drain its Ray node and send SIGTERM to its training processes.
 
-    python cluster/spot_notice.py --cloud aws     # wait for the cloud's notice
-    python cluster/spot_notice.py --now           # the notice has come: for the `preStop` hook of a pod
+    python -m sweeper.submission.spot_notice --cloud aws     # wait for the cloud's notice
+    python -m sweeper.submission.spot_notice --now           # the notice has come: for the `preStop` hook of a pod
 
 Ray places nothing new on a draining node, so a cohort that ends there continues elsewhere. If several nodes run on one
 machine, `--raylet PID` names the one to drain. Only descendants of its raylet process are stopped.
@@ -17,6 +17,8 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import psutil
+
+from sweeper.printing import print
 
 METADATA = "http://169.254.169.254"
 """Metadata server of both clouds, reachable from the machine itself only."""

@@ -159,7 +159,7 @@ def _original(name: str) -> str:
 
 def installed_code() -> tuple[Path, Contents]:
     """The folder of the packages that are imported, and their files relative to it."""
-    folder = Path(__file__).resolve().parents[1]
+    folder = Path(__file__).resolve().parents[2]
     files = {
         f"{name}/{path}": size
         for name in user_code.PACKAGES

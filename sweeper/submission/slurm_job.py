@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from cluster.jobs import MODE, TOKEN
 from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, error_line
 from sweeper.execution.session import LOOPBACK, NO_SERVER, QUIET, scratch_folder, users_of
 from sweeper.printing import print
+from sweeper.submission.jobs import MODE, TOKEN
 
 HEAD_SECONDS, JOIN_SECONDS = 60.0, 300.0
 """Seconds in which the head must answer, and in which all nodes are waited for."""
@@ -66,7 +66,7 @@ class Stop:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job, or one of its nodes. Returns the exit status."""
-    parser = argparse.ArgumentParser("python -m cluster.slurm_job")
+    parser = argparse.ArgumentParser("python -m sweeper.submission.slurm_job")
     parser.add_argument("--requeue", action="store_true", help="requeue the job after it was asked to stop")
     parser.add_argument("--join", metavar="ADDRESS", help="be a node of the cluster whose head is there")
     parser.add_argument("--await-nodes", type=int, metavar="N", help="wait for N nodes of the cluster at RAY_ADDRESS")
@@ -168,7 +168,7 @@ def node_command(nodes: int, address: str) -> list[str]:
     """The command that starts a Ray node on each node of the job. The loss of one ends no other."""
     step = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--export=ALL", "--cpu-bind=none"]
     step += ["--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--overlap"]
-    return [*step, sys.executable, "-m", "cluster.slurm_job", "--join", address]
+    return [*step, sys.executable, "-m", "sweeper.submission.slurm_job", "--join", address]
 
 
 def join(address: str, stop: Stop) -> int:
@@ -244,7 +244,7 @@ def _sweep(words: Sequence[str], nodes: int, cluster: Mapping[str, subprocess.Po
         words = [word for word in words if word != "--fresh"]  # what this job has trained is not set aside
     commands = [[sys.executable, "-m", "sweeper.run", *words]]
     if nodes > 1:  # the head of a job of one node is that node
-        commands.insert(0, [sys.executable, "-m", "cluster.slurm_job", "--await-nodes", str(nodes)])
+        commands.insert(0, [sys.executable, "-m", "sweeper.submission.slurm_job", "--await-nodes", str(nodes)])
     status = EXIT_INTERRUPTED
     for command in commands:
         with _ended(subprocess.Popen(command, text=True)) as process:

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from cluster import spot_notice
-from cluster.spot_notice import main, nodes, noticed_by_aws, noticed_by_gcp, stop, trainers
+from sweeper.submission import spot_notice
+from sweeper.submission.spot_notice import main, nodes, noticed_by_aws, noticed_by_gcp, stop, trainers
 
 WORKS = """
 import pathlib, signal, sys, time

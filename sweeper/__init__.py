@@ -1,10 +1,19 @@
-"""A sweep's name in, Parquet out: `python -m sweeper.run` on the command line, and these functions from Python.
+"""Hyperparameter sweeps: a sweep's name in, Parquet out. All that users import is here.
 
->>> import sweeper
->>> sorted(sweeper.__all__)
-['best', 'compare', 'config_of', 'load', 'load_history', 'load_model', 'plan', 'run']
+>>> from sweeper import Grid
+>>> Grid(fixed={"method": "vje"}, axes={"beta": (0.5, 1.0)}).axes
+{'beta': (0.5, 1.0)}
 
-They are imported when they are first used, so `import sweeper` takes no time. `run`, `best`, `compare` and `plan` are
+- Run a sweep and read its store: `run`, `plan`, `best`, `compare`, `load`, `load_history`, `load_runs`,
+  `run_differences`, `load_model`, `config_of`
+- Define a sweep: `Sweep`, `Grid`, `Search` and the other names of `sweeper.spec`; its claims: `Claim`, `Condition`,
+  `Side`
+- Define a method: `ImageMethod`, `PairsMethod` and the types of their arguments; `checked` and the bounds of
+  hyperparameters. The parameter `trial` of a training function is a `RunningTrial`
+- Train a trial under Ray Tune: `tune_trainable`
+- Catch errors: `SweeperError`, which is a `SpecError`, a `StoreError` or a `ClusterError`
+
+Each is imported when it is first used, so `import sweeper` takes no time. `run`, `best`, `compare` and `plan` are
 also the names of modules and of the package `sweeper/plan/`. In whichever order they are imported, `sweeper.run`,
 `sweeper.best`, `sweeper.compare` and `sweeper.plan` are these modules, and can be called.
 """
@@ -15,10 +24,48 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from sweeper.api import best, compare, config_of, load, load_history, load_model, plan, run
+if TYPE_CHECKING:  # what `MODULE_OF` says, for editors and type checkers
+    from sweeper.api import best, compare, config_of, load, load_history, load_model, plan, run  # noqa: I001
+    from sweeper.claims import Claim, Condition, Side
+    from sweeper.errors import ClusterError, SpecError, StoreError, SweeperError
+    from sweeper.report.reruns import run_differences
+    from sweeper.spec import Assumption, Command, Constraint, Direction, Grid, Halving, Heatmap, Metric, Population
+    from sweeper.spec import Pruner, Published, Ranking, Search, Selection, Space, Sweep, Table, Trajectory, Value, When
+    from sweeper.storage.load import load_runs
+    from trainables.contract import Batch, ConditionalDensity, ImageMethod, Losses, NetworkBuilder, Noise, Noises
+    from trainables.contract import PairsMethod, PairStatistics, Shapes
+    from trainables.functions.trial import RunningTrial
+    from trainables.validation import above, added, at_least, at_most, below, between, checked, one_of
+    from trainables.worker.tune_trainable import tune_trainable
 
-__all__ = ["best", "compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
+__all__ = [
+    "Assumption", "Batch", "Claim", "ClusterError", "Command", "Condition", "ConditionalDensity", "Constraint",
+    "Direction", "Grid", "Halving", "Heatmap", "ImageMethod", "Losses", "Metric", "NetworkBuilder", "Noise", "Noises",
+    "PairStatistics", "PairsMethod", "Population", "Pruner", "Published", "Ranking", "RunningTrial", "Search",
+    "Selection", "Shapes", "Side", "Space", "SpecError", "StoreError", "Sweep", "SweeperError", "Table", "Trajectory",
+    "Value", "When", "above", "added", "at_least", "at_most", "below", "best", "between", "checked", "compare",
+    "config_of", "load", "load_history", "load_model", "load_runs", "one_of", "plan", "run", "run_differences",
+    "tune_trainable",
+]  # fmt: skip
+MODULE_OF = {
+    name: module
+    for module, names in {
+        "sweeper.api": "best compare config_of load load_history load_model plan run",
+        "sweeper.claims": "Claim Condition Side",
+        "sweeper.errors": "ClusterError SpecError StoreError SweeperError",
+        "sweeper.report.reruns": "run_differences",
+        "sweeper.spec": "Assumption Command Constraint Direction Grid Halving Heatmap Metric Population Pruner "
+        "Published Ranking Search Selection Space Sweep Table Trajectory Value When",
+        "sweeper.storage.load": "load_runs",
+        "trainables.contract": "Batch ConditionalDensity ImageMethod Losses NetworkBuilder Noise Noises PairStatistics "
+        "PairsMethod Shapes",
+        "trainables.functions.trial": "RunningTrial",
+        "trainables.validation": "above added at_least at_most below between checked one_of",
+        "trainables.worker.tune_trainable": "tune_trainable",
+    }.items()
+    for name in names.split()
+}
+"""Public name -> module that defines it."""
 MODULES = ("best", "compare", "plan", "run")
 """Functions that share their name with a module."""
 
@@ -29,7 +76,8 @@ class CallableModule(ModuleType):
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         """The function, whose signature and documentation `help` and notebooks show."""
-        return _function(self.__name__.rpartition(".")[2])
+        name = self.__name__.rpartition(".")[2]
+        return getattr(importlib.import_module(MODULE_OF[name]), name)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return self.__wrapped__(*arguments, **options)
@@ -47,17 +95,13 @@ class Package(ModuleType):
 def __getattr__(name: str) -> Any:
     if name in MODULES:
         return importlib.import_module(f"sweeper.{name}")
-    if name in __all__:
-        return _function(name)
+    if name in MODULE_OF:
+        return getattr(importlib.import_module(MODULE_OF[name]), name)
     raise AttributeError(f"module 'sweeper' has no attribute '{name}'; it has: {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:
     return [*globals(), *__all__]
-
-
-def _function(name: str) -> Any:
-    return getattr(importlib.import_module("sweeper.api"), name)
 
 
 sys.modules[__name__].__class__ = Package

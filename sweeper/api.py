@@ -1,6 +1,6 @@
 """What `import sweeper` offers: sweeps from a script or a notebook, with the same checks as the command line.
 
-Where the command line prints an error and exits, these functions raise an exception of `sweeper.errors`.
+Where the command line prints an error and exits, these functions raise a `sweeper.SweeperError`.
 """
 
 import os
@@ -100,7 +100,7 @@ def run(
 ) -> pd.DataFrame:
     """Run a sweep, or continue it, and return one row per trial, in the order of the trials.
 
-    - `sweep`: as on the command line a name, a file or a module; or a `sweeper.spec.Sweep`, which needs a `name` for
+    - `sweep`: as on the command line a name, a file or a module; or a `sweeper.Sweep`, which needs a `name` for
       its folder in the store
     - `preset`, `store`, `data`: as on the command line
     - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`, or a range of these:
@@ -207,7 +207,7 @@ def _request(
 def _named(sweep: object, name: str | None) -> Sweep:
     """A sweep that is given as a value, with its name."""
     if not isinstance(sweep, Sweep):
-        raise SpecError(f"a sweep must be a name or a sweeper.spec.Sweep, but got {type(sweep).__name__}")
+        raise SpecError(f"a sweep must be a name or a sweeper.Sweep, but got {type(sweep).__name__}")
     if not (name or sweep.name):
         raise SpecError("a Sweep that is given as a value needs a name, which is that of its folder in the store")
     named = replace(sweep, name=name or sweep.name)

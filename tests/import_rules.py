@@ -452,7 +452,7 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray",),
     ),
-    "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
+    "sweeper": Rule(never=("torch", *LAUNCHERS), alone=True),
     "sweeper.submission.spot_notice": Rule(may=("psutil", "sweeper.printing"), never=("torch", *LAUNCHERS)),
     "sweeper.submission": Rule(
         may=(

@@ -253,6 +253,16 @@ def test_every_promise_of_a_store_names_a_test_that_exists() -> None:
         assert re.search(rf"^(def|class) {name}\b", (ROOT / "tests" / path).read_text(), re.M), f"{path}::{name}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_all_that_users_import_of_this_project_is_in_one_package(page: Path) -> None:
+    """Code says `import sweeper`, or imports its public names; the folders below it are the implementation."""
+    text = page.read_text()
+    modules = re.findall(r"\b(?:from|import) ((?:sweeper|trainables|search_spaces)\b[\w.]*)", text)
+    assert {*modules} <= {"sweeper"}
+    names = [name for line in re.findall(r"\bfrom sweeper import ([\w, ]+)", text) for name in line.split(", ")]
+    assert {*names} <= {*sweeper.__all__}
+
+
 __all__ = ["user_folder"]
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()

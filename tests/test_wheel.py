@@ -49,7 +49,7 @@ def test_the_wheel_has_every_file_of_its_packages_and_no_other_package(installed
 @pytest.mark.slow
 def test_the_console_script_runs_in_any_folder(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "my_sweep.py").write_text(
-        "from sweeper.spec import Grid, Heatmap, Metric, Sweep\n"
+        "from sweeper import Grid, Heatmap, Metric, Sweep\n"
         "import sweeper.spec\n"
         "from pathlib import Path\n"
         f"assert Path(sweeper.spec.__file__).is_relative_to({str(installed)!r})\n"

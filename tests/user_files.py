@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
+from sweeper import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ def check_class(name: str, cls: Any) -> None:
     task does not exist."""
     if not (inspect.isclass(cls) and issubclass(cls, Method)):
         kind = f"the class {cls.__name__}" if inspect.isclass(cls) else f"a value of type {type(cls).__name__}"
-        law = "it must be a function, or a subclass of trainables.contract.ImageMethod (or Method)"
+        law = "it must be a function, or a subclass of sweeper.ImageMethod or sweeper.PairsMethod"
         raise ContractError(name, law, kind)
     if cls.task == "images" and not issubclass(cls, ImageMethod):
         raise ContractError(

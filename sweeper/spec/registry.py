@@ -226,7 +226,7 @@ def _sweep(module: ModuleType, reference: str, file: str, attribute: str) -> Swe
         method = f"{module.__name__}:{attribute}"
         return sweep_of_function(method, sweep, f"{module.__name__.rpartition('.')[2]}.{attribute}")
     raise SpecError(
-        f"sweep '{reference}' cannot be read: {file} must define {attribute}, a sweeper.spec.Sweep, but "
+        f"sweep '{reference}' cannot be read: {file} must define {attribute}, a sweeper.Sweep, but "
         + (f"defines {attribute} of type {type(sweep).__name__}" if hasattr(module, attribute) else "defines none")
     )
 

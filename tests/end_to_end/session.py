@@ -17,7 +17,7 @@ from tests.sweeper.small_sweeps import TINY
 from tests.user_files import DENOISE
 
 SWEEP = """
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper import Grid, Metric, Sweep, Table
 
 KEYS = {"method": "denoise:Denoise", "dataset": "digits", "epochs": 1, "knn": 5}
 TABLE = Table("knn", ("sigma",), (Metric("knn_z", "maximize"),))

@@ -14,7 +14,7 @@ __all__ = ["user_folder"]
 
 ROOT = Path(__file__).parents[2]
 SWEEP = """
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper import Grid, Metric, Sweep, Table
 
 KEYS = {"method": "own_method:Denoise", "dataset": "digits", "epochs": 1, "encoder": "mlp", "width": 8, "knn": 5}
 TABLE = Table("knn", ("seed",), (Metric("knn_z", "maximize"),))

@@ -48,7 +48,7 @@ SEARCHED = 6
 FUNCTIONS = """
 import time
 
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper import Grid, Metric, Sweep, Table
 
 
 def yields(lr: float, epochs: int = 25):

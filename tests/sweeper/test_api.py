@@ -1,6 +1,8 @@
 """Sweeps from Python: the same checks and rows as from the command line, and exceptions instead of exit statuses."""
 
+import ast
 import doctest
+import importlib
 import json
 import signal
 import subprocess
@@ -17,7 +19,7 @@ import pandas as pd
 import pytest
 
 import sweeper
-from sweeper import api
+from sweeper import api, spec
 from sweeper.cli.arguments import parse
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.spec import registry
@@ -44,8 +46,32 @@ def test_the_examples_of_the_package_are_right() -> None:
     assert results.attempted == 2 and results.failed == 0
 
 
-def test_importing_the_package_imports_nothing_large() -> None:
-    python("import sys, sweeper; assert not {'torch', 'ray', 'pandas', 'pyarrow', 'numpy'} & sys.modules.keys()")
+def test_importing_the_package_imports_none_of_its_modules_and_nothing_large() -> None:
+    code = (
+        "import sys, sweeper\n"
+        "dir(sweeper)\n"
+        "ours = {name for name in sys.modules if name.startswith(('sweeper', 'trainables', 'search_spaces'))}\n"
+        "assert ours == {'sweeper'}, ours\n"
+        "assert not {'torch', 'ray', 'pandas', 'pyarrow', 'numpy', 'optuna'} & sys.modules.keys()"
+    )
+    python(code)
+
+
+def test_each_public_name_is_what_its_module_defines() -> None:
+    assert sorted(sweeper.MODULE_OF) == sorted(sweeper.__all__) and {*sweeper.__all__} <= {*dir(sweeper)}
+    for name in {*sweeper.__all__} - {*sweeper.MODULES}:
+        assert getattr(sweeper, name) is getattr(importlib.import_module(sweeper.MODULE_OF[name]), name), name
+
+
+def test_type_checkers_see_each_public_name_in_its_module() -> None:
+    tree = ast.parse(Path(sweeper.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name: node.module for node in imports for alias in node.names} == sweeper.MODULE_OF
+
+
+def test_the_names_for_a_sweeps_file_are_all_public() -> None:
+    assert {*spec.__all__} <= {*sweeper.__all__}
 
 
 @pytest.mark.slow
@@ -164,7 +190,7 @@ def test_a_sweep_that_ships_can_be_given_as_a_value() -> None:
         ({"name": "mine"}, "a name is for a Sweep that is given as a value"),
         ({"sweep": TINY}, "a Sweep that is given as a value needs a name"),
         ({"sweep": TINY, "name": "../mine"}, "the name of a sweep must consist of letters"),
-        ({"sweep": 3}, "a sweep must be a name or a sweeper.spec.Sweep, but got int"),
+        ({"sweep": 3}, "a sweep must be a name or a sweeper.Sweep, but got int"),
         ({"store": ""}, "--store must name a folder"),
     ],
 )
@@ -251,7 +277,7 @@ def test_another_thread_is_refused(tmp_path: Path) -> None:
 
 def test_other_names_are_refused_with_those_there_are() -> None:
     with pytest.raises(
-        AttributeError, match="module 'sweeper' has no attribute 'runs'; it has: best, compare, config_of, load, "
+        AttributeError, match="module 'sweeper' has no attribute 'runs'; it has: Assumption, Batch, Claim, "
     ):
         sweeper.runs  # noqa: B018
     assert {"run", "plan", "load_model"} <= set(dir(sweeper))

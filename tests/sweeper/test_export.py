@@ -18,7 +18,7 @@ from tests.user_files import DENOISE, forget_modules, user_folder
 __all__ = ["user_folder"]
 
 OWN_SWEEP = """
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper import Grid, Metric, Sweep, Table
 
 KEYS = {"method": "own_method:Denoise", "dataset": "digits", "epochs": 1, "knn": 5, "encoder": "mlp", "width": 8}
 TABLE = Table("knn", ("sigma",), (Metric("knn_z", "maximize"),))

@@ -147,7 +147,7 @@ BOUNDED = """
 from dataclasses import replace
 
 from search_spaces.vje_search import DIGITS
-from sweeper.spec import Constraint, Sweep
+from sweeper import Constraint, Sweep
 
 SHORT = DIGITS.changed({"epochs": 2, "width": 16, "report_every": 2}, {})
 BOUNDS = (Constraint("val_auroc_dir", ">=", 0.68),)
@@ -184,7 +184,7 @@ from dataclasses import replace
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from search_spaces.vje_search import DIGITS
-from sweeper.spec import Sweep, When
+from sweeper import Sweep, When
 
 SHORT = DIGITS.changed({"epochs": 4, "width": 16, "report_every": 2, "nu": 3.0}, {})
 SPACE = {**SHORT.space, "lr_schedule": CategoricalDistribution(("cosine", "one_cycle"))}

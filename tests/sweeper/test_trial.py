@@ -26,7 +26,7 @@ from trainables.config import column_types, resolve
 __all__ = ["user_folder"]
 
 SWEEP = """
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper import Grid, Metric, Sweep, Table
 
 KEYS = {"method": "own_method:Denoise", "dataset": "digits", "epochs": 2, "knn": 5, "encoder": "mlp", "width": 8}
 TABLE = Table("knn", ("sigma",), (Metric("knn_z", "maximize"),))

@@ -96,8 +96,8 @@ def test_an_installed_method_has_the_name_of_its_entry_point(mine: Path) -> None
 
 
 BROKEN = {
-    "x = 3": "must be a function, or a subclass of trainables.contract.ImageMethod (or Method), but got a value of",
-    "class x: pass": "(or Method), but got the class x",
+    "x = 3": "must be a function, or a subclass of sweeper.ImageMethod or sweeper.PairsMethod, but got a value of",
+    "class x: pass": "or sweeper.PairsMethod, but got the class x",
     "from trainables.contract import Method\nclass x(Method): pass": "must be a subclass of ImageMethod",
     "class x(Denoise):\n    Config = None": "Config must be a frozen dataclass of its hyperparameters, but got Config=",
     "@dataclass\nclass C:\n    sigma: float = 1.0\nclass x(Denoise):\n    Config = C": "Config must be frozen",
@@ -110,7 +110,7 @@ BROKEN = {
     ),
     "class x(Denoise):\n    capabilities = frozenset({'score'})": "capability 'score' must define it, but got none",
     "class x(Denoise):\n    capabilities = frozenset({'fly'})": "but got 'fly'; there are: embed, score, ",
-    "from trainables.contract import PairsMethod\nclass x(PairsMethod):\n    Config = Denoise.Config": (
+    "from sweeper import PairsMethod\nclass x(PairsMethod):\n    Config = Denoise.Config": (
         "capability 'predict' must define it, but got none"
     ),
     "class x(Denoise):\n    capabilities = frozenset({'classify'})": "capability 'classify' must define it",

@@ -214,7 +214,7 @@ class _Trial:
         if fault:
             self._refuse(f"{verb} {fault.law}", fault.got)
         if not isinstance(losses, Losses):
-            self._refuse(f"{verb} must return trainables.contract.Losses(total, parts)", shown(losses))
+            self._refuse(f"{verb} must return sweeper.Losses(total, parts)", shown(losses))
         for name, value in {"total": losses.total, **losses.parts}.items():
             if not isinstance(value, Tensor) or value.shape != ():
                 self._refuse(f"{verb} must return scalar tensors", f"{name} is {shown(value)}")
@@ -378,7 +378,7 @@ def _check_density(mixture: Any, refuse: Refuse, size: int) -> None:
 
 def _check_conditional(density: Any, refuse: Refuse, count: int) -> None:
     """A mixture at each of `count` x."""
-    law = "predict must return trainables.contract.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM)"
+    law = "predict must return sweeper.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM)"
     if not isinstance(density, ConditionalDensity):
         refuse(law, shown(density))
     components = density.log_weights_BM.shape[-1] if isinstance(density.log_weights_BM, Tensor) else "M"

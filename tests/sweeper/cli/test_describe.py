@@ -35,7 +35,7 @@ USABLE = {
 """Names that the user can use, and values of options."""
 OWN_SWEEP = '''
 """Asks a question."""
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
+from sweeper import Grid, Heatmap, Metric, Sweep, Table
 
 TABLE = Table("losses", ("seed",), (Metric("loss", "minimize"),))
 SWEEP = Sweep("of the user", {"tiny": Grid({"method": "vje"}, {"seed": (0, 1)})}, figures=(TABLE,))

@@ -17,7 +17,7 @@ from trainables.data.datasets.own_data import forget_own_data
 __all__ = ["user_folder"]
 
 SWEEP = """
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper import Grid, Heatmap, Metric, Sweep
 
 KEYS = {"method": "simclr", "encoder": "convnet", "width": 4, "features": 8, "projector_width": 8, "projection": 4}
 KEYS |= {"epochs": 1, "batch_size": 20, "lr": 0.01}

@@ -33,7 +33,7 @@ CHOSEN = {0.5: [0.8, 0.81, 0.82], 1.0: [0.9, 0.91, 0.95], 2.0: [0.88, 0.92, 0.9]
 
 
 FILE = """
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper import Grid, Heatmap, Metric, Sweep
 
 GRID = Grid({"method": "vje"}, {"beta": (0.5, 1.0, 2.0)})
 SWEEP = Sweep("", {"paper": GRID}, figures=(Heatmap(Metric("auroc_joint", "maximize"), "beta", "method"),))

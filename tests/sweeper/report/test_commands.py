@@ -36,7 +36,7 @@ __all__ = ["user_folder"]
 
 OWN = """
 from optuna.distributions import FloatDistribution
-from sweeper.spec import Grid, Metric, Search, Sweep, Table
+from sweeper import Grid, Metric, Search, Sweep, Table
 
 SMALL = {"dataset": "digits", "encoder": "mlp", "width": 8, "epochs": 2, "knn": 5}
 OWN = {**SMALL, "method": "own_method:Denoise"}

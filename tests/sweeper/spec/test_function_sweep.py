@@ -65,7 +65,7 @@ def test_a_sweep_has_its_metric_in_its_figures() -> None:
 
 
 def test_a_class_is_no_sweep(folder: Path) -> None:
-    with pytest.raises(SpecError, match=r"must define Other, a sweeper\.spec\.Sweep"):
+    with pytest.raises(SpecError, match=r"must define Other, a sweeper\.Sweep"):
         registry.find("own_numbers:Other")
 
 

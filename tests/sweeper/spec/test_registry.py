@@ -34,11 +34,11 @@ BROKEN = {
     "raises": ("x = 1\ny = x / 0", r"search_spaces/raises\.py, line 2: ZeroDivisionError: division by zero$"),
     "leaves": ("raise SystemExit(3)", r"search_spaces/leaves\.py, line 1: SystemExit: 3$"),
     "refused": (
-        "from sweeper.spec import Metric\nKNN = Metric('knn_z', 'max')",
+        "from sweeper import Metric\nKNN = Metric('knn_z', 'max')",
         r"search_spaces/refused\.py, line 2: the direction of a metric must be 'maximize', 'minimize' or None, "
         "but knn_z has 'max'$",
     ),
-    "empty": ("", r"search_spaces/empty\.py must define SWEEP, a sweeper\.spec\.Sweep, but defines none$"),
+    "empty": ("", r"search_spaces/empty\.py must define SWEEP, a sweeper\.Sweep, but defines none$"),
     "wrong": ("SWEEP = {}", r"search_spaces/wrong\.py must define SWEEP, .*, but defines SWEEP of type dict$"),
 }
 """Name of a sweep -> content of its file, and a pattern of the error's reason."""
@@ -66,7 +66,7 @@ def test_a_file_without_a_sweep_is_refused_in_one_line(name: str, folder_of_swee
 
 
 GOOD = """
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper import Grid, Heatmap, Metric, Sweep
 SWEEP = Sweep(
     "a good one", {"paper": Grid({}, {"beta": (1.0, 2.0)})}, (Heatmap(Metric("auroc", "maximize"), "a", "b"),)
 )
@@ -114,7 +114,7 @@ def test_a_file_that_is_no_python_file_is_refused_by_its_name(tmp_path: Path, mo
 __all__ = ["user_folder"]
 
 SWEEP = """
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper import Grid, Heatmap, Metric, Sweep
 
 SWEEP = Sweep(
     "mine",
@@ -184,7 +184,7 @@ def test_the_file_of_a_sweep_that_ships_is_that_sweep() -> None:
         ({}, "no/such.py", "cannot be read: no/such.py does not exist; a sweep of your own is a Python file"),
         ({"folder/x.py": ""}, "folder/", "cannot be read: folder is a folder; a sweep of your own is a Python file"),
         ({"text/mine.txt": ""}, "text/mine.txt", "the name of a Python file must end with .py"),
-        ({"mine.py": ""}, "mine.py", "mine.py must define SWEEP, a sweeper.spec.Sweep, but defines none"),
+        ({"mine.py": ""}, "mine.py", "mine.py must define SWEEP, a sweeper.Sweep, but defines none"),
         ({"mine.py": "SWEEP = 3"}, "mine.py", "but defines SWEEP of type int"),
         ({"mine.py": "a = 1\nb = a / 0"}, "mine.py", "mine.py, line 2: ZeroDivisionError: division by zero"),
         ({"mine.py": "\nx = ("}, "mine.py", "mine.py, line 2: SyntaxError: '(' was never closed"),

@@ -244,7 +244,7 @@ def test_a_file_that_cannot_be_sent_is_reported_in_one_line(tmp_path: Path) -> N
 __all__ = ["user_folder"]
 
 SWEEP = """
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper import Grid, Heatmap, Metric, Sweep
 
 KEYS = {"method": "sent_of_mine.denoise:Denoise", "dataset": "digits", "epochs": 1, "knn": 5}
 AXES = {"sigma": (0.1, 0.2), "lr": (0.01, 0.1)}

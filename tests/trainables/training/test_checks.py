@@ -68,7 +68,7 @@ BROKEN = {
     ),
     "returns": (
         "    def losses(self, batch, noise):\n        return super().losses(batch, noise).total",
-        "losses must return trainables.contract.Losses(total, parts), but got a tensor of shape []",
+        "losses must return sweeper.Losses(total, parts), but got a tensor of shape []",
     ),
     "vector": (
         "    def losses(self, batch, noise):\n        return Losses(batch['views'][0].mean((1, 2, 3)), {})",
@@ -137,7 +137,7 @@ BROKEN = {
 
 
 PAIRS = """
-from trainables.contract import ConditionalDensity, PairsMethod
+from sweeper import ConditionalDensity, PairsMethod
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,12 @@ BROKEN_PAIRS = {
     ),
     "kind": (
         "    def predict(self, x):\n        return self.line(x)",
-        "predict must return trainables.contract.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM), but got a "
+        "predict must return sweeper.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM), but got a "
         "tensor of shape [8, 1]",
     ),
     "shape": (
         "    def predict(self, x):\n        return ConditionalDensity(x, x[:, 0], x)",
-        "predict must return trainables.contract.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM), each of "
+        "predict must return sweeper.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM), each of "
         "shape [8, 1], but got means_BM is a tensor of shape [8]",
     ),
     "sigmas": (

@@ -1,23 +1,27 @@
-"""The wheel has everything that the commands need, and runs in a folder without the sources."""
+"""The wheel has everything that the commands need and no other package: installed, it trains in an empty folder."""
 
-import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
+from zipfile import ZipFile
 
+import pandas as pd
 import pytest
 
 from sweeper.spec.user_code import PACKAGES
 
 pytest.importorskip("setuptools")
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the installed wheel, without its dependencies."""
-    source, built, target = (tmp_path_factory.mktemp(name) for name in ("source", "built", "target"))
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the sources."""
+    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     for name in names.stdout.splitlines():
         if (ROOT / name).is_file():
@@ -26,40 +30,76 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = f"from setuptools import build_meta; build_meta.build_wheel({str(built)!r})"
     subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
     (wheel,) = built.iterdir()
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
-    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
-    return target
+    return wheel
 
 
-def _sweeper(installed: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the console script in `folder`, where the sources of the project cannot be imported."""
-    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
-    script = [sys.executable, str(installed / "bin/sweeper"), *arguments]
-    return subprocess.run(script, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel, which imports its dependencies from that of the tests."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True)
+    (installed,) = folder.glob("lib/python*/site-packages")
+    dependencies = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+    (installed / "dependencies.pth").write_text("\n".join(dependencies))  # an editable install in there is not followed
+    return folder
 
 
-@pytest.mark.slow
-def test_the_wheel_has_every_file_of_its_packages_and_no_other_package(installed: Path) -> None:
-    command = ["git", "ls-files", *PACKAGES]
-    files = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
-    assert [name for name in files if (ROOT / name).exists() and not (installed / name).exists()] == []
-    assert {entry.name for entry in installed.iterdir() if entry.suffix != ".dist-info"} == {*PACKAGES, "bin"}
+def _run(environment: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the environment in a folder."""
+    script, *arguments = words
+    command = [str(environment / "bin" / script), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
-@pytest.mark.slow
-def test_the_console_script_runs_in_any_folder(installed: Path, tmp_path: Path) -> None:
-    (tmp_path / "my_sweep.py").write_text(
-        "from sweeper import Grid, Heatmap, Metric, Sweep\n"
-        "import sweeper.spec\n"
-        "from pathlib import Path\n"
-        f"assert Path(sweeper.spec.__file__).is_relative_to({str(installed)!r})\n"
-        "KEYS = {'method': 'vje', 'normal_class': 3}\n"
-        "AXES = {'beta': (0.5, 1.0), 'nu': (1.0, 2.0)}\n"
-        "MAP = Heatmap(Metric('auroc_joint', 'maximize'), 'beta', 'nu')\n"
-        "SWEEP = Sweep('mine', {'tiny': Grid(KEYS, AXES)}, (MAP,))\n"
-    )
-    planned = _sweeper(installed, tmp_path, "run", "my_sweep.py", "--plan")
-    assert planned.returncode == 0 and planned.stdout.startswith("my_sweep (tiny): mine\n  trials     4: "), planned
-    wrong = _sweeper(installed, tmp_path, "run", "no_sweep.py")
+def test_the_wheel_has_every_file_of_its_packages_and_no_other_package(wheel: Path) -> None:
+    files = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    packed = ZipFile(wheel).namelist()
+    assert {name for name in files if (ROOT / name).exists()} <= {*packed}
+    folders = {name.partition("/")[0] for name in packed}
+    assert {name for name in folders if not name.endswith(".dist-info")} == {*PACKAGES}
+
+
+def test_commands_find_everything_in_any_folder(environment: Path, tmp_path: Path) -> None:
+    where = "import search_spaces, sweeper, trainables; print(search_spaces, sweeper, trainables)"
+    imported = _run(environment, tmp_path, "python", "-c", where).stdout
+    assert imported.count(f"{environment}/lib/") == 3 and str(ROOT) not in imported
+    wrong = _run(environment, tmp_path, "sweeper", "run", "no_sweep.py")
     assert wrong.returncode == 2 and wrong.stderr.startswith("error: sweep 'no_sweep.py' cannot be read")
-    assert [entry.name for entry in tmp_path.iterdir() if entry.name != "__pycache__"] == ["my_sweep.py"]
+    job = _run(environment, tmp_path, "sweeper", "submit", "anomaly_grid", "--preset", "digits", "--slurm", "--dry-run")
+    assert f"exec {environment}/bin/python -m sweeper.submission.slurm_job --requeue -- anomaly_grid" in job.stdout, job
+    notice = _run(environment, tmp_path, "python", "-m", "sweeper.submission.spot_notice", "--help")
+    assert notice.returncode == 0 and "Wait for a spot notice" in notice.stdout, notice
+    assert not [*tmp_path.iterdir()]
+
+
+SEARCH = """
+from optuna.distributions import FloatDistribution
+
+from sweeper import Metric, Search, Sweep
+
+FIXED = {"method": "vje", "dataset": "digits", "normal_class": 1, "validation": 0.2, "epochs": 1}
+SPACE = {"beta": FloatDistribution(0.1, 2.0)}
+SEARCH = Search(SPACE, FIXED, trials=2, metric=Metric("val_auroc_joint", "maximize"), wave=2)
+SWEEP = Sweep(about="a search of one's own", presets={"all": SEARCH})
+"""
+FUNCTION = """
+def train(rate: float, seed: int = 0):
+    return {"accuracy": 1 / (1 + rate)}
+"""
+
+
+def test_a_sweep_a_search_and_a_function_train_in_an_empty_folder(environment: Path, tmp_path: Path) -> None:
+    """The sweep's worker is a process of Ray, which finds the packages by itself; the others train in the driver."""
+    (tmp_path / "my_search.py").write_text(SEARCH)
+    (tmp_path / "my_function.py").write_text(FUNCTION)
+    axes = ("beta=1", "nu=1", "normal_class=0,1")
+    sweep = ["anomaly_grid", "--preset=digits", "--set=epochs=1", "--cohort=2", *(f"--axis={axis}" for axis in axes)]
+    function = ["my_function:train", "--axis=rate=0.5,1", "--metric=accuracy", "--mode=max", "--debug"]
+    for words in (sweep, ["my_search.py", "--cohort=2", "--debug"], function):
+        ended = _run(environment, tmp_path, "sweeper", "run", *words)
+        assert ended.returncode == 0, ended
+    for name in ("anomaly_grid", "my_search", "my_function.train"):
+        rows = pd.read_parquet(tmp_path / f"results/trials/sweep={name}")
+        assert list(rows["status"]) == ["finished"] * 2, name

@@ -35,7 +35,8 @@ from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, ranked_columns
 from sweeper.record.page import PageWriter
 from sweeper.record.progress import Progress
-from sweeper.record.trackers import Tracker, Trackers, connections, tracked
+from sweeper.record.tracker import Tracker
+from sweeper.record.trackers import Trackers, connections, tracked
 from sweeper.request import Request
 from sweeper.spec import SpecError, registry
 from sweeper.storage.files import Files

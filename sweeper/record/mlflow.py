@@ -9,7 +9,8 @@ from typing import TypeVar
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 
-from sweeper.record.trackers import Reports, Row, TrackedTrial, Tracker, end_of, plain
+from sweeper.record.listener import Row
+from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of, plain
 from sweeper.servers import bound_answers
 
 TRIAL, GROUP, ENDED = "sweeper.trial", "sweeper.group", "sweeper.ended"

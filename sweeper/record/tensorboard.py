@@ -11,7 +11,8 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import hparams
 
-from sweeper.record.trackers import Reports, Row, TrackedTrial, Tracker, end_of, plain
+from sweeper.record.listener import Row
+from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of, plain
 
 EVENTS, ENDED = "events.out.tfevents", "ended.txt"
 """Prefix of the names of event files, and the file that says when a trial ended."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import wandb
 
-from sweeper.record.trackers import Reports, Row, TrackedTrial, Tracker, end_of, plain
+from sweeper.record.listener import Row
+from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of, plain
 
 ENDED, SYNCED = "sweeper-ended.txt", "*.wandb.synced"
 """File in a run's folder that says when its trial ended, and the mark of one that was sent to the server."""

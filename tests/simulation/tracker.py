@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from sweeper.record.trackers import Reports, TrackedTrial, Tracker, end_of
+from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of
 from tests.simulation.files import Client
 from tests.simulation.processes import Killed, Time
 

@@ -12,7 +12,9 @@ import pytest
 import sweeper.run as run
 from sweeper.errors import SpecError
 from sweeper.record import trackers
-from sweeper.record.trackers import Recorded, Reports, Row, TrackedTrial, Tracker, Tracking, end_of
+from sweeper.record.listener import Row
+from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of
+from sweeper.record.trackers import Recorded, Tracking
 from sweeper.request import TrackRequest
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store

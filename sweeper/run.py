@@ -33,10 +33,10 @@ from sweeper.plan.plan import Plan
 from sweeper.printing import print, printable
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, ranked_columns
-from sweeper.record.page import PageWriter
+from sweeper.record.page import PageWriter, write_names
 from sweeper.record.progress import Progress
 from sweeper.record.tracker import Tracker
-from sweeper.record.trackers import Trackers, connections, tracked
+from sweeper.record.trackers import RunTrials, connections, tracked
 from sweeper.request import Request
 from sweeper.spec import SpecError, registry
 from sweeper.storage.files import Files
@@ -107,7 +107,7 @@ def plan_request(request: Request, files: Files | None = None, backends: "Backen
     if request.debug and any(trial.config.get("workers", 1) != 1 for trial in plan.trials):
         raise SpecError("--debug trains in one process, so workers=1 must hold; add --set workers=1")
     decision_of(request, plan, store)  # raises SpecError if there is nothing to decide
-    trackers = connections(request.track, plan.name, store)
+    trackers = connections(request.track, plan.name, store.files)
     for note in plan.notes:
         print(printable(f"note: {note}"), file=sys.stderr)
     return PlannedRequest(request, plan, columns, store, trackers, backends)
@@ -245,8 +245,10 @@ class _Run:
         self.plans.append(self.plan)
         try:
             fresh, longest_wait = self.request.fresh, self.budget.longest_wait
+            if self.trackers:
+                write_names(self.plan, self.store.files, _print_line, views=False)
             with tracked(
-                self.trackers, self.plan, self.store, _print_line, fresh=fresh, longest_wait=longest_wait
+                self.trackers, self.plan, self.store.files, _print_line, fresh=fresh, longest_wait=longest_wait
             ) as trials:
                 try:
                     self._train_all(trials, decision)
@@ -272,7 +274,7 @@ class _Run:
     def _finish(self) -> int:
         return finish(self.plans[-1], self.store, self.columns, self.request)
 
-    def _train_all(self, tracked_trials: Trackers, decision: "Decision | None") -> None:
+    def _train_all(self, tracked_trials: RunTrials, decision: "Decision | None") -> None:
         """Train the plan and, with `--decide`, the rounds that follow, on one backend, started where it is needed."""
         with contextlib.ExitStack() as running:
 
@@ -289,7 +291,7 @@ class _Run:
                 write_request(self.store.files, plan.name, plan.request_rows)
                 self._train(plan, tracked_trials, backend())
 
-    def _train(self, plan: Plan, tracked_trials: Trackers, backend: "Backend") -> None:
+    def _train(self, plan: Plan, tracked_trials: RunTrials, backend: "Backend") -> None:
         request, store = self.request, self.store
         # Imported here because `connected` sets Ray's environment.
         from sweeper.execution.loop import CohortFiles, Limits, LogStorage, ModelStorage, dispatch

@@ -17,8 +17,8 @@ TRIAL, GROUP, ENDED = "sweeper.trial", "sweeper.group", "sweeper.ended"
 """Tags of a run: the id of its trial, its request, and when its trial ended."""
 STATUSES = {"finished": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
 """Status of a row -> of a run. The tag `status` has the row's own."""
-LARGEST_BATCH, LONGEST_VALUE = 1000, 500
-"""Most metrics that MLflow takes in one call, and most characters of a parameter or tag."""
+LARGEST_BATCH, MOST_PARAMS, LONGEST_VALUE = 1000, 100, 500
+"""Most metrics and most parameters that MLflow takes in one call, and most characters of a parameter or tag."""
 PAGE, MOST_RUNS = 200, 1_000_000
 """Runs that are asked for at once, whose answer must not be longer than `LONGEST_ANSWER`; and most of an experiment."""
 ENVIRONMENT = {
@@ -60,13 +60,14 @@ class MLflow(Tracker):
         return {trial: run.data.tags[ENDED] for trial, run in self._runs.items() if ENDED in run.data.tags}
 
     def start(self, trial: TrackedTrial, anew: bool) -> int:
-        run_id, last = self._ids.get(trial.id), -1
+        run_id, last, known = self._ids.get(trial.id), -1, dict[str, str]()
         if run_id and anew:
             self._client.delete_run(run_id)
             run_id = None
         if run_id:
-            metrics = self._client.get_run(run_id).data.metrics
-            histories = (self._client.get_metric_history(run_id, metric) for metric in metrics)
+            data = self._client.get_run(run_id).data
+            known = data.params
+            histories = (self._client.get_metric_history(run_id, metric) for metric in data.metrics)
             last = max((point.step for points in histories for point in points), default=-1)
             self._client.update_run(run_id, status="RUNNING")
         else:
@@ -74,9 +75,7 @@ class MLflow(Tracker):
             run_id = self._client.create_run(self._experiment, tags=tags, run_name=trial.name).info.run_id
         self._ids[trial.id] = run_id
         self._running.add(run_id)
-        params = [Param(key, str(plain(value))[:LONGEST_VALUE]) for key, value in trial.hyperparameters.items()]
-        for batch in _batches(params, 100):
-            self._client.log_batch(run_id, params=batch)
+        self._add_params(run_id, trial, known)
         return last
 
     def report(self, trial: TrackedTrial, reports: Reports) -> None:
@@ -89,13 +88,24 @@ class MLflow(Tracker):
 
     def end(self, trial: TrackedTrial, row: Row) -> None:
         run_id, (numbers, texts) = self._ids[trial.id], trial.outcome(row)
-        known = self._client.get_run(run_id).data.metrics
+        known = self._client.get_run(run_id).data
+        self._add_params(run_id, trial, known.params)
         epoch, now = int(numbers.get("epochs_run", 0)), int(time.time() * 1000)
-        metrics = [Metric(name, value, now, epoch) for name, value in numbers.items() if name not in known]
+        metrics = [Metric(name, value, now, epoch) for name, value in numbers.items() if name not in known.metrics]
         tags = [RunTag(key, text[:LONGEST_VALUE]) for key, text in {**texts, ENDED: end_of(row)}.items()]
         self._client.log_batch(run_id, metrics=metrics, tags=tags)
         self._client.set_terminated(run_id, STATUSES[texts["status"]])
         self._running.discard(run_id)
+
+    def _add_params(self, run_id: str, trial: TrackedTrial, known: Mapping[str, str]) -> None:
+        """Add the hyperparameters that a run has not. MLflow refuses another text of a value, such as 1 for 1.0."""
+        new = (
+            Param(key, str(plain(value))[:LONGEST_VALUE])
+            for key, value in trial.hyperparameters.items()
+            if key not in known
+        )
+        for batch in _batches(new, MOST_PARAMS):
+            self._client.log_batch(run_id, params=batch)
 
     def close(self) -> None:
         for run_id in self._running:  # their trials were interrupted

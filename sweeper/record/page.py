@@ -14,7 +14,9 @@ from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
+from sweeper.storage.load import load_trial_names
 from sweeper.storage.retry import NO_RETRIES
+from sweeper.storage.rows import STUDY_COLUMNS
 from sweeper.surroundings import Task
 
 SECONDS_BETWEEN = 10.0
@@ -102,15 +104,17 @@ def write_claims(plan: Plan, files: Files, print_line: Callable[[str], None]) ->
 
 
 def write_names(plan: Plan, files: Files, print_line: Callable[[str], None], *, views: bool) -> bool:
-    """Write the hyperparameters that identify each trial to a reader, and the plan's `views`. Prints why if that is not
-    possible."""
-    names = tuple(dict.fromkeys(plan.identifying_columns))
-    configs = {trial.id: {name: trial.config[name] for name in names if name in trial.config} for trial in plan.trials}
+    """Write what identifies each trial to a reader, beside that of trials of other requests, and the plan's `views`.
+    Prints why if that is not possible."""
+    columns = ("preset", "changes", *(name for name in plan.identifying_columns if name not in STUDY_COLUMNS))
+    of_trials = {trial.id: {**trial.config, **trial.facts} for trial in plan.trials}
+    named = {trial: {name: row[name] for name in columns if name in row} for trial, row in of_trials.items()}
     files = files.with_retries(NO_RETRIES)
     try:
         if views:
             _write_what_is_shown(plan, files)
-        files.write(trial_names_path(plan.name), json.dumps(configs, separators=(",", ":")).encode())
+        known = load_trial_names(files, plan.name)
+        files.write(trial_names_path(plan.name), json.dumps({**known, **named}, separators=(",", ":")).encode())
     except Exception as error:
         _print_failure(plan, error, print_line)
         return False

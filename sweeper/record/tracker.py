@@ -25,6 +25,7 @@ class TrackedTrial:
     group: str
     """The preset and what the request changes in it: `digits, epochs=5`."""
     hyperparameters: Mapping[str, Value]
+    """Those that have a value. While the trial has no row, only those that identify it."""
 
     def outcome(self, row: Row) -> tuple[dict[str, float], dict[str, str]]:
         """Return the numbers of the trial's row (metrics, seconds, cost, ...) and its texts (status, host, ...).
@@ -43,7 +44,7 @@ class TrackedTrial:
 class Tracker:
     """Sends the trials of one sweep to a tracker. Modelled on the logger callbacks of Ray Tune.
 
-    All methods are called from one thread, which is not that of the sweep, so they may take their time. Any of them may
+    All methods are called from one thread, and no sweep waits for them, so they may take their time. Any of them may
     raise any exception: it is reported once, and after a while the trial is started again. A run is found by the id of
     its trial, so a trial that is started again continues its run.
     """
@@ -64,7 +65,7 @@ class Tracker:
         raise NotImplementedError
 
     def end(self, trial: TrackedTrial, row: Row) -> None:
-        """Add what the trial's row has in addition, and its status, and end the run."""
+        """Add what the trial's row has in addition, hyperparameters included, and its status, and end the run."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -77,8 +78,6 @@ def end_of(row: Row) -> str:
     return f"{ended:%Y-%m-%dT%H:%M:%S.%fZ}" if isinstance(ended, datetime) else str(ended)
 
 
-def plain(value: Value) -> bool | int | float | str:
-    """Return a hyperparameter as a value that every tracker takes: None and infinity become text."""
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return str(value).lower()
-    return value
+def plain(value: Value) -> Value:
+    """Return a hyperparameter as a value that every tracker takes: infinity becomes text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

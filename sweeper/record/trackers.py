@@ -1,92 +1,97 @@
 """Trackers of experiments: TensorBoard, MLflow and W&B get the trials of a sweep without ever failing or delaying it.
 
-The sweep only notes what there is to send. A thread compares that with what the tracker has and sends the difference.
-So a call that failed is simply made again, and what a run of the command could not send, the next run sends.
+A tracker pulls from the store: `Destination.sync` compares what the tracker has with the rows and the history of the
+store, and sends the difference. So a call that failed is simply made again, and what a run of the command could not
+send, the next run sends.
 
 A further tracker is a file with its `Tracker`, a function here that checks its target, and an extra in pyproject.toml.
 """
 
 from __future__ import annotations
 
-import contextlib
 import netrc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from sweeper.errors import SpecError
 from sweeper.masking import masked, remember
-from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
-from sweeper.record.listener import CohortListener, Row, reported_metrics
+from sweeper.record.listener import CohortListener, Row
 from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of
 from sweeper.request import TrackRequest
+from sweeper.spec import Value
+from sweeper.storage.files import Files
 from sweeper.storage.layout import tensorboard_folder
-from sweeper.storage.load import load_reports, load_trials
-from sweeper.storage.store import Store
-from sweeper.surroundings import REAL, Surroundings, Task
+from sweeper.storage.load import load_history_without, load_trial_names
+from sweeper.storage.requests import request_name
+from sweeper.storage.retry import SHORT_RETRIES
+from sweeper.storage.rows import FIXED, STUDY_COLUMNS, Columns, columns_of, rows_of
+from sweeper.storage.store import StoreReader
+from sweeper.surroundings import Task
 
-if TYPE_CHECKING:  # it imports torch
-    from trainables.worker.messages import CohortReport
+if TYPE_CHECKING:
+    import pandas as pd
 
-RETRY_SECONDS = 30.0
-"""Time, in seconds, between a failed call of a tracker and the next call."""
+SYNC_SECONDS = 30.0
+"""Shortest time, in seconds, from the end of one `sync` to the beginning of the next."""
+REST = 20.0
+"""The same as a multiple of the time that reading the store took: reading takes at most 5 % of one core."""
 CLOSE_SECONDS, INTERRUPTED_SECONDS = 60.0, 5.0
 """Longest time, in seconds, that the end of a sweep waits for a tracker; the same if the sweep was interrupted. A run
 with a limit of time or cost waits at most as long as its `Budget` says."""
-MOST_VALUES = 2_000_000
-"""Most values of metrics that wait to be sent. A tracker that is so far behind gets the rest from the next run."""
 LONGEST_REASON = 200
 """Most characters of the reason why a tracker failed."""
 
 
-def connections(requests: Sequence[TrackRequest], sweep: str, store: Store) -> dict[str, Callable[[], Tracker]]:
+def connections(requests: Sequence[TrackRequest], sweep: str, files: Files) -> dict[str, Callable[[], Tracker]]:
     """Return tracker -> a function that connects to it. Raises SpecError if a target is missing or named twice."""
     connects: dict[str, Callable[[], Tracker]] = {}
     for request in requests:
         if request.tracker in connects:
             raise SpecError(f"--track must be given once per tracker, but got {request.tracker} twice")
-        connects[request.tracker] = _CONNECT[request.tracker](request.target, sweep, store)
+        connects[request.tracker] = _CONNECT[request.tracker](request.target, sweep, files)
     return connects
 
 
-def _tensorboard(target: str | None, sweep: str, store: Store) -> Callable[[], Tracker]:
-    folder = Path(target) / sweep if target else store.files.local_path(tensorboard_folder(sweep))
+def _tensorboard(target: str | None, sweep: str, files: Files) -> Callable[[], Tracker]:
+    folder = Path(target) / sweep if target else files.local_path(tensorboard_folder(sweep))
     if folder is None:
         raise SpecError("--track tensorboard writes to a local folder, and the store is none: --track tensorboard=DIR")
 
     def connect() -> Tracker:
-        from sweeper.record.tensorboard import TensorBoard
+        from sweeper.record.tensorboard import TensorBoard  # here: its package may not be installed
 
         return TensorBoard(folder)
 
     return connect
 
 
-def _mlflow(target: str | None, sweep: str, store: Store) -> Callable[[], Tracker]:
+def _mlflow(target: str | None, sweep: str, files: Files) -> Callable[[], Tracker]:
     uri = target or os.environ.get("MLFLOW_TRACKING_URI")
     if not uri:
         raise SpecError("--track mlflow needs a server: --track mlflow=http://HOST:PORT, or set MLFLOW_TRACKING_URI")
     remember(uri)
 
     def connect() -> Tracker:
-        from sweeper.record.mlflow import MLflow
+        from sweeper.record.mlflow import MLflow  # as above
 
         return MLflow(uri, sweep)
 
     return connect
 
 
-def _wandb(target: str | None, sweep: str, store: Store) -> Callable[[], Tracker]:
+def _wandb(target: str | None, sweep: str, files: Files) -> Callable[[], Tracker]:
     if os.environ.get("WANDB_MODE", "online") not in ("offline", "dryrun", "disabled") and not _has_wandb_key():
         raise SpecError("--track wandb needs a key: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline")
 
     def connect() -> Tracker:
-        from sweeper.record.wandb import WandB
+        from sweeper.record.wandb import WandB  # as above
 
         return WandB(target or os.environ.get("WANDB_PROJECT") or sweep)
 
@@ -107,71 +112,156 @@ def _has_wandb_key() -> bool:
 
 
 @dataclass
-class _Run:
-    """What there is to send of one trial."""
+class RunTrials(CohortListener):
+    """Which trials a run sends to its trackers: those that had a result when it began, and those that it trains. Trials
+    that another driver of the sweep trains are left to that driver's trackers."""
 
-    trial: TrackedTrial
-    reports: dict[int, Mapping[str, float]] = field(default_factory=dict)
-    row: Row | None = None
-    sent: int | None = None
-    """Last epoch that the tracker has; None before the run is started."""
-    waiting: int = 0
-    """Number of values among `reports` that are not sent yet. The others stay, for a tracker that loses them."""
+    own: set[str] = field(default_factory=set)
+    failed_before: set[str] = field(default_factory=set)
+    """Trials whose row says that an earlier run failed. This run trains them again, so until it has a row of its own
+    they count as training."""
+    fresh: bool = False
+    """Whether the run trains all of its trials anew, so that runs that a tracker has are replaced."""
 
-    def count(self) -> int:
-        """Count the values that are not sent yet. Returns how many more there are than before."""
-        before, sent = self.waiting, -1 if self.sent is None else self.sent
-        self.waiting = sum(len(metrics) for epoch, metrics in self.reports.items() if epoch > sent)
-        return self.waiting - before
+    def started(self, cohort: Cohort) -> None:
+        self.own.update(trial.id for trial in cohort.trials)
 
+    def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
+        self.failed_before.difference_update(trial.id for trial in cohort.trials)
 
-@dataclass(frozen=True)
-class Recorded:
-    """What the store has of the trials of a plan when a sweep begins."""
-
-    rows: Mapping[str, Row] = field(default_factory=dict)
-    """trial_id -> row, of trials with a result."""
-    history: Callable[[set[str]], Mapping[str, Reports]] = lambda complete: {}
-    """Returns the reports of all trials except those that are `complete`."""
-    trials: Mapping[str, TrackedTrial] = field(default_factory=dict)
-    """The trials of `rows`."""
+    def trains_again(self, row: Row) -> bool:
+        """Whether the trial of a row is trained again by this run, and has no result of it yet."""
+        return row["status"] == "failed" and row["trial_id"] in self.failed_before
 
 
-class Tracking:
-    """Context manager that passes trials on to one tracker. Its other methods return at once.
-
-    At the beginning, trials with a row whose run is missing or incomplete in the tracker are sent, too.
-    """
+class Destination:
+    """A tracker, and what it has of the trials of a sweep."""
 
     def __init__(
         self,
         name: str,
         connect: Callable[[], Tracker],
+        files: Files,
+        sweep: str,
         say: Callable[[str], None],
-        recorded: Recorded | None = None,
-        *,
-        anew: bool = False,
-        longest_wait: Callable[[float], float] = lambda seconds: seconds,
-        surroundings: Surroundings = REAL,
+        trials: RunTrials | None = None,
     ) -> None:
-        """`connect` opens the tracker `name`, `say` prints a line. With `anew` all trials are trained again, so that
-        runs that the tracker has are replaced. `longest_wait` shortens the time that the end waits for the tracker."""
-        self._name, self._connect, self._say = name, connect, say
-        self._recorded, self._anew, self._longest_wait = recorded or Recorded(), anew, longest_wait
-        self._runs: dict[str, _Run] = {}
-        self._waiting: dict[str, None] = {}
-        """Ids of the runs of which something is to be sent, those that failed last at the end."""
-        self._begin, self._changed = surroundings.begin, surroundings.condition()
-        self._closing = self._given_up = self._said = False
-        self._values = 0
+        """`connect` opens the tracker `name`, `say` prints a line, and `trials` are those that are sent, by default all
+        trials of the sweep."""
+        self.name, self.sweep, self.say, self.surroundings = name, sweep, say, files.surroundings
+        self._connect, self._files = connect, files.with_retries(SHORT_RETRIES)
+        self._trials = trials
         self._tracker: Tracker | None = None
-        self._complete: Mapping[str, str] = {}
-        self._history: dict[str, Reports] = {}
-        self._begun: set[str] = set()
+        self._ended: dict[str, str] = {}
+        """Trial -> `end_of` its row, of runs that are complete."""
+        self._sent: dict[str, int] = {}
+        """Trial -> last epoch that the tracker has, of runs that were started and are not complete."""
+        self._failed: set[str] = set()
+        """Trials of which a call failed. They are sent after all others."""
+        self.said = False
+        """Whether a failure was said."""
+        self.count = 0
+        """Number of runs that were completed."""
+        self.seconds_between = SYNC_SECONDS
+        """Shortest time, in seconds, before the next `sync`."""
+
+    def try_sync(self, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """As `sync`, but of the errors say the first one. Returns whether there was none."""
+        return self._try(lambda: self.sync(go_on))
+
+    def sync(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Send what the store has and the tracker lacks, while `go_on()` holds. May raise any exception; the next
+        `sync` then sends the rest."""
+        if self._tracker is None:
+            tracker = self._connect()
+            self._ended, self._tracker = dict(tracker.ended()), tracker
+        for trial, records, row in self._lacking():
+            if not go_on():
+                return
+            try:
+                self._send(self._tracker, trial, records, row)
+            except Exception:
+                self._sent.pop(trial.id, None)  # the call may have had its effect: the run is continued
+                self._failed.add(trial.id)
+                raise
+
+    def close(self) -> None:
+        """Send what the tracker still buffers, and let it go. Of an error say so."""
+        if self._tracker is not None:
+            self._try(self._tracker.close)
+            self._tracker = None
+
+    def _try(self, act: Callable[[], object]) -> bool:
+        try:
+            act()
+        except Exception as error:
+            if not self.said:
+                self.said = True
+                reason = masked(" ".join(f"{type(error).__name__}: {error}".split()))
+                if len(reason) > LONGEST_REASON:
+                    reason = f"{reason[:LONGEST_REASON]}..."
+                later = "what it lacks is sent when it works again, or by the same command"
+                self.say(f"tracker {self.name} failed; {later}: {reason}")
+            return False
+        return True
+
+    def _lacking(self) -> Iterator[tuple[TrackedTrial, pd.DataFrame, Row | None]]:
+        """Yield the trials whose runs are not complete, with their history and their rows, if they have one."""
+        chosen, clock = self._trials, self.surroundings.monotonic
+        began = clock()
+        table = StoreReader(self._files).rows(self.sweep)  # before the history: a trial with a row has all of it
+        table = Columns({}, ()).schema.empty_table() if table is None else table
+        settled, ended = set[str](), list[str]()
+        for row in table.select(["trial_id", "status", "ended"]).to_pylist():
+            trial = row["trial_id"]
+            if chosen is not None and trial not in chosen.own:
+                settled.add(trial)
+            elif chosen is None or not chosen.trains_again(row):
+                (settled.add if self._ended.get(trial) == end_of(row) else ended.append)(trial)
+        rows = {row["trial_id"]: row for row in rows_of(table, ended).to_pylist()}
+        history = load_history_without(self.sweep, self._files, settled)
+        records = history.groupby("trial_id", sort=False).indices
+        named = load_trial_names(self._files, self.sweep)
+        self.seconds_between = max(SYNC_SECONDS, REST * (clock() - began))
+        hyperparameters = [name for name in columns_of(table.schema).hyperparameters if name not in STUDY_COLUMNS]
+        lacking = [trial for trial in dict.fromkeys((*rows, *records)) if chosen is None or trial in chosen.own]
+        for trial in sorted(lacking, key=self._failed.__contains__):
+            row = rows.get(trial)
+            tracked = tracked_trial(trial, row, named.get(trial, {}), hyperparameters)
+            yield tracked, history.iloc[records.get(trial, [])], row
+
+    def _send(self, tracker: Tracker, trial: TrackedTrial, records: pd.DataFrame, row: Row | None) -> None:
+        """Send all that is new of a trial."""
+        if trial.id not in self._sent:
+            anew = trial.id in self._ended or (self._trials is not None and self._trials.fresh)
+            self._sent[trial.id] = tracker.start(trial, anew)
+            self._ended.pop(trial.id, None)
+        if new := reports_of(records[records["epoch"] > self._sent[trial.id]]):
+            tracker.report(trial, new)
+            self._sent[trial.id] = max(new)
+        if row:
+            tracker.end(trial, row)
+            self._ended[trial.id] = end_of(row)
+            self._sent.pop(trial.id)
+            self.count += 1
+
+
+class Tracking:
+    """Context manager that keeps a tracker up to date, in a thread of its own: at once, every `SYNC_SECONDS`, and at
+    the end."""
+
+    def __init__(
+        self, destination: Destination, longest_wait: Callable[[float], float] = lambda seconds: seconds
+    ) -> None:
+        """`longest_wait` shortens the time that the end waits for the tracker."""
+        self._destination, self._longest_wait = destination, longest_wait
+        self._changed = destination.surroundings.condition()
+        self._closing = self._given_up = False
         self._thread: Task
 
     def __enter__(self) -> Self:
-        self._thread = self._begin(f"tracker {self._name}", self._work)
+        destination = self._destination
+        self._thread = destination.surroundings.begin(f"tracker {destination.name}", self._work)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -179,199 +269,62 @@ class Tracking:
             self._closing = True
             self._changed.notify()
         self._thread.join(self._longest_wait(INTERRUPTED_SECONDS if kind else CLOSE_SECONDS))
-        if self._thread.is_alive() and not self._said:
-            self._say(f"tracker {self._name} has not taken everything yet; the same command sends it the rest")
-        with self._changed:
-            self._given_up = True
-
-    def started(self, trials: Sequence[TrackedTrial]) -> None:
-        """Trials begin, or begin again."""
-        self._note([_Run(trial) for trial in trials])
-
-    def reported(self, trial: TrackedTrial, epoch: int, metrics: Mapping[str, float]) -> None:
-        """A trial has reported. An epoch that is reported again changes nothing."""
-        self._note([_Run(trial, {epoch: metrics})])
-
-    def ended(self, trial: TrackedTrial, row: Row) -> None:
-        """The row of a trial is in the store."""
-        self._note([_Run(trial, row=row)])
-
-    def _note(self, news: Sequence[_Run]) -> None:
-        with self._changed:
-            if self._given_up:
-                return
-            for new in news:
-                run = self._runs.setdefault(new.trial.id, _Run(new.trial))
-                added = {epoch: metrics for epoch, metrics in new.reports.items() if epoch not in run.reports}
-                run.reports, run.row = run.reports | added, new.row or run.row
-                self._waiting[new.trial.id] = None
-                values = sum(map(len, added.values()))
-                run.waiting, self._values = run.waiting + values, self._values + values
-            if self._values > MOST_VALUES:
-                self._given_up, self._runs, self._waiting = True, {}, {}
-            self._changed.notify()
-        if self._given_up:
-            self._say(f"tracker {self._name} is too slow and is left out; the same command sends it the rest")
+        self._given_up = True
+        destination = self._destination
+        if self._thread.is_alive() and not destination.said:
+            destination.say(
+                f"tracker {destination.name} has not taken everything yet; the same command sends it the rest"
+            )
 
     def _work(self) -> None:
         """Body of the thread."""
-        try:
-            self._send_all()
-        finally:
-            if tracker := self._tracker:  # it was given up
-                with contextlib.suppress(Exception):
-                    tracker.close()
-
-    def _send_all(self) -> None:
-        """Send what is waiting, until the sweep has ended or the tracker is given up."""
-        while not self._given_up:
+        last = False
+        while not (last or self._given_up):
+            last = self._closing  # what is in the store by now is sent
+            self._destination.try_sync(lambda: not self._given_up)
             with self._changed:
-                self._changed.wait_for(
-                    lambda: self._tracker is None or self._waiting or self._closing or self._given_up
-                )
-                waiting = list(self._waiting)
-            try:
-                tracker = self._opened()
-                if self._closing and not self._waiting:
-                    self._tracker = None
-                    tracker.close()
-                    return
-            except Exception as error:
-                if self._failed(error):
-                    return
-                continue
-            for trial_id in waiting:
-                try:
-                    self._send(tracker, trial_id)
-                except Exception as error:
-                    if self._failed(error, trial_id):
-                        return
-                    break
-
-    def _opened(self) -> Tracker:
-        """Return the tracker. When it is opened, note the trials of the store that it lacks."""
-        if self._tracker is None:
-            tracker = self._connect()
-            self._complete, rows = dict(tracker.ended()), self._recorded.rows
-            done = {trial_id for trial_id, row in rows.items() if self._complete.get(trial_id) == end_of(row)}
-            self._history = dict(self._recorded.history(done))
-            for trial_id, row in rows.items():
-                if trial_id not in done:
-                    self.ended(self._recorded.trials[trial_id], row)
-            self._tracker = tracker
-        return self._tracker
-
-    def _send(self, tracker: Tracker, trial_id: str) -> None:
-        """Send all that is new of a trial."""
-        with self._changed:
-            self._waiting.pop(trial_id, None)
-            run = self._runs.get(trial_id)
-            if run is None:
-                return
-            reports, row, trial = dict(run.reports), run.row, run.trial
-        if run.sent is None:
-            reports = {**self._history.get(trial_id, {}), **reports}
-            anew = trial_id not in self._begun and (self._anew or trial_id in self._complete)
-            run.sent = tracker.start(trial, anew)
-            self._begun.add(trial_id)
-            self._count(run)
-        if new := {epoch: reports[epoch] for epoch in sorted(reports) if epoch > run.sent}:
-            tracker.report(trial, new)
-            run.sent = max(new)
-            self._count(run)
-        if row:
-            tracker.end(trial, row)
-        with self._changed:
-            if row and run.row is row:
-                self._runs.pop(trial_id, None)
-                self._history.pop(trial_id, None)
-                self._values -= run.waiting
-
-    def _count(self, run: _Run) -> None:
-        with self._changed:
-            if self._runs.get(run.trial.id) is run:  # not if it was given up
-                self._values += run.count()
-
-    def _failed(self, error: Exception, trial_id: str | None = None) -> bool:
-        """Say so once, and wait before the next attempt. Returns whether there is none, because the sweep has ended."""
-        if not self._said:
-            self._said = True
-            reason = masked(" ".join(f"{type(error).__name__}: {error}".split()))
-            if len(reason) > LONGEST_REASON:
-                reason = f"{reason[:LONGEST_REASON]}..."
-            later = "what it lacks is sent when it works again, or by the same command"
-            self._say(f"tracker {self._name} failed, and the sweep goes on without it; {later}: {reason}")
-        with self._changed:
-            if trial_id and (run := self._runs.get(trial_id)):
-                run.sent = None
-                self._waiting[trial_id] = None
-            ending = self._closing
-            self._changed.wait_for(lambda: self._closing or self._given_up, None if ending else RETRY_SECONDS)
-            return ending or self._given_up
-
-
-@dataclass(frozen=True)
-class Trackers(CohortListener):
-    """Passes the trials of a sweep on to its trackers."""
-
-    trackings: Sequence[Tracking] = ()
-    identifying: Sequence[str] = ()
-    """Hyperparameters that identify a trial to a reader."""
-
-    def started(self, cohort: Cohort) -> None:
-        for tracking in self.trackings:
-            tracking.started([tracked_trial(trial, self.identifying) for trial in cohort.trials])
-
-    def reported(self, cohort: Cohort, message: CohortReport) -> None:
-        for tracking in self.trackings:
-            for trial, epoch, metrics in reported_metrics(cohort, message):
-                tracking.reported(tracked_trial(trial, self.identifying), epoch, metrics)
-
-    def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
-        for tracking in self.trackings:
-            for trial, row in zip(cohort.trials, rows, strict=True):
-                tracking.ended(tracked_trial(trial, self.identifying), row)
+                self._changed.wait_for(lambda: self._closing, self._destination.seconds_between)
+        self._destination.close()
 
 
 @contextmanager
 def tracked(
     connects: Mapping[str, Callable[[], Tracker]],
     plan: Plan,
-    store: Store,
+    files: Files,
     say: Callable[[str], None],
     *,
     fresh: bool,
     longest_wait: Callable[[float], float],
-) -> Iterator[Trackers]:
-    """Context in which trials of a plan are passed on to trackers. Those that the store has are sent first.
-    `longest_wait` shortens the time that its end waits for each tracker."""
-    recorded = _recorded(plan, store) if connects and not fresh else None
+) -> Iterator[RunTrials]:
+    """Context in which the trials of a plan are sent to trackers. `longest_wait` shortens the time that its end waits
+    for each tracker."""
+    known = {*plan.ids, *(trial.id for trial, _ in plan.ahead)}
+    statuses = {**plan.statuses, **{trial.id: status for trial, status in plan.ahead}}
+    failed = {trial for trial, status in statuses.items() if status == "failed"}
+    trials = RunTrials(set() if fresh else known.intersection(statuses) - failed, failed, fresh)
     with ExitStack() as stack:
-        around = store.files.surroundings
-        trackings = [
-            Tracking(name, connect, say, recorded, anew=fresh, longest_wait=longest_wait, surroundings=around)
-            for name, connect in connects.items()
-        ]
-        yield Trackers([stack.enter_context(tracking) for tracking in trackings], plan.identifying_columns)
+        for name, connect in connects.items():
+            destination = Destination(name, connect, files, plan.name, say, trials)
+            stack.enter_context(Tracking(destination, longest_wait))
+        yield trials
 
 
-def tracked_trial(trial: Trial, identifying: Sequence[str]) -> TrackedTrial:
-    """Return a trial as trackers show it, named by its values of the `identifying` columns."""
-    values = {key: trial.config[key] for key in dict.fromkeys(identifying) if trial.config.get(key) is not None}
-    name = ", ".join(f"{key}={value}" for key, value in values.items())
-    group = ", ".join(filter(None, (str(trial.facts.get(key) or "") for key in ("preset", "changes"))))
-    return TrackedTrial(trial.id, name or trial.id, group, trial.config)
+def tracked_trial(
+    trial_id: str, row: Mapping[str, Any] | None, named: Mapping[str, Value], hyperparameters: Sequence[str]
+) -> TrackedTrial:
+    """Return a trial as trackers show it. `named` are the values that identify it to a reader; while it has no row, no
+    other hyperparameters are known. Those without a value are left out."""
+    identifying = {key: value for key, value in named.items() if key not in FIXED and value is not None}
+    name = ", ".join(f"{key}={value}" for key, value in identifying.items())
+    config = {key: row[key] for key in hyperparameters if row[key] is not None} if row else identifying
+    preset, changes = ((row or named).get(key) or "" for key in ("preset", "changes"))
+    return TrackedTrial(trial_id, name or trial_id, request_name(str(preset), str(changes)), config)
 
 
-def _recorded(plan: Plan, store: Store) -> Recorded:
-    """Return what the store has of a plan."""
-    ahead = plan.ahead
-    trials = {trial.id: trial for trial in (*plan.trials, *(trial for trial, _ in ahead))}
-    statuses = {**plan.statuses, **{trial.id: status for trial, status in ahead}}
-    done = [trial_id for trial_id in trials if statuses.get(trial_id, "failed") != "failed"]
-    rows = load_trials(store.files, plan.name, done).to_dict("records") if done else []
-    return Recorded(
-        {row["trial_id"]: row for row in rows},
-        lambda complete: load_reports(plan.name, store.files, trials.keys() - complete),
-        {trial_id: tracked_trial(trials[trial_id], plan.identifying_columns) for trial_id in done},
-    )
+def reports_of(records: pd.DataFrame) -> Reports:
+    """Return the history of a trial: epoch -> metric -> value, in the order of the epochs."""
+    reports: dict[int, dict[str, float]] = {}
+    for epoch, metric, value in records[["epoch", "metric", "value"]].itertuples(index=False):
+        reports.setdefault(epoch, {})[metric] = value
+    return {epoch: reports[epoch] for epoch in sorted(reports)}

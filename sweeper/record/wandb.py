@@ -61,6 +61,7 @@ class WandB(Tracker):
 
     def end(self, trial: TrackedTrial, row: Row) -> None:
         run, (numbers, texts) = self._runs[trial.id], trial.outcome(row)
+        run.config.update({key: plain(value) for key, value in trial.hyperparameters.items()}, allow_val_change=True)
         run.summary.update({**numbers, **texts})
         run.finish(exit_code=int(texts["status"] == "failed"))
         del self._runs[trial.id]

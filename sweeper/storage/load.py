@@ -8,12 +8,24 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeper.errors import StoreError
-from sweeper.storage.files import Files
-from sweeper.storage.layout import ARCHIVES, HISTORIES, TRIALS, archive_path, history_folder, sweeps_in, trials_folder
+from sweeper.storage.files import Files, read_record
+from sweeper.storage.layout import (
+    ARCHIVES,
+    HISTORIES,
+    TRIALS,
+    archive_path,
+    history_folder,
+    sweeps_in,
+    trial_names_path,
+    trials_folder,
+)
 from sweeper.storage.parquet_files import read_or_say
 from sweeper.storage.requests import RequestRows, read_request, request_name
-from sweeper.storage.rows import FIXED, HISTORY, Columns, columns_of, merged_rows, one_per_record
+from sweeper.storage.rows import FIXED, HISTORY, Columns, columns_of, merged_rows, one_per_record, rows_except
 from sweeper.storage.store import StoreReader
+
+Named = Mapping[str, bool | int | float | str | None]
+"""Column -> value, of those columns of a row that tell a reader which trial it is."""
 
 
 def load(
@@ -111,19 +123,18 @@ def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -
     return one_per_record(pa.concat_tables(table for _, table in tables.values())).to_pandas()
 
 
-def load_reports(
-    name: str, store: str | os.PathLike[str] | Files, trials: Collection[str]
-) -> dict[str, dict[int, dict[str, float]]]:
-    """Return trial -> epoch -> metric -> value of what these trials have reported; empty if none has."""
-    files = store if isinstance(store, Files) else Files(store)
-    reports: dict[str, dict[int, dict[str, float]]] = {}
-    if not trials or not files.list(history_folder(name)):
-        return reports
-    history = load_history(name, files).dropna(subset="value")
-    history = history[history["trial_id"].isin(trials)]
-    for trial, epoch, metric, value in history[["trial_id", "epoch", "metric", "value"]].itertuples(index=False):
-        reports.setdefault(trial, {}).setdefault(epoch, {})[metric] = value
-    return reports
+def load_history_without(name: str, files: Files, trials: Collection[str]) -> pd.DataFrame:
+    """As `load_history`, of all but these trials and without nulls; empty if a sweep has no history."""
+    tables = read_or_say(files, history_folder(name))
+    own = [rows_except(table, [*trials]) for _, table in tables.values()]
+    return one_per_record(pa.concat_tables([HISTORY.empty_table(), *own])).to_pandas().dropna(subset="value")
+
+
+def load_trial_names(files: Files, name: str) -> Mapping[str, Named]:
+    """Return trial_id -> the values of its row that tell a reader which trial it is: its preset, its changes, and the
+    hyperparameters that identify it. A run writes them before the trial has a row. Empty if no run has."""
+    names: Mapping[str, Named] | None = read_record(files, trial_names_path(name), Mapping[str, Named])
+    return names or {}
 
 
 def metric_columns(rows: pd.DataFrame, hyperparameters: Collection[str]) -> list[str]:

@@ -32,7 +32,6 @@ from sweeper.results.estimates import unit_halves
 from sweeper.results.replicates import group_numbers, in_percent
 from sweeper.spec.figures import Heatmap
 from sweeper.spec.metric import VALIDATION
-from sweeper.spec.space import Value
 from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import (
@@ -42,11 +41,10 @@ from sweeper.storage.layout import (
     figures_folder,
     logs_folder,
     summary_path,
-    trial_names_path,
 )
-from sweeper.storage.load import Snapshot, take_snapshot
+from sweeper.storage.load import Snapshot, load_trial_names, take_snapshot
 from sweeper.storage.requests import StoredRequest, stored_requests
-from sweeper.storage.rows import STATUSES
+from sweeper.storage.rows import FIXED, STATUSES
 from trainables.json_input import Count, Length, Range
 
 MAX_SENTENCES, MAX_TEXT = 3, 500
@@ -202,12 +200,13 @@ def _halves(rows: pd.DataFrame, shown: Iterable[PresetFigures]) -> list[float | 
 
 def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
     """Return trial_id -> the hyperparameters that identify it, as the last run wrote them; empty if it wrote none."""
-    names: Mapping[str, Mapping[str, Value]] = (
-        read_record(files, trial_names_path(name), Mapping[str, Mapping[str, Value]]) or {}
-    )
     return {
-        trial: {key: str(value) if value in (math.inf, -math.inf) else value for key, value in config.items()}
-        for trial, config in names.items()
+        trial: {
+            key: str(value) if value in (math.inf, -math.inf) else value
+            for key, value in named.items()
+            if key not in FIXED
+        }
+        for trial, named in load_trial_names(files, name).items()
     }
 
 

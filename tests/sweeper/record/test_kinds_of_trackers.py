@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 
 import sweeper.run as run
 from sweeper.record.tensorboard import TensorBoard
+from sweeper.record.tracker import TrackedTrial
 from sweeper.storage.load import load_history
 from tests.cases import for_each
 from tests.fake_executor import without_ray
@@ -37,6 +39,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with without_ray(folder):
         assert run.main(small_grid(folder / "store")) == 0
     return folder / "store"
+
+
+def training(trial: TrackedTrial) -> TrackedTrial:
+    """A trial before it has a row: not all of its hyperparameters are known."""
+    return replace(trial, hyperparameters={"beta": trial.hyperparameters["beta"]})
 
 
 # ---- TensorBoard
@@ -74,7 +81,7 @@ def test_a_trial_has_its_history_hyperparameters_and_final_metrics(tmp_path: Pat
     assert curve(events, "seconds") == [(2, 1.5)], "what was not reported is added at the end"
     assert curve(events_of(folder_of(tmp_path, SECOND.id)), "loss") == [(1, 4.0)]
     content = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
-    assert b"normal_class" in content and b"inf" in content and b"finished" in content
+    assert b"beta" in content and b"inf" in content and b"finished" in content
     assert set(tracker.ended()) == {FIRST.id} and math.isinf(float(str(FIRST.hyperparameters["nu"])))
 
 
@@ -184,13 +191,14 @@ def history(server: str, run: Any, metric: str) -> list[tuple[int, float]]:
 def test_mlflow_has_the_parameters_history_final_metrics_and_status_of_a_trial(server: str) -> None:
     first = mlflow_tracker(server, "whole")
     for trial in (FIRST, SECOND):
-        assert first.start(trial, anew=False) == -1
+        assert first.start(training(trial), anew=False) == -1
         first.report(trial, {1: {"loss": 2.0}, 2: {"loss": 1.0, "auroc": 0.75}})
+    assert runs(server, "whole")[FIRST.id].data.params == {"beta": "0.5"}
     first.end(FIRST, row_of(FIRST))
     first.end(SECOND, row_of(SECOND, status="diverged", error="not finite"))
     found = runs(server, "whole")
     first_run = found[FIRST.id]
-    assert first_run.data.params == {"beta": "0.5", "nu": "inf", "normal_class": "none"}
+    assert first_run.data.params == {"beta": "0.5", "nu": "inf"}
     assert first_run.info.run_name == FIRST.name and first_run.info.status == "FINISHED"
     assert history(server, first_run, "loss") == [(1, 2.0), (2, 1.0)]
     assert history(server, first_run, "auroc") == [(2, 0.75)]
@@ -207,9 +215,10 @@ def test_a_run_that_was_cut_off_is_continued_and_one_of_an_earlier_training_is_r
     first.close()
     assert runs(server, "parts")[FIRST.id].info.status == "KILLED"
     second = mlflow_tracker(server, "parts")
-    assert second.start(FIRST, anew=False) == 1 and runs(server, "parts")[FIRST.id].info.status == "RUNNING"
+    other_texts = replace(FIRST, hyperparameters={**FIRST.hyperparameters, "beta": "5e-1"})
+    assert second.start(other_texts, anew=False) == 1 and runs(server, "parts")[FIRST.id].info.status == "RUNNING"
     second.report(FIRST, {2: {"loss": 1.0}})
-    second.end(FIRST, row_of(FIRST))
+    second.end(other_texts, row_of(FIRST))
     assert history(server, runs(server, "parts")[FIRST.id], "loss") == [(1, 2.0), (2, 1.0)]
     third = mlflow_tracker(server, "parts")
     assert third.start(FIRST, anew=True) == -1
@@ -325,6 +334,8 @@ def run_so_far(folder: Path, trial_id: str) -> tuple[dict[str, Any], list[dict[s
         kind = record.WhichOneof("record_type")
         if kind == "run":
             config |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        elif kind == "config":
+            config |= values(record.config.update)
         elif kind == "history":
             history.append(values(record.history.item))
         elif kind == "summary":
@@ -343,13 +354,13 @@ def values(items: Any) -> dict[str, Any]:
 def test_wandb_has_the_configuration_history_summary_and_status_of_a_trial(tmp_path: Path) -> None:
     first = wandb_tracker()
     for trial in (FIRST, SECOND):
-        assert first.start(trial, anew=False) == -1
+        assert first.start(training(trial), anew=False) == -1
     for trial in (FIRST, SECOND):
         first.report(trial, {1: {"loss": 2.0}, 2: {"loss": 1.0}})
     first.end(FIRST, row_of(FIRST))
     first.end(SECOND, row_of(SECOND, status="failed", error="out of luck"))
     config, history, summary, status = run_of(tmp_path, FIRST.id)
-    assert {key: config[key] for key in FIRST.hyperparameters} == {"beta": 0.5, "nu": "inf", "normal_class": "none"}
+    assert {key: config[key] for key in FIRST.hyperparameters} == {"beta": 0.5, "nu": "inf"}
     assert [(point["_step"], point["loss"]) for point in history] == [(1, 2.0), (2, 1.0)]
     assert (summary["auroc"], summary["status"], status) == (0.75, "finished", 0)
     assert run_of(tmp_path, SECOND.id)[2]["error"] == "out of luck" and run_of(tmp_path, SECOND.id)[3] == 1

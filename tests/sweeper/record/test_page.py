@@ -1,14 +1,17 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sweeper.plan.cohorts import Cohort
+from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.record.page import REST, SECONDS_BETWEEN, PageWriter, write_page
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import read_figures
 from sweeper.report.page import publish
+from sweeper.spec import Value
 from sweeper.storage.layout import trial_names_path
+from sweeper.storage.load import load_trial_names
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_cohorts import SWEEP, make
 
@@ -96,6 +99,16 @@ def test_names_of_trials_are_written_when_there_are_new_ones(tmp_path: Path) -> 
     store.files.delete(trial_names_path("grid"))
     writer.started(COHORT)
     assert store.files.read(trial_names_path("grid")) is None
+
+
+def test_names_of_trials_of_other_requests_stay(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    facts: dict[str, Value] = {"preset": "paper", "changes": "epochs=5", "wave": 0}
+    for plan in (make(3), replace(make(1), grid_trials=(Trial("t0", {"beta": 7, "nu": 0, "lr": 0.1}, facts),))):
+        PageWriter(plan, store.files, print).started(COHORT)
+    names = load_trial_names(store.files, "grid")
+    assert names["t0"] == {"preset": "paper", "changes": "epochs=5", "beta": 7, "nu": 0}
+    assert names["t2"] == {"beta": 0, "nu": 2}
 
 
 def test_views_are_written_before_there_is_a_row(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, SWEEP, add_sh
 def contents(tmp_path_factory: pytest.TempPathFactory) -> Contents:
     store = fill(tmp_path_factory.mktemp("store"))
     add_sheets(store)
-    store.files.write(trial_names_path(NAME), b'{"training": {"beta": 2.0}}')
+    store.files.write(trial_names_path(NAME), b'{"training": {"preset": "paper", "beta": 2.0}}')
     return collect(store.files, NAME)
 
 

@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     "export": Subcommand("sweeper.export", "write a trained model to a file"),
     "evaluate": Subcommand("sweeper.evaluate", "evaluate the kept models of a sweep on other data, without training"),
     "view": Subcommand("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
+    "track": Subcommand("sweeper.track", "send a store's trials to MLflow, W&B or TensorBoard, also while they train"),
     "submit": Subcommand(
         "sweeper.submission.submit", "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job"
     ),

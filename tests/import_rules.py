@@ -382,6 +382,10 @@ TABLE: Mapping[str, Rule] = {
         may=OF_COMMANDS,
         never=("torch", "ray", "optuna"),
     ),
+    "sweeper.track": Rule(
+        may=("sweeper.record", "trainables.validation", *OF_COMMANDS),
+        never=("torch", "ray", "optuna"),
+    ),
     "sweeper.compare": Rule(
         may=(
             "sweeper.printing",

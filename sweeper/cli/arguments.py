@@ -374,7 +374,7 @@ def run_parser(**about: str) -> tuple[Parser, dict[str, argparse.Action]]:
         "--track",
         "send each trial as a run to tensorboard (TARGET: a folder), mlflow (a server's URI) or wandb (a project); may "
         "be given for several trackers",
-        type=track,
+        type=partial(track, "--track"),
         action="append",
         metavar="TRACKER[=TARGET]",
     )

@@ -248,16 +248,19 @@ def node_price(value: object) -> NodePrice:
     return NodePrice(prices)
 
 
-def track(text: object) -> TrackRequest:
-    """Parse an argument of `--track`. Raises SpecError for an unknown tracker or one whose package is missing."""
+def track(option: str, text: object) -> TrackRequest:
+    """Parse an argument of `--track`, or of another `option` that names a tracker: `mlflow=http://127.0.0.1:5000`.
+
+    Raises SpecError for an unknown tracker or one whose package is missing.
+    """
     tracker, equals, target = str(text).partition("=")
     if tracker not in PACKAGES:
         raise SpecError(unknown("tracker", tracker, list(PACKAGES)))
     if equals and not target.strip():
-        raise SpecError(f"--track {tracker}= must name a target, but got ''")
+        raise SpecError(f"{option} {tracker}= must name a target, but got ''")
     if importlib.util.find_spec(PACKAGES[tracker]) is None:
         install = f"the extra track-{tracker} has it: pip install {' '.join(_requirements(tracker))}"
-        raise SpecError(f"--track {tracker} needs the package {PACKAGES[tracker]}, which is not installed; {install}")
+        raise SpecError(f"{option} {tracker} needs the package {PACKAGES[tracker]}, which is not installed; {install}")
     remember(target)
     return TrackRequest(tracker, target or None)
 

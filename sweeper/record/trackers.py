@@ -2,7 +2,7 @@
 
 A tracker pulls from the store: `Destination.sync` compares what the tracker has with the rows and the history of the
 store, and sends the difference. So a call that failed is simply made again, and what a run of the command could not
-send, the next run sends.
+send, the next run or `sweeper track` sends.
 
 A further tracker is a file with its `Tracker`, a function here that checks its target, and an extra in pyproject.toml.
 """
@@ -49,20 +49,27 @@ LONGEST_REASON = 200
 """Most characters of the reason why a tracker failed."""
 
 
-def connections(requests: Sequence[TrackRequest], sweep: str, files: Files) -> dict[str, Callable[[], Tracker]]:
-    """Return tracker -> a function that connects to it. Raises SpecError if a target is missing or named twice."""
+def connections(
+    requests: Sequence[TrackRequest], sweep: str, files: Files, option: str = "--track"
+) -> dict[str, Callable[[], Tracker]]:
+    """Return tracker -> a function that connects to it. `option` is the one that named the trackers.
+
+    Raises SpecError if a target is missing or a tracker is named twice.
+    """
     connects: dict[str, Callable[[], Tracker]] = {}
     for request in requests:
         if request.tracker in connects:
-            raise SpecError(f"--track must be given once per tracker, but got {request.tracker} twice")
-        connects[request.tracker] = _CONNECT[request.tracker](request.target, sweep, files)
+            raise SpecError(f"{option} must be given once per tracker, but got {request.tracker} twice")
+        connects[request.tracker] = _CONNECT[request.tracker](request.target, sweep, files, option)
     return connects
 
 
-def _tensorboard(target: str | None, sweep: str, files: Files) -> Callable[[], Tracker]:
+def _tensorboard(target: str | None, sweep: str, files: Files, option: str) -> Callable[[], Tracker]:
     folder = Path(target) / sweep if target else files.local_path(tensorboard_folder(sweep))
     if folder is None:
-        raise SpecError("--track tensorboard writes to a local folder, and the store is none: --track tensorboard=DIR")
+        raise SpecError(
+            f"{option} tensorboard writes to a local folder, and the store is none: {option} tensorboard=DIR"
+        )
 
     def connect() -> Tracker:
         from sweeper.record.tensorboard import TensorBoard  # here: its package may not be installed
@@ -72,10 +79,10 @@ def _tensorboard(target: str | None, sweep: str, files: Files) -> Callable[[], T
     return connect
 
 
-def _mlflow(target: str | None, sweep: str, files: Files) -> Callable[[], Tracker]:
+def _mlflow(target: str | None, sweep: str, files: Files, option: str) -> Callable[[], Tracker]:
     uri = target or os.environ.get("MLFLOW_TRACKING_URI")
     if not uri:
-        raise SpecError("--track mlflow needs a server: --track mlflow=http://HOST:PORT, or set MLFLOW_TRACKING_URI")
+        raise SpecError(f"{option} mlflow needs a server: {option} mlflow=http://HOST:PORT, or set MLFLOW_TRACKING_URI")
     remember(uri)
 
     def connect() -> Tracker:
@@ -86,9 +93,9 @@ def _mlflow(target: str | None, sweep: str, files: Files) -> Callable[[], Tracke
     return connect
 
 
-def _wandb(target: str | None, sweep: str, files: Files) -> Callable[[], Tracker]:
+def _wandb(target: str | None, sweep: str, files: Files, option: str) -> Callable[[], Tracker]:
     if os.environ.get("WANDB_MODE", "online") not in ("offline", "dryrun", "disabled") and not _has_wandb_key():
-        raise SpecError("--track wandb needs a key: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline")
+        raise SpecError(f"{option} wandb needs a key: run `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline")
 
     def connect() -> Tracker:
         from sweeper.record.wandb import WandB  # as above

@@ -29,7 +29,7 @@ from search_spaces._protocols import CLASSIFIED
 from search_spaces.ssl_cifar10 import DIGITS
 from trainables.catalog import METHODS
 from trainables.config import resolve
-from trainables.metrics import linear_probes
+from trainables.metrics import probes
 from trainables.metrics.evaluator import Floats, ProbeData
 from trainables.sections import TrialConfig
 from trainables.tasks.images.task import image_method
@@ -39,16 +39,16 @@ SHOWN = ("knn", "raw", "probe", "regression", "agree")
 
 
 class Comparison:
-    """Stands in for `probes.accuracies`: classifies the features that it is given in the other two ways as well."""
+    """Stands in for `probes.sgd_accuracies`: classifies the features that it is given in the other two ways as well."""
 
     def __init__(self) -> None:
-        self.classify = linear_probes.accuracies
+        self.classify = probes.sgd_accuracies
         self.raw: list[Floats] = []
         self.regression: list[Floats] = []
         self.seconds = [0.0, 0.0]
         """Of the probes and of the regressions."""
 
-    def __call__(self, data: ProbeData, schedule: linear_probes.Schedule, **options: Any) -> dict[int, Floats]:
+    def __call__(self, data: ProbeData, schedule: probes.Schedule, **options: Any) -> dict[int, Floats]:
         size = min(int(str(CLASSIFIED["probe_batch_size"])), len(data.bank_labels_N))
         lr = float(str(CLASSIFIED["probe_lr"])) * size / 256
         papers = replace(schedule, epochs=int(str(CLASSIFIED["probe_epochs"])), lr=lr, batch_size=size)
@@ -91,7 +91,7 @@ def report(seeds: Sequence[int], methods: Sequence[str]) -> None:
     comparison = Comparison()
     print(f"{'%':18}" + "".join(f"{name:>12}" for name in SHOWN), flush=True)
     differences = []
-    with patch.object(linear_probes, "accuracies", comparison):
+    with patch.object(probes, "sgd_accuracies", comparison):
         for _, cohort in groupby(chosen, key=lambda config: (config.method, config.options)):
             for name, values in rows(list(cohort), comparison):
                 differences.append(abs(values[-1]))

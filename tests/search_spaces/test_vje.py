@@ -17,7 +17,7 @@ from tests.cases import for_each
 from tests.search_spaces.grids import COUNTS, configs_of, each_preset, metrics_of
 from trainables.config import resolve
 from trainables.image_trial import Evaluation
-from trainables.metrics import linear_probes
+from trainables.metrics import probes
 from trainables.metrics.evaluator import Floats, ProbeData
 from trainables.training.train import train
 
@@ -105,15 +105,15 @@ POINT = 0.012
 @pytest.mark.parametrize("spread", [0, 3])
 def test_the_probe_agrees_with_logistic_regression(method: str, spread: int) -> None:
     """The features are untrained. With `spread` each is scaled by a factor between 10^-spread and 10^spread."""
-    original, recorded = linear_probes.accuracies, []
+    original, recorded = probes.sgd_accuracies, []
 
-    def accuracies(data: ProbeData, schedule: linear_probes.Schedule, **how: Any) -> dict[int, Floats]:
+    def accuracies(data: ProbeData, schedule: probes.Schedule, **how: Any) -> dict[int, Floats]:
         scale_D = torch.logspace(-spread, spread, data.bank_KND.shape[2])
         scaled = replace(data, bank_KND=data.bank_KND * scale_D, test_KMD=data.test_KMD * scale_D)
         recorded.append(scaled)
         return original(scaled, schedule, **how)
 
-    with patch.object(linear_probes, "accuracies", accuracies):
+    with patch.object(probes, "sgd_accuracies", accuracies):
         (report,) = train([resolve({**DIGITS, "method": method, "epochs": 0})], Path())
     (data,) = recorded
     regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))

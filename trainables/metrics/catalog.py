@@ -12,7 +12,6 @@ import torch
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.members import StackedMembers
-from trainables.metrics.adam_probes import ContentProbes, StyleProbes
 from trainables.metrics.classification import Classification
 from trainables.metrics.clustering import MixtureClusters
 from trainables.metrics.embeddings import EmbeddingGeometry, PosteriorSpread
@@ -26,13 +25,12 @@ from trainables.metrics.evaluator import (
     Representations,
     ScoreEvaluator,
 )
-from trainables.metrics.few_label_probes import FewLabelProbes
 from trainables.metrics.generation import GenerationEvaluator
 from trainables.metrics.latent_density import LatentDensityEvaluator
-from trainables.metrics.linear_probes import LinearProbes
 from trainables.metrics.meanings import BEST_ON_TEST, CHOICES, CHOSEN, MARGIN, VALIDATION
 from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
 from trainables.metrics.one_class_scores import OneClassScores
+from trainables.metrics.probes import ContentProbes, FewLabelProbes, LinearProbes, StyleProbes
 from trainables.metrics.scores import (
     HELD_OUT,
     AnomalyDetection,

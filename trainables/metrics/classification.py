@@ -13,7 +13,7 @@ from torch import Tensor
 from trainables.contract import ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.metrics.evaluator import EvaluationSet, Floats, RepresentationEvaluator, Representations, all_finite
-from trainables.metrics.linear_probes import TOP, shares_of_top
+from trainables.metrics.probes import TOP, shares_of_top
 
 BINS = 15
 """Bins of confidence of the calibration error, of equal width."""

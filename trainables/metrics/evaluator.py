@@ -101,6 +101,15 @@ class ProbeData:
     classes: int
     """C, at least 1. Labels are in 0..C-1, or negative where an image has none."""
 
+    @property
+    def finite_K(self) -> list[bool]:
+        """Whether all features of each member are finite."""
+        return [all_finite(bank) and all_finite(test) for bank, test in zip(self.bank_KND, self.test_KMD, strict=True)]
+
+    def where_finite(self, shares_K: Floats) -> Floats:
+        """The shares, NaN for a member with a feature that is not finite."""
+        return np.where(self.finite_K, shares_K, np.nan)
+
 
 class EvaluationImages:
     """The sets of images of one cohort, and its labelled training images, the bank."""

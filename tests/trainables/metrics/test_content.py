@@ -22,7 +22,7 @@ from trainables.data.splits import hold_out_validation
 from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import numpy_seed
 from trainables.methods.variational.vae import VAE
-from trainables.metrics import adam_probes, clustering
+from trainables.metrics import clustering, probes
 from trainables.sections import Value
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")
@@ -87,19 +87,19 @@ def test_clusters_are_those_of_a_mixture_with_a_component_for_each_class(held_ou
 
 
 class Recorded:
-    """Calls of `adam_probes.accuracies`, which are still made, but whose best accuracies are told from the last."""
+    """Calls of `probes.adam_accuracies`, which are still made, but whose best accuracies are told from the last."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: list[tuple[tuple[Any, ...], dict[str, Any], adam_probes.Accuracies]] = []
-        real = adam_probes.accuracies
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any], probes.Accuracies]] = []
+        real = probes.adam_accuracies
 
-        def accuracies(*arguments: Any, **options: Any) -> adam_probes.Accuracies:
+        def accuracies(*arguments: Any, **options: Any) -> probes.Accuracies:
             last = real(*arguments, **options).last
-            shares = adam_probes.Accuracies(last, last + 1)
+            shares = probes.Accuracies(last, last + 1)
             self.calls.append((arguments, options, shares))
             return shares
 
-        monkeypatch.setattr(adam_probes, "accuracies", accuracies)
+        monkeypatch.setattr(probes, "adam_accuracies", accuracies)
 
 
 @pytest.mark.parametrize("width", [0, 9])

@@ -17,7 +17,7 @@ from torch import Tensor
 from tests.trainables.metrics.evaluated import evaluated, features, model_of, pixels_of, tiny, trial
 from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import seeded_generator
-from trainables.metrics import embeddings, few_label_probes
+from trainables.metrics import embeddings, probes
 from trainables.metrics.embeddings import POSTERIOR_METRICS, statistics
 from trainables.metrics.evaluator import ProbeData
 
@@ -204,11 +204,11 @@ def test_a_few_labels_are_drawn_by_data_set_alone_and_train_probes_of_the_repres
     """Every trial sees the same labels."""
     config = trial("simclr", few_labels=5, few_label_draws=3)
     draws = [
-        few_label_probes.draw_labelled(DIGITS.train_labels, 5, seeded_generator("few labels", "digits", index))
+        probes.draw_labelled(DIGITS.train_labels, 5, seeded_generator("few labels", "digits", index))
         for index in range(3)
     ]
     bank_ND, test_MD = (features(config, images, DIGITS) for images in (DIGITS.train_images, DIGITS.test_images))
-    expected = few_label_probes.accuracies(
+    expected = probes.few_label_accuracies(
         ProbeData(bank_ND[None], DIGITS.train_labels, test_MD[None], DIGITS.test_labels, 10), draws
     )
     assert evaluated(config)["probe_5"] == pytest.approx(expected)

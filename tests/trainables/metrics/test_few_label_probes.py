@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from trainables.metrics.evaluator import ProbeData
-from trainables.metrics.few_label_probes import accuracies, draw_labelled, fit
+from trainables.metrics.probes import draw_labelled, few_label_accuracies, fit_few_labels
 
 CLASSES = 4
 
@@ -50,7 +50,7 @@ def test_weights_are_those_of_scikit_learn_with_fewer_and_with_more_features_tha
     x_SLD = torch.randn(2, 20, size, generator=_generator()) + 0.5
     labels_SL = torch.randint(CLASSES, (2, 20), generator=_generator(1))
     labels_SL[:, :CLASSES] = torch.arange(CLASSES)
-    for weight_CD, x_LD, labels_L in zip(fit(x_SLD, labels_SL, CLASSES), x_SLD, labels_SL, strict=True):
+    for weight_CD, x_LD, labels_L in zip(fit_few_labels(x_SLD, labels_SL, CLASSES), x_SLD, labels_SL, strict=True):
         expected = LogisticRegression(C=1, fit_intercept=False, tol=1e-9, max_iter=9999).fit(x_LD, labels_L).coef_
         np.testing.assert_allclose(weight_CD, expected, atol=2e-3 * np.abs(expected).max())
 
@@ -62,7 +62,7 @@ def test_accuracies_are_the_mean_over_probes_of_each_draw_on_standardised_featur
     draws = [draw_labelled(bank_labels_N, 3, _generator(seed)) for seed in (2, 3)]
     hidden_N = bank_labels_N.clone()
     hidden_N[[n for n in range(60) if n not in torch.cat(draws).tolist()]] = 0
-    measured_K = accuracies(ProbeData(bank_KND, hidden_N, test_KMD, test_labels_M, CLASSES), draws)
+    measured_K = few_label_accuracies(ProbeData(bank_KND, hidden_N, test_KMD, test_labels_M, CLASSES), draws)
     for measured, bank_ND, test_MD in zip(measured_K, bank_KND.numpy(), test_KMD.numpy(), strict=True):
         mean_D, std_D = bank_ND.mean(0), bank_ND.std(0)
         bank_ND, test_MD = (
@@ -71,7 +71,7 @@ def test_accuracies_are_the_mean_over_probes_of_each_draw_on_standardised_featur
         probes = (LogisticRegression(C=1, fit_intercept=False).fit(bank_ND[d], bank_labels_N[d]) for d in draws)
         expected = np.mean([probe.score(test_MD, test_labels_M) for probe in probes])
         assert measured == pytest.approx(expected, abs=0.004) and 0.4 < measured < 1
-    alone_K = [accuracies(ProbeData(bank[None], hidden_N, test[None], test_labels_M, CLASSES), draws)[0]
+    alone_K = [few_label_accuracies(ProbeData(bank[None], hidden_N, test[None], test_labels_M, CLASSES), draws)[0]
                for bank, test in zip(bank_KND, test_KMD, strict=True)]  # fmt: skip
     assert measured_K.tolist() == alone_K and len(set(alone_K)) == 3
 
@@ -80,5 +80,5 @@ def test_a_member_that_is_not_finite_has_nan() -> None:
     bank_KND, labels_N = _images(40, _generator())
     test_KMD = bank_KND.clone()
     test_KMD[1, 0, 0] = math.inf
-    measured_K = accuracies(ProbeData(bank_KND, labels_N, test_KMD, labels_N, CLASSES), [torch.arange(40)])
+    measured_K = few_label_accuracies(ProbeData(bank_KND, labels_N, test_KMD, labels_N, CLASSES), [torch.arange(40)])
     assert np.isnan(measured_K).tolist() == [False, True, False]

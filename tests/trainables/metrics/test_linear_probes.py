@@ -19,9 +19,9 @@ from tests.trainables.metrics.evaluated import C, D, K, M, N, Sets, eval_config,
 from tests.trainables.small import HERE
 from trainables.data.datasets.catalog import load
 from trainables.methods.variational.vje import VJE
-from trainables.metrics import linear_probes
+from trainables.metrics import probes
 from trainables.metrics.evaluator import ProbeData
-from trainables.metrics.linear_probes import Schedule, Standardisation, accuracies, fit
+from trainables.metrics.probes import Schedule, Standardisation, fit_by_sgd, sgd_accuracies
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train
 
@@ -37,7 +37,7 @@ SCHEDULE = Schedule(6, 0.3, B, generator_of_epoch)
 
 def test_training_is_that_of_autograd_and_torch_sgd(sets: Sets) -> None:
     bank_KND, labels_N, _, _ = sets
-    weight_KCD, bias_KC1 = fit(bank_KND, labels_N, C, SCHEDULE)
+    weight_KCD, bias_KC1 = fit_by_sgd(bank_KND, labels_N, C, SCHEDULE)
     for bank_ND, weight_CD, bias_C1 in zip(bank_KND.double(), weight_KCD, bias_KC1, strict=True):
         layer = torch.nn.Linear(D, C, dtype=torch.float64)
         torch.nn.init.zeros_(layer.weight)
@@ -58,7 +58,7 @@ def test_training_is_that_of_autograd_and_torch_sgd(sets: Sets) -> None:
 def test_one_step_moves_each_class_by_its_share_of_the_images(sets: Sets) -> None:
     """From zero every class has probability 1/C; a batch size beyond N is N, so one epoch is one step."""
     bank_KND, labels_N, _, _ = sets
-    weight_KCD, bias_KC1 = fit(bank_KND, labels_N, C, Schedule(1, 0.7, 10 * N, generator_of_epoch))
+    weight_KCD, bias_KC1 = fit_by_sgd(bank_KND, labels_N, C, Schedule(1, 0.7, 10 * N, generator_of_epoch))
     pull_NC = torch.nn.functional.one_hot(labels_N, C) - 1 / C
     torch.testing.assert_close(weight_KCD, 0.7 / N * pull_NC.T @ bank_KND, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(bias_KC1[..., 0], (0.7 * pull_NC.mean(0)).expand(K, C), rtol=1e-5, atol=1e-6)
@@ -70,7 +70,7 @@ def test_real_digits_as_well_as_scikit_learns_regression() -> None:
     bank_1ND, test_1MD = (torch.from_numpy(half[None]).float() for half in (features[:1200], features[1200:]))
     labels_N, labels_M = torch.from_numpy(labels[:1200]), torch.from_numpy(labels[1200:])
     data = ProbeData(bank_1ND, labels_N, test_1MD, labels_M, 10)
-    actual = accuracies(data, Schedule(200, 0.1, 128, generator_of_epoch))[1]
+    actual = sgd_accuracies(data, Schedule(200, 0.1, 128, generator_of_epoch))[1]
     reference = LogisticRegression(C=100, max_iter=1000).fit(features[:1200], labels[:1200])
     assert actual == pytest.approx(reference.score(features[1200:], labels[1200:]), abs=0.01)
 
@@ -91,12 +91,12 @@ def test_standardised_features_are_those_of_scikit_learns_scaler(sets: Sets) -> 
         ProbeData(bank, bank_labels_N, test, test_labels_M, C)
         for bank, test in ((bank_KND, test_KMD), (scaled_KND, scaled_KMD))
     )
-    actual = accuracies(data, SCHEDULE, standardize=True, top=(1, 2))
-    expected = accuracies(scaled, SCHEDULE, top=(1, 2))
+    actual = sgd_accuracies(data, SCHEDULE, standardize=True, top=(1, 2))
+    expected = sgd_accuracies(scaled, SCHEDULE, top=(1, 2))
     for top in (1, 2):
         np.testing.assert_allclose(actual[top], expected[top], atol=1.01 / M)  # an image whose logits are nearly equal
-    weights = fit(bank_KND, bank_labels_N, C, SCHEDULE, standardisation=Standardisation.of(bank_KND))
-    for ours, theirs in zip(weights, fit(scaled_KND, bank_labels_N, C, SCHEDULE), strict=True):
+    weights = fit_by_sgd(bank_KND, bank_labels_N, C, SCHEDULE, standardisation=Standardisation.of(bank_KND))
+    for ours, theirs in zip(weights, fit_by_sgd(scaled_KND, bank_labels_N, C, SCHEDULE), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
@@ -108,13 +108,13 @@ def test_a_feature_that_is_constant_but_for_rounding_is_no_signal(sets: Sets) ->
     assert bank_KND[..., 2].unique().numel() == 2
     standardisation = Standardisation.of(bank_KND)
     assert (standardisation.std_K1D[..., [2, 4]] == 1).all() and (standardisation.std_K1D[..., [0, 1, 3]] > 0.5).all()
-    weight_KCD, _ = fit(bank_KND, labels_N, C, SCHEDULE, standardisation=standardisation)
+    weight_KCD, _ = fit_by_sgd(bank_KND, labels_N, C, SCHEDULE, standardisation=standardisation)
     assert weight_KCD[..., [2, 4]].abs().max() < 1e-5 < 0.1 < weight_KCD[..., 0].abs().max()
 
 
 def test_standardising_leaves_the_features_as_they_were(sets: Sets) -> None:
     before = [tensor.clone() for tensor in sets]
-    accuracies(ProbeData(*sets, C), replace(SCHEDULE, batch_size=N), standardize=True)
+    sgd_accuracies(ProbeData(*sets, C), replace(SCHEDULE, batch_size=N), standardize=True)
     assert all(torch.equal(left, right) for left, right in zip(sets, before, strict=True))
 
 
@@ -122,15 +122,15 @@ def test_standardising_leaves_the_features_as_they_were(sets: Sets) -> None:
 def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
     bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
     how: dict[str, Any] = {"standardize": standardize, "top": (1, 2)}
-    fused = accuracies(ProbeData(*sets, C), SCHEDULE, **how)
-    weights = fit(bank_KND, bank_labels_N, C, SCHEDULE)
+    fused = sgd_accuracies(ProbeData(*sets, C), SCHEDULE, **how)
+    weights = fit_by_sgd(bank_KND, bank_labels_N, C, SCHEDULE)
     assert len(set(fused[1])) > 1, "the members differ"
     for k in range(K):
         member = slice(k, k + 1)
         data = ProbeData(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C)
-        alone = accuracies(data, SCHEDULE, **how)
+        alone = sgd_accuracies(data, SCHEDULE, **how)
         assert {top: share[0] for top, share in alone.items()} == {top: share[k] for top, share in fused.items()}
-        for actual, expected in zip(fit(bank_KND[member], bank_labels_N, C, SCHEDULE), weights, strict=True):
+        for actual, expected in zip(fit_by_sgd(bank_KND[member], bank_labels_N, C, SCHEDULE), weights, strict=True):
             torch.testing.assert_close(actual, expected[member], rtol=1e-5, atol=1e-6)
 
 
@@ -141,9 +141,9 @@ def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
 def test_a_feature_that_is_not_finite_affects_only_its_own_member(
     sets: Sets, where: int, bad: float, standardize: bool
 ) -> None:
-    clean = accuracies(ProbeData(*sets, C), SCHEDULE, standardize=standardize)[1]
+    clean = sgd_accuracies(ProbeData(*sets, C), SCHEDULE, standardize=standardize)[1]
     sets[where][1, 5, 3] = bad
-    actual = accuracies(ProbeData(*sets, C), SCHEDULE, standardize=standardize)[1]
+    actual = sgd_accuracies(ProbeData(*sets, C), SCHEDULE, standardize=standardize)[1]
     assert np.isnan(actual[1]) and actual.dtype == np.float64
     np.testing.assert_array_equal(np.delete(actual, 1), np.delete(clean, 1))
 
@@ -152,14 +152,14 @@ def test_renaming_the_classes_changes_no_accuracy(sets: Sets) -> None:
     bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
     renamed_C = torch.tensor([3, 0, 4, 1, 2])
     renamed = ProbeData(bank_KND, renamed_C[bank_labels_N], test_KMD, renamed_C[test_labels_M], C)
-    actual = accuracies(renamed, SCHEDULE, top=(1, 3))
-    expected = accuracies(ProbeData(*sets, C), SCHEDULE, top=(1, 3))
+    actual = sgd_accuracies(renamed, SCHEDULE, top=(1, 3))
+    expected = sgd_accuracies(ProbeData(*sets, C), SCHEDULE, top=(1, 3))
     for top in (1, 3):
         np.testing.assert_array_equal(actual[top], expected[top])
 
 
 def test_top_t_accuracy_rises_with_t_and_is_1_for_all_classes(sets: Sets) -> None:
-    shares = accuracies(ProbeData(*sets, C), SCHEDULE, top=range(1, C + 1))
+    shares = sgd_accuracies(ProbeData(*sets, C), SCHEDULE, top=range(1, C + 1))
     assert list(shares) == list(range(1, C + 1))
     table_CK = np.stack(list(shares.values()))
     assert (np.diff(table_CK, axis=0) >= 0).all() and (table_CK[-1] == 1).all() and (table_CK[0] < 1).all()
@@ -171,8 +171,8 @@ def test_of_equal_logits_only_one_counts_as_correct() -> None:
     labels_M = torch.arange(4).repeat(8)
     zero_1MD = torch.zeros(1, len(labels_M), D)
     schedule = replace(SCHEDULE, batch_size=len(labels_M))
-    assert not fit(zero_1MD, labels_M, 4, schedule)[1].any()
-    actual = accuracies(ProbeData(zero_1MD, labels_M, zero_1MD, labels_M, 4), schedule, top=(1, 2))
+    assert not fit_by_sgd(zero_1MD, labels_M, 4, schedule)[1].any()
+    actual = sgd_accuracies(ProbeData(zero_1MD, labels_M, zero_1MD, labels_M, 4), schedule, top=(1, 2))
     assert {top: float(share[0]) for top, share in actual.items()} == {1: 0.25, 2: 0.5}
 
 
@@ -180,15 +180,15 @@ def test_a_feature_that_is_not_finite_counts_even_if_its_image_was_never_drawn(s
     left_out = torch.randperm(N, generator=generator_of_epoch(0))[-1]
     sets[0][1, left_out, 0] = math.nan
     schedule = replace(SCHEDULE, epochs=1)
-    assert fit(sets[0], sets[1], C, schedule)[0].isfinite().all()
-    assert np.isnan(accuracies(ProbeData(*sets, C), schedule)[1]).tolist() == [False, True, False]
+    assert fit_by_sgd(sets[0], sets[1], C, schedule)[0].isfinite().all()
+    assert np.isnan(sgd_accuracies(ProbeData(*sets, C), schedule)[1]).tolist() == [False, True, False]
 
 
 def test_features_of_other_precisions_are_read_as_float32(sets: Sets) -> None:
     bank_KND, labels_N, _, _ = sets
     for dtype in (torch.float64, torch.bfloat16):
-        actual = fit(bank_KND.to(dtype), labels_N, C, SCHEDULE)[0]
-        assert torch.equal(actual, fit(bank_KND.to(dtype).float(), labels_N, C, SCHEDULE)[0])
+        actual = fit_by_sgd(bank_KND.to(dtype), labels_N, C, SCHEDULE)[0]
+        assert torch.equal(actual, fit_by_sgd(bank_KND.to(dtype).float(), labels_N, C, SCHEDULE)[0])
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_schedule_states_its_laws(changed: dict[str, Any], law: str) -> None:
 @pytest.mark.parametrize("top", [0, C + 1])
 def test_so_many_classes_as_top_there_must_be(sets: Sets, top: int) -> None:
     with pytest.raises(ValueError, match=f"`1 <= top <= {C}` must hold, but got top={top}"):
-        accuracies(ProbeData(*sets, C), SCHEDULE, top=(1, top))
+        sgd_accuracies(ProbeData(*sets, C), SCHEDULE, top=(1, top))
 
 
 # --- The evaluators of classifiers ---
@@ -245,13 +245,13 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
     """Checked against scikit-learn's nearest neighbour among the other classes, and by the arguments of the probes."""
     config = eval_config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
     calls: list[Any] = []
-    real = linear_probes.accuracies
+    real = probes.sgd_accuracies
 
     def accuracies(*arguments: Any, **options: Any) -> dict[int, Any]:
         calls.append(arguments)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(linear_probes, "accuracies", accuracies)
+    monkeypatch.setattr(probes, "sgd_accuracies", accuracies)
     metrics, model, data = last_metrics(config), untrained(config), load("digits", HERE)
     out = torch.tensor([int(name) for name in held_out.split("+")] if held_out else [], dtype=torch.long)
     learnt, tested = ~torch.isin(data.train_labels, out), ~torch.isin(data.test_labels, out)

@@ -16,7 +16,8 @@ from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
 from sweeper.execution.signals import StopSignal, debugger_interrupts
 from sweeper.models import config_of, defaults_of, load_model
-from sweeper.request import Request, Text
+from sweeper.option_values import Text
+from sweeper.request import Request
 from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
 from sweeper.spec.ranges import is_range, listed

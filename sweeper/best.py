@@ -9,9 +9,10 @@ if __name__ == "__main__":
 
 from functools import partial
 
-from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line, named
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line
 from sweeper.execution.startup import end_process
 from sweeper.models import defaults_of
+from sweeper.option_values import named
 from sweeper.printing import print
 from sweeper.report.answers import find_answer
 from sweeper.spec import registry
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="python -m sweeper.best", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
     add_request(parser)
     parser.add_argument("--metric", metavar="NAME", help="by this metric (default: the preset's)")
-    data = partial(named, "--data", "a folder")
+    data = partial(named, "--data", noun="a folder")
     parser.add_argument("--data", type=data, metavar="DIR", help="folder of the data sets, for the printed commands")
     options = parser.parse_args(arguments)
     answer = find_answer(

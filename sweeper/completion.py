@@ -3,7 +3,6 @@
 All that can be completed is in the script, so that completing starts no Python. Print it again after an update.
 """
 
-import argparse
 import contextlib
 import importlib
 import io
@@ -12,11 +11,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from sweeper.cli.arguments import run_parser
 from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line
 from sweeper.console import COMMANDS
 from sweeper.errors import SpecError
 from sweeper.printing import print
+from sweeper.request import Option, options
 from sweeper.spec import registry
 from trainables import config
 from trainables.catalog import known_methods
@@ -49,7 +48,7 @@ def tables() -> dict[str, list[str]]:
             found["sweeps"].append(name)
     found |= {f"options:{command}": _options(command) for command in COMMANDS if command != "completion"}
     found["options:submit"] = list(dict.fromkeys([*found["options:submit"], *found["options:run"]]))
-    found |= {f"values:{action.option_strings[0]}": _choices(action) for action in run_parser()[1].values()}
+    found |= {f"values:{option.flag}": _choices(option) for option in options().values()}
     values = _values_of_keys()
     found["keys"] = sorted(values)
     found |= {f"key:{key}": own for key, own in values.items()}
@@ -66,13 +65,10 @@ def _options(command: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]*)", text.getvalue(), re.MULTILINE)))
 
 
-def _choices(action: argparse.Action) -> list[str]:
-    """The values of an option, if they are a closed list: by its metavar, `best|all|none`, or by its help."""
-    metavar = re.sub(r"\[.*?\]", "", str(action.metavar or ""))
-    if "|" in metavar and metavar == metavar.lower():
-        return metavar.split("|")
-    listed = re.match(r"one of (\w+(?:, \w+)+)", str(action.help))
-    return listed[1].split(", ") if listed else []
+def _choices(option: Option) -> list[str]:
+    """The values of an option, if its metavar lists them: `best|all|none[,every=N]`."""
+    metavar = re.sub(r"\[.*?\]", "", option.metavar)
+    return metavar.split("|") if "|" in metavar and metavar == metavar.lower() else []
 
 
 def _values_of_keys() -> dict[str, list[str]]:

@@ -12,10 +12,11 @@ from sweeper.execution.signals import LAST_LINE, exit_at_signals
 if __name__ == "__main__":
     exit_at_signals()
 
-from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, command_line, data_folder, device, named
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_options, command_line
 from sweeper.errors import DamagedError, SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import import_own_code, not_imported, sweep_and_code
+from sweeper.option_values import device, named
 from sweeper.printing import print, printable
 from sweeper.report.formatting import text_table
 from sweeper.report.kinds import read_figures
@@ -75,16 +76,16 @@ def main(arguments: Sequence[str]) -> int:
     add = parser.add_argument
     add("name", metavar="NAME", help="the sweep: its name in the store, or its file or module")
     dataset_help = "the data set: its name, my_data:MyDataset, arrays, folder or huggingface"
-    add("--dataset", type=partial(named, "--dataset", "a data set"), required=True, metavar="NAME", help=dataset_help)
-    store = partial(named, "--store", "a folder")
-    add("--data", type=data_folder, default="data", metavar="DIR", help="folder of the data sets")
-    add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
+    dataset = partial(named, "--dataset", noun="a data set")
+    add("--dataset", type=dataset, required=True, metavar="NAME", help=dataset_help)
+    add_options(parser, "data", "store")
     add("--trial", action="append", default=[], metavar="ID", help="only the trial with this id (again for more)")
     add("--metric", metavar="METRIC", help="the metric that is printed (default: the preset's); all are written")
     add("--fresh", action="store_true", help="evaluate again what has been evaluated")
     method_help = "code of your own that may be imported (again for more); that of a sweep's file may be, too"
     add("--method", action="append", default=[], metavar="MODULE:CLASS", help=method_help)
-    add("--device", type=device, default="cpu", metavar="cpu|cuda", help="where models are evaluated")
+    on = partial(device, "--device")
+    add("--device", type=on, default="cpu", metavar="cpu|cuda", help="where models are evaluated")
     options = parser.parse_args(arguments)
     name, own_code = sweep_and_code(options.name)
     own_data = [options.dataset] if is_own(options.dataset) else []

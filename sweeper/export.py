@@ -13,20 +13,11 @@ if __name__ == "__main__":
 
 import pandas as pd
 
-from sweeper.cli.parser import (
-    EXIT_OK,
-    DefaultsFormatter,
-    Parser,
-    alarm_rate,
-    command_line,
-    data_folder,
-    device,
-    named,
-    whole,
-)
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_options, command_line
 from sweeper.errors import SpecError, StoreError
 from sweeper.execution.startup import end_process
 from sweeper.models import find_model, sweep_and_code, with_alarm_rate
+from sweeper.option_values import device, rate, whole
 from sweeper.plan.changes import format_value
 from sweeper.printing import print, printable
 from sweeper.report.figures import PresetFigures
@@ -65,22 +56,15 @@ def main(arguments: Sequence[str]) -> int:
     add("--seed", type=int, metavar="N", help="of the best setting the trial with this seed")
     add("--normal-class", type=int, metavar="N", help="of the best setting the trial with this class")
     rate_help = "false-alarm rate of the threshold in the file, from scores of held-out normal images"
-    add("--alarm-rate", type=alarm_rate, metavar="RATE", help=rate_help)
+    add("--alarm-rate", type=partial(rate, "--alarm-rate"), metavar="RATE", help=rate_help)
     epoch_help = "its model after this epoch, counted from 1, in place of the one that was kept"
-    add("--epoch", type=partial(whole, "--epoch", 1), metavar="N", help=epoch_help)
+    add("--epoch", type=partial(whole, "--epoch", least=1), metavar="N", help=epoch_help)
     add("--out", metavar="FILE", help=f"the file to write (default: NAME-ID{MODEL_SUFFIX})")
-    store = partial(named, "--store", "a folder")
-    add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
-    add(
-        "--data",
-        type=data_folder,
-        default="data",
-        metavar="DIR",
-        help="folder of the data sets, to train a trial again",
-    )
+    add_options(parser, "store", "data")
     method_help = "code of your own that may be imported (again for more); that of a sweep's file may be, too"
     add("--method", action="append", default=[], metavar="MODULE:CLASS", help=method_help)
-    add("--device", type=device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
+    on = partial(device, "--device")
+    add("--device", type=on, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
     options = parser.parse_args(arguments)
     name, own_code = sweep_and_code(options.name)
     files, rows = Files(options.store), load(name, options.store, changes=None)

@@ -1,193 +1,204 @@
-"""What a user asks for, on the command line or in Python: one `Request`, not yet checked against any sweep."""
+"""What a user asks for, on the command line or in Python: one `Request`, not yet checked against any sweep.
 
-from __future__ import annotations
+Each option is declared once, on its field: the command line, Python's keywords, the option table of the README and the
+completion of shells are made of `options`.
+"""
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, get_args, get_type_hints
 
 from sweeper.errors import SpecError
+from sweeper.option_values import (
+    Keep,
+    NodePrice,
+    Order,
+    Reader,
+    TrackRequest,
+    WarmStartRequest,
+    amount,
+    class_name,
+    data_folder,
+    device_share,
+    memory,
+    named,
+    one_of,
+    rate,
+    whole,
+    whole_or_auto,
+)
 from sweeper.spec import registry
 from sweeper.spec.function_sweep import FunctionSweep
 from sweeper.spec.metric import Spread
-from sweeper.spec.space import Value
+from sweeper.spec.space import SAMPLERS, Sampler, Value
 from sweeper.spec.sweep import Sweep
 from trainables.reports import SAVE_EVERY
+from trainables.validation import field_docs
 
-KeptTrials = Literal["best", "all", "none"]
-
-
-@dataclass(frozen=True)
-class Keep:
-    """`--keep`: which trained models stay in the store."""
-
-    trials: KeptTrials = "best"
-    """Of which trials: the best of each cell, all, or none."""
-    every: int | None = None
-    """Epochs between two models of each of these trials that are kept beside its model; None keeps no others."""
-    best_epoch: bool = False
-    """Whether a trial's model is that of its best epoch, and not of its last one."""
-
-
-Compile = Literal["auto", "always", "never"]
-"""Whether steps are compiled. With `auto` a sweep that is continued goes on as it was begun, and the steps of a new one
-on CPU cores are compiled where that saves more time than it takes."""
-
-
-OrderKind = Literal["given", "coarse", "shuffled"]
+PrunerName = Literal["none", "halving", "hyperband"]
+PRUNERS: tuple[str, ...] = get_args(PrunerName)
+COUNT = partial(whole, least=1)
 
 
 @dataclass(frozen=True)
-class Order:
-    """`--order`: which cohorts of a grid start first."""
+class Option:
+    """How a field of `Request` is given. What is not said here, `options` takes from the field."""
 
-    kind: OrderKind = "given"
-    """`given`: as the grid has them. `coarse`: every other value of each numeric axis first. `shuffled`: at random."""
-    seed: int = 0
-    """Of `shuffled`: what determines the order."""
-
-
-class Text(str):
-    """The value of a hyperparameter as it was typed. A plan makes it a value of its key's type; values from Python have
-    one already, which is only checked."""
-
-
-def memory_text(size: int) -> str:
-    """Return a size of memory in bytes as `--gpu-memory` takes it, such as `8GB`."""
-    return f"{size / 1e9:.4g}GB"
-
-
-OTHERS = ""
-"""Key of the price of all nodes that have no price of their own."""
-
-
-@dataclass(frozen=True)
-class NodePrice:
-    """Prices of nodes per hour, in any currency: one for all nodes, or one for each kind of GPU."""
-
-    prices: Mapping[str, float]
-    """Ray's name of a node's GPUs, e.g. `H100`, or `OTHERS` -> price."""
-
-    def of(self, kind: str) -> float | None:
-        """Return the price of a node with GPUs of this kind (empty: without GPUs); None if it has none."""
-        return self.prices.get(kind, self.prices.get(OTHERS))
-
-    @property
-    def plain(self) -> float | dict[str, float]:
-        """The prices as JSON: a number if all nodes have the same, else kind -> price, with `OTHERS` as a kind."""
-        return self.prices[OTHERS] if self.prices.keys() == {OTHERS} else dict(self.prices)
+    metavar: str = ""
+    """What stands for its value in `--help`; for the values of a Literal these."""
+    read: Reader | None = None
+    """What makes a value of the field; by default one of a Literal, or text as it is."""
+    flag: str = ""
+    """By default the field's name: `--gpu-memory` for `gpu_memory`."""
+    help: str = ""
+    """By default the docstring below the field."""
+    default: str = ""
+    """How `--help` shows the default; by default that of the field."""
+    group: str = ""
+    """Heading under which `--help` lists it."""
+    many: Literal["", "times", "words"] = ""
+    """Whether it takes several values: it is given several times, or several words follow it."""
+    switch: bool = False
+    """Whether it takes no value; so does that of a field which is False by default."""
 
     @property
     def text(self) -> str:
-        """The prices as the command line takes them, e.g. `2.5` or `2.5,H100=9`."""
-        return ",".join(f"{kind}={price:g}" if kind else f"{price:g}" for kind, price in self.prices.items())
+        """What it means, and its default."""
+        return f"{self.help} (default: {self.default})" if self.default else self.help
 
 
-@dataclass(frozen=True)
-class TrackRequest:
-    """`--track TRACKER[=TARGET]`."""
-
-    tracker: str
-    target: str | None = field(default=None, repr=False)  # it may hold a password
-    """TensorBoard: a folder. MLflow: the URI of a server. W&B: a project. None takes the default."""
-
-
-@dataclass(frozen=True)
-class WarmStartRequest:
-    """`--warm-start`: whose results in the store a search begins with."""
-
-    sweep: str
-    any_epochs: bool = False
-    """Whether rows of other epochs count, whose objective is another."""
-
-    def __str__(self) -> str:
-        return f"{self.sweep},any-epochs" if self.any_epochs else self.sweep
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """Settings of a search that replace those of the preset; None keeps the preset's."""
-
-    trials: int | None = None
-    wave: int | None = None
-    sampler: str | None = None
-    pruner: str | None = None
-    seed: int | None = None
+OfSearch = partial(Option, group="searches", default="the preset's")
+"""An option that replaces a setting of the preset's searches; None keeps it."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The options of a run or a plan. Each field is the option of the same name unless it says otherwise."""
+    """The options of a run or a plan. The docstring of a field that has an `Option` is its text in `--help`."""
 
     name: str
     """The sweep: a name, a file or a module (`registry.find`); that of `sweep` if it is given."""
     sweep: Sweep | None = None
     """The sweep itself, given from Python; None finds it by its name."""
-    preset: str | None = None
-    """None is the sweep's first preset."""
-    store: str = "results"
-    data: str = "data"
+    preset: Annotated[str | None, Option()] = None
+    """One of the sweep's presets; by default the paper's."""
+    store: Annotated[str, Option("URI", partial(named, noun="a folder"))] = "results"
+    """Folder or URI (s3, gs) of the results."""
+    data: Annotated[str, Option("DIR", data_folder)] = "data"
     """Folder of the data sets."""
-    fixed: Mapping[str, Value] = field(default_factory=dict)
-    """`--set`: key -> value; a `Text` if it was typed."""
-    axes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    """`--axis`: key -> values, each a `Text` if they were typed."""
-    replicates: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    """`--replicates`: key -> values over which a search takes the mean, each a `Text` if they were typed."""
-    metric: str | None = None
-    """Of a function that is run without a sweep's file: the metric that ranks its trials; None ranks by the time."""
-    mode: Literal["max", "min"] | None = None
-    """Whether that metric is to be high or low."""
-    metrics_from: Literal["report", "stdout"] = "report"
-    """Where a command that is run without a sweep's file says its metrics."""
-    order: Order = Order()
-    cohort: int | None = None
-    """Number of members of a cohort; None chooses it by measurement."""
-    stack: int | None = None
-    """Number of members stepped together; None is the whole cohort, or is chosen together with `cohort`."""
-    fraction: float | None = None
-    """`--gpu-fraction`: share of a GPU, or of a CPU core, for each cohort. With None a grid chooses it by measurement,
-    and a search takes a whole device."""
-    gpu_memory: int | None = None
-    """Bytes of a GPU that a cohort may take, in place of `fraction`."""
-    address: str | None = None
-    debug: bool = False
-    """Train in this process, one cohort after the other, and open a debugger at an exception."""
-    retries: int = 3
-    save_every: float = SAVE_EVERY
-    """Seconds between the checkpoints of a cohort."""
-    patience: float = 600.0
-    """Seconds without a training step after which a cohort is given up."""
-    keep: Keep = Keep()
-    spread: Spread = "interval"
-    """What stands beside the means of heatmaps and tables."""
-    alarm_rate: float | None = None
-    """False-alarm rate of the threshold that the best trial on one class is shown with; None shows none."""
-    compile: Compile = "auto"
-    track: Sequence[TrackRequest] = ()
-    node_price: NodePrice | None = None
-    """Price of a node per hour, for the cost of the plan or of each trial."""
-    hours: float | None = None
-    """Hours after which the run stops in order; None is no limit."""
-    cost: float | None = None
-    """Cost of the nodes, from the first cohort on, at which the run stops in order; None is no limit."""
-    decide: Sequence[str] | None = None
-    """Claims, or rows of the ledger, for which seeds are added until they are decided; all without a name. None adds
-    none."""
-    most_seeds: int = 10
-    """Most seeds of a trial that `decide` makes, those of the request included."""
+    # `Text` as typed in `fixed`, `axes` and `replicates`, which a plan makes values of the types of their keys
+    fixed: Annotated[
+        Mapping[str, Value],
+        Option("KEY=VALUE", flag="--set", many="times"),
+        Option(
+            "NAME",
+            class_name,
+            flag="--normal-class",
+            help="train on this class alone: its name for images of your own (--set dataset=folder), else its index",
+        ),
+    ] = field(default_factory=dict)
+    """Fix a hyperparameter."""
+    axes: Annotated[Mapping[str, tuple[Value, ...]], Option("KEY=V1,V2", flag="--axis", many="times")] = field(
+        default_factory=dict
+    )
+    """Vary a hyperparameter: seed=0,1,2, or a range, which stands for its numbers as if typed: seed=0..9 (whole
+    numbers), beta=0..2:0.5 (in steps), 'lr=logspace(1e-4,0.1,4)' or linspace, both ends included."""
+    metric: Annotated[str | None, Option("METRIC", partial(named, noun="a metric"))] = None
+    """Of a function or a command in place of NAME: the metric that ranks its trials, with --mode."""
+    mode: Annotated[Literal["max", "min"] | None, Option()] = None
+    """Whether that metric is better high or low."""
+    metrics_from: Annotated[Literal["report", "stdout"], Option()] = "report"
+    """Of a command in place of NAME: the file $SWEEPER_REPORT, or its standard output."""
+    probe: Annotated[bool, Option()] = False
+    """In a plan: measure now what the plan depends on."""
+    json: Annotated[bool, Option()] = False
+    """In a plan: print JSON."""
     plan: bool = False
     """Say what would run, and run nothing."""
-    probe: bool = False
-    """With `plan`: measure what it depends on."""
-    json: bool = False
-    """With `plan`: say it as JSON."""
-    wait: bool = False
-    """Wait until no other driver runs the sweep."""
-    fresh: bool = False
-    search: SearchOptions = SearchOptions()
-    warm_start: WarmStartRequest | None = None
+    node_price: Annotated[NodePrice | None, Option("P", NodePrice.read)] = None
+    """Price of a node (a machine that trains) per hour, or one for each kind of GPU (H100=9,T4=0.6). The rows get the
+    cost of each trial's device seconds. In a plan the cost covers the nodes of the devices seen, from the first cohort
+    to the last, but neither the head nor idle time."""
+    hours: Annotated[float | None, Option("H", partial(amount, positive=True))] = None
+    """Stop in order before so many hours have passed: no cohort is started that cannot end in time, and the last line
+    says what is left. The same command continues."""
+    cost: Annotated[float | None, Option("C", partial(amount, positive=True))] = None
+    """The same before the nodes have cost so much, at --node-price, since the first cohort began."""
+    decide: Annotated[Sequence[str] | None, Option("CLAIM", many="words")] = None
+    """Add seeds to the trials of claims that the rows leave undecided, until these are decided: the named ones, or all
+    that the preset can judge. Repeated looks are paid for."""
+    most_seeds: Annotated[int, Option("N", COUNT)] = 10
+    """With --decide: most seeds, the preset's included."""
+    order: Annotated[Order, Option("coarse|shuffled[:SEED]|given", Order.read, default=Order.kind)] = field(
+        default_factory=Order
+    )
+    """Which cohorts of a grid start first: those with every other value of each numeric axis (coarse), as the grid has
+    them (given), or any (shuffled). The cohorts and their rows stay the same."""
+    cohort: Annotated[int | None, Option("N|auto", whole_or_auto, default="auto")] = None
+    """Number of trials that train together in one process."""
+    stack: Annotated[int | None, Option("N", COUNT, default="all N")] = None  # chosen together with `cohort` if that is
+    """With --cohort N: number of trials stepped as one."""
+    gpu_fraction: Annotated[float | None, Option("F|auto", device_share, default="auto")] = None
+    """Share of a GPU (without GPUs: of a core) per cohort."""  # None: a grid measures, a search takes a whole device
+    gpu_memory: Annotated[int | None, Option("SIZE", memory)] = None
+    """Memory of a GPU that a cohort may take, in its place: 8GB. As many share a GPU as have room."""
+    address: Annotated[str | None, Option(read=partial(named, noun="a Ray cluster"))] = None
+    """Address of a Ray cluster: host:port, ray://host:port, auto, or local (default)."""
+    debug: Annotated[bool, Option()] = False
+    """Train in this process without Ray, one cohort after the other. Breakpoints and prints of your code work in
+    training, though not in the checks before it; an exception opens pdb, whose q ends the run. Nothing is tried
+    again."""
+    retries: Annotated[int, Option("N", partial(whole, least=0))] = 3
+    """How often a failed cohort is tried again."""
+    save_every: Annotated[float, Option("SECONDS", amount)] = SAVE_EVERY
+    """Time between checkpoints of a cohort."""
+    patience: Annotated[float, Option("SECONDS", partial(amount, positive=True))] = 600.0
+    """Time without a step after which a cohort is given up."""
+    keep: Annotated[Keep, Option("best|all|none[,every=N][,best-epoch]", Keep.read, default=Keep.trials)] = field(
+        default_factory=Keep
+    )
+    """Trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none. After a
+    comma the epochs: every=N keeps models of every N epochs, too, and best-epoch in place of the last epoch's model
+    that of the epoch with the best validation metric."""
+    spread: Annotated[Spread, Option()] = "interval"
+    """Beside the means of heatmaps and tables: their 95 % interval over replicates, or the standard deviation of
+    these."""
+    alarm_rate: Annotated[float | None, Option("RATE", rate)] = None
+    """Of trials on one class: false-alarm rate at which the end names the best trial's threshold, from scores of
+    held-out normal images, and its sheet flags test images."""
+    compile: Annotated[Literal["auto", "always", "never"], Option()] = "auto"
+    """Compile training steps with the C++ compiler g++: always, never, or (auto) on CPU cores where that saves more
+    time than it takes; a continued sweep keeps its steps unless always or never is given."""
+    track: Annotated[Sequence[TrackRequest], Option("TRACKER[=TARGET]", TrackRequest.read, many="times")] = ()
+    """Send each trial as a run to tensorboard (TARGET: a folder), mlflow (a server's URI) or wandb (a project); may be
+    given for several trackers."""
+    wait: Annotated[bool, Option()] = False
+    """Wait until no other driver runs this sweep on this store; else their work is shared."""
+    fresh: Annotated[bool, Option()] = False
+    """Set the rows of these trials aside and train them again; keep all others."""
+    trials: Annotated[int | None, OfSearch("N", COUNT)] = None
+    """Trials of each study; with replicates its proposals."""
+    wave: Annotated[int | None, OfSearch("N", COUNT)] = None
+    """Trials or proposals made at once."""
+    replicates: Annotated[
+        Mapping[str, tuple[Value, ...]],
+        OfSearch("KEY=V1,V2", many="times"),
+    ] = field(default_factory=dict)
+    """Train each proposal with each of these values, and search for the best mean: seed=0,1,2. May be given for
+    several keys."""
+    sampler: Annotated[Sampler | None, OfSearch(read=partial(one_of, choices=SAMPLERS, noun="sampler"))] = None
+    """Sampler that proposes the trials."""
+    pruner: Annotated[PrunerName | None, OfSearch(read=partial(one_of, choices=PRUNERS, noun="pruner"))] = None
+    """Pruner that ends the worse trials at rungs, of grids, too."""
+    search_seed: Annotated[int | None, OfSearch("N", partial(whole, least=0))] = None
+    """Seed of the sampler."""
+    warm_start: Annotated[
+        WarmStartRequest | None, Option("SWEEP[,any-epochs]", WarmStartRequest.read, group="searches")
+    ] = None
+    """Begin with the store's results of another sweep, of trials with the same data and epochs; any-epochs: also of
+    trials with other epochs."""
 
     def find_sweep(self) -> Sweep:
         """Return the sweep. Raises SpecError if there is none of its name."""
@@ -205,9 +216,50 @@ class Request:
     @property
     def fixes_share(self) -> bool:
         """Whether the part of a device that a cohort takes is requested, and not chosen by measurement."""
-        return self.fraction is not None or self.gpu_memory is not None
+        return self.gpu_fraction is not None or self.gpu_memory is not None
 
     @property
     def data_folder(self) -> Path | None:
         """Folder of the data sets, or None for a plan that measures nothing and therefore needs no data."""
         return None if self.plan and not self.probe else Path(self.data)
+
+
+@functools.cache
+def options() -> Mapping[str, Option]:
+    """Map the name of each option, which has underscores, to all that is known of it, in the order of the fields."""
+    hints, docs, found = get_type_hints(Request, include_extras=True), field_docs(Request), dict[str, Option]()
+    for each in fields(Request):
+        for option in getattr(hints[each.name], "__metadata__", ()):
+            flag = option.flag or f"--{each.name.replace('_', '-')}"
+            choices = _choices(hints[each.name])
+            complete = replace(
+                option,
+                metavar=option.metavar or "|".join(choices),
+                read=option.read or (partial(one_of, choices=choices) if choices else None),
+                flag=flag,
+                help=option.help or _sentence(docs[each.name]),
+                default=option.default or _default(each.default),
+                switch=each.default is False,
+            )
+            found[flag.removeprefix("--").replace("-", "_")] = complete
+    return found
+
+
+def _choices(hint: object) -> tuple[str, ...]:
+    """The values of a Literal in a type."""
+    inner = get_args(hint)
+    if all(isinstance(value, str) for value in inner):
+        return inner
+    return next(filter(None, map(_choices, inner)), ())
+
+
+def _sentence(doc: str) -> str:
+    """A docstring as it stands among other options."""
+    return doc[:1].lower() + doc[1:].removesuffix(".")
+
+
+def _default(value: object) -> str:
+    """The text of a default; empty where it is no value."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""

@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 from sweeper.execution.signals import LAST_LINE, exit_at_signals
 
@@ -18,9 +17,10 @@ from tabulate import tabulate
 
 from sweeper.cli.arguments import list_sweeps
 from sweeper.cli.other_drivers import named_drivers, refuse_others
-from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, command_line, named
+from sweeper.cli.parser import COMMAND, EXIT_OK, Parser, add_options, command_line
 from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.execution.startup import end_process
+from sweeper.option_values import named
 from sweeper.printing import print, printable
 from sweeper.spec import registry
 from sweeper.storage.files import Files
@@ -50,7 +50,7 @@ def _list(arguments: Sequence[str]) -> int:
     store = parser.parse_args(arguments).store
     if store is None:
         return list_sweeps()
-    files = Files(named("STORE", "a folder", store))
+    files = Files(named("STORE", store, "a folder"))
     sweeps = take_inventory(files)
     print(listing(files.display_uri, sweeps))
     for sweep in sweeps:
@@ -107,8 +107,7 @@ def _rm(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "name", metavar="NAME[:REQUEST]", help="the sweep, and a request as `sweeper list STORE` names it"
     )
-    store = partial(named, "--store", "a folder")
-    parser.add_argument("--store", type=store, default="results", metavar="URI", help="folder or URI of the results")
+    add_options(parser, "store")
     parser.add_argument("--yes", action="store_true", help="remove it without a question")
     options = parser.parse_args(arguments)
     name, _, request = options.name.partition(":")

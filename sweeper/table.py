@@ -12,9 +12,10 @@ from sweeper.execution.signals import exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
 
-from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line, one_of
+from sweeper.cli.parser import EXIT_OK, DefaultsFormatter, Parser, add_request, command_line
 from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
+from sweeper.option_values import one_of
 from sweeper.printing import print
 from sweeper.report import tables
 from sweeper.report.answers import find_request, shown_of
@@ -41,10 +42,10 @@ def main(arguments: Sequence[str]) -> int:
     add_request(parser)
     add = parser.add_argument
     add("--table", metavar="TABLE", help="this table alone (default: all of the preset)")
-    form = partial(one_of, "value of --format", FORMATS)
+    form = partial(one_of, "--format", choices=FORMATS)
     form_help = "LaTeX needs the package booktabs; CSV has mean, the ends of its interval and n in columns of their own"
     add("--format", type=form, default=FORMATS[0], metavar="|".join(FORMATS), help=form_help)
-    spread = partial(one_of, "value of --spread", KINDS_OF_SPREAD)
+    spread = partial(one_of, "--spread", choices=KINDS_OF_SPREAD)
     spread_help = "beside means: the 95 %% interval, or the standard deviation; CSV has both"
     add("--spread", type=spread, default=KINDS_OF_SPREAD[0], metavar="|".join(KINDS_OF_SPREAD), help=spread_help)
     add("--out", type=Path, metavar="FILE", help="write them to this file (default: print them)")

@@ -8,9 +8,10 @@ from sweeper.execution.signals import StopSignal, exit_at_signals
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until something is sent
 
-from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, Parser, command_line, named, track
+from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, Parser, command_line
 from sweeper.errors import SpecError
 from sweeper.execution.startup import end_process
+from sweeper.option_values import TrackRequest, named
 from sweeper.printing import print, printable
 from sweeper.record.trackers import Destination, connections
 from sweeper.storage.files import Files
@@ -33,9 +34,21 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser(prog="python -m sweeper.track", description=ABOUT, epilog=EXITS)
     add = parser.add_argument
-    add("store", type=partial(named, "STORE", "a folder"), metavar="STORE", help="folder or URI (s3, gs) of results")
+    add(
+        "store",
+        type=partial(named, "STORE", noun="a folder"),
+        metavar="STORE",
+        help="folder or URI (s3, gs) of results",
+    )
     targets = "tensorboard (TARGET: a folder), mlflow (a server's URI) or wandb (a project); again for more trackers"
-    add("--to", type=partial(track, "--to"), action="append", required=True, metavar="TRACKER[=TARGET]", help=targets)
+    add(
+        "--to",
+        type=partial(TrackRequest.read, "--to"),
+        action="append",
+        required=True,
+        metavar="TRACKER[=TARGET]",
+        help=targets,
+    )
     add("--sweep", action="append", metavar="NAME", help="a sweep of the store; again for more (default: all)")
     options = parser.parse_args(arguments)
     files = Files(options.store)

@@ -13,18 +13,19 @@ import torch
 
 from sweeper.cli.arguments import SWEEP, pairs
 from sweeper.cli.one_trial import overfit, print_profile, train_alone
-from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, Parser, command_line, data_folder, named, whole
+from sweeper.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_options, command_line
 from sweeper.errors import SpecError
 from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import end_process
 from sweeper.models import config_to_train
+from sweeper.option_values import Text, whole
 from sweeper.plan.changes import format_value
 from sweeper.plan.cohorts import Trial
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import with_own_images
 from sweeper.printing import print, printable
-from sweeper.request import Request, Text
+from sweeper.request import Request
 from sweeper.run import PlannedRequest, prepared
 from sweeper.spec import registry
 from sweeper.spec.function_sweep import FunctionSweep
@@ -58,16 +59,14 @@ def main(arguments: Sequence[str]) -> int:
     which = "the trial: its id, or the beginning of it, or values that only one trial of the preset has"
     add("which", metavar="ID|KEY=VALUE", nargs="*", help=which)
     add("--preset", help="one of the sweep's presets; by default the paper's")
-    a_store = partial(named, "--store", "a folder")
-    add("--store", type=a_store, default=Request.store, metavar="URI", help="folder or URI (s3, gs) of the results")
-    add("--data", type=data_folder, default=Request.data, metavar="DIR", help="folder of the data sets")
+    add_options(parser, "store", "data")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter, as in a run")
     add("--debug", action="store_true", help="open pdb where the trial raises an exception")
     mode = parser.add_mutually_exclusive_group()
     profile_help = "print where the time of a step goes, and write a trace of steps for chrome://tracing"
     mode.add_argument("--profile", action="store_true", help=profile_help)
     overfit_help = "let it learn N training examples, and print whether its loss falls"
-    mode.add_argument("--overfit", type=partial(whole, "--overfit", 2), metavar="N", help=overfit_help)
+    mode.add_argument("--overfit", type=partial(whole, "--overfit", least=2), metavar="N", help=overfit_help)
     mode.add_argument("--write", action="store_true", help="write its row to the store, as a run with --debug does")
     log_help = "print what it printed while a sweep trained it, which the store has; it is not trained now"
     mode.add_argument("--log", action="store_true", help=log_help)

@@ -23,9 +23,10 @@ from sweeper.storage.layout import TRIALS
 if __name__ == "__main__":
     exit_at_signals(last_line="interrupted\n")  # until the server starts
 
-from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, Parser, command_line, whole
+from sweeper.cli.parser import EXIT_INTERRUPTED, EXIT_OK, Parser, command_line
 from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.execution.startup import end_process
+from sweeper.option_values import whole
 from sweeper.printing import print
 from sweeper.report.page import publish
 from sweeper.report.page.contents import collect
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Returns the exit status: 130 after it, 2 if the request was wrong."""
     parser = Parser(prog="python -m sweeper.view", description="Show the pages of a store in a browser.")
     parser.add_argument("store", nargs="?", default="results", metavar="STORE", help="folder or URI (s3, gs)")
-    parser.add_argument("--port", type=partial(whole, "--port", 0), default=PORT, help="0: any (default: %(default)s)")
+    port = partial(whole, "--port", least=0)
+    parser.add_argument("--port", type=port, default=PORT, help="0: any (default: %(default)s)")
     options = parser.parse_args(arguments)
     files = _existing(options.store)
     server = _server(Site(files), options.port)

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from sweeper.cli.arguments import run_parser
 from sweeper.plan.changes import format_value
+from sweeper.request import options as known_options
 from sweeper.storage.rows import FIXED
 from trainables.catalog import METHODS, method_of
 from trainables.config import KeyDoc, describe_keys
@@ -21,14 +21,7 @@ COMMAND = "make docs"
 
 
 def options() -> list[str]:
-    _, actions = run_parser()
-    rows = [
-        (
-            f"`{' '.join(filter(None, (action.option_strings[0], str(action.metavar or ''))))}`",
-            str(action.help).replace("%%", "%"),
-        )
-        for action in actions.values()
-    ]
+    rows = [(f"`{f'{option.flag} {option.metavar}'.strip()}`", option.text) for option in known_options().values()]
     return markdown(("option", "meaning"), rows)
 
 

@@ -24,7 +24,7 @@ LOOP = (
 )
 """What a training loop imports."""
 OF_COMMANDS = (
-    "sweeper.printing",
+    *("sweeper.printing", "sweeper.option_values"),
     *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.results", "sweeper.report", "sweeper.cli"),
     *("sweeper.execution.signals", "sweeper.execution.startup"),
 )
@@ -190,8 +190,13 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
+    "sweeper.option_values": Rule(
+        may=("sweeper.errors", "sweeper.masking", "sweeper.names", "sweeper.spec", "trainables.validation"),
+        never=("torch", "ray", "pandas", "pyarrow"),
+    ),
     "sweeper.request": Rule(
-        may=("sweeper.errors", "sweeper.spec", "trainables.reports"), never=("torch", "ray", "pandas", "pyarrow")
+        may=("sweeper.errors", "sweeper.option_values", "sweeper.spec", "trainables.reports", "trainables.validation"),
+        never=("torch", "ray", "pandas", "pyarrow"),
     ),
     "sweeper.storage": Rule(
         may=(
@@ -206,7 +211,14 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.plan": Rule(
         may=(
             "sweeper.printing",
-            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+            *(
+                "sweeper.errors",
+                "sweeper.option_values",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "trainables.worker.messages",
+            ),
             *("trainables.json_input", "trainables.metrics.meanings", "trainables.reports", "trainables.sections"),
         ),
         never=("torch", "ray", "optuna", "pandas"),
@@ -238,7 +250,14 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.results",
             "sweeper.printing",
             *("pandas", "numpy", "pyarrow", "scipy", "matplotlib", "PIL", "tabulate", "vl_convert", "sweeper.errors"),
-            *("sweeper.names", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "sweeper.names",
+                "sweeper.option_values",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+            ),
             *("sweeper.results", "sweeper.claims.hook"),
             *("trainables.cache", "trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
             *("trainables.validation", "trainables.functions.command"),
@@ -256,7 +275,14 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.packing": Rule(
         may=(
-            *("sweeper.request", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage"),
+            *(
+                "sweeper.option_values",
+                "sweeper.request",
+                "sweeper.errors",
+                "sweeper.version",
+                "sweeper.spec",
+                "sweeper.storage",
+            ),
             *("sweeper.plan", "trainables.sections", "trainables.config", "trainables.json_input"),
             *("trainables.training.measurement", "trainables.catalog"),
         ),
@@ -266,7 +292,15 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.search": Rule(
         may=(
             "sweeper.printing",
-            *("sweeper.request", "optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "sweeper.option_values",
+                "sweeper.request",
+                "optuna",
+                "sweeper.errors",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+            ),
             *(
                 "sweeper.report.studies",
                 "sweeper.report.optuna_log",
@@ -281,7 +315,14 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
     "sweeper.plan.prepare": Rule(
         may=(
-            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "sweeper.errors",
+                "sweeper.option_values",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+            ),
             *("sweeper.search.studies", "trainables.catalog", "trainables.config", "trainables.sections"),
             *("trainables.data", "trainables.validation", "trainables.metrics.roc", "trainables.training"),
             *("trainables.own_code", "trainables.functions"),
@@ -290,7 +331,14 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.claims.decide": Rule(
         may=(
-            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "sweeper.errors",
+                "sweeper.option_values",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+            ),
             *("sweeper.results", "sweeper.claims", "sweeper.plan.prepare", "trainables.validation"),
         ),
         never=("ray",),
@@ -319,7 +367,16 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.execution": Rule(
         may=(
             "sweeper.printing",
-            *("sweeper.request", "ray", "torch", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
+            *(
+                "sweeper.option_values",
+                "sweeper.request",
+                "ray",
+                "torch",
+                "psutil",
+                "sweeper.errors",
+                "sweeper.spec",
+                "sweeper.storage",
+            ),
             *("sweeper.plan", "sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
             *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
         ),
@@ -328,7 +385,16 @@ TABLE: Mapping[str, Rule] = {
         may=(
             "sweeper.printing",
             "sweeper.servers",
-            *("sweeper.request", "rich", "tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.masking"),
+            *(
+                "sweeper.option_values",
+                "sweeper.request",
+                "rich",
+                "tensorboardX",
+                "mlflow",
+                "wandb",
+                "sweeper.errors",
+                "sweeper.masking",
+            ),
             *("sweeper.surroundings", "sweeper.claims.hook"),
             *("sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.results", "sweeper.report"),
             "trainables.reports",
@@ -350,7 +416,15 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.cli": Rule(
         may=(
             "sweeper.printing",
-            *("sweeper.request", "rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "sweeper.option_values",
+                "sweeper.request",
+                "rich",
+                "sweeper.errors",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+            ),
             *("sweeper.names", "sweeper.masking", "sweeper.version", "sweeper.report", "sweeper.packing"),
             *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
             "trainables.synonyms",
@@ -363,7 +437,14 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.run": Rule(
         may=(
             "sweeper.printing",
-            *("sweeper.request", "sweeper.errors", "sweeper.masking", "sweeper.version", "sweeper.spec"),
+            *(
+                "sweeper.option_values",
+                "sweeper.request",
+                "sweeper.errors",
+                "sweeper.masking",
+                "sweeper.version",
+                "sweeper.spec",
+            ),
             *("sweeper.storage", "sweeper.claims.hook"),
             *("sweeper.plan", "sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
         ),
@@ -372,7 +453,15 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.trial": Rule(
         may=(
             "sweeper.printing",
-            *("torch", "sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "torch",
+                "sweeper.errors",
+                "sweeper.option_values",
+                "sweeper.request",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+            ),
             *("sweeper.execution", "sweeper.cli", "sweeper.run", "sweeper.models", "trainables.config"),
             *("trainables.data", "trainables.validation"),
         ),
@@ -396,7 +485,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.evaluate": Rule(
         may=(
-            "sweeper.printing",
+            *("sweeper.printing", "sweeper.option_values"),
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.results", "sweeper.report", "sweeper.cli"),
             *("sweeper.plan.prepare", "sweeper.models", "sweeper.execution.signals", "sweeper.execution.startup"),
             *("trainables.own_code", "trainables.data", "trainables.reports", "trainables.training"),
@@ -422,7 +511,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.export": Rule(
         may=(
-            "sweeper.printing",
+            *("sweeper.printing", "sweeper.option_values"),
             "trainables.own_code",
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
             *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
@@ -438,7 +527,15 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.api": Rule(
         may=(
-            *("sweeper.request", "pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "sweeper.option_values",
+                "sweeper.request",
+                "pandas",
+                "sweeper.errors",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+            ),
             *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
             *("sweeper.best", "sweeper.compare", "sweeper.report.answers"),
         ),
@@ -451,7 +548,8 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.completion": Rule(
         may=(
             "sweeper.printing",
-            *("sweeper.errors", "sweeper.spec", "sweeper.cli", "sweeper.console", "trainables.config"),
+            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.cli", "sweeper.console"),
+            "trainables.config",
             *("trainables.catalog", "trainables.validation"),
         ),
         never=("ray",),
@@ -462,7 +560,15 @@ TABLE: Mapping[str, Rule] = {
         may=(
             "sweeper.printing",
             "sweeper.servers",
-            *("sweeper.request", "ray", "requests", "sweeper.errors", "sweeper.version", "sweeper.spec"),
+            *(
+                "sweeper.option_values",
+                "sweeper.request",
+                "ray",
+                "requests",
+                "sweeper.errors",
+                "sweeper.version",
+                "sweeper.spec",
+            ),
             *("sweeper.storage", "sweeper.execution", "sweeper.plan.prepare", "sweeper.cli", "sweeper.masking"),
             "trainables.data.errors",
         ),

@@ -4,12 +4,9 @@ what is known of each key.
 Every key is a field of exactly one section: of the method's task, of the training, or of the method's own `Config`.
 """
 
-import ast
 import dataclasses
 import functools
-import inspect
 import re
-import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +24,7 @@ from trainables.catalog import (
 )
 from trainables.own_code import import_named
 from trainables.sections import GradientTraining, TrialConfig, Value
-from trainables.validation import bounds, unknown
+from trainables.validation import bounds, field_docs, unknown
 
 FUSIBLE = frozenset({"seed", "patience"})
 """Keys that are fusible for every method."""
@@ -315,28 +312,3 @@ def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[KeyDoc]
         if default is dataclasses.MISSING:
             law, default = ", ".join(filter(None, ["required", law])), None
         yield KeyDoc(each.name, section, default, docs[each.name], law, each.name in fusible)
-
-
-def field_docs(cls: type) -> Mapping[str, str]:
-    """Map each field of a dataclass, inherited ones included, to the docstring beneath it, in one line; empty if there
-    is none."""
-    docs = {field.name: "" for field in dataclasses.fields(cls)}
-    for owner in reversed(cls.__mro__):
-        if dataclasses.is_dataclass(owner):
-            docs |= _own_field_docs(owner)
-    return docs
-
-
-@functools.cache  # reading the source takes milliseconds, and methods share most classes
-def _own_field_docs(cls: type) -> Mapping[str, str]:
-    """The docstrings in the body of a class, or what a class that is made of a function has in their place."""
-    if "key_docs" in vars(cls):
-        return dict(vars(cls)["key_docs"])
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    assert isinstance(definition, ast.ClassDef)
-    docs = {}
-    for statement, after in zip(definition.body, definition.body[1:], strict=False):
-        match statement, after:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                docs[name] = " ".join(text.split())
-    return docs

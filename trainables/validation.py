@@ -1,4 +1,4 @@
-"""Configs whose fields are checked for the bounds that they declare, and keys that come later.
+"""Configs whose fields are checked for the bounds that they declare, keys that come later, and docstrings of fields.
 
     @checked
     class DenoiseConfig:
@@ -7,10 +7,13 @@
 Errors state the law, the offender and the choices in one line.
 """
 
+import ast
 import dataclasses
 import difflib
 import functools
+import inspect
 import math
+import textwrap
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -192,6 +195,31 @@ def added(default: bool | int | float | str | None) -> Any:
 def added_keys(section: type) -> Mapping[str, Any]:
     """Return the keys of a section that were added later, with their defaults."""
     return {each.name: each.default for each in dataclasses.fields(section) if each.metadata.get("added")}
+
+
+def field_docs(cls: type) -> Mapping[str, str]:
+    """Map each field of a dataclass, inherited ones included, to the docstring beneath it, in one line; empty if there
+    is none."""
+    docs = {field.name: "" for field in dataclasses.fields(cls)}
+    for owner in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(owner):
+            docs |= _own_field_docs(owner)
+    return docs
+
+
+@functools.cache  # reading the source takes milliseconds, and methods share most classes
+def _own_field_docs(cls: type) -> Mapping[str, str]:
+    """The docstrings in the body of a class, or what a class that is made of a function has in their place."""
+    if "key_docs" in vars(cls):
+        return dict(vars(cls)["key_docs"])
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    docs = {}
+    for statement, after in zip(definition.body, definition.body[1:], strict=False):
+        match statement, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
+    return docs
 
 
 def number(name: str, value: object) -> float:

@@ -13,7 +13,7 @@ if __name__ == "__main__":
 
 from sweeper.claims import judging
 from sweeper.claims.judging import Judged
-from sweeper.cli.parser import EXIT_OK, Parser, command_line
+from sweeper.cli.parser import EXIT_OK, Parser, add_options, command_line
 from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.execution.startup import end_process
 from sweeper.printing import print
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     add("--preset", help="judge by the rows of this preset (default: of every preset that has rows)")
     changes_help = "judge by the rows of a request that changed the preset, e.g. seed=3,4, as a row's `changes` says"
     add("--changes", default="", metavar="TEXT", help=changes_help)
-    add("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
+    add_options(parser, "store")
     add("--holm", action="store_true", help="correct the verdicts for the number of claims, by Holm's procedure")
     options = parser.parse_args(arguments)
     _judge(options)

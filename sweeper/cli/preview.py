@@ -13,6 +13,7 @@ from sweeper.cli.other_drivers import describe_driver
 from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.signals import StopSignal
+from sweeper.option_values import NodePrice, memory_text
 from sweeper.packing.allocate import Allocator
 from sweeper.packing.cluster import is_local, profile_devices, read_devices, write_devices
 from sweeper.packing.compilation import StudySteps, requested_steps
@@ -23,7 +24,7 @@ from sweeper.plan.changes import Changes, format_value
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import TO_RUN, Plan
 from sweeper.printing import print, printable
-from sweeper.request import NodePrice, Request, memory_text
+from sweeper.request import Request
 from sweeper.spec import Space, SpecError, Value
 from sweeper.spec.space import parts_of
 from sweeper.storage.archive import ArchiveSummary
@@ -44,7 +45,7 @@ def outline(
 
     `archived` is what a run with `--fresh` would set aside.
     """
-    share = "one" if request.fraction is None else f"{request.fraction:g} of a"
+    share = "one" if request.gpu_fraction is None else f"{request.gpu_fraction:g} of a"
     if request.gpu_memory is not None:
         share = f"{memory_text(request.gpu_memory)} of a"
     groups = [*plan.groups, *([study_run.trials] for study_run in plan.study_runs)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from sweeper.option_values import NodePrice
 from sweeper.packing.cluster import (
     DeviceInfo,
     DevicePart,
@@ -43,7 +44,7 @@ from sweeper.packing.workloads import Workload, candidate_cuts, cut_in_turn, of_
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import Plan
-from sweeper.request import NodePrice, Request
+from sweeper.request import Request
 from sweeper.storage.files import Files
 from sweeper.version import code_version
 
@@ -203,7 +204,7 @@ class Allocator:
             return None
         workloads = profiled_workloads(profiler.workloads, profiles)
         overhead = max(profile.overhead for profile in profiles)
-        settled, cores = 1 if self.request.fraction else threads, max(device.kind.nodes)
+        settled, cores = 1 if self.request.gpu_fraction else threads, max(device.kind.nodes)
         least = min(settled, cores) if settled else least_threads(workloads, device, overhead)
         by_threads = {least: workloads}
         more = device.kind.count // sum(workload.member_count for workload in workloads)
@@ -215,7 +216,7 @@ class Allocator:
             by_threads,
             device,
             overhead,
-            fraction=self.request.fraction,
+            fraction=self.request.gpu_fraction,
             local=self.local,
             node_price=self.request.node_price,
         )

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sweeper.errors import ClusterError, SpecError
+from sweeper.option_values import NodePrice, memory_text
 from sweeper.plan.cohorts import content_hash
-from sweeper.request import NodePrice, Request, memory_text
+from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import devices_path
 from trainables.json_input import Amount, PositiveCount
@@ -258,9 +259,9 @@ def requested_part(request: Request, device: DeviceInfo) -> DevicePart | None:
     if request.gpu_memory is not None:
         units = math.ceil(10_000 * request.gpu_memory / device.bytes)
         return DevicePart(units / 10_000, 10_000 // units, request.gpu_memory)
-    if request.fraction is not None:
-        count = int(1 / request.fraction)
-        return DevicePart(request.fraction, count, device.bytes // count)
+    if request.gpu_fraction is not None:
+        count = int(1 / request.gpu_fraction)
+        return DevicePart(request.gpu_fraction, count, device.bytes // count)
     return None
 
 
@@ -282,7 +283,7 @@ def check_gpu_memory(request: Request, devices: Sequence[DeviceInfo]) -> None:
 def whole_device_slots(devices: Sequence[DeviceInfo], request: Request, local: bool) -> Slots:
     """Return slots of one whole device each, or of the part of one that is requested."""
     if not devices[0].kind.gpus:
-        return Slots((core_slots(devices[0], request.fraction or 1.0),), local)
+        return Slots((core_slots(devices[0], request.gpu_fraction or 1.0),), local)
     parts = [requested_part(request, device) for device in devices]
     slots = (gpu_slots(device, devices, part or 1) for device, part in zip(devices, parts, strict=True))
     return Slots(tuple(slot for slot in slots if slot.count), local)

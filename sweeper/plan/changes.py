@@ -205,8 +205,8 @@ def _option_changes(request: Request, before: Space, after: Space) -> dict[str, 
     """Return the changed options of a search on which its proposals depend, which the number of trials is not, and the
     pruner of grids."""
     of_grids = [{part.pruner for part in parts_of(space) if isinstance(part, Grid)} for space in (before, after)]
-    if request.search.pruner and not of_grids[1] <= of_grids[0]:
-        return {"pruner": Change((request.search.pruner,), ())}
+    if request.pruner and not of_grids[1] <= of_grids[0]:
+        return {"pruner": Change((request.pruner,), ())}
     if not (_searches(before) and _searches(after)):
         return {}
     old, new, changed = _searches(before)[0], _searches(after)[0], dict[str, Change]()
@@ -222,7 +222,7 @@ def _option_changes(request: Request, before: Space, after: Space) -> dict[str, 
         if values != of_old.get(key):
             changed[f"{key}{OF_REPLICATES}"] = Change(values, of_old.get(key, ()))
     if old.pruner != new.pruner:
-        changed["pruner"] = Change((request.search.pruner,), ())
+        changed["pruner"] = Change((request.pruner,), ())
     if request.warm_start:
         changed["warm-start"] = Change((str(request.warm_start),), ())
     return changed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sweeper.errors import SpecError
+from sweeper.option_values import Keep
 from sweeper.plan.plan import Plan
-from sweeper.request import Keep
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files

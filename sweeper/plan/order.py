@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from sweeper.option_values import Order
 from sweeper.plan.cohorts import Cohort, content_hash
 from sweeper.plan.plan import Plan
-from sweeper.request import Order
 from sweeper.spec import Grid, Value
 from sweeper.spec.space import parts_of
 from sweeper.spec.sweep import SEEDS

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweeper.option_values import Order, Text
 from sweeper.plan import changes, cohorts
 from sweeper.plan.changes import DIGEST, Changes
 from sweeper.plan.cohorts import Group, Trial, enumerate_trials, trial_id
 from sweeper.plan.keep import epoch_metric, missing_models
 from sweeper.plan.plan import Plan
-from sweeper.request import Order, Request, SearchOptions, Text
+from sweeper.request import Request
 from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value
 from sweeper.spec.metric import OF_EVERY_ROW
@@ -125,12 +126,13 @@ def _asked(request: Request, sweep: Sweep, preset: str, preset_space: Space) -> 
     request, preset_space, name = own.request, own.space, sweep.name or request.name
     request = _with_patience_metric(request, sweep, preset, preset_space)
     space = _changed(preset_space, request, own.classes)
-    of_searches = request.warm_start or request.replicates or replace(request.search, pruner=None) != SearchOptions()
+    settings = (request.trials, request.wave, request.sampler, request.search_seed)
+    of_searches = request.warm_start or request.replicates or any(setting is not None for setting in settings)
     if of_searches and not any(part.searched for part in parts_of(space)):
         raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches but --pruner")
     if request.order != Order() and not any(isinstance(part, Grid) for part in parts_of(space)):
         raise SpecError(f"{name} ({preset}) is a search, whose sampler orders its trials; --order is for grids")
-    space = _with_options(space, request.search)
+    space = _with_options(space, request)
     if request.order != Order() and any(isinstance(part, Grid) and part.pruner for part in parts_of(space)):
         raise SpecError("a pruner compares the settings of a grid in their order, so --order must not change it")
     changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
@@ -424,7 +426,7 @@ def _without_narrowing(
     if (wider.fixed, wider.axes) == (request.fixed, request.axes):
         return own
     try:
-        return _with_options(_changed(preset_space, wider, classes), request.search)
+        return _with_options(_changed(preset_space, wider, classes), request)
     except (SpecError, ValueError):  # what the request changes is legal in its part of the preset alone
         return own
 
@@ -476,24 +478,24 @@ def _values(space: Space, request: Request) -> dict[str, list[Value]]:
     return values
 
 
-def _with_options(space: Space, options: SearchOptions) -> Space:
-    """The space with the command line's options of searches, such as `--sampler`."""
+def _with_options(space: Space, request: Request) -> Space:
+    """The space with the requested options of searches, such as `--sampler`."""
     if isinstance(space, tuple):
-        return tuple(_part_with_options(part, options) for part in space)
-    return _part_with_options(space, options)
+        return tuple(_part_with_options(part, request) for part in space)
+    return _part_with_options(space, request)
 
 
-def _part_with_options(part: Part, options: SearchOptions) -> Part:
+def _part_with_options(part: Part, request: Request) -> Part:
     if isinstance(part, Grid):
-        return _grid_with_pruner(part, options.pruner)
-    values = {"trials": options.trials, "wave": options.wave, "sampler": options.sampler, "seed": options.seed}
+        return _grid_with_pruner(part, request.pruner)
+    values = {"trials": request.trials, "wave": request.wave, "sampler": request.sampler, "seed": request.search_seed}
     changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if options.pruner == "none":
+    if request.pruner == "none":
         changes["pruner"] = None
-    elif options.pruner:
+    elif request.pruner:
         lowest = next(part.studies()).proposal({})
         epochs = config.resolve(lowest | dict(part.fixed)).training.epochs
-        changes["pruner"] = _requested_pruner(part, options.pruner, epochs)
+        changes["pruner"] = _requested_pruner(part, request.pruner, epochs)
     return replace(part, **changes)
 
 

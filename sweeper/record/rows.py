@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from sweeper.masking import masked
+from sweeper.option_values import NodePrice
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.sources import CohortSource, Record
 from sweeper.record.listener import CohortListener, Row, reported_metrics
-from sweeper.request import NodePrice
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.models import record_unwritten

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 from sweeper.errors import SpecError
 from sweeper.masking import masked, remember
+from sweeper.option_values import TrackRequest
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import Plan
 from sweeper.record.listener import CohortListener, Row
 from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of
-from sweeper.request import TrackRequest
 from sweeper.spec import Value
 from sweeper.storage.files import Files
 from sweeper.storage.layout import tensorboard_folder

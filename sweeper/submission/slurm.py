@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from sweeper.cli.parser import whole
 from sweeper.errors import ClusterError, SpecError, first_line
+from sweeper.option_values import whole
 from sweeper.printing import printable
 
 NOTICE_SECONDS = 120
@@ -31,10 +31,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--partition", metavar="NAME", help="partition of the job")
     add("--account", metavar="NAME", help="account that the job is charged to")
     add("--time", metavar="TIME", help="time of the job, as sbatch takes it: 4:00:00")
-    add("--nodes", type=partial(whole, "--nodes", 1), metavar="N", help="number of nodes (default: 1)")
-    gpus = partial(whole, "--gpus-per-node", 0)
+    add("--nodes", type=partial(whole, "--nodes", least=1), metavar="N", help="number of nodes (default: 1)")
+    gpus = partial(whole, "--gpus-per-node", least=0)
     add("--gpus-per-node", type=gpus, metavar="N", help="GPUs of each node (default: none are asked for)")
-    cpus = partial(whole, "--cpus-per-node", 1)
+    cpus = partial(whole, "--cpus-per-node", least=1)
     add("--cpus-per-node", type=cpus, metavar="N", help="CPUs of each node (default: whole nodes, which none share)")
     add("--sbatch", action="append", metavar="OPTION", help="another option of sbatch, such as mem=64G")
     add(

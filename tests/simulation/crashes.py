@@ -24,7 +24,8 @@ from typing import Any
 import pytest
 
 from sweeper.cli import conclusion
-from sweeper.request import Keep, Request
+from sweeper.option_values import Keep
+from sweeper.request import Request
 from sweeper.storage import parquet_files
 from sweeper.storage.retry import NoAnswerError
 from tests.simulation.backend import Mishaps, poison_of

@@ -7,7 +7,8 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from sweeper.claims import Claim, Side
-from sweeper.request import Keep, Request
+from sweeper.option_values import Keep
+from sweeper.request import Request
 from sweeper.spec import Constraint, Grid, Metric, Search, Sweep, Table, Value
 from sweeper.spec.pruners import Halving
 from sweeper.spec.space import Population, Space, When

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweeper import completion
-from sweeper.cli.arguments import run_parser
 from sweeper.console import COMMANDS
+from sweeper.request import options
 from sweeper.spec import registry
 
 WORDS = {
@@ -79,7 +79,7 @@ def test_a_line_is_completed(line: str, expected: set[str], tmp_path: Path) -> N
 def test_the_script_has_what_the_command_line_takes(tables: dict[str, list[str]]) -> None:
     assert tables["commands"] == list(COMMANDS) and tables["sweeps"] == registry.names()
     assert tables["presets:anomaly_grid"] == list(registry.find("anomaly_grid").presets)
-    own = {action.option_strings[0] for action in run_parser()[1].values()}
+    own = {option.flag for option in options().values()}
     assert own <= {*tables["options:run"]} & {*tables["options:submit"]}
     assert {"--slurm", "--stop"} <= {*tables["options:submit"]} and {"--port"} <= {*tables["options:view"]}
     assert all(f"options:{command}" in tables for command in COMMANDS)

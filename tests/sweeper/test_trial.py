@@ -11,8 +11,9 @@ import pytest
 import sweeper
 from sweeper import trial
 from sweeper.errors import SpecError
+from sweeper.option_values import Text
 from sweeper.plan.cohorts import trial_id
-from sweeper.request import Request, Text
+from sweeper.request import Request
 from sweeper.storage.layout import log_path
 from sweeper.storage.load import load
 from sweeper.storage.logs import LARGEST_LOG

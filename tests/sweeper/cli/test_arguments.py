@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.arguments import list_sweeps, parse
-from sweeper.cli.parser import LARGEST_INTEGER, amount, auto, fraction, gpu_memory, store_retries, whole
+from sweeper.cli.parser import store_retries
 from sweeper.errors import SpecError
-from sweeper.request import Request
+from sweeper.option_values import LARGEST_INTEGER, amount, device_share, memory, whole, whole_or_auto
+from sweeper.request import Request, options
 from sweeper.spec import registry
 from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
 from tests.cases import for_each
@@ -23,7 +24,7 @@ def test_a_name_alone_asks_for_the_defaults() -> None:
     request = parse(["anomaly_grid"])
     assert request == Request("anomaly_grid")
     assert (request.name, request.preset, request.store, request.data) == ("anomaly_grid", None, "results", "data")
-    assert (request.cohort, request.stack, request.fraction, request.address) == (None, None, None, None)
+    assert (request.cohort, request.stack, request.gpu_fraction, request.address) == (None, None, None, None)
     assert (request.retries, request.save_every) == (3, 30.0)
     assert not (request.fixed or request.axes or request.plan or request.json or request.fresh)
 
@@ -33,7 +34,7 @@ def test_arguments_are_taken_as_typed() -> None:
     request = parse([*text.split(), "--axis", " normal_class = 1 , 2", "--address", "auto", "--save-every", "0.5"])
     assert request.fixed == {"nu": "inf", "terms": "dir+rad"}
     assert request.axes == {"beta": ("0", "0.5"), "normal_class": ("1", "2")}
-    assert (request.cohort, request.stack, request.fraction) == (8, 4, 0.25)
+    assert (request.cohort, request.stack, request.gpu_fraction) == (8, 4, 0.25)
     assert (request.address, request.save_every) == ("auto", 0.5)
 
 
@@ -47,13 +48,24 @@ def test_help_shows_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert "default: None" not in text and "default: False" not in text and "default: [])" not in text
 
 
+def test_an_option_is_all_that_its_field_says() -> None:
+    known = options()
+    assert {option.flag for option in known.values()} == {f"--{name.replace('_', '-')}" for name in known}
+    assert all(option.help for option in known.values())
+    assert known["compile"].metavar == "auto|always|never" and known["compile"].default == "auto"
+    assert known["save_every"].default == "30" and known["fresh"].switch and not known["gpu_memory"].default
+    assert known["retries"].help == "how often a failed cohort is tried again"
+    with pytest.raises(SpecError, match="no value of --mode 'up'; there are: max, min"):
+        parse(["grid", "--mode", "up"])
+
+
 def test_a_value_may_contain_an_equals_sign() -> None:
     assert parse(["grid", "--set", "terms=a=b"]).fixed == {"terms": "a=b"}
 
 
 def test_auto_is_no_number() -> None:
     request = parse(["grid", "--cohort", "auto", "--gpu-fraction", "auto"])
-    assert request.cohort is None and request.fraction is None
+    assert request.cohort is None and request.gpu_fraction is None
 
 
 @for_each(
@@ -142,17 +154,17 @@ def test_only_a_plan_that_measures_nothing_needs_no_data(options: list[str], fol
 
 
 def test_numbers_within_their_range() -> None:
-    assert whole("--n", 3, "3") == 3 and whole("--n", 0, str(LARGEST_INTEGER)) == LARGEST_INTEGER
-    assert auto("auto") is None and auto("8") == 8
-    assert fraction("auto") is None and fraction("0.25") == 0.25
-    assert gpu_memory("8GB") == gpu_memory("8000 mb") == 8 * 10**9 and gpu_memory("0.5GiB") == 2**29
+    assert whole("--n", "3", 3) == 3 and whole("--n", str(LARGEST_INTEGER), 0) == LARGEST_INTEGER
+    assert whole_or_auto("--n", "auto") is None and whole_or_auto("--n", "8") == 8
+    assert device_share("--s", "auto") is None and device_share("--s", "0.25") == 0.25
+    assert memory("--m", "8GB") == memory("--m", "8000 mb") == 8 * 10**9 and memory("--m", "0.5GiB") == 2**29
     assert amount("--s", "0") == 0.0 and amount("--s", "1e9", positive=True) == 1e9
 
 
 @for_each("text", ["2", "-1", "1.5", "x", "", "9" * 5000, str(LARGEST_INTEGER + 1)])
 def test_a_whole_number_outside_its_range_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="--n must be "):
-        whole("--n", 3, text)
+        whole("--n", text, 3)
 
 
 @for_each("text", ["0", "-1", "nan", "inf", "2e9", "x"])
@@ -164,7 +176,7 @@ def test_an_amount_outside_its_range_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["0", "0.00001", "1.5", "nan", "x"])
 def test_a_fraction_of_a_gpu_outside_its_range_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="gpu-fraction"):
-        fraction(text)
+        device_share("--gpu-fraction", text)
 
 
 def test_the_wait_for_a_store_is_a_minute_unless_the_environment_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,13 +25,13 @@ from sweeper.cli.preview import (
     space_lines,
     text,
 )
+from sweeper.option_values import NodePrice
 from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
 from sweeper.packing.workloads import COHORT_START_SECONDS
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import explain_preset_keys, prepare
-from sweeper.request import NodePrice
 from sweeper.spec import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep, Value, registry
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load

@@ -328,13 +328,13 @@ def profile(seconds: float, **slowdowns: float) -> GroupProfile:
 def test_a_slot_is_a_whole_device_or_the_requested_fraction(
     devices: Sequence[DeviceInfo], fraction: float | None, expected: list[SlotResources]
 ) -> None:
-    request = Request("grid", fraction=fraction)
+    request = Request("grid", gpu_fraction=fraction)
     assert list(whole_device_slots(devices, request, local=True).by_kind) == expected
 
 
 def test_a_gpu_with_fewer_cores_than_slots_gives_each_a_part_of_a_core() -> None:
     device = replace(GPU_A, kind=replace(LARGE, cores=2.0))
-    assert whole_device_slots([device], Request("grid", fraction=0.3), local=True).resources == {
+    assert whole_device_slots([device], Request("grid", gpu_fraction=0.3), local=True).resources == {
         "GPU": 0.3,
         "CPU": 0.6666,
     }

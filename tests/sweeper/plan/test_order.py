@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import sweeper.run as run
 from sweeper.cli.arguments import parse
 from sweeper.errors import SpecError
+from sweeper.option_values import Order
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut, Trial
 from sweeper.plan.order import in_order
 from sweeper.plan.plan import Plan
-from sweeper.request import Order
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.figures import Heatmap
 from tests.fake_executor import without_ray

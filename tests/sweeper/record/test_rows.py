@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from sweeper.option_values import NodePrice
 from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.plan.sources import CohortQueue
 from sweeper.record.progress import Progress
 from sweeper.record.rows import HISTORY_SECONDS, RowFormat, listeners
-from sweeper.request import NodePrice
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.rows import PROVENANCE, Columns

@@ -11,12 +11,12 @@ import pytest
 
 import sweeper.run as run
 from sweeper.errors import SpecError
+from sweeper.option_values import TrackRequest
 from sweeper.plan.cohorts import Cohort, Trial
 from sweeper.record import trackers
 from sweeper.record.listener import Row
 from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of
 from sweeper.record.trackers import Destination, RunTrials, Tracking
-from sweeper.request import TrackRequest
 from sweeper.storage.files import Files
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.rows import Columns

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.request import WarmStartRequest
+from sweeper.option_values import WarmStartRequest
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.search.study_run import WarmStart, mean_result, read_warm_start, result, warm_start_from_rows
 from sweeper.spec.constraint import Constraint

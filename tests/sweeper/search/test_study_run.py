@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from sweeper.errors import SpecError
-from sweeper.request import WarmStartRequest
+from sweeper.option_values import WarmStartRequest
 from sweeper.search.ask_tell import TrialResult
 from sweeper.search.study_run import Recorded, WarmStart, mean_result, read_warm_start, result, warm_start_from_rows
 from sweeper.storage.files import Files

@@ -17,7 +17,7 @@ import pytest
 
 from sweeper import surroundings
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
-from sweeper.request import WarmStartRequest
+from sweeper.option_values import WarmStartRequest
 from sweeper.search.study_run import warm_start_from_rows
 from sweeper.storage import parquet_files
 from sweeper.storage.files import Files

@@ -103,7 +103,7 @@ class Request:
     axes: Annotated[Mapping[str, tuple[Value, ...]], Option("KEY=V1,V2", flag="--axis", many="times")] = field(
         default_factory=dict
     )
-    """Vary a hyperparameter: seed=0,1,2, or a range, which stands for its numbers as if typed: seed=0..9 (whole
+    """Vary a hyperparameter: seed=0,1,2, or a range, which is the same as listing its numbers: seed=0..9 (whole
     numbers), beta=0..2:0.5 (in steps), 'lr=logspace(1e-4,0.1,4)' or linspace, both ends included."""
     metric: Annotated[str | None, Option("METRIC", partial(named, noun="a metric"))] = None
     """Of a function or a command in place of NAME: the metric that ranks its trials, with --mode."""
@@ -122,13 +122,13 @@ class Request:
     cost of each trial's device seconds. In a plan the cost covers the nodes of the devices seen, from the first cohort
     to the last, but neither the head nor idle time."""
     hours: Annotated[float | None, Option("H", partial(amount, positive=True))] = None
-    """Stop in order before so many hours have passed: no cohort is started that cannot end in time, and the last line
-    says what is left. The same command continues."""
+    """Stop in order before H hours have passed: no cohort is started that cannot end in time, and the last line says
+    what is left. The same command continues."""
     cost: Annotated[float | None, Option("C", partial(amount, positive=True))] = None
-    """The same before the nodes have cost so much, at --node-price, since the first cohort began."""
+    """Stop in order before the nodes have cost C, counted from the first cohort (needs --node-price)."""
     decide: Annotated[Sequence[str] | None, Option("CLAIM", many="words")] = None
     """Add seeds to the trials of claims that the rows leave undecided, until these are decided: the named ones, or all
-    that the preset can judge. Repeated looks are paid for."""
+    that the preset can judge. The significance level is split over the interim analyses."""
     most_seeds: Annotated[int, Option("N", COUNT)] = 10
     """With --decide: most seeds, the preset's included."""
     order: Annotated[Order, Option("coarse|shuffled[:SEED]|given", Order.read, default=Order.kind)] = field(
@@ -143,7 +143,7 @@ class Request:
     gpu_fraction: Annotated[float | None, Option("F|auto", device_share, default="auto")] = None
     """Share of a GPU (without GPUs: of a core) per cohort."""  # None: a grid measures, a search takes a whole device
     gpu_memory: Annotated[int | None, Option("SIZE", memory)] = None
-    """Memory of a GPU that a cohort may take, in its place: 8GB. As many share a GPU as have room."""
+    """GPU memory per cohort, such as 8GB, instead of --gpu-fraction; as many cohorts as fit share a GPU."""
     address: Annotated[str | None, Option(read=partial(named, noun="a Ray cluster"))] = None
     """Address of a Ray cluster: host:port, ray://host:port, auto, or local (default)."""
     debug: Annotated[bool, Option()] = False
@@ -155,19 +155,19 @@ class Request:
     save_every: Annotated[float, Option("SECONDS", amount)] = SAVE_EVERY
     """Time between checkpoints of a cohort."""
     patience: Annotated[float, Option("SECONDS", partial(amount, positive=True))] = 600.0
-    """Time without a step after which a cohort is given up."""
+    """Treat a cohort as hung after this many seconds without a training step."""
     keep: Annotated[Keep, Option("best|all|none[,every=N][,best-epoch]", Keep.read, default=Keep.trials)] = field(
         default_factory=Keep
     )
     """Trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none. After a
-    comma the epochs: every=N keeps models of every N epochs, too, and best-epoch in place of the last epoch's model
-    that of the epoch with the best validation metric."""
+    comma: every=N also keeps a model every N epochs; best-epoch keeps the model of the best validation epoch instead
+    of the last."""
     spread: Annotated[Spread, Option()] = "interval"
-    """Beside the means of heatmaps and tables: their 95 % interval over replicates, or the standard deviation of
-    these."""
+    """What stands beside the means of heatmaps and tables: their 95 % interval over replicates, or the standard
+    deviation of the replicates."""
     alarm_rate: Annotated[float | None, Option("RATE", rate)] = None
-    """Of trials on one class: false-alarm rate at which the end names the best trial's threshold, from scores of
-    held-out normal images, and its sheet flags test images."""
+    """One-class trials: report the anomaly threshold of the best trial at this false-alarm rate, from scores of
+    held-out normal images, and flag test images above it on its sheet."""
     compile: Annotated[Literal["auto", "always", "never"], Option()] = "auto"
     """Compile training steps with the C++ compiler g++: always, never, or (auto) on CPU cores where that saves more
     time than it takes; a continued sweep keeps its steps unless always or never is given."""

@@ -18,11 +18,11 @@ from sweeper.execution.signals import StopSignal, debugger_interrupts
 from sweeper.models import config_of, defaults_of, load_model
 from sweeper.option_values import Text
 from sweeper.request import Request
-from sweeper.run import plan_request
 from sweeper.spec import Sweep, registry
 from sweeper.spec.ranges import is_range, listed
 from sweeper.spec.space import Value, axis_values, plain
 from sweeper.storage.load import load, load_history, load_trials
+from sweeper.sweep_run import SweepRun
 
 if TYPE_CHECKING:
     from sweeper.report.answers import Answer
@@ -150,7 +150,7 @@ def plan(
     With `probe=True` it measures now. Raises the same errors as `run`.
     """
     try:
-        planned = plan_request(
+        planned = SweepRun.planned(
             _request(
                 sweep,
                 name,
@@ -173,9 +173,9 @@ def _run(request: Request) -> pd.DataFrame:
         raise SpecError("a sweep must run in the main thread, which gets the signals, but this is another thread")
     stopping = StopSignal(exits=False)
     with stopping.on_signals(), debugger_interrupts():
-        started = plan_request(request).begin(stopping)
+        started = SweepRun.planned(request).begin(stopping)
         started.run()
-        return load_trials(started.store.files, started.plan.name, started.plans[-1].ids)
+        return load_trials(started.store.files, started.plan.name, started.plan.ids)
 
 
 def _request(

@@ -26,12 +26,12 @@ from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import with_own_images
 from sweeper.printing import print, printable
 from sweeper.request import Request
-from sweeper.run import PlannedRequest, prepared
 from sweeper.spec import registry
 from sweeper.spec.function_sweep import FunctionSweep
 from sweeper.storage.logs import logged_trials, read_log
 from sweeper.storage.rows import Columns, is_id, rows_of
 from sweeper.storage.store import Store
+from sweeper.sweep_run import SweepRun, prepared
 from trainables import config as configs
 from trainables.data.errors import DataError
 from trainables.validation import nearest
@@ -257,7 +257,7 @@ def _write(request: Request, plan: Plan, columns: Columns, store: Store, trial: 
     own = replace(plan, grid_trials=(trial,), groups=[[[trial]]], steps=[steps], study_runs=(), whole=plan.request_rows)
     stopping = StopSignal()
     with stopping.on_signals():
-        return PlannedRequest(request, own, columns, store, {}).begin(stopping).execute()
+        return SweepRun(request, own, columns, store).begin(stopping).execute()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import sweeper.run as run
+from sweeper import sweep_run
 from sweeper.cli import conclusion
 from sweeper.execution.local_backend import LocalBackend
 from sweeper.packing.cluster import Cluster, DeviceKind
@@ -39,7 +39,7 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
             super().train(task, send)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(run, "backend_of", lambda request, *_, **__: contextlib.nullcontext(Measured(request.data)))
+        patched.setattr(sweep_run, "backend_of", lambda request, *_: contextlib.nullcontext(Measured(request.data)))
         yield
 
 

@@ -434,7 +434,7 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray",),
     ),
-    "sweeper.run": Rule(
+    "sweeper.sweep_run": Rule(
         may=(
             "sweeper.printing",
             *(
@@ -450,6 +450,13 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
+    "sweeper.run": Rule(
+        may=(
+            *("sweeper.printing", "sweeper.masking", "sweeper.request", "sweeper.execution", "sweeper.cli"),
+            "sweeper.sweep_run",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
     "sweeper.trial": Rule(
         may=(
             "sweeper.printing",
@@ -462,7 +469,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.storage",
                 "sweeper.plan",
             ),
-            *("sweeper.execution", "sweeper.cli", "sweeper.run", "sweeper.models", "trainables.config"),
+            *("sweeper.execution", "sweeper.cli", "sweeper.sweep_run", "sweeper.models", "trainables.config"),
             *("trainables.data", "trainables.validation"),
         ),
         never=("ray",),
@@ -536,7 +543,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.storage",
                 "sweeper.plan",
             ),
-            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.run", "sweeper.models"),
+            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.sweep_run", "sweeper.models"),
             *("sweeper.best", "sweeper.compare", "sweeper.report.answers"),
         ),
         never=("torch", "ray", "optuna"),

@@ -170,7 +170,7 @@ def test_rows_name_only_rows_above() -> None:
 
 
 USERS_OF_CLAIMS = (
-    "sweeper.run", "sweeper.record.page", "sweeper.report.page.contents", "sweeper.report.page.publish",
+    "sweeper.sweep_run", "sweeper.record.page", "sweeper.report.page.contents", "sweeper.report.page.publish",
 )  # fmt: skip
 """Modules that use claims where a sweep or a store has some."""
 

@@ -28,9 +28,9 @@ from sweeper.cli.parser import Parser
 from sweeper.console import COMMANDS
 from sweeper.errors import SpecError
 from sweeper.request import Request
-from sweeper.run import plan_request
 from sweeper.spec.user_code import search_folder
 from sweeper.submission import submit
+from sweeper.sweep_run import SweepRun
 from tests import documentation
 from tests.cases import for_each
 from tests.fake_executor import without_ray
@@ -511,7 +511,7 @@ def _status(name: str, words: list[str], folder: Path, monkeypatch: pytest.Monke
         command = parse_command(words)
         if isinstance(command, Request):
             warm_start = None  # the store is empty
-            plan_request(replace(command, plan=True, store=str(folder / "store"), warm_start=warm_start))
+            SweepRun.planned(replace(command, plan=True, store=str(folder / "store"), warm_start=warm_start))
         return 0
 
     def accept(*_: object) -> Never:

@@ -22,6 +22,7 @@ from typing import Any
 import pandas as pd
 
 import sweeper.run as run
+from sweeper import sweep_run
 from sweeper.execution.session import connected
 from tests.benchmarks.bench_search import timed
 from trainables.worker.messages import CohortTask
@@ -75,7 +76,7 @@ def service(size: str) -> tuple[float, float]:
 
     from sweeper.execution import ray_backend
 
-    run.connected, ray_backend.run_cohort = partial(timed, started=started), trivial_cohort
+    sweep_run.connected, ray_backend.run_cohort = partial(timed, started=started), trivial_cohort
     with tempfile.TemporaryDirectory() as store, contextlib.redirect_stdout(io.StringIO()):
         begun = time.perf_counter()
         status = run.main(["anomaly_grid", "--preset", "digits", "--store", store, "--cohort", size])
@@ -88,7 +89,7 @@ def service(size: str) -> tuple[float, float]:
 def functions(name: str, trials: int) -> tuple[float, float]:
     """As `service`, of so many trials of a function of this name in `tests.benchmarks.functions`."""
     started: list[float] = []
-    run.connected = partial(timed, started=started)
+    sweep_run.connected = partial(timed, started=started)
     reference = f"tests.benchmarks.functions:{name}"
     with tempfile.TemporaryDirectory() as store, contextlib.redirect_stdout(io.StringIO()):
         begun = time.perf_counter()

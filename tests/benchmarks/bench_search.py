@@ -218,8 +218,9 @@ def command(trials: int, seed: int, wave: int, *options: str) -> Outcome:
     """The command line of this service, from its arguments to rows and figures."""
     started: list[float] = []
     import sweeper.run as run
+    from sweeper import sweep_run
 
-    run.connected = partial(timed, started=started)
+    sweep_run.connected = partial(timed, started=started)
 
     arguments = ["--trials", str(trials), "--wave", str(min(wave, trials)), "--search-seed", str(seed), *options]
     with tempfile.TemporaryDirectory() as store:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import sweeper.run as run
+from sweeper import sweep_run
 from sweeper.execution import session
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path
@@ -55,7 +56,7 @@ def poisoned_ray() -> Iterator[None]:
             for name, value in {"PYTHONPATH": POISON, "OMP_NUM_THREADS": "1"}.items():
                 started.setenv(name, value)
             scratch = stack.enter_context(session.connected(None))
-        patched.setattr(run, "connected", lambda *_, **__: contextlib.nullcontext(scratch))
+        patched.setattr(sweep_run, "connected", lambda *_, **__: contextlib.nullcontext(scratch))
         yield
 
 
@@ -101,7 +102,7 @@ def test_the_same_command_again_trains_nothing(
     mtimes = {path: path.stat().st_mtime_ns for path in finished.glob("trials/*/*.parquet")}
     orphan = checkpoint_path("anomaly_grid", rows(finished)["cohort"].iloc[0])  # as a second driver leaves it
     Files(finished).write(orphan, b"weights")
-    monkeypatch.setattr(run, "connected", lambda *_, **__: pytest.fail("Ray was started"))
+    monkeypatch.setattr(sweep_run, "connected", lambda *_, **__: pytest.fail("Ray was started"))
     assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(finished), *GRID]) == 0
     assert Files(finished).read(orphan) is None
     out, err = capsys.readouterr()

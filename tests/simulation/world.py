@@ -25,12 +25,12 @@ from sweeper.execution.signals import StopSignal
 from sweeper.report import charts, publish
 from sweeper.report.page import publish as page
 from sweeper.request import Request
-from sweeper.run import plan_request
 from sweeper.search import journal
 from sweeper.storage import archive, parquet_files, requests, store
 from sweeper.storage.layout import report_path
 from sweeper.storage.load import load
 from sweeper.surroundings import Machine, Surroundings
+from sweeper.sweep_run import SweepRun
 from tests.simulation import functions, sweeps, training
 from tests.simulation.auditor import Auditor
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend
@@ -159,10 +159,10 @@ class World:
         )
         client.stopping = stopping = StopSignal(lambda: self.time.now)
         try:
-            planned = plan_request(request, own, lambda *_: contextlib.nullcontext(cluster))
+            planned = SweepRun.planned(request, own, lambda *_: contextlib.nullcontext(cluster))
             if (tracked := self.auditor.tracked) is not None:
                 connect = partial(SimulatedTracker, self.time, self.refusing, tracked, client, self.scenario.refuses)
-                planned = replace(planned, trackers={"simulated": connect})
+                planned.trackers = {"simulated": connect}
             run = planned.begin(stopping)
             client.begun_at = self.time.now
             end(run.execute("the command"))

@@ -23,6 +23,7 @@ from sweeper.spec import Grid, Halving, Heatmap, Metric, Search, Sweep, Table, V
 from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
 from sweeper.storage.store import Store
+from sweeper.sweep_run import SweepRun
 from tests.fake_executor import without_ray
 from tests.sweeper.storage.rows import flipped
 
@@ -36,7 +37,7 @@ class Command:
         self.folder, self._capsys, self.trained = folder, capsys, list[str]()
         self.store = Store(folder)
         self.meanwhile: Callable[[], object] = lambda: None
-        monkeypatch.setattr(run._Run, "_train_all", lambda training, *_: self._train(training))
+        monkeypatch.setattr(SweepRun, "_train_all", lambda training, *_: self._train(training))
         monkeypatch.setattr(publish, "write", self._write)
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
@@ -45,7 +46,7 @@ class Command:
         status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(self.folder), *SMALL, *arguments])
         return (status, *self._capsys.readouterr())
 
-    def _train(self, training: run._Run) -> None:
+    def _train(self, training: SweepRun) -> None:
         plan, store = training.plan, training.store
         for trial in plan.trials:
             if plan.statuses.get(trial.id, "failed") == "failed":

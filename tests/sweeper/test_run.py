@@ -13,10 +13,8 @@ from sweeper.cli.arguments import parse
 from sweeper.cli.parser import EXIT_FAILED
 from sweeper.errors import StoreError
 from sweeper.execution.signals import StopSignal
-from sweeper.plan.prepare import prepare
 from sweeper.storage.files import Files
-from sweeper.storage.lease import Lease
-from sweeper.storage.store import Store
+from sweeper.sweep_run import SweepRun
 
 
 def plan(store: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -65,12 +63,10 @@ def test_the_loss_of_the_store_is_one_line_that_says_how_to_continue(
         raise StoreError("store gone: cannot write 'x'")
 
     request = parse(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path)])
-    plan, columns = prepare(request, Store(tmp_path))
-    monkeypatch.setattr(run._Run, "_train_all", fail)
+    started = SweepRun.planned(request).begin(StopSignal())
+    monkeypatch.setattr(SweepRun, "_train_all", fail)
     for method in ("list", "list_files", "list_versions"):
         monkeypatch.setattr(Files, method, fail)
-    store = Store(tmp_path)
-    started = run._Run(request, plan, store, columns, StopSignal(), str, {}, Lease(store.files, plan.name))
     assert started.execute() == EXIT_FAILED
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"

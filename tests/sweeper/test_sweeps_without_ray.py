@@ -21,6 +21,7 @@ import sweeper
 import sweeper.run as run
 from search_spaces import vje_search
 from search_spaces.vje_search import POPULATION
+from sweeper import sweep_run
 from sweeper.report.page.contents import collect
 from sweeper.spec import registry
 from sweeper.storage.files import Files
@@ -347,7 +348,7 @@ def test_a_damaged_image_is_refused_before_anything_starts(
     images = write_own_images(tmp_path / "images")
     file = images / "test/fox/1.jpg"
     file.write_bytes(file.read_bytes()[:-30])
-    monkeypatch.setattr(run, "connected", lambda *_, **__: pytest.fail("Ray must not start"))
+    monkeypatch.setattr(sweep_run, "connected", lambda *_, **__: pytest.fail("Ray must not start"))
     assert run.main([*OWN_IMAGES, "--data", str(images), "--store", str(tmp_path / "store")]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: the image {file} cannot be decoded (") and error.count("\n") == 1

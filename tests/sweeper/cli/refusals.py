@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 import pytest
 
 import sweeper.run as run
+from sweeper import sweep_run
 from sweeper.execution import session as cluster
 
 
@@ -45,6 +46,6 @@ def command_line_of(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatc
         raise AssertionError("Ray must not be started for a request that is wrong")
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(run, "connected", start)
+    monkeypatch.setattr(sweep_run, "connected", start)
     monkeypatch.setattr(cluster, "ANSWER_SECONDS", 1.0)
     return CommandLine(folder, capsys)

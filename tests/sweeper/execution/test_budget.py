@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweeper.run as run
+from sweeper import sweep_run
 from sweeper.execution.budget import HOUR, Budget, BudgetSpent
 from sweeper.packing.cluster import DeviceKind
 from sweeper.plan.cohorts import Cohort, Trial
@@ -102,7 +103,7 @@ def test_a_run_stops_before_its_limit_and_the_same_command_continues_it(
     """Each of the two cohorts takes an hour. A limit of 1.5 hours is for one of them. The command that continues a run
     with `--fresh` is without it."""
     clock = Clock()
-    monkeypatch.setattr(run, "Budget", lambda hours, cost, _: Budget(hours, cost, clock))
+    monkeypatch.setattr(sweep_run, "Budget", lambda hours, cost, _: Budget(hours, cost, clock))
     monkeypatch.setattr(fake_executor, "CORES", DeviceKind(False, "", (1,)))
     tasks: list[CohortTask] = []
 

@@ -11,6 +11,7 @@ from sweeper.cli.arguments import parse
 from sweeper.errors import SpecError
 from sweeper.spec import Metric, Table, registry
 from sweeper.spec.function_sweep import name_of_command
+from sweeper.sweep_run import SweepRun
 from tests.cases import for_each
 from tests.user_files import user_folder
 
@@ -140,4 +141,4 @@ def test_a_parameter_must_not_be_named_as_a_column(folder: Path) -> None:
 
 
 def sweeper_plan(arguments: list[str]) -> None:
-    run.plan_request(parse(arguments))
+    SweepRun.planned(parse(arguments))

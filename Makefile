@@ -17,7 +17,7 @@ install: .venv/installed
 	touch $@
 
 demo: install
-	$(BIN)/python -m sweeper.run anomaly_grid --preset digits
+	$(BIN)/sweeper run anomaly_grid --preset digits
 
 # The tables of the READMEs, from the code.
 docs: install

@@ -13,9 +13,8 @@
 - Train a trial under Ray Tune: `tune_trainable`
 - Catch errors: `SweeperError`, which is a `SpecError`, a `StoreError` or a `ClusterError`
 
-Each is imported when it is first used, so `import sweeper` takes no time. `run`, `best`, `compare` and `plan` are
-also the names of modules and of the package `sweeper/plan/`. In whichever order they are imported, `sweeper.run`,
-`sweeper.best`, `sweeper.compare` and `sweeper.plan` are these modules, and can be called.
+Each is imported when it is first used, so `import sweeper` takes no time. `plan` is also the name of the package
+`sweeper/plan/`. In whichever order they are imported, `sweeper.plan` is this package, and can be called.
 """
 
 import importlib
@@ -66,7 +65,7 @@ MODULE_OF = {
     for name in names.split()
 }
 """Public name -> module that defines it."""
-MODULES = ("best", "compare", "plan", "run")
+MODULES = ("plan",)
 """Functions that share their name with a module."""
 
 

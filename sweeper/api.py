@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sweeper.cli.arguments import read_options, request_of
+from sweeper.commands.arguments import read_options, request_of
+from sweeper.commands.sweep_run import SweepRun
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
 from sweeper.execution.signals import StopSignal, debugger_interrupts
@@ -22,7 +23,6 @@ from sweeper.spec import Sweep, registry
 from sweeper.spec.ranges import is_range, listed
 from sweeper.spec.space import Value, axis_values, plain
 from sweeper.storage.load import load, load_history, load_trials
-from sweeper.sweep_run import SweepRun
 
 if TYPE_CHECKING:
     from sweeper.report.answers import Answer
@@ -82,7 +82,7 @@ def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFram
 
     Raises SpecError for sides that cannot be compared, and StoreError for a store that cannot be read.
     """
-    from sweeper.compare import compare as compared  # here: it imports SciPy
+    from sweeper.commands.compare import compare as compared  # here: it imports SciPy
 
     return compared(first, second, metrics)
 
@@ -106,7 +106,7 @@ def run(
     - `preset`, `store`, `data`: as on the command line
     - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`, or a range of these:
       `axis={"seed": "0..9"}`; `replicates`: hyperparameter -> values, as `--replicates`
-    - `options`: all others of `python -m sweeper.run --help`, with underscores: `keep="all"`, `gpu_fraction=0.5`,
+    - `options`: all others of `sweeper run --help`, with underscores: `keep="all"`, `gpu_fraction=0.5`,
       `fresh=True`, `trials=64`, `track=["tensorboard", "mlflow=http://127.0.0.1:5000"]`
 
     If this process is connected to Ray, the sweep runs there, and Ray stays up. Otherwise Ray is started here, or

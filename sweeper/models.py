@@ -51,7 +51,7 @@ def load_model(
 ) -> Any:
     """Return the model of a trial as an `nn.Module` in evaluation mode.
 
-    `store` is the store, or without `trial_id` a file that `python -m sweeper.export` wrote. A method of images has the
+    `store` is the store, or without `trial_id` a file that `sweeper export` wrote. A method of images has the
     class `trainables.tasks.images.model.ImageModel`, with `embed`, `score` and `reconstruct`. Of a function it is what
     the trial gave to `trial.keep`, as a dict of tensors; the bytes of a file are one of uint8.
 

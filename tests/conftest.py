@@ -38,7 +38,7 @@ LONGEST = (
     *("sweeper/submission/test_slurm.py", "end_to_end/test_ray_backend.py", "sweeper/test_sweeps_without_ray.py"),
     *("trainables/networks/test_pretrained.py", "trainables/methods/test_contract_fused.py"),
     *("sweeper/record/test_kinds_of_trackers.py", "trainables/learners/test_compiled.py", "end_to_end/test_run.py"),
-    *("test_readme.py", "sweeper/report/page/test_in_browser.py", "sweeper/test_view.py"),
+    *("test_readme.py", "sweeper/report/page/test_in_browser.py", "sweeper/commands/test_view.py"),
     *("simulation/test_simulation.py", "end_to_end/test_kills.py"),
     *("sweeper/test_continued_store.py", "sweeper/test_odd_store.py", "trainables/metrics/test_catalog.py"),
     *("benchmarks/test_benchmarks.py", "trainables/networks/test_encoders.py", "end_to_end/test_run_search.py"),

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import sweep_run
-from sweeper.cli import conclusion
+from sweeper.commands import conclusion, sweep_run
 from sweeper.execution.local_backend import LocalBackend
 from sweeper.packing.cluster import Cluster, DeviceKind
 from sweeper.report import charts, publish

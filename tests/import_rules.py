@@ -24,11 +24,20 @@ LOOP = (
 )
 """What a training loop imports."""
 OF_COMMANDS = (
-    *("sweeper.printing", "sweeper.option_values"),
-    *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.results", "sweeper.report", "sweeper.cli"),
-    *("sweeper.execution.signals", "sweeper.execution.startup"),
+    *("pandas", "rich", "tabulate", "sweeper.errors", "sweeper.masking", "sweeper.names", "sweeper.version"),
+    *("sweeper.printing", "sweeper.option_values", "sweeper.request", "sweeper.spec", "sweeper.storage"),
+    *("sweeper.results", "sweeper.report", "sweeper.plan", "sweeper.packing", "sweeper.execution", "sweeper.record"),
+    *(
+        "sweeper.models",
+        "sweeper.commands",
+        "trainables.own_code",
+        "trainables.data",
+        "trainables.metrics",
+        "trainables.reports",
+    ),
+    *("trainables.training", "trainables.validation", "trainables.synonyms", "trainables.config", "trainables.catalog"),
 )
-"""What a command imports that reads a store."""
+"""What a command imports."""
 
 TABLE: Mapping[str, Rule] = {
     # Training: a config in, reports out
@@ -413,125 +422,38 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray", "optuna"),
     ),
-    "sweeper.cli": Rule(
+    "sweeper.commands.console": Rule(
         may=(
-            "sweeper.printing",
-            *(
-                "sweeper.option_values",
-                "sweeper.request",
-                "rich",
-                "sweeper.errors",
-                "sweeper.spec",
-                "sweeper.storage",
-                "sweeper.plan",
-            ),
-            *("sweeper.names", "sweeper.masking", "sweeper.version", "sweeper.report", "sweeper.packing"),
-            *("sweeper.search", "sweeper.execution", "sweeper.record", "trainables.validation", "trainables.reports"),
-            "trainables.synonyms",
-            *("trainables.data", "trainables.metrics", "trainables.catalog", "trainables.sections"),
-            *("trainables.config", "trainables.training", "trainables.worker", "sweeper.models"),
-            *("torch", "trainables.learners", "trainables.own_code"),
+            *("sweeper.errors", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.printing"),
+            *("sweeper.version", "trainables.validation"),
+        ),
+        never=("torch", *LAUNCHERS),
+    ),
+    "sweeper.commands": Rule(
+        may=(
+            *(*OF_COMMANDS, "torch", "sweeper.search", "trainables.learners", "trainables.sections"),
+            "trainables.worker",
         ),
         never=("ray",),
     ),
-    "sweeper.sweep_run": Rule(
-        may=(
-            "sweeper.printing",
-            *(
-                "sweeper.option_values",
-                "sweeper.request",
-                "sweeper.errors",
-                "sweeper.masking",
-                "sweeper.version",
-                "sweeper.spec",
-            ),
-            *("sweeper.storage", "sweeper.claims.hook"),
-            *("sweeper.plan", "sweeper.report", "sweeper.record", "sweeper.execution", "sweeper.cli"),
-        ),
+    **dict.fromkeys(
+        [f"sweeper.commands.{name}" for name in ("best", "compare", "list", "merge", "rm", "table")],
+        Rule(may=OF_COMMANDS, never=("torch", "ray")),
+    ),
+    **dict.fromkeys(
+        [
+            f"sweeper.commands.{name}"
+            for name in ("arguments", "describe", "evaluate", "export", "plan", "restore", "run", "track", "view")
+        ],
+        Rule(may=OF_COMMANDS, never=("torch", "ray", "optuna")),
+    ),
+    "sweeper.commands.claims": Rule(may=(*OF_COMMANDS, "sweeper.claims"), never=("torch", "ray")),
+    "sweeper.commands.sweep_run": Rule(
+        may=(*OF_COMMANDS, "sweeper.claims.hook"),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.run": Rule(
-        may=(
-            *("sweeper.printing", "sweeper.masking", "sweeper.request", "sweeper.execution", "sweeper.cli"),
-            "sweeper.sweep_run",
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
-    "sweeper.trial": Rule(
-        may=(
-            "sweeper.printing",
-            *(
-                "torch",
-                "sweeper.errors",
-                "sweeper.option_values",
-                "sweeper.request",
-                "sweeper.spec",
-                "sweeper.storage",
-                "sweeper.plan",
-            ),
-            *("sweeper.execution", "sweeper.cli", "sweeper.sweep_run", "sweeper.models", "trainables.config"),
-            *("trainables.data", "trainables.validation"),
-        ),
-        never=("ray",),
-    ),
-    "sweeper.view": Rule(
-        may=OF_COMMANDS,
-        never=("torch", "ray", "optuna"),
-    ),
-    "sweeper.track": Rule(
-        may=("sweeper.record", "trainables.validation", *OF_COMMANDS),
-        never=("torch", "ray", "optuna"),
-    ),
-    "sweeper.compare": Rule(
-        may=(
-            "sweeper.printing",
-            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.results", "sweeper.report", "sweeper.cli"),
-            *("sweeper.execution.signals", "sweeper.execution.startup"),
-        ),
-        never=("torch", "ray"),
-    ),
-    "sweeper.evaluate": Rule(
-        may=(
-            *("sweeper.printing", "sweeper.option_values"),
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.results", "sweeper.report", "sweeper.cli"),
-            *("sweeper.plan.prepare", "sweeper.models", "sweeper.execution.signals", "sweeper.execution.startup"),
-            *("trainables.own_code", "trainables.data", "trainables.reports", "trainables.training"),
-            "trainables.validation",
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
-    "sweeper.best": Rule(
-        may=("sweeper.models", *OF_COMMANDS),
-        never=("torch", "ray"),
-    ),
-    "sweeper.table": Rule(
-        may=OF_COMMANDS,
-        never=("torch", "ray"),
-    ),
-    "sweeper.stores": Rule(
-        may=("tabulate", *OF_COMMANDS),
-        never=("torch", "ray"),
-    ),
-    "sweeper.claims.__main__": Rule(
-        may=("sweeper.claims", *OF_COMMANDS),
-        never=("torch", "ray"),
-    ),
-    "sweeper.export": Rule(
-        may=(
-            *("sweeper.printing", "sweeper.option_values"),
-            "trainables.own_code",
-            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
-            *("sweeper.names", "sweeper.execution.signals", "sweeper.execution.startup", "sweeper.models"),
-            *(
-                "sweeper.results",
-                "sweeper.report.figures",
-                "sweeper.report.kinds",
-                "trainables.metrics.meanings",
-                "trainables.validation",
-            ),
-        ),
-        never=("torch", "ray", "optuna"),
-    ),
+    "sweeper.run": Rule(may=("sweeper.commands.console",), never=("torch", *LAUNCHERS)),
+    "sweeper.__main__": Rule(may=("sweeper.commands.console",), never=("torch", *LAUNCHERS)),
     "sweeper.api": Rule(
         may=(
             *(
@@ -543,23 +465,10 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.storage",
                 "sweeper.plan",
             ),
-            *("sweeper.execution", "sweeper.record", "sweeper.cli", "sweeper.sweep_run", "sweeper.models"),
-            *("sweeper.best", "sweeper.compare", "sweeper.report.answers"),
+            *("sweeper.execution", "sweeper.record", "sweeper.commands", "sweeper.models"),
+            "sweeper.report.answers",
         ),
         never=("torch", "ray", "optuna"),
-    ),
-    "sweeper.console": Rule(
-        may=("sweeper.errors", "sweeper.printing", "sweeper.version", "trainables.validation"),
-        never=("torch", *LAUNCHERS),
-    ),
-    "sweeper.completion": Rule(
-        may=(
-            "sweeper.printing",
-            *("sweeper.errors", "sweeper.request", "sweeper.spec", "sweeper.cli", "sweeper.console"),
-            "trainables.config",
-            *("trainables.catalog", "trainables.validation"),
-        ),
-        never=("ray",),
     ),
     "sweeper": Rule(never=("torch", *LAUNCHERS), alone=True),
     "sweeper.submission.spot_notice": Rule(may=("psutil", "sweeper.printing"), never=("torch", *LAUNCHERS)),
@@ -576,7 +485,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.version",
                 "sweeper.spec",
             ),
-            *("sweeper.storage", "sweeper.execution", "sweeper.plan.prepare", "sweeper.cli", "sweeper.masking"),
+            *("sweeper.storage", "sweeper.execution", "sweeper.plan.prepare", "sweeper.commands", "sweeper.masking"),
             "trainables.data.errors",
         ),
         never=("torch",),

@@ -21,16 +21,15 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import sweeper
-import sweeper.run as run
-from sweeper import evaluate, export, trial
-from sweeper.cli.arguments import parse_command
-from sweeper.cli.parser import Parser
-from sweeper.console import COMMANDS
+from sweeper.commands import evaluate, export, run, trial
+from sweeper.commands.arguments import parse_command
+from sweeper.commands.command_line import Parser
+from sweeper.commands.console import module_of
+from sweeper.commands.sweep_run import SweepRun
 from sweeper.errors import SpecError
 from sweeper.request import Request
 from sweeper.spec.user_code import search_folder
 from sweeper.submission import submit
-from sweeper.sweep_run import SweepRun
 from tests import documentation
 from tests.cases import for_each
 from tests.fake_executor import without_ray
@@ -51,7 +50,7 @@ NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_clas
 """Few trials of the preset, unchanged."""
 
 
-COMMAND = re.compile(r"(?:\w+=\S+ )?(?:sweeper|python -m sweeper\.)[ ]?(\w+) (.*)")
+COMMAND = re.compile(r"(?:\w+=\S+ )?(?:sweeper |python -m sweeper\.)(\w+) (.*)")
 """A command of a README: its name, and its arguments."""
 
 
@@ -152,7 +151,7 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         if language == "python":
             exec(text, names)
         for line in () if language else text.splitlines():
-            command = shlex.split(line.removeprefix("python -m sweeper.export "))
+            command = shlex.split(line.removeprefix("sweeper export "))
             assert export.main(command) == 0
     assert len(names["model"].score(names["images"])) == 1797
     assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
@@ -517,7 +516,6 @@ def _status(name: str, words: list[str], folder: Path, monkeypatch: pytest.Monke
     def accept(*_: object) -> Never:
         raise _Accepted
 
-    monkeypatch.setenv("SWEEPER_COMMAND", f"sweeper {name}")
     if name == "trial":
         for function in ("train_alone", "overfit", "print_profile", "_write", "_print_log"):
             monkeypatch.setattr(trial, function, accept)
@@ -530,6 +528,6 @@ def _status(name: str, words: list[str], folder: Path, monkeypatch: pytest.Monke
         parse = Parser.parse_args
         monkeypatch.setattr(Parser, "parse_args", lambda *arguments: accept(parse(*arguments)))
     try:
-        return importlib.import_module(COMMANDS[name].module).main(words)
+        return module_of(name).main(words)
     except _Accepted:
         return 0

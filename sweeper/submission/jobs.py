@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, JobLost, first_line
 from sweeper.masking import remember
 from sweeper.printing import print
@@ -196,7 +196,7 @@ class Jobs:
 
 
 def entrypoint(arguments: Sequence[str], python: str = sys.executable) -> str:
-    """Shell command that replaces its shell by `sweeper.run ARGUMENTS`.
+    """Shell command that replaces its shell by `python -m sweeper.run ARGUMENTS`.
 
     It tries two interpreters and takes the first that has Ray:
 

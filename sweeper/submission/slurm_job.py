@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, error_line
 from sweeper.execution.session import LOOPBACK, NO_SERVER, QUIET, scratch_folder, users_of
 from sweeper.printing import print

@@ -1,6 +1,6 @@
 """Command line that sends a sweep to a Ray cluster as a job, follows it, and exits with its status.
 
-A request is checked on this machine first, as `sweeper.run --plan` would: always its arguments, their keys and their
+A request is checked on this machine first, as `sweeper plan` would: always its arguments, their keys and their
 ranges. The store and the data may be visible to the cluster only. What depends on them is then left to the job, which
 checks everything again before anything trains.
 """
@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweeper.cli import arguments as run_arguments
-from sweeper.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
+from sweeper.commands import arguments as run_arguments
+from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser
 from sweeper.errors import ClusterError, JobLost, StoreError, error_line
 from sweeper.execution.signals import StopSignal
 from sweeper.masking import masked, masked_url
@@ -45,7 +45,7 @@ from trainables.data.errors import DataError, DownloadError
 NODE_DATA = "~/.cache/sweeper/data"
 """Default folder of the data sets on each machine of a cluster: a job's working directory is a temporary copy."""
 ABOUT = (
-    "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `python -m sweeper.run`. The "
+    "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `sweeper run`. The "
     "job goes on without this terminal; when it has ended, the same command continues the sweep. On the machines of a "
     f"cluster --data is by default {NODE_DATA}."
 )
@@ -63,12 +63,11 @@ CREDENTIALS_NOTE = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the sweep's exit status, or that of a failed submission.
 
     Standard output is the job's; messages of this process go to standard error.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
     try:
         options, run_words = parse(arguments)
         if "slurm" in options:
@@ -93,16 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options of this command, and all other arguments, which are those of `sweeper.run`.
+    """Return the options of this command, and all other arguments, which are those of `sweeper run`.
 
     Raises SpecError for wrong arguments; `--help` prints and exits.
     """
-    parser = run_arguments.Parser(
-        prog="sweeper submit",
-        usage="%(prog)s NAME [arguments of sweeper.run] [options]",
-        description=ABOUT,
-        epilog=f"Exit status: that of the sweep. {run_arguments.EXITS}",
-    )
+    exits = f"Exit status: that of the sweep. {run_arguments.EXITS}"
+    parser = Parser("submit", ABOUT, exits, usage="%(prog)s NAME [arguments of sweeper run] [options]")
     parser.add_argument("--address", metavar="URL", help=f"the cluster's dashboard (default: {LOCAL_DASHBOARD})")
     folder_help = "folder of the code to send (default: the working folder if it has the code, else the installed code)"
     parser.add_argument("--working-dir", metavar="DIR", help=folder_help)
@@ -205,9 +200,9 @@ def run_request(run_words: Sequence[str]) -> Request:
         case run_arguments.Restoration(sweep, store):
             return Request(sweep, store=store)
         case run_arguments.Listing():
-            raise SpecError("--list needs no cluster; run python -m sweeper.run --list")
+            raise SpecError("--list needs no cluster; run sweeper list")
         case run_arguments.Description(name):
-            raise SpecError(f"--describe needs no cluster; run python -m sweeper.run --describe {name}")
+            raise SpecError(f"--describe needs no cluster; run sweeper describe {name}")
 
 
 def _reference(reference: str, modules: Collection[str]) -> str:
@@ -348,7 +343,3 @@ def _is_visible(store: Store) -> bool:
         if isinstance(error.__cause__, OSError):  # no network or no permission; the cluster's machines may have both
             return False
         raise
-
-
-if __name__ == "__main__":
-    sys.exit(main())

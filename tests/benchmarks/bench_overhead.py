@@ -21,8 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-import sweeper.run as run
-from sweeper import sweep_run
+from sweeper.commands import run, sweep_run
 from sweeper.execution.session import connected
 from tests.benchmarks.bench_search import timed
 from trainables.worker.messages import CohortTask

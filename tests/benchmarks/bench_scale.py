@@ -72,7 +72,7 @@ def report_at_once(task: CohortTask, dispatch: Dispatch, messages: Any) -> None:
 
 def service(options: argparse.Namespace, store: str) -> float:
     """Plan, expand and dispatch; milliseconds a trial of the latter."""
-    from sweeper.cli.arguments import parse
+    from sweeper.commands.arguments import parse
     from sweeper.execution.session import connected
     from sweeper.execution.signals import StopSignal
     from sweeper.packing.cluster import SlotResources, Slots
@@ -162,7 +162,7 @@ def service(options: argparse.Namespace, store: str) -> float:
 
 def paper(options: argparse.Namespace, store: str) -> None:
     """Run the grid on a cluster on paper, and say what it took."""
-    from sweeper.cli.arguments import parse
+    from sweeper.commands.arguments import parse
     from sweeper.execution.loop import CohortFiles, Limits, dispatch
     from sweeper.execution.signals import StopSignal
     from sweeper.execution.stages import stages

@@ -217,8 +217,8 @@ def outcome(ray_start: float, ended: list[Last]) -> Outcome:
 def command(trials: int, seed: int, wave: int, *options: str) -> Outcome:
     """The command line of this service, from its arguments to rows and figures."""
     started: list[float] = []
-    import sweeper.run as run
     from sweeper import sweep_run
+    from sweeper.commands import run
 
     sweep_run.connected = partial(timed, started=started)
 

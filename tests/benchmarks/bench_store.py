@@ -153,8 +153,8 @@ def measure_views(folder: Path) -> None:
     print(f"pandas   reads the rows and takes means   {plainly:6.2f} s of a core")
     page = PAGE.format(write=f"publish.write(Files({str(folder)!r}), 'bench')")
     commands = {
-        "list": ("-m", "sweeper.stores", str(folder)),
-        "best": ("-m", "sweeper.best", "bench", "--store", str(folder)),
+        "list": ("-m", "sweeper", "list", str(folder)),
+        "best": ("-m", "sweeper", "best", "bench", "--store", str(folder)),
         "page": ("-c", page),
     }
     for name, command in commands.items():

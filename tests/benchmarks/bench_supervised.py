@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.execution.session import connected
 
 RATES, DECAYS, SMOOTHINGS, SEEDS = (0.02, 0.05, 0.1, 0.2), (0.0, 1e-3, 3e-3, 1e-2), (0.0, 0.1), (0, 1, 2)

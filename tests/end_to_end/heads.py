@@ -180,7 +180,7 @@ class Submission:
         self._files = [head.home / f"{uuid.uuid4().hex}.{stream}" for stream in ("out", "err")]
         with self._files[0].open("wb") as out, self._files[1].open("wb") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sweeper.submission.submit", *arguments, *address],
+                [sys.executable, "-m", "sweeper", "submit", *arguments, *address],
                 cwd=ROOT,
                 env=head.environment() | ({"RAY_AUTH_TOKEN": token} if token else {}),
                 stdout=out,

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import sweeper.run as run
+from sweeper.commands import run
 from tests.end_to_end.sweeps import POLL
 from tests.fake_executor import without_ray
 from trainables.worker.messages import CohortTask

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import run
 from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors
 from tests.end_to_end.undisturbed import GRID, TRIALS, assert_undisturbed
 from tests.fake_executor import without_ray

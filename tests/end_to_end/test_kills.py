@@ -14,7 +14,7 @@ import pandas as pd
 import psutil
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.storage.load import load_history
 from tests.end_to_end.sweeps import (
     Sweep,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sweeper.commands.run import main
 from sweeper.errors import StoreError
-from sweeper.run import main
 from sweeper.storage import load
 from sweeper.storage.files import Files
 from sweeper.storage.store import check_free_space, check_writable

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import sweeper.run as run
-from sweeper import sweep_run
+from sweeper.commands import run, sweep_run
 from sweeper.execution import session
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path

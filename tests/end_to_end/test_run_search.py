@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 
-from sweeper.run import main
+from sweeper.commands.run import main
 from sweeper.storage.load import load_history
 from tests.end_to_end.sweeps import VOLATILE, rows
 from tests.fake_executor import without_ray

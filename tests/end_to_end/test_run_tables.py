@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import sweeper.run as run
 from search_spaces._protocols import METHODS
-from sweeper.cli.arguments import parse
+from sweeper.commands import run
+from sweeper.commands.arguments import parse
 from sweeper.plan.prepare import prepare
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.storage.load import load
 from tests.end_to_end.heads import wait_until
 from tests.end_to_end.held import HELD, signal_of

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.storage.load import load_history
 from tests.end_to_end.sweeps import assert_same_results, rows
 from tests.fake_executor import report_nothing, without_ray

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli.describe import describe, describe_sweep
+from sweeper.commands.descriptions import describe, describe_sweep
 from sweeper.plan.cohorts import content_hash
 from sweeper.spec import Assumption, Grid, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
 from sweeper.spec.figures import Heatmap
@@ -210,7 +210,7 @@ def test_the_description_of_a_sweep_has_all_of_them(name: str) -> None:
 
 
 def test_readme_has_the_list_of_all_sweeps() -> None:
-    """`python -m sweeper.run --describe ours` prints it."""
+    """`sweeper describe ours` prints it."""
     listed = describe("ours")
     assert f"\n{listed}\n" in README.read_text()
     text = " ".join(listed.split())

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.cli import conclusion
+from sweeper.commands import conclusion
 from sweeper.option_values import Keep
 from sweeper.request import Request
 from sweeper.storage import parquet_files

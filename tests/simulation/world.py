@@ -19,7 +19,8 @@ import pytest
 import torch
 
 from sweeper import version
-from sweeper.cli import conclusion
+from sweeper.commands import conclusion
+from sweeper.commands.sweep_run import SweepRun
 from sweeper.errors import ClusterError, SpecError, StoreError, error_line
 from sweeper.execution.signals import StopSignal
 from sweeper.report import charts, publish
@@ -30,7 +31,6 @@ from sweeper.storage import archive, parquet_files, requests, store
 from sweeper.storage.layout import report_path
 from sweeper.storage.load import load
 from sweeper.surroundings import Machine, Surroundings
-from sweeper.sweep_run import SweepRun
 from tests.simulation import functions, sweeps, training
 from tests.simulation.auditor import Auditor
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend

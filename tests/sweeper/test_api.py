@@ -20,7 +20,7 @@ import pytest
 
 import sweeper
 from sweeper import api, spec
-from sweeper.cli.arguments import parse
+from sweeper.commands.arguments import parse
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.spec import registry
 from tests.cases import for_each
@@ -78,9 +78,9 @@ def test_the_names_for_a_sweeps_file_are_all_public() -> None:
 @pytest.mark.parametrize(
     "imports",
     [
-        "import sweeper; sweeper.run, sweeper.plan; import sweeper.run as r; import sweeper.plan.cohorts",
-        "import sweeper.plan.cohorts; import sweeper.run as r; import sweeper",
-        "from sweeper import run as r, plan; import sweeper",
+        "import sweeper; sweeper.run, sweeper.plan; import sweeper.plan.cohorts",
+        "import sweeper.plan.cohorts; import sweeper.commands.run; import sweeper",
+        "from sweeper import run, plan; import sweeper",
     ],
 )
 def test_functions_and_modules_of_one_name_work_in_either_order(imports: str) -> None:
@@ -88,9 +88,8 @@ def test_functions_and_modules_of_one_name_work_in_either_order(imports: str) ->
         f"{imports}\n"
         "import inspect\n"
         "from sweeper.plan.cohorts import Trial\n"
-        "from sweeper.run import main\n"
-        "assert r.main is main and sweeper.plan.cohorts.Trial is Trial\n"
-        "for function in (sweeper.run, sweeper.plan, r):\n"
+        "assert sweeper.plan.cohorts.Trial is Trial\n"
+        "for function in (sweeper.run, sweeper.plan):\n"
         "    assert 'preset' in inspect.signature(function).parameters\n"
         "    try:\n"
         "        function(3)\n"
@@ -100,6 +99,12 @@ def test_functions_and_modules_of_one_name_work_in_either_order(imports: str) ->
         "        raise AssertionError\n"
     )
     python(code)
+
+
+def test_the_module_that_starts_a_run_cannot_take_the_place_of_the_function() -> None:
+    with pytest.raises(ImportError, match=r"sweeper.run is a function: from sweeper import run"):
+        importlib.import_module("sweeper.run")
+    assert sweeper.run is api.run
 
 
 @pytest.mark.slow

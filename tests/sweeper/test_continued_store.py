@@ -16,14 +16,14 @@ import pandas as pd
 import pytest
 from optuna.distributions import FloatDistribution
 
-import sweeper.run as run
+from sweeper.commands import run
+from sweeper.commands.sweep_run import SweepRun
 from sweeper.models import load_model
 from sweeper.report import publish
 from sweeper.spec import Grid, Halving, Heatmap, Metric, Search, Sweep, Table, Value, registry
 from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
 from sweeper.storage.store import Store
-from sweeper.sweep_run import SweepRun
 from tests.fake_executor import without_ray
 from tests.sweeper.storage.rows import flipped
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sweeper.compare as compare
-import sweeper.run as run
+from sweeper.commands import compare, run
 from sweeper.plan.cohorts import trial_id
 from sweeper.results.compare import Side, pair, rows_of
 from sweeper.storage.load import load, take_snapshot

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from optuna.distributions import FloatDistribution
 
-from sweeper.cli.arguments import parse
+from sweeper.commands.arguments import parse
+from sweeper.commands.run import main
 from sweeper.plan.prepare import prepare
 from sweeper.report.figures import figures_of
 from sweeper.results.best_trials import rankings_of
-from sweeper.run import main
 from sweeper.spec import Grid, Halving, Heatmap, Metric, Pruner, Search, Sweep, Value, registry
 from sweeper.storage.load import load
 from sweeper.storage.models import trials_with_models

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import restore, run
 from sweeper.errors import SpecError, StoreError
 from sweeper.execution.loop import ModelStorage
 from sweeper.models import config_of, load_model
@@ -113,8 +113,8 @@ def test_models_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pyte
     before = all_contents(tmp_path)
     capsys.readouterr()
     assert train(tmp_path, "--fresh", "--keep", "none", *epochs) == 0 and not all_contents(tmp_path)
-    restore = shlex.split(capsys.readouterr().out.split("python -m sweeper.run ")[1].splitlines()[0])
-    assert run.main(restore) == 0 and len(before) == 4 and all_contents(tmp_path) == before
+    words = shlex.split(capsys.readouterr().out.split("sweeper restore ")[1].splitlines()[0])
+    assert restore.main(words) == 0 and len(before) == 4 and all_contents(tmp_path) == before
 
 
 @pytest.mark.slow

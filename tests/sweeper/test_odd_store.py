@@ -23,10 +23,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import sweeper.run as run
-from sweeper import export, stores
-from sweeper.best import main as best
-from sweeper.compare import main as compare
+from sweeper.commands import export, merge, rm, run
+from sweeper.commands import list as list_command
+from sweeper.commands.best import main as best
+from sweeper.commands.compare import main as compare
+from sweeper.commands.table import main as table_main
 from sweeper.errors import DamagedError, StoreError
 from sweeper.models import load_model
 from sweeper.report.page import document, publish
@@ -59,7 +60,6 @@ from sweeper.storage.parquet_files import parquet_to_table, parse_file, table_to
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, StoreReader
-from sweeper.table import main as table_main
 from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY
@@ -255,7 +255,7 @@ def with_odd_value(store: Path, copy: Path, kind: str, drawn: st.DataObject) -> 
 @given(kind=st.sampled_from(["rows", "history", "request"]), drawn=st.data())
 def test_a_file_of_odd_values_is_damaged_or_read_by_every_command(store: Path, kind: str, drawn: st.DataObject) -> None:
     """Nothing ends in a traceback. A damaged file is named, the rest is used, and no merge takes it."""
-    with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patched:
+    with tempfile.TemporaryDirectory() as made:
         copy = Path(made) / "store"
         path = with_odd_value(store, copy, kind, drawn)
         named, sides, errors = (
@@ -264,16 +264,15 @@ def test_a_file_of_odd_values_is_damaged_or_read_by_every_command(store: Path, k
             dict[str, str](),
         )
         for command, main, arguments in (
-            ("list", stores.main, [str(copy)]),
+            ("list", list_command.main, [str(copy)]),
             ("best", best, ["tiny", *named]),
             ("table", table_main, ["tiny", *named]),
             ("compare", compare, [*sides, *named, "--out", f"{made}/c.png"]),
             ("plan", run.main, ["tiny", *named]),
             ("export", export.main, ["tiny", *named, "--best", "auroc_joint", "--out", f"{made}/m.safetensors"]),
-            ("rm", stores.main, ["tiny:digits", *named]),
-            ("merge", stores.main, [str(copy), f"{made}/target"]),
+            ("rm", rm.main, ["tiny:digits", *named]),
+            ("merge", merge.main, [str(copy), f"{made}/target"]),
         ):
-            patched.setenv("SWEEPER_COMMAND", f"sweeper {command}")
             files_module.say_once.cache_clear()
             with contextlib.redirect_stderr(io.StringIO()) as error:
                 assert main(arguments) in (0, 2), command
@@ -374,9 +373,8 @@ def test_nothing_below_the_root_but_files_and_folders_is_followed_read_or_writte
         before = {name: data for name, data in before.items() if name.startswith("outside")}
         root = Path(made) / "root"
         root.symlink_to(folder)  # which may be a link
-        for command, arguments in (("list", [str(root)]), ("merge", [str(root), str(target)])):
-            patched.setenv("SWEEPER_COMMAND", f"sweeper {command}")
-            assert stores.main(arguments) in (0, 2)
+        assert list_command.main([str(root)]) in (0, 2)
+        assert merge.main([str(root), str(target)]) in (0, 2)
         for path in (target / each for each in places(target)):
             assert not path.is_symlink() and not (path.is_file() and SECRET in path.read_bytes())
         if kind in ("link", "loop") and outside.is_dir():
@@ -385,15 +383,14 @@ def test_nothing_below_the_root_but_files_and_folders_is_followed_read_or_writte
                 store.prepare("grid", COLUMNS)
         in_one_line(store.write, "grid", "cc", [row("c")], COLUMNS)
         in_one_line(store.write_history, "grid", "cc", [("c", 1, "auroc", 0.9)])
-        patched.setenv("SWEEPER_COMMAND", "sweeper rm")
-        assert stores.main(["grid", "--yes", "--store", str(root)]) in (0, 2)
+        assert rm.main(["grid", "--yes", "--store", str(root)]) in (0, 2)
         after = content(outside.parent) if outside.is_dir() else {}
         assert {name: data for name, data in after.items() if name.startswith("outside")} == before
         assert not outside.is_file() or outside.read_bytes() == SECRET
 
 
 def test_files_whose_columns_do_not_fit_together_are_named_by_every_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, kind in (("a", float), ("b", str)):
         row = {"trial_id": name, "status": "finished", "beta": kind("0.5")}
@@ -402,6 +399,5 @@ def test_files_whose_columns_do_not_fit_together_are_named_by_every_reader(
     for read in (lambda: load("grid", tmp_path), lambda: StoreReader(tmp_path).statuses("grid")):
         with pytest.raises(StoreError, match=law):
             read()
-    monkeypatch.setenv("SWEEPER_COMMAND", "sweeper list")
-    assert stores.main([str(tmp_path)]) == 0
+    assert list_command.main([str(tmp_path)]) == 0
     assert "column 'beta' must have one type" in "".join(capsys.readouterr())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 

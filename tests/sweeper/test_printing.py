@@ -16,10 +16,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import Phase, given, settings
 
-import sweeper.run as run
-from sweeper import stores, table
-from sweeper.best import main as best
-from sweeper.compare import main as compare
+from sweeper.commands import list as list_command
+from sweeper.commands import merge, rm, run, table
+from sweeper.commands.best import main as best
+from sweeper.commands.compare import main as compare
 from sweeper.printing import UNPRINTABLE, print, printable
 from sweeper.report import charts
 from sweeper.report.figures import figures_of
@@ -135,10 +135,12 @@ def test_what_a_store_holds_is_printed_and_written_printable(patched: pytest.Mon
     with tempfile.TemporaryDirectory() as folder:
         store = store_of(Path(folder, "store"), name)
         where = ["--store", store.files.uri]
-        for command in ("list", "rm", "merge"):
-            patched.setenv("SWEEPER_COMMAND", f"sweeper {command}")
-            words = {"list": [store.files.uri], "rm": [f"{NAME}:digits, {name}", *where]}
-            printed(stores.main, *words.get(command, [store.files.uri, f"{folder}/other"]))
+        for command, words in (
+            (list_command, [store.files.uri]),
+            (rm, [f"{NAME}:digits, {name}", *where]),
+            (merge, [store.files.uri, f"{folder}/other"]),
+        ):
+            printed(command.main, *words)
             store.files.delete(LEASE)  # the other commands would wait for its driver
         assert "t" in printed(best, NAME, *where)
         printed(best, NAME, "--changes", name, *where)

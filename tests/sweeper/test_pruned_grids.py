@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.spec import Grid, Halving, Sweep, Value, registry
 from sweeper.spec.space import Space
 from sweeper.storage.load import load

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import sweeper.run as run
+from sweeper.commands import restore, run
 from sweeper.spec import Grid, Metric, Sweep, Table, Value, registry
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
@@ -76,14 +76,14 @@ def test_sheets_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pyte
         (tmp_path / "store/sheets/decoded" / path).write_bytes(b"older")
     capsys.readouterr()
     assert train(tmp_path, "--fresh", "--axis", "seed=0") == 0
-    restore = shlex.split(capsys.readouterr().out.split("python -m sweeper.run ")[1].splitlines()[0])
+    words = shlex.split(capsys.readouterr().out.split("sweeper restore ")[1].splitlines()[0])
     again = contents(tmp_path)
     older = {path for path, content in again.items() if content == b"older"}
     assert len(older) == 4, "the sheets of seed 1"
     own = {path for path in before if not path.startswith("digits/")}  # the others are drawn of both seeds
     for path in own - older:  # of a stack of one where it was of two: equal up to rounding
         np.testing.assert_allclose(pixels(again[path]), pixels(before[path]), atol=2)
-    assert run.main(restore) == 0
+    assert restore.main(words) == 0
     assert set(contents(tmp_path)[path] for path in before) == {b"older"}
 
 

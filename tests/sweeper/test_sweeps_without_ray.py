@@ -18,10 +18,9 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 import sweeper
-import sweeper.run as run
 from search_spaces import vje_search
 from search_spaces.vje_search import POPULATION
-from sweeper import sweep_run
+from sweeper.commands import run, sweep_run
 from sweeper.report.page.contents import collect
 from sweeper.spec import registry
 from sweeper.storage.files import Files

@@ -1,6 +1,6 @@
 """Each synonym is of a key, a value, an option or a command that there is."""
 
-from sweeper.console import COMMANDS
+from sweeper.commands.console import COMMANDS
 from sweeper.request import PRUNERS, options
 from sweeper.spec.space import SAMPLERS
 from trainables.catalog import METHODS

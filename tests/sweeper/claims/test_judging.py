@@ -1,4 +1,4 @@
-"""`python -m sweeper.claims`: verdicts of the rows of a store."""
+"""`sweeper claims`: verdicts of the rows of a store."""
 
 import errno
 import os
@@ -17,8 +17,8 @@ import pytest
 from scipy import special, stats
 
 from sweeper.claims import Claim, Condition, Side
-from sweeper.claims import __main__ as command
 from sweeper.claims.judging import Judged, by_row, counts_text, judge, write
+from sweeper.commands import claims as command
 from sweeper.plan.plan import Plan
 from sweeper.record.page import write_claims
 from sweeper.report import publish

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.execution import local_backend
 from sweeper.execution.backend import Ended, Event, Started, Told, failure_of, read_exit_file
 from sweeper.execution.local_backend import LocalBackend

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sweeper.run as run
-from sweeper import sweep_run
+from sweeper.commands import run, sweep_run
 from sweeper.execution.budget import HOUR, Budget, BudgetSpent
 from sweeper.packing.cluster import DeviceKind
 from sweeper.plan.cohorts import Cohort, Trial
@@ -116,7 +115,7 @@ def test_a_run_stops_before_its_limit_and_the_same_command_continues_it(
         assert run.main([*command, "--fresh"]) == 130
         last = capsys.readouterr().out.splitlines()[-1]
         assert last.startswith(f"stopped by --hours 1.5: 3 of 6 trials are in {tmp_path / 'store'}, 3 are left; ")
-        assert last.endswith("the same command without --fresh continues: python -m sweeper.run " + " ".join(command))
+        assert last.endswith("the same command without --fresh continues: sweeper run " + " ".join(command))
         assert len(rows(tmp_path / "store", "anomaly_grid")) == 3 and len(tasks) == 1
         assert run.main(command) == 0
     assert len(rows(tmp_path / "store", "anomaly_grid")) == 6 and len(tasks) == 2

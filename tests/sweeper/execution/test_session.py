@@ -123,7 +123,7 @@ def test_an_impossible_address_is_refused_in_one_line(address: str) -> None:
 @pytest.mark.slow
 def test_asking_imports_neither_ray_nor_what_takes_seconds() -> None:
     """Ray's environment is set when it is used, which is too late once it has been imported."""
-    imports = "import sys, sweeper.run, sweeper.execution.session"
+    imports = "import sys, sweeper.commands.run, sweeper.execution.session"
     code = (
         f"{imports}; sys.exit(not {{'ray', 'torch', 'sklearn', 'scipy.stats', 'matplotlib'}}.isdisjoint(sys.modules))"
     )

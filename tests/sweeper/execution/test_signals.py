@@ -148,7 +148,7 @@ def test_a_sweep_handles_signals_from_its_first_to_its_last_line() -> None:
     """One that comes as the interpreter ends changes neither its last line nor its status."""
     code = (
         "import atexit, signal\n"
-        "from sweeper import run\n"
+        "from sweeper.commands import run\n"
         "from sweeper.execution.startup import end_process\n"
         "run.parse_command = lambda _: signal.raise_signal(signal.SIGTERM)\n"
         "atexit.register(lambda: signal.raise_signal(signal.SIGTERM))\n"

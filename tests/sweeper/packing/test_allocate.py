@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.cli.arguments import parse
+from sweeper.commands.arguments import parse
 from sweeper.errors import ClusterError, SpecError
 from sweeper.packing.allocate import Allocator, least_threads, longest_group, on_cores, on_gpus
 from sweeper.packing.cluster import (

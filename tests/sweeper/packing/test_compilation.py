@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sweeper.cli.arguments import parse
-from sweeper.cli.preview import expectation, outline_plan
+from sweeper.commands.arguments import parse
+from sweeper.commands.preview import expectation, outline_plan
 from sweeper.packing.allocate import Allocator
 from sweeper.packing.cluster import DeviceKind, ProbeRequest, profile_devices
 from sweeper.packing.compilation import (

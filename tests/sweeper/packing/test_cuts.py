@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli.arguments import parse
+from sweeper.commands.arguments import parse
 from sweeper.packing.cluster import SlotResources, Slots
 from sweeper.packing.compilation import StudySteps, WaveCutter
 from sweeper.packing.cuts import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli.arguments import parse
+from sweeper.commands.arguments import parse
 from sweeper.plan import changes
 from sweeper.plan.changes import Change, Changes, format_value
 from sweeper.plan.plan import Plan

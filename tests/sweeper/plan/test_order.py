@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sweeper.run as run
-from sweeper.cli.arguments import parse
+from sweeper.commands import run
+from sweeper.commands.arguments import parse
 from sweeper.errors import SpecError
 from sweeper.option_values import Order
 from sweeper.plan import cohorts

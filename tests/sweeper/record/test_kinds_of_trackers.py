@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.record.tensorboard import TensorBoard
 from sweeper.record.tracker import TrackedTrial
 from sweeper.storage.load import load_history

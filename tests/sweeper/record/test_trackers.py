@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.errors import SpecError
 from sweeper.option_values import TrackRequest
 from sweeper.plan.cohorts import Cohort, Trial
@@ -22,7 +22,7 @@ from sweeper.storage.layout import trial_names_path
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.fake_executor import without_ray
-from tests.sweeper.cli.refusals import command_line_of
+from tests.sweeper.commands.refusals import command_line_of
 from tests.sweeper.small_sweeps import rows, small_grid
 
 pytestmark = pytest.mark.usefixtures("unreported")

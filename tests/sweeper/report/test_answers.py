@@ -9,7 +9,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 from scipy import stats
 
-from sweeper import export
+from sweeper.commands import export
 from sweeper.errors import SpecError, StoreError
 from sweeper.report.answers import Answer, find_answer
 from sweeper.report.figures import figures_of

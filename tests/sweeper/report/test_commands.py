@@ -11,9 +11,9 @@ from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
 
 import sweeper
-from sweeper import export, trial
-from sweeper.best import main as best_command
-from sweeper.cli.arguments import parse
+from sweeper.commands import export, trial
+from sweeper.commands.arguments import parse
+from sweeper.commands.best import main as best_command
 from sweeper.errors import SpecError
 from sweeper.models import defaults_of
 from sweeper.plan.prepare import prepare

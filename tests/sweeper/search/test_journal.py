@@ -13,7 +13,7 @@ import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeper.cli.conclusion import finish
+from sweeper.commands.conclusion import finish
 from sweeper.plan.plan import Plan
 from sweeper.request import Request
 from sweeper.search.journal import DashboardJournal, begin_journal

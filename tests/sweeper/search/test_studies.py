@@ -7,7 +7,7 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.cli.arguments import parse
+from sweeper.commands.arguments import parse
 from sweeper.plan.plan import Plan
 from sweeper.plan.prepare import prepare
 from sweeper.spec import Constraint, Grid, Halving, Heatmap, Metric, Search, Sweep, Value

@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 
 import sweeper
-import sweeper.run as run
-from sweeper.cli.arguments import parse
+from sweeper.commands import run
+from sweeper.commands.arguments import parse
+from sweeper.commands.sweep_run import SweepRun
 from sweeper.errors import SpecError
 from sweeper.spec import Metric, Table, registry
 from sweeper.spec.function_sweep import name_of_command
-from sweeper.sweep_run import SweepRun
 from tests.cases import for_each
 from tests.user_files import user_folder
 

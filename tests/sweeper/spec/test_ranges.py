@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.cli.arguments import parse
+from sweeper.commands.arguments import parse
 from sweeper.errors import SpecError
 from sweeper.spec.ranges import MOST_LISTED, as_typed, is_range, listed
 from tests.cases import for_each

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import search_spaces
-import sweeper.run as run
+from sweeper.commands import run
 from sweeper.errors import SpecError
 from sweeper.spec import Sweep, registry, user_code
 from tests.import_rules import TABLE

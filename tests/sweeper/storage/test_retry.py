@@ -210,13 +210,13 @@ def _impatient(operation, limit, on_silence):
     return call_remotely(operation, limit, on_silence, silence=0.6)
 
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PROGRAMS = {
-    "run": ["sweeper.run", "anomaly_grid", "--preset", "digits", "--plan", "--store", "URI"],
-    "compare": ["sweeper.compare", "anomaly_grid:digits,nu=1@URI", ",nu=2"],
-    "export": ["sweeper.export", "anomaly_grid", "--best", "auroc_joint", "--store", "URI"],
-    "view": ["sweeper.view", "URI"],
+    "run": ["sweeper", "run", "anomaly_grid", "--preset", "digits", "--plan", "--store", "URI"],
+    "compare": ["sweeper", "compare", "anomaly_grid:digits,nu=1@URI", ",nu=2"],
+    "export": ["sweeper", "export", "anomaly_grid", "--best", "auroc_joint", "--store", "URI"],
+    "view": ["sweeper", "view", "URI"],
 }
 
 

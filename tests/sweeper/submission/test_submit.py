@@ -11,8 +11,8 @@ from typing import Never
 
 import pytest
 
-import sweeper.run as run
-from sweeper.cli import arguments as run_arguments
+from sweeper.commands import arguments as run_arguments
+from sweeper.commands import run
 from sweeper.errors import StoreError
 from sweeper.request import Request
 from sweeper.spec import SpecError
@@ -401,9 +401,9 @@ def test_credentials_in_a_store_cause_a_warning_and_are_not_repeated(monkeypatch
     assert "SECRET" not in note and "KEY" not in note
 
 
-@pytest.mark.parametrize("option", ["--list", "--describe=vje"])
-def test_what_runs_no_sweep_needs_no_cluster(option: str) -> None:
-    with pytest.raises(SpecError, match=f"{option[:6]}.* needs no cluster; run python -m sweeper.run {option[:6]}"):
+@pytest.mark.parametrize(("option", "command"), [("--list", "list"), ("--describe=vje", "describe vje")])
+def test_what_runs_no_sweep_needs_no_cluster(option: str, command: str) -> None:
+    with pytest.raises(SpecError, match=f"{option[:6]}.* needs no cluster; run sweeper {command}"):
         submit.run_request([option])
 
 

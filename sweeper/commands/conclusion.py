@@ -1,0 +1,202 @@
+"""The end of a run: figures and tables of all rows of the plan, a summary in the terminal, and the exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK
+from sweeper.errors import SpecError, StoreError
+from sweeper.models import defaults_of, load_model, score_line
+from sweeper.plan.keep import missing_models
+from sweeper.plan.plan import Plan
+from sweeper.printing import print, printable
+from sweeper.record.models import ranked_columns, remove_displaced
+from sweeper.record.page import write_claims, write_page
+from sweeper.request import Request
+from sweeper.spec.metric import OF_EVERY_ROW
+from sweeper.storage.checkpoints import remove_orphans
+from sweeper.storage.layout import FIGURES, figures_folder, history_folder, models_folder, trials_folder
+from sweeper.storage.load import load_request, metric_columns
+from sweeper.storage.models import forget_written, trials_with_models
+from sweeper.storage.requests import StoredRequest, selecting_line
+from sweeper.storage.retry import NO_RETRIES
+from sweeper.storage.rows import Columns
+from sweeper.storage.store import Store
+from trainables.validation import is_own
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_BEST = 3
+"""Most data sets and studies whose best model the end of a run names."""
+COMPACT_ABOVE = 256
+"""A sweep that ends with more files of rows than this is compacted."""
+
+
+def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
+    """Write figures and tables from all rows of the request and print a summary. Returns the exit status."""
+    store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
+    if len(store.files.list(trials_folder(plan.name))) > COMPACT_ABOVE:
+        store.compact(plan.name)
+    remove_orphans(store, plan.name)
+
+    from sweeper.report import publish  # here: it imports Matplotlib
+
+    of_request = load_request(store.files, plan.name, plan.request_rows)
+    if plan.study_runs:
+        of_request["study"] = of_request["trial_id"].map(plan.study_names).fillna(of_request["study"])
+    stored = _stored(plan, of_request)
+    text = publish.write(
+        store.files,
+        publish.Subject(plan.name, plan.sweep, plan.preset, plan.request_folder, plan.request),
+        stored.comparable,
+        hyperparameters=list(columns.hyperparameters),
+        so_far=stored.so_far,
+        spread=request.spread,
+        alarm_rate=request.alarm_rate,
+    )
+    if request.keep.trials == "best":
+        columns_read = set(ranked_columns(plan))
+        ranked = of_request[[name for name in of_request if name in columns_read]]
+        remove_displaced(store.files, plan, ranked.to_dict("records"))
+    rows = of_request[of_request["trial_id"].isin(plan.ids)]
+    texts, diverged = [text], list[str]()
+    if plan.study_runs:
+        from sweeper.search import journal as studies  # here: it imports Optuna
+
+        texts.append(studies.write(plan, store.files))
+        diverged = plan.diverged_studies
+    counts = rows["status"].value_counts().to_dict()
+    print("".join(f"{text}\n\n" for text in texts if text), end="")
+    print(f"{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
+    if len(rows) < len(of_request):
+        print(f"figures and tables show all {len(of_request)} trials of '{plan.request}' that have a row")
+    for line in (*_first_divergence(plan, rows), *_unreported(plan, columns, of_request)):
+        print(printable(line))
+    print(f"rows: {store.files.display_uri_of(trials_folder(plan.name))}")
+    print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
+    for kind in FIGURES:
+        folder = figures_folder(kind, plan.request_folder)
+        if plan.study_runs if kind == "studies" else store.files.list(folder):
+            print(f"{kind}: {store.files.display_uri_of(folder)}")
+    if plan.sweep.claims_of(plan.preset) and (judged := write_claims(plan, store.files, print)):
+        print(f"claims: {judged}")
+    if page := write_page(plan, store.files, print):
+        print(f"page: {store.files.display_uri_of(page)}")
+    if models := set(trials_with_models(store.files, plan.name)).intersection(plan.ids):
+        print(f"models: {store.files.display_uri_of(models_folder(plan.name))} (of {len(models)} trials)")
+    if diverged:
+        print(
+            f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}, so there is no best trial",
+            file=sys.stderr,
+        )
+    without_history = len(store.trials_without_history(plan.name).intersection(plan.ids))
+    if without_history:
+        lost = f"{without_history} trials have lost their history with a damaged file"
+        print(f"{lost}; the same command trains them again")
+    forget_written(store.files, plan.name)
+    missing = missing_models(store.files, plan, request.keep)
+    if missing:
+        again = "the same command trains these trials again and writes them"
+        if missing.isdisjoint(trial.id for trial in plan.grid_trials):
+            again = "sweeper.load_model trains such a trial again"
+        print(f"error: {len(missing)} models could not be written, and are missing; {again}", file=sys.stderr)
+    for line in _answer(plan, store, columns, of_request, request):
+        print(line)
+    trained = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
+    return EXIT_OK if trained and not missing else EXIT_FAILED
+
+
+def _stored(plan: Plan, rows: pd.DataFrame) -> StoredRequest:
+    """The rows of the plan's request, of which the plan may be a part."""
+    total = plan.total if plan.study_runs else len(plan.request_rows.trials)
+    return StoredRequest(plan.request, plan.preset, rows, total)
+
+
+def _answer(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, request: Request) -> Iterator[str]:
+    """How the best setting is trained again and its model used, and the sentence about it. Of trials on one class also
+    the score and the threshold of the model."""
+    from sweeper.report.answers import answer_of  # here: they import SciPy
+    from sweeper.report.commands import Commands
+    from sweeper.report.figures import figures_of
+
+    figures = figures_of(plan.sweep, plan.preset)
+    stored, keys = _stored(plan, rows), list(columns.hyperparameters)
+    data = None if os.path.abspath(request.data) == os.path.abspath(Request.data) else request.data
+    found = None if request.sweep else plan.sweep  # no command finds one that Python has as a value
+    commands = Commands(request.name, plan.name, found, store.files.display_uri, data, defaults_of)
+    answer = answer_of(store.files, plan.name, stored, figures, keys, commands, spread=request.spread)
+    on_one_class = "normal_class" in rows and rows["normal_class"].notna().any()
+    for choice in answer.choices[:MAX_BEST]:
+        if on_one_class and choice.model:
+            yield _of_model(store, plan.name, choice.trials[0], request.alarm_rate)
+        elif on_one_class and request.alarm_rate is not None:
+            yield f"trial {choice.trials[0]} has no model in the store, so it has no threshold; --keep best keeps it"
+        yield from choice.lines
+    yield answer.text
+
+
+def _of_model(store: Store, name: str, trial: str, alarm_rate: float | None) -> str:
+    """How a model of trials on one class is loaded, with its score and its threshold."""
+    rate = "" if alarm_rate is None else f", alarm_rate={alarm_rate:g}"
+    try:
+        about = score_line(load_model(store.files, trial, sweep=name, alarm_rate=alarm_rate))
+    except (SpecError, StoreError) as error:  # it may have been kept before models had thresholds
+        about = str(error)
+    address = json.dumps(store.files.display_uri, ensure_ascii=False)
+    return f'sweeper.load_model({address}, "{trial}"{rate}): {about}'
+
+
+def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:
+    """A line that says which trial of the plan is the first that diverged, and where; none if no trial did."""
+    for index in (rows["status"] == "diverged").to_numpy().nonzero()[0][:1]:
+        known = rows.iloc[index].dropna()
+        settings = ", ".join(
+            f"{name}={known[name]}" for name in dict.fromkeys(plan.identifying_columns) if name in known
+        )
+        named = f"trial {known['trial_id']}" + (f" ({settings})" if settings else "")
+        yield f"first to diverge: {named}, {known.get('error', 'no reason is recorded')}"
+
+
+def _unreported(plan: Plan, columns: Columns, rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each metric of the figures that no trial of a function has reported, of which nothing is known before
+    it reports."""
+    if "method" not in rows or not any(map(is_own, rows["method"].dropna().unique())):
+        return
+    reported = metric_columns(rows, columns.hyperparameters)
+    for figure in plan.sweep.figures_of(plan.preset):
+        for metric in figure.shown:
+            if metric.name not in (*reported, *OF_EVERY_ROW):
+                known = ", ".join(reported) or "nothing"
+                yield f"no trial has reported {metric.name}, which the {figure.title} shows; they report: {known}"
+
+
+def print_how_to_continue(plan: Plan, store: Store, fresh: bool, why: str = "", command: str = "") -> None:
+    """Print how many trials are done, and that the same `command` continues, which is without `--fresh` if the run was
+    `fresh`: that would set aside what it has trained. `why` says what stopped the run."""
+    stopped = f"stopped by {why}" if why else "stopped"
+    same = "the same command without --fresh" if fresh else "the same command"
+    continues = f"{same} continues{f': {command}' if command else ''}"
+    try:
+        statuses = Store(store.files.with_retries(NO_RETRIES)).statuses(plan.name, check_history=False)
+    except StoreError:
+        print(f"{stopped}: what is in {store.files.display_uri} cannot be read now; {continues}")
+        return
+    done = sum(statuses.get(trial_id, "failed") != "failed" for trial_id in plan.ids)
+    left = f", {plan.total - done} are left" if why else ""
+    print(f"{stopped}: {done} of {plan.total} trials are in {store.files.display_uri}{left}; {continues}")
+
+
+def write_page_so_far(plan: Plan, store: Store) -> None:
+    """Write the page of an interrupted run, if it has any results, and print where it is."""
+    files = store.files.with_retries(NO_RETRIES)
+    with contextlib.suppress(StoreError):
+        if not (files.list(trials_folder(plan.name)) or files.list(history_folder(plan.name))):
+            return
+        if page := write_page(plan, files, print):
+            print(f"page: {files.display_uri_of(page)}")

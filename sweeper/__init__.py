@@ -13,14 +13,11 @@
 - Train a trial under Ray Tune: `tune_trainable`
 - Catch errors: `SweeperError`, which is a `SpecError`, a `StoreError` or a `ClusterError`
 
-Each is imported when it is first used, so `import sweeper` takes no time. `plan` is also the name of the package
-`sweeper/plan/`. In whichever order they are imported, `sweeper.plan` is this package, and can be called.
+Each is imported when it is first used, so `import sweeper` takes no time. No module that can be imported has the name
+of one of them: it would take its place.
 """
 
 import importlib
-import sys
-from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `MODULE_OF` says, for editors and type checkers
@@ -65,35 +62,9 @@ MODULE_OF = {
     for name in names.split()
 }
 """Public name -> module that defines it."""
-MODULES = ("plan",)
-"""Functions that share their name with a module."""
-
-
-class CallableModule(ModuleType):
-    """A module that can be called as the function of its name in `sweeper.api`."""
-
-    @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        """The function, whose signature and documentation `help` and notebooks show."""
-        name = self.__name__.rpartition(".")[2]
-        return getattr(importlib.import_module(MODULE_OF[name]), name)
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self.__wrapped__(*arguments, **options)
-
-
-class Package(ModuleType):
-    """This package, which makes each of `MODULES` callable when it is imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in MODULES and type(value) is ModuleType:
-            value.__class__ = CallableModule
-        super().__setattr__(name, value)
 
 
 def __getattr__(name: str) -> Any:
-    if name in MODULES:
-        return importlib.import_module(f"sweeper.{name}")
     if name in MODULE_OF:
         return getattr(importlib.import_module(MODULE_OF[name]), name)
     raise AttributeError(f"module 'sweeper' has no attribute '{name}'; it has: {', '.join(__all__)}")
@@ -101,6 +72,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*globals(), *__all__]
-
-
-sys.modules[__name__].__class__ = Package

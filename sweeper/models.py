@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError, StoreError
-from sweeper.plan.cohorts import trial_id as trial_id_of
+from sweeper.planning.cohorts import trial_id as trial_id_of
 from sweeper.printing import print, printable
 from sweeper.spec import registry
 from sweeper.spec.space import unknown

@@ -62,7 +62,7 @@ class Option:
     many: Literal["", "times", "words"] = ""
     """Whether it takes several values: it is given several times, or several words follow it."""
     switch: bool = False
-    """Whether it takes no value; so does that of a field which is False by default."""
+    """Whether it takes no value, as one whose field is False by default."""
 
     @property
     def text(self) -> str:

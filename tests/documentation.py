@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from sweeper.plan.changes import format_value
+from sweeper.planning.changes import format_value
 from sweeper.request import options as known_options
 from sweeper.storage.rows import FIXED
 from trainables.catalog import METHODS, method_of

@@ -26,7 +26,14 @@ LOOP = (
 OF_COMMANDS = (
     *("pandas", "rich", "tabulate", "sweeper.errors", "sweeper.masking", "sweeper.names", "sweeper.version"),
     *("sweeper.printing", "sweeper.option_values", "sweeper.request", "sweeper.spec", "sweeper.storage"),
-    *("sweeper.results", "sweeper.report", "sweeper.plan", "sweeper.packing", "sweeper.execution", "sweeper.record"),
+    *(
+        "sweeper.results",
+        "sweeper.report",
+        "sweeper.planning",
+        "sweeper.packing",
+        "sweeper.execution",
+        "sweeper.record",
+    ),
     *(
         "sweeper.models",
         "sweeper.commands",
@@ -217,7 +224,7 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.plan": Rule(
+    "sweeper.planning": Rule(
         may=(
             "sweeper.printing",
             *(
@@ -235,7 +242,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.results": Rule(
         may=(
             *("pandas", "numpy", "scipy", "pyarrow", "sweeper.errors", "sweeper.names", "sweeper.printing"),
-            *("sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.metrics.meanings"),
+            *("sweeper.spec", "sweeper.storage", "sweeper.planning", "trainables.metrics.meanings"),
             "trainables.validation",
         ),
         never=("torch", "ray", "optuna"),
@@ -246,7 +253,15 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.claims": Rule(
         may=(
-            *("pandas", "numpy", "sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *(
+                "pandas",
+                "numpy",
+                "sweeper.errors",
+                "sweeper.names",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.planning",
+            ),
             *("sweeper.results", "sweeper.claims.claim", "trainables.metrics.meanings", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna"),
@@ -265,7 +280,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.request",
                 "sweeper.spec",
                 "sweeper.storage",
-                "sweeper.plan",
+                "sweeper.planning",
             ),
             *("sweeper.results", "sweeper.claims.hook"),
             *("trainables.cache", "trainables.metrics.meanings", "trainables.metrics.roc", "trainables.json_input"),
@@ -292,7 +307,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.spec",
                 "sweeper.storage",
             ),
-            *("sweeper.plan", "trainables.sections", "trainables.config", "trainables.json_input"),
+            *("sweeper.planning", "trainables.sections", "trainables.config", "trainables.json_input"),
             *("trainables.training.measurement", "trainables.catalog"),
         ),
         never=("ray", "optuna"),
@@ -308,7 +323,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.errors",
                 "sweeper.spec",
                 "sweeper.storage",
-                "sweeper.plan",
+                "sweeper.planning",
             ),
             *(
                 "sweeper.report.studies",
@@ -321,8 +336,8 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray",),
     ),
-    "sweeper.record.listener": Rule(may=("sweeper.plan",), never=("torch", *LAUNCHERS)),
-    "sweeper.plan.prepare": Rule(
+    "sweeper.record.listener": Rule(may=("sweeper.planning",), never=("torch", *LAUNCHERS)),
+    "sweeper.planning.prepare": Rule(
         may=(
             *(
                 "sweeper.errors",
@@ -330,7 +345,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.request",
                 "sweeper.spec",
                 "sweeper.storage",
-                "sweeper.plan",
+                "sweeper.planning",
             ),
             *("sweeper.search.studies", "trainables.catalog", "trainables.config", "trainables.sections"),
             *("trainables.data", "trainables.validation", "trainables.metrics.roc", "trainables.training"),
@@ -346,16 +361,16 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.request",
                 "sweeper.spec",
                 "sweeper.storage",
-                "sweeper.plan",
+                "sweeper.planning",
             ),
-            *("sweeper.results", "sweeper.claims", "sweeper.plan.prepare", "trainables.validation"),
+            *("sweeper.results", "sweeper.claims", "sweeper.planning.prepare", "trainables.validation"),
         ),
         never=("ray",),
     ),
     "sweeper.execution.signals": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.execution.startup": Rule(may=("sweeper.execution.signals",), never=("torch", *LAUNCHERS)),
     "sweeper.execution.budget": Rule(
-        may=("sweeper.plan", "sweeper.record.listener", "trainables.reports", "trainables.worker.messages"),
+        may=("sweeper.planning", "sweeper.record.listener", "trainables.reports", "trainables.worker.messages"),
         never=("torch", *LAUNCHERS),
     ),
     "sweeper.execution.watchdog": Rule(
@@ -386,7 +401,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.spec",
                 "sweeper.storage",
             ),
-            *("sweeper.plan", "sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
+            *("sweeper.planning", "sweeper.packing", "sweeper.search", "sweeper.record.listener", "trainables.reports"),
             *("trainables.sections", "trainables.config", "trainables.training", "trainables.worker"),
         ),
     ),
@@ -405,7 +420,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.masking",
             ),
             *("sweeper.surroundings", "sweeper.claims.hook"),
-            *("sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.results", "sweeper.report"),
+            *("sweeper.spec", "sweeper.storage", "sweeper.planning", "sweeper.results", "sweeper.report"),
             "trainables.reports",
             *("trainables.worker.messages", "trainables.data.datasets"),
         ),
@@ -416,7 +431,7 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.printing",
             "trainables.contract",
             "trainables.own_code",
-            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.planning", "trainables.reports"),
             *("trainables.catalog", "trainables.data.errors", "trainables.sections", "trainables.config"),
             *("trainables.training", "trainables.validation", "trainables.functions"),
         ),
@@ -463,7 +478,7 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.errors",
                 "sweeper.spec",
                 "sweeper.storage",
-                "sweeper.plan",
+                "sweeper.planning",
             ),
             *("sweeper.execution", "sweeper.record", "sweeper.commands", "sweeper.models"),
             "sweeper.report.answers",
@@ -485,7 +500,13 @@ TABLE: Mapping[str, Rule] = {
                 "sweeper.version",
                 "sweeper.spec",
             ),
-            *("sweeper.storage", "sweeper.execution", "sweeper.plan.prepare", "sweeper.commands", "sweeper.masking"),
+            *(
+                "sweeper.storage",
+                "sweeper.execution",
+                "sweeper.planning.prepare",
+                "sweeper.commands",
+                "sweeper.masking",
+            ),
             "trainables.data.errors",
         ),
         never=("torch",),

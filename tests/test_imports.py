@@ -194,17 +194,17 @@ def test_claims_are_used_through_one_hook_and_imported_only_where_there_are_some
 
 FORBIDDEN = [
     ("search_spaces.anomaly_grid", "import torch"),
-    ("search_spaces.anomaly_grid", "from sweeper.plan.cohorts import Trial"),
+    ("search_spaces.anomaly_grid", "from sweeper.planning.cohorts import Trial"),
     ("search_spaces.anomaly_grid", "from optuna import create_study"),
     ("sweeper.version", "import sweeper.spec.sweep"),
     ("sweeper.spec.sweep", "import pandas as pd"),
     ("sweeper.spec.sweep", "from sweeper.claims import Claim"),
     ("sweeper.commands.conclusion", "from sweeper.claims import hook"),
     ("sweeper.record.page", "from sweeper.claims import judging"),
-    ("sweeper.spec.sweep", "from sweeper.plan.cohorts import Trial"),
+    ("sweeper.spec.sweep", "from sweeper.planning.cohorts import Trial"),
     ("sweeper.spec.sweep", "from ..plan import trials"),
     ("sweeper.spec.sweep", "import yaml"),
-    ("sweeper.plan.cohorts", "from sweeper.packing.packer import fraction"),
+    ("sweeper.planning.cohorts", "from sweeper.packing.packer import fraction"),
     ("sweeper.search.ask_tell", "import torch"),
     ("sweeper.storage.store", "import ray"),
     ("sweeper.report.heatmaps", "def draw():\n    if True:\n        import torch"),
@@ -274,7 +274,7 @@ def test_the_message_names_file_line_and_rule() -> None:
     [
         ("search_spaces.anomaly_grid", "from sweeper.spec import Sweep\nfrom optuna.distributions import X"),
         ("search_spaces.anomaly_grid", "from optuna import distributions\nfrom sweeper import spec"),
-        ("sweeper.plan.cohorts", "from __future__ import annotations\nimport math\nfrom .trials import Trial"),
+        ("sweeper.planning.cohorts", "from __future__ import annotations\nimport math\nfrom .trials import Trial"),
         (
             "sweeper.spec.sweep",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from optuna.distributions import X",
@@ -310,9 +310,9 @@ def test_an_indirect_import_is_found() -> None:
     sources = {
         "sweeper": "",
         "sweeper.spec.sweep": "def f():\n    import torch",
-        "sweeper.plan.changes": "from sweeper.spec import Sweep",
-        "sweeper.plan.cohorts": "from .changes import Changes",
+        "sweeper.planning.changes": "from sweeper.spec import Sweep",
+        "sweeper.planning.cohorts": "from .changes import Changes",
     }
     assert back_doors(sources) == []
     (line,) = back_doors({**sources, "sweeper": "import torch.nn"})[-1:]
-    assert line.startswith("sweeper.plan.cohorts must never import torch, but imports it with one of: sweeper, ")
+    assert line.startswith("sweeper.planning.cohorts must never import torch, but imports it with one of: sweeper, ")

@@ -22,9 +22,9 @@ from sweeper.claims.judging import Judged, judge_at
 from sweeper.claims.looks import Looks, next_count, read_looks, write_looks
 from sweeper.claims.verdicts import MOST_EXPECTED, replicates_expected
 from sweeper.errors import SpecError
-from sweeper.plan.changes import changed_keys
-from sweeper.plan.plan import Plan
-from sweeper.plan.prepare import with_replicates
+from sweeper.planning.changes import changed_keys
+from sweeper.planning.plan import Plan
+from sweeper.planning.prepare import with_replicates
 from sweeper.request import Request
 from sweeper.results.estimates import ALPHA, EQUAL, MIN_REPLICATES
 from sweeper.spec import Value

@@ -15,7 +15,7 @@ from sweeper.storage.files import Files
 
 if TYPE_CHECKING:
     from sweeper.claims.decide import Decision
-    from sweeper.plan.plan import Plan
+    from sweeper.planning.plan import Plan
     from sweeper.request import Request
     from sweeper.storage.store import Store
 

@@ -25,7 +25,7 @@ from sweeper.claims.samples import (
 )
 from sweeper.claims.verdicts import Verdict
 from sweeper.errors import StoreError
-from sweeper.plan.changes import changed_keys
+from sweeper.planning.changes import changed_keys
 from sweeper.results import estimates
 from sweeper.results.estimates import ALPHA, LEVEL, MIN_REPLICATES, Bounds, Estimate, Extremes
 from sweeper.results.judging import judging_rows

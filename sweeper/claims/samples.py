@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.claims.claim import EPOCH, WITH_NUMBER, Side, meets, values_along
-from sweeper.plan.changes import options_of
+from sweeper.planning.changes import options_of
 from sweeper.results.replicates import strata_means, value_codes, whole_means
 from sweeper.results.sentences import counted
 from sweeper.spec import Grid, Search, Sweep, registry

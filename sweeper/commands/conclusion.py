@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import defaults_of, load_model, score_line
-from sweeper.plan.keep import missing_models
-from sweeper.plan.plan import Plan
+from sweeper.planning.keep import missing_models
+from sweeper.planning.plan import Plan
 from sweeper.printing import print, printable
 from sweeper.record.models import ranked_columns, remove_displaced
 from sweeper.record.page import write_claims, write_page

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sweeper.commands.preview import distribution_text, outline_distribution
 from sweeper.errors import SpecError
-from sweeper.plan.changes import format_value
+from sweeper.planning.changes import format_value
 from sweeper.spec import Assumption, Sweep, Value, registry
 from sweeper.spec.function_sweep import FunctionSweep
 from sweeper.spec.space import Part

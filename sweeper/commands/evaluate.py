@@ -155,7 +155,7 @@ def _shown(files: Files, name: str, metrics: Mapping[str, Any], wanted: str | No
 
 def _data(dataset: str, folder: Path) -> Data:
     """The data set with this name."""
-    from sweeper.plan.prepare import is_of_user, listing_of
+    from sweeper.planning.prepare import is_of_user, listing_of
     from trainables.data.datasets.catalog import DATASETS
     from trainables.data.errors import DataError
 

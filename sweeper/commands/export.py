@@ -12,7 +12,7 @@ from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import find_model, sweep_and_code, with_alarm_rate
 from sweeper.option_values import device, rate, whole
-from sweeper.plan.changes import format_value
+from sweeper.planning.changes import format_value
 from sweeper.printing import print, printable
 from sweeper.report.figures import PresetFigures
 from sweeper.report.kinds import read_figures

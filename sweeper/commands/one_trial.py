@@ -9,7 +9,7 @@ import torch
 
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK
 from sweeper.errors import SpecError
-from sweeper.plan.changes import format_value
+from sweeper.planning.changes import format_value
 from trainables.catalog import is_function, method_of
 from trainables.learners.phases import PARTS
 from trainables.reports import Member, Report

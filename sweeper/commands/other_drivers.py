@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from sweeper.errors import StoreError
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.storage.lease import Driver, Drivers, Lease
 
 LOOK_SECONDS = 2.0

@@ -19,10 +19,10 @@ from sweeper.packing.cluster import is_local, profile_devices, read_devices, wri
 from sweeper.packing.compilation import StudySteps, requested_steps
 from sweeper.packing.cuts import describe_cuts, settled_cuts
 from sweeper.packing.packer import Packing
-from sweeper.plan import cohorts
-from sweeper.plan.changes import Changes, format_value
-from sweeper.plan.cohorts import Cut
-from sweeper.plan.plan import TO_RUN, Plan
+from sweeper.planning import cohorts
+from sweeper.planning.changes import Changes, format_value
+from sweeper.planning.cohorts import Cut
+from sweeper.planning.plan import TO_RUN, Plan
 from sweeper.printing import print, printable
 from sweeper.request import Request
 from sweeper.spec import Space, SpecError, Value

@@ -8,7 +8,7 @@ from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_
 from sweeper.commands.other_drivers import refuse_others
 from sweeper.names import is_name
 from sweeper.packing.cuts import record_paths
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.printing import print
 from sweeper.spec import SpecError, registry
 from sweeper.storage import archive as replaced

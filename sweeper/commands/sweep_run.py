@@ -21,8 +21,8 @@ from sweeper.execution.session import check_address, connected
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import begin_collection, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
-from sweeper.plan.keep import kept_epochs
-from sweeper.plan.plan import Plan
+from sweeper.planning.keep import kept_epochs
+from sweeper.planning.plan import Plan
 from sweeper.printing import print, printable
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, ranked_columns
@@ -119,7 +119,7 @@ class SweepRun:
     def begin(self, stopping: StopSignal) -> Self:
         """Check what a run depends on, open this driver's lease, which the run closes, and prepare the store. Returns
         this object, or one that was planned after a wait for another driver. Raises an error if the plan cannot run."""
-        from sweeper.plan.prepare import prepare  # here because torch takes seconds to import
+        from sweeper.planning.prepare import prepare  # here because torch takes seconds to import
 
         request, plan, columns = self.request, self.plan, self.columns
         check_address(address_of(request))
@@ -277,7 +277,7 @@ class SweepRun:
 
 def prepared(request: Request, store: Store) -> tuple[Plan, Columns]:
     """As `prepare`; with `--debug` a debugger opens where the user's own code fails."""
-    from sweeper.plan.prepare import prepare  # imported here because torch takes seconds to import
+    from sweeper.planning.prepare import prepare  # imported here because torch takes seconds to import
 
     try:
         return prepare(request, store)

@@ -19,10 +19,10 @@ from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
 from sweeper.models import config_to_train
 from sweeper.option_values import Text, whole
-from sweeper.plan.changes import format_value
-from sweeper.plan.cohorts import Trial
-from sweeper.plan.plan import Plan
-from sweeper.plan.prepare import with_own_images
+from sweeper.planning.changes import format_value
+from sweeper.planning.cohorts import Trial
+from sweeper.planning.plan import Plan
+from sweeper.planning.prepare import with_own_images
 from sweeper.printing import print, printable
 from sweeper.request import Request
 from sweeper.spec import registry

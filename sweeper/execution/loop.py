@@ -13,8 +13,8 @@ from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
 from sweeper.packing.cluster import SlotResources, Slots
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.sources import CohortSource
+from sweeper.planning.cohorts import Cohort
+from sweeper.planning.sources import CohortSource
 from sweeper.record.listener import CohortListener
 from sweeper.spec import user_code
 from sweeper.storage.files import Files

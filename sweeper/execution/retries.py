@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.sources import CohortSource
+from sweeper.planning.cohorts import Cohort
+from sweeper.planning.sources import CohortSource
 from trainables.worker.messages import Cause, CohortReport
 
 LOSSES = 50

@@ -18,11 +18,11 @@ from sweeper.packing.allocate import Allocator
 from sweeper.packing.cluster import DeviceInfo, Slots, hourly_price, profile_devices, write_devices
 from sweeper.packing.compilation import StudyWork
 from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cohort, Trial
-from sweeper.plan.order import in_order
-from sweeper.plan.plan import Plan
-from sweeper.plan.sources import CohortQueue, CohortSource, Sharing
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import Cohort, Trial
+from sweeper.planning.order import in_order
+from sweeper.planning.plan import Plan
+from sweeper.planning.sources import CohortQueue, CohortSource, Sharing
 from sweeper.printing import print
 from sweeper.request import Request
 from sweeper.search.journal import begin_journal

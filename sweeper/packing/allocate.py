@@ -41,9 +41,9 @@ from sweeper.packing.profiler import (
     worth_measuring,
 )
 from sweeper.packing.workloads import Workload, candidate_cuts, cut_in_turn, of_functions, one_per_cohort
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cut, Group
-from sweeper.plan.plan import Plan
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import Cut, Group
+from sweeper.planning.plan import Plan
 from sweeper.request import Request
 from sweeper.storage.files import Files
 from sweeper.version import code_version

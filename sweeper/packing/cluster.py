@@ -15,7 +15,7 @@ from typing import Any
 
 from sweeper.errors import ClusterError, SpecError
 from sweeper.option_values import NodePrice, memory_text
-from sweeper.plan.cohorts import content_hash
+from sweeper.planning.cohorts import content_hash
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import devices_path

@@ -16,8 +16,8 @@ from sweeper.packing.cluster import DeviceInfo, Slots
 from sweeper.packing.packer import Packing
 from sweeper.packing.profiler import Profiler, fixed_shape
 from sweeper.packing.workloads import Workload, candidate_cuts, cut_in_turn, of_functions
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cut, Group, Trial, parts
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import Cut, Group, Trial, parts
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import cut_path

@@ -5,9 +5,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cohort, Cut, Group, parts
-from sweeper.plan.plan import Plan
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import Cohort, Cut, Group, parts
+from sweeper.planning.plan import Plan
 from sweeper.request import Request
 from sweeper.storage.checkpoints import CHECKPOINT
 from sweeper.storage.files import Files, read_record

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from sweeper.packing.cluster import Devices, Slots
 from sweeper.packing.makespan import SlotPool, list_schedule, makespan, minimise_makespan
 from sweeper.packing.workloads import COHORT_START_SECONDS, CutOption, Workload, candidate_cuts, one_per_cohort
-from sweeper.plan.cohorts import Cohort, Cut
+from sweeper.planning.cohorts import Cohort, Cut
 
 TOLERANCE = 1.1
 """Largest slowdown, relative to the fastest packing, that is accepted for fewer processes per device or for smaller

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeper.packing.cluster import MEMORY_MARGIN, DeviceInfo, Measure, ProbeRequest
 from sweeper.packing.workloads import Workload
-from sweeper.plan.cohorts import Group, content_hash
+from sweeper.planning.cohorts import Group, content_hash
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import profile_path
 from trainables.config import fusible_keys

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sweeper.packing.cluster import Devices
-from sweeper.plan.cohorts import Cut, Group, parts
+from sweeper.planning.cohorts import Cut, Group, parts
 from trainables.catalog import is_function
 from trainables.training.measurement import Measurement
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.planning.cohorts import Cohort, Trial
 
 if TYPE_CHECKING:
-    from sweeper.plan.sources import TrainedElsewhere
+    from sweeper.planning.sources import TrainedElsewhere
     from trainables.reports import Heartbeat
     from trainables.worker.messages import CohortReport, Failure
 

@@ -16,8 +16,8 @@ result.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Cohort
+from sweeper.planning.plan import Plan
 from sweeper.record.listener import CohortListener, Row
 from sweeper.results.best_trials import BestTrials, best_at_end, rankings_of, settings_of
 from sweeper.storage.files import Files

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from sweeper.errors import error_text
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Cohort
+from sweeper.planning.plan import Plan
 from sweeper.record.listener import CohortListener, Row
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures

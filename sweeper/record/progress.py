@@ -16,8 +16,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from sweeper.masking import masked
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Cohort
+from sweeper.planning.plan import Plan
 from sweeper.printing import printable
 from sweeper.record.listener import CohortListener, Row
 from sweeper.record.time_left import DONE, TimeLeft
@@ -26,7 +26,7 @@ from sweeper.results.best_trials import settings_of
 from sweeper.spec.metric import VALIDATION, is_finite
 
 if TYPE_CHECKING:
-    from sweeper.plan.sources import TrainedElsewhere
+    from sweeper.planning.sources import TrainedElsewhere
     from trainables.reports import Heartbeat
     from trainables.worker.messages import CohortReport, Failure
 

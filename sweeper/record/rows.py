@@ -7,8 +7,8 @@ from datetime import datetime
 
 from sweeper.masking import masked
 from sweeper.option_values import NodePrice
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.sources import CohortSource, Record
+from sweeper.planning.cohorts import Cohort
+from sweeper.planning.sources import CohortSource, Record
 from sweeper.record.listener import CohortListener, Row, reported_metrics
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 
 MOST_SECONDS_LEFT = 1e9
 """No time is estimated from this on, in seconds: what has been trained is then as good as nothing."""

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from sweeper.errors import SpecError
 from sweeper.masking import masked, remember
 from sweeper.option_values import TrackRequest
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Cohort
+from sweeper.planning.plan import Plan
 from sweeper.record.listener import CohortListener, Row
 from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of
 from sweeper.spec import Value

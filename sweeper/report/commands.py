@@ -15,7 +15,7 @@ from functools import cached_property
 import pandas as pd
 
 from sweeper.errors import SpecError
-from sweeper.plan.changes import DIGEST, OWN_IMAGES, SIZE_KEYS, Defaults, changed_keys, format_value, sorted_values
+from sweeper.planning.changes import DIGEST, OWN_IMAGES, SIZE_KEYS, Defaults, changed_keys, format_value, sorted_values
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import CLASS
 from sweeper.results.best import NO_CHOICE, NUMBER

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from sweeper.errors import DamagedError, StoreError
-from sweeper.plan.changes import changed_keys
+from sweeper.planning.changes import changed_keys
 from sweeper.report.formatting import ValueText, plain_text
 from sweeper.report.selections import in_order, labelled
 from sweeper.results.best import BestSetting, Settings, columns_of

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.spec.constraint import Constraint
 from sweeper.spec.metric import VALIDATION, Metric, is_finite
 from sweeper.spec.sweep import Sweep

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from sweeper.plan.changes import format_value
+from sweeper.planning.changes import format_value
 from sweeper.results.best import BestSetting, NoneFeasible
 from sweeper.results.estimates import improvement
 from sweeper.results.replicates import replicate_columns, strata_means

@@ -12,7 +12,7 @@ import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.printing import print
 from sweeper.report import studies
 from sweeper.report.optuna_log import quiet

@@ -12,7 +12,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, NSGAIISampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sweeper.plan.cohorts import content_hash
+from sweeper.planning.cohorts import content_hash
 from sweeper.spec.space import Search
 
 RECORDS_PROPOSALS = ("cmaes", "qmc")

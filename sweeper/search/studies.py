@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError
-from sweeper.plan.changes import Differences, format_value
-from sweeper.plan.cohorts import content_hash
-from sweeper.plan.sources import Record
+from sweeper.planning.changes import Differences, format_value
+from sweeper.planning.cohorts import content_hash
+from sweeper.planning.sources import Record
 from sweeper.request import Request
 from sweeper.spec.space import SECONDS, UNSEARCHABLE_KEYS, Population, Search, Study, Value, bounds
 from sweeper.storage.files import read_record

@@ -13,9 +13,9 @@ from typing import Any
 
 from sweeper.errors import SpecError
 from sweeper.option_values import WarmStartRequest
-from sweeper.plan.changes import Differences, differences_text, format_value, sorted_values
-from sweeper.plan.cohorts import Trial, content_hash, identity
-from sweeper.plan.sources import Record
+from sweeper.planning.changes import Differences, differences_text, format_value, sorted_values
+from sweeper.planning.cohorts import Trial, content_hash, identity
+from sweeper.planning.sources import Record
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
 from sweeper.spec.metric import is_finite, mean_of_all
 from sweeper.spec.space import EPOCHS, MEAN_OF, SEED, Study, Value, value_in

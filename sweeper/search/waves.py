@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cohort, Cut, Group, Trial
-from sweeper.plan.sources import CohortSource, Record, RecordHalved
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import Cohort, Cut, Group, Trial
+from sweeper.planning.sources import CohortSource, Record, RecordHalved
 from sweeper.search.rungs import Place, Position, Rungs
 from sweeper.search.study_run import StudyRun, result
 

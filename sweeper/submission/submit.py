@@ -320,7 +320,7 @@ def _check_data(request: Request, store: Store) -> list[str]:
 def _absent_data(request: Request, store: Store) -> DataError | None:
     """Which data are missing for a full check; None if everything could be checked. Raises SpecError for a wrong
     request."""
-    from sweeper.plan.prepare import prepare  # imported here because torch takes seconds to import
+    from sweeper.planning.prepare import prepare  # imported here because torch takes seconds to import
 
     try:
         prepare(request, store)

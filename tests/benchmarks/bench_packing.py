@@ -22,7 +22,7 @@ from search_spaces.anomaly_grid import DIGITS, PAPER
 from sweeper.packing.cluster import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import pack
 from sweeper.packing.workloads import Workload
-from sweeper.plan.cohorts import Cut, Trial
+from sweeper.planning.cohorts import Cut, Trial
 from trainables.config import resolve
 from trainables.sections import TrialConfig, Value
 from trainables.training.measurement import Measurement

@@ -76,10 +76,10 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.execution.session import connected
     from sweeper.execution.signals import StopSignal
     from sweeper.packing.cluster import SlotResources, Slots
-    from sweeper.plan import cohorts
-    from sweeper.plan.cohorts import Cohort, Cut
-    from sweeper.plan.prepare import prepare
-    from sweeper.plan.sources import CohortQueue
+    from sweeper.planning import cohorts
+    from sweeper.planning.cohorts import Cohort, Cut
+    from sweeper.planning.prepare import prepare
+    from sweeper.planning.sources import CohortQueue
     from sweeper.record.listener import CohortListener, Row
     from sweeper.record.progress import Progress
     from sweeper.record.rows import RowFormat, listeners
@@ -166,7 +166,7 @@ def paper(options: argparse.Namespace, store: str) -> None:
     from sweeper.execution.loop import CohortFiles, Limits, dispatch
     from sweeper.execution.signals import StopSignal
     from sweeper.execution.stages import stages
-    from sweeper.plan.prepare import prepare
+    from sweeper.planning.prepare import prepare
     from sweeper.record.rows import RowFormat, listeners
     from sweeper.storage.layout import checkpoint_path
     from sweeper.storage.lease import Lease

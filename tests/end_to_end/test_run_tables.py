@@ -9,7 +9,7 @@ import pytest
 from search_spaces._protocols import METHODS
 from sweeper.commands import run
 from sweeper.commands.arguments import parse
-from sweeper.plan.prepare import prepare
+from sweeper.planning.prepare import prepare
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
 from tests.end_to_end.sweeps import Sweeps, rows, title

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from sweeper.plan.cohorts import Trial, enumerate_trials
+from sweeper.planning.cohorts import Trial, enumerate_trials
 from sweeper.spec import registry
 from tests.cases import for_each
 from trainables.config import resolve

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.commands.descriptions import describe, describe_sweep
-from sweeper.plan.cohorts import content_hash
+from sweeper.planning.cohorts import content_hash
 from sweeper.spec import Assumption, Grid, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
 from sweeper.spec.figures import Heatmap
 from tests.cases import for_each

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.commands import compare, run
-from sweeper.plan.cohorts import trial_id
+from sweeper.planning.cohorts import trial_id
 from sweeper.results.compare import Side, pair, rows_of
 from sweeper.storage.load import load, take_snapshot
 from sweeper.storage.rows import Columns

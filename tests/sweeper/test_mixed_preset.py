@@ -11,7 +11,7 @@ from optuna.distributions import FloatDistribution
 
 from sweeper.commands.arguments import parse
 from sweeper.commands.run import main
-from sweeper.plan.prepare import prepare
+from sweeper.planning.prepare import prepare
 from sweeper.report.figures import figures_of
 from sweeper.results.best_trials import rankings_of
 from sweeper.spec import Grid, Halving, Heatmap, Metric, Pruner, Search, Sweep, Value, registry

@@ -19,7 +19,7 @@ from scipy import special, stats
 from sweeper.claims import Claim, Condition, Side
 from sweeper.claims.judging import Judged, by_row, counts_text, judge, write
 from sweeper.commands import claims as command
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.record.page import write_claims
 from sweeper.report import publish
 from sweeper.report.figures import figures_of

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK
 from sweeper.commands.conclusion import finish, print_how_to_continue, write_page_so_far
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.report.answers import find_answer
 from sweeper.request import Request
 from sweeper.spec import Metric, Selection, Table
@@ -16,7 +16,7 @@ from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.requests import selecting_line, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.plan.test_cohorts import make
+from tests.sweeper.planning.test_cohorts import make
 
 COLUMNS = Columns({"beta": int, "nu": int}, ("auroc",))
 REQUEST = Request("grid")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.commands.other_drivers import refuse_others, share, wait_for_others
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.storage.files import Files
 from sweeper.storage.lease import Drivers, Lease
 from sweeper.surroundings import Machine, Surroundings

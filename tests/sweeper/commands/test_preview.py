@@ -30,10 +30,10 @@ from sweeper.commands.restore import archive, preview_archive
 from sweeper.option_values import NodePrice
 from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
 from sweeper.packing.workloads import COHORT_START_SECONDS
-from sweeper.plan.changes import Change, Changes
-from sweeper.plan.cohorts import Cut, cut
-from sweeper.plan.plan import Plan
-from sweeper.plan.prepare import explain_preset_keys, prepare
+from sweeper.planning.changes import Change, Changes
+from sweeper.planning.cohorts import Cut, cut
+from sweeper.planning.plan import Plan
+from sweeper.planning.prepare import explain_preset_keys, prepare
 from sweeper.spec import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep, Value, registry
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load
@@ -41,7 +41,7 @@ from sweeper.storage.store import Store
 from tests.sweeper.commands.test_conclusion import COLUMNS, store_of
 from tests.sweeper.packing.fake_cluster import FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, allocated, grid
-from tests.sweeper.plan.test_cohorts import SWEEP, make
+from tests.sweeper.planning.test_cohorts import SWEEP, make
 from tests.sweeper.search.test_search_plan import continued, plan
 from tests.sweeper.search.toy_waves import study_run
 

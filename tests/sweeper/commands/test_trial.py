@@ -12,7 +12,7 @@ import sweeper
 from sweeper.commands import trial
 from sweeper.errors import SpecError
 from sweeper.option_values import Text
-from sweeper.plan.cohorts import trial_id
+from sweeper.planning.cohorts import trial_id
 from sweeper.request import Request
 from sweeper.storage.layout import log_path
 from sweeper.storage.load import load

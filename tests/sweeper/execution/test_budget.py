@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sweeper.commands import run, sweep_run
 from sweeper.execution.budget import HOUR, Budget, BudgetSpent
 from sweeper.packing.cluster import DeviceKind
-from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.planning.cohorts import Cohort, Trial
 from tests import fake_executor
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import rows, small_grid

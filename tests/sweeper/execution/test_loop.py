@@ -20,8 +20,8 @@ from sweeper.execution.retries import RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage, least_share, shapes, study_work
 from sweeper.packing.cluster import SlotResources, Slots
-from sweeper.plan.cohorts import Cohort, Cut, Trial, cut
-from sweeper.plan.sources import CohortQueue
+from sweeper.planning.cohorts import Cohort, Cut, Trial, cut
+from sweeper.planning.sources import CohortQueue
 from sweeper.record.listener import CohortListener
 from sweeper.search.ask_tell import TrialResult
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart

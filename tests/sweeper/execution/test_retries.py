@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sweeper.execution.retries import LOSSES, Attempt, Cause, RetryQueue
-from sweeper.plan.cohorts import Cohort, Cut, cut, halved
-from sweeper.plan.sources import CohortQueue
+from sweeper.planning.cohorts import Cohort, Cut, cut, halved
+from sweeper.planning.sources import CohortQueue
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sweeper.packing.cluster import Cluster, DeviceKind, ProbeRequest
 from sweeper.packing.workloads import Workload
-from sweeper.plan.cohorts import Group, Trial
+from sweeper.planning.cohorts import Group, Trial
 from trainables.training.measurement import DeviceMemory, Measurement, Probe
 
 CORES = DeviceKind(False, "", (4,))

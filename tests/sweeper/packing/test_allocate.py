@@ -27,9 +27,9 @@ from sweeper.packing.cuts import record_cuts, recorded_cuts
 from sweeper.packing.packer import TOLERANCE, Packing
 from sweeper.packing.profiler import GroupProfile
 from sweeper.packing.workloads import COHORT_START_SECONDS, Workload
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cut, Trial
-from sweeper.plan.plan import Plan
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import Cut, Trial
+from sweeper.planning.plan import Plan
 from sweeper.request import Request
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.figures import Heatmap

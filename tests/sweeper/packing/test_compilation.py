@@ -25,8 +25,8 @@ from sweeper.packing.cuts import describe_cuts, recorded_cuts
 from sweeper.packing.packer import Packing
 from sweeper.packing.profiler import fixed_shape
 from sweeper.packing.workloads import COHORT_START_SECONDS
-from sweeper.plan.cohorts import Cut, parts
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Cut, parts
+from sweeper.planning.plan import Plan
 from sweeper.storage.files import Files
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure

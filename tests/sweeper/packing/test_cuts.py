@@ -18,12 +18,12 @@ from sweeper.packing.cuts import (
     settled_cuts,
 )
 from sweeper.packing.profiler import fixed_shape
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cohort, Cut, Trial, cut, group
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import Cohort, Cut, Trial, cut, group
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path
 from tests.cases import for_each
-from tests.sweeper.plan.test_cohorts import make
+from tests.sweeper.planning.test_cohorts import make
 
 
 def cutter(*arguments: str, slots: int = 2, studies: int = 1, **steps: StudySteps) -> WaveCutter:

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from sweeper.packing.makespan import SlotPool, group_makespan, list_schedule, makespan, minimise_makespan
 from sweeper.packing.workloads import CutOption
-from sweeper.plan.cohorts import Cut
+from sweeper.planning.cohorts import Cut
 
 
 def options(rng: random.Random, kinds: int, count: int) -> list[CutOption]:

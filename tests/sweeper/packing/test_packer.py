@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from sweeper.packing.cluster import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import TOLERANCE, Packing, pack
 from sweeper.packing.workloads import COHORT_START_SECONDS, Workload
-from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
+from sweeper.planning.cohorts import Cohort, Cut, Group, cut, parts
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import (
     EACH_100_MIB,

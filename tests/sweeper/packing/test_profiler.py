@@ -24,10 +24,10 @@ from sweeper.packing.profiler import (
     worth_measuring,
 )
 from sweeper.packing.workloads import Workload
-from sweeper.plan.cohorts import Cut, Group, Trial
+from sweeper.planning.cohorts import Cut, Group, Trial
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import LARGE, MIB, STACKING_PAYS, FakeMeasure
-from tests.sweeper.plan.test_cohorts import make
+from tests.sweeper.planning.test_cohorts import make
 from trainables.training.measurement import Measurement
 
 MEMORY = {"A": 2000 * MIB}

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from sweeper.packing.workloads import UNTRAINED_SECONDS, CutOption, Workload, candidate_cuts, one_per_cohort
-from sweeper.plan.cohorts import Cut
+from sweeper.planning.cohorts import Cut
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import EACH_100_MIB, MIB, measurement, members
 

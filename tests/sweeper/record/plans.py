@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from sweeper.plan.cohorts import Group, Trial
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Group, Trial
+from sweeper.planning.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.figures import Table
 from sweeper.spec.metric import Direction

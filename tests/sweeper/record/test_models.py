@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sweeper.plan.changes import Change, Changes
-from sweeper.plan.cohorts import Cohort
-from sweeper.plan.plan import Plan
+from sweeper.planning.changes import Change, Changes
+from sweeper.planning.cohorts import Cohort
+from sweeper.planning.plan import Plan
 from sweeper.record.models import KeptModels, remove_displaced
 from sweeper.spec import Grid, Metric, Table
 from sweeper.storage.files import Files

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.record.page import REST, SECONDS_BETWEEN, PageWriter, write_page
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import read_figures
@@ -13,7 +13,7 @@ from sweeper.spec import Value
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.load import load_trial_names
 from sweeper.storage.store import Store
-from tests.sweeper.plan.test_cohorts import SWEEP, make
+from tests.sweeper.planning.test_cohorts import SWEEP, make
 
 COHORT = Cohort("c0", (), 1)
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.record.progress import MAX_LINES, MIN_INTERVAL, Progress, ProgressBar, RunningCohort, RunningCohorts
 from tests.sweeper.record.plans import Clock, plan_of, plan_of_groups
 from trainables.reports import Heartbeat, Member, Report

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from sweeper.option_values import NodePrice
-from sweeper.plan.cohorts import Cohort, Trial
-from sweeper.plan.sources import CohortQueue
+from sweeper.planning.cohorts import Cohort, Trial
+from sweeper.planning.sources import CohortQueue
 from sweeper.record.progress import Progress
 from sweeper.record.rows import HISTORY_SECONDS, RowFormat, listeners
 from sweeper.storage.layout import checkpoint_path

@@ -12,7 +12,7 @@ import pytest
 from sweeper.commands import run
 from sweeper.errors import SpecError
 from sweeper.option_values import TrackRequest
-from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.record import trackers
 from sweeper.record.listener import Row
 from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of

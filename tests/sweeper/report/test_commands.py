@@ -16,7 +16,7 @@ from sweeper.commands.arguments import parse
 from sweeper.commands.best import main as best_command
 from sweeper.errors import SpecError
 from sweeper.models import defaults_of
-from sweeper.plan.prepare import prepare
+from sweeper.planning.prepare import prepare
 from sweeper.report.answers import Answer, Choice, find_answer
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures

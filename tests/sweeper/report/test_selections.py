@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.plan.cohorts import enumerate_trials
+from sweeper.planning.cohorts import enumerate_trials
 from sweeper.report import publish, tables, trajectories
 from sweeper.report.figures import Shown, figures_of
 from sweeper.report.selections import in_order, labelled, narrowed

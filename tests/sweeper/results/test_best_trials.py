@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sweeper.plan.cohorts import Trial
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Trial
+from sweeper.planning.plan import Plan
 from sweeper.results.best_trials import BestTrials, Ranking, rankings_of, varying_keys
 from sweeper.spec import Constraint, Grid, Heatmap, Metric, Space, Sweep, Table
 

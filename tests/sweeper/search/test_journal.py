@@ -14,7 +14,7 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweeper.commands.conclusion import finish
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.request import Request
 from sweeper.search.journal import DashboardJournal, begin_journal
 from sweeper.spec import Metric, Sweep

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.plan.prepare import prepare
+from sweeper.planning.prepare import prepare
 from sweeper.request import Request
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Value
 from sweeper.spec.user_code import search_folder

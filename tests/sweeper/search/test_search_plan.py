@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.search.study_run import StudyRun
 from sweeper.spec import Sweep
 from tests.sweeper.search.toy_waves import recorded, study, study_run

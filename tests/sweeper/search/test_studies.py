@@ -8,8 +8,8 @@ from typing import Any
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sweeper.commands.arguments import parse
-from sweeper.plan.plan import Plan
-from sweeper.plan.prepare import prepare
+from sweeper.planning.plan import Plan
+from sweeper.planning.prepare import prepare
 from sweeper.spec import Constraint, Grid, Halving, Heatmap, Metric, Search, Sweep, Value
 from sweeper.spec.space import Population, Space, When
 from sweeper.storage.requests import write_request

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.execution.retries import RetryQueue
-from sweeper.plan.cohorts import Cohort, halves
+from sweeper.planning.cohorts import Cohort, halves
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
 from sweeper.search.waves import Waves
 from sweeper.spec import Halving, Population

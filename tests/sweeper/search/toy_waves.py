@@ -5,7 +5,7 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeper.plan.cohorts import Cohort, Cut, Group, Trial
+from sweeper.planning.cohorts import Cohort, Cut, Group, Trial
 from sweeper.search.rungs import Rungs
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
 from sweeper.search.waves import Waves

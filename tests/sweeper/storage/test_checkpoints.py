@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.packing.cuts import record_halved
-from sweeper.plan.cohorts import Cohort, Trial
+from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.storage.checkpoints import fresh_checkpoints, remove_orphans
 from sweeper.storage.layout import checkpoint_path, halved_folder
 from sweeper.storage.store import Store

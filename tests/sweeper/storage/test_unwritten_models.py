@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.option_values import Keep
-from sweeper.plan.cohorts import Trial
-from sweeper.plan.keep import missing_models
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Trial
+from sweeper.planning.keep import missing_models
+from sweeper.planning.plan import Plan
 from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.models import forget_written, record_unwritten, unwritten_models

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.plan.cohorts import trial_id
+from sweeper.planning.cohorts import trial_id
 from sweeper.spec import Grid, SpecError
 from tests.cases import for_each
 from tests.trainables.functions import own

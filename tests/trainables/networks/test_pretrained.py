@@ -21,7 +21,7 @@ from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from torchvision.models.vision_transformer import VisionTransformer
 from torchvision.transforms.v2 import functional as tv
 
-from sweeper.plan.cohorts import enumerate_trials
+from sweeper.planning.cohorts import enumerate_trials
 from tests.trainables.small import HERE, image_trial
 from trainables.config import resolve
 from trainables.image_trial import ImageTrial

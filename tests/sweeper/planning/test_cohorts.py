@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import (
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import (
     Cohort,
     Cut,
     Group,
@@ -23,7 +23,7 @@ from sweeper.plan.cohorts import (
     remaining,
     worker_count,
 )
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.spec import Grid, Metric, SpecError, Sweep, Value
 from sweeper.spec.figures import Heatmap
 from tests.cases import for_each
@@ -191,7 +191,9 @@ class _Everything(list[str]):
         return True
 
 
-PYTHON = "from sweeper.plan.cohorts import content_hash; print(content_hash({'nu': float('inf'), 'lr': 1e-05, 'k': 3}))"
+PYTHON = (
+    "from sweeper.planning.cohorts import content_hash; print(content_hash({'nu': float('inf'), 'lr': 1e-05, 'k': 3}))"
+)
 
 
 def complete(combination: Mapping[str, Value]) -> TrialConfig:

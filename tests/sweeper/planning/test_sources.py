@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from sweeper.plan import sources
-from sweeper.plan.cohorts import Cohort, Cut, cut, halves
-from sweeper.plan.sources import CohortQueue, Sharing
+from sweeper.planning import sources
+from sweeper.planning.cohorts import Cohort, Cut, cut, halves
+from sweeper.planning.sources import CohortQueue, Sharing
 from sweeper.storage.files import Files
 from sweeper.storage.lease import Lease
 from sweeper.surroundings import Machine

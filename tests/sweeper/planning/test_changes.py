@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from sweeper.commands.arguments import parse
-from sweeper.plan import changes
-from sweeper.plan.changes import Change, Changes, format_value
-from sweeper.plan.plan import Plan
-from sweeper.plan.prepare import prepare
+from sweeper.planning import changes
+from sweeper.planning.changes import Change, Changes, format_value
+from sweeper.planning.plan import Plan
+from sweeper.planning.prepare import prepare
 from sweeper.spec import Grid, Value
 from sweeper.storage.store import Store
 from tests.cases import for_each

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sweeper.errors import SpecError
 from sweeper.option_values import Keep
-from sweeper.plan.plan import Plan
+from sweeper.planning.plan import Plan
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweeper.plan.cohorts import Cohort, halves, remaining
+from sweeper.planning.cohorts import Cohort, halves, remaining
 
 if TYPE_CHECKING:
     from sweeper.storage.lease import Driver, Lease

@@ -12,10 +12,10 @@ from sweeper.commands import run
 from sweeper.commands.arguments import parse
 from sweeper.errors import SpecError
 from sweeper.option_values import Order
-from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cohort, Cut, Trial
-from sweeper.plan.order import in_order
-from sweeper.plan.plan import Plan
+from sweeper.planning import cohorts
+from sweeper.planning.cohorts import Cohort, Cut, Trial
+from sweeper.planning.order import in_order
+from sweeper.planning.plan import Plan
 from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.figures import Heatmap
 from tests.fake_executor import without_ray

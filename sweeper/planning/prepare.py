@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.option_values import Order, Text
-from sweeper.plan import changes, cohorts
-from sweeper.plan.changes import DIGEST, Changes
-from sweeper.plan.cohorts import Group, Trial, enumerate_trials, trial_id
-from sweeper.plan.keep import epoch_metric, missing_models
-from sweeper.plan.plan import Plan
+from sweeper.planning import changes, cohorts
+from sweeper.planning.changes import DIGEST, Changes
+from sweeper.planning.cohorts import Group, Trial, enumerate_trials, trial_id
+from sweeper.planning.keep import epoch_metric, missing_models
+from sweeper.planning.plan import Plan
 from sweeper.request import Request
 from sweeper.search import studies
 from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from sweeper.option_values import Order
-from sweeper.plan.cohorts import Cohort, content_hash
-from sweeper.plan.plan import Plan
+from sweeper.planning.cohorts import Cohort, content_hash
+from sweeper.planning.plan import Plan
 from sweeper.spec import Grid, Value
 from sweeper.spec.space import parts_of
 from sweeper.spec.sweep import SEEDS

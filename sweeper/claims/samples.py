@@ -130,7 +130,7 @@ class Sample:
 def run_command(name: str, preset: str, store: str, changes: str = "") -> str:
     """Return the command that runs a preset of a sweep, as it is named in a store, with changes into that store."""
     words = [registry.as_named(name), "--preset", preset, *options_of(undecided_changes(changes)), "--store", store]
-    return shlex.join(["python", "-m", "sweeper.run", *words])
+    return shlex.join(["sweeper", "run", *words])
 
 
 def chosen_rows(side: Side, source: SweepRows) -> pd.DataFrame:

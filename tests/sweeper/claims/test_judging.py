@@ -133,7 +133,7 @@ def test_trials_from_before_a_metric_are_run_again(tmp_path: Path) -> None:
     _written(tmp_path, {"digits": [None] * 4, "mnist": [None] * 4})
     (judged,) = judge(Files(tmp_path), SETS, "digits")
     assert (judged.verdict, judged.reason) == ("not run", "the trials were trained before knn_z existed")
-    assert judged.command == f"python -m sweeper.run sets --preset digits --store {tmp_path} --fresh"
+    assert judged.command == f"sweeper run sets --preset digits --store {tmp_path} --fresh"
 
 
 def test_a_verdict_on_other_images_than_the_claim_is_about_says_so(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_verdict_of_other_data_in_an_earlier_table_is_replaced(tmp_path: Path)
 def test_a_store_without_rows_says_what_to_run(tmp_path: Path) -> None:
     for each in judge(Files(tmp_path), OURS, "digits"):
         assert (each.verdict, each.reason) == ("not run", "no rows")
-        assert each.command == f"python -m sweeper.run tiny --preset digits --store {tmp_path}"
+        assert each.command == f"sweeper run tiny --preset digits --store {tmp_path}"
 
 
 @pytest.mark.slow
@@ -248,7 +248,7 @@ def test_the_command_leaves_no_store_where_there_is_none(
 ) -> None:
     monkeypatch.setattr(registry, "find", lambda name: OURS)
     assert command.main(["tiny", "--store", str(tmp_path / "absent"), "--holm"]) == 0
-    line = f"python -m sweeper.run tiny --preset digits --store {tmp_path / 'absent'}"
+    line = f"sweeper run tiny --preset digits --store {tmp_path / 'absent'}"
     assert f"7 claims not run: {line}" in capsys.readouterr().out
     assert not (tmp_path / "absent").exists()
     assert command.main(["tiny", "--preset", "other", "--store", str(tmp_path / "absent")]) == 2

@@ -51,7 +51,7 @@ def test_the_page_has_what_was_judged_and_what_was_not(tmp_path: Path, monkeypat
     assert records["X-01"]["holm"] == pytest.approx(0.04) and records["X-02"]["holm"] == pytest.approx(2e-6)
     ours = [claim.name for claim in registry.find("anomaly_grid").claims]
     assert {name for name, record in records.items() if record["verdict"] == "not run"} == set(ours)
-    command = f"python -m sweeper.run anomaly_grid --preset paper --store {tmp_path}"
+    command = f"sweeper run anomaly_grid --preset paper --store {tmp_path}"
     assert records["VJE-12a"]["command"].splitlines()[0] == command
     assert len(report["claims"]) == len(set(ours)) + 3  # one record of a claim that several presets could judge
 
@@ -63,7 +63,7 @@ def test_a_claim_that_one_preset_judges_names_the_commands_of_the_others(tmp_pat
     report = all_claims(files)
     assert report is not None
     (record,) = [record for record in report["claims"] if record["claim"] == "VJE-26a"]
-    command = f"python -m sweeper.run nu_ablation --preset paper --store {tmp_path}"
+    command = f"sweeper run nu_ablation --preset paper --store {tmp_path}"
     assert record["verdict"] == "holds" and record["command"] == command
 
 

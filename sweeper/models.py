@@ -59,7 +59,8 @@ def load_model(
     models can differ by rounding, or by the version of the code.
 
     `epoch` chooses the model after that epoch, counted from 1, in place of the one that was kept: of the last epoch, or
-    of the best one by `--keep best-epoch`. `model.epoch` says of which epoch it is.
+    of the best one by `--keep best-epoch`. That of another epoch is trained again. `model.epoch` says of which epoch it
+    is.
 
     `methods` names the methods of your own that may be imported, `methods=["my_method:MyMethod"]`, and likewise your
     encoders, and your data sets and views, which only a trial that is trained again needs. A store and a file are data,
@@ -177,12 +178,9 @@ def find_model(
 
 
 def _kept_model(files: Files, sweep: str, trial_id: str, epoch: int | None) -> tuple[str, bytes] | None:
-    """The path and the content of a trial's model, or of that of an epoch; None if it was not kept."""
+    """The path and the content of a trial's model; None if it was not kept, or is not that of the `epoch`."""
     path = model_path(sweep, trial_id)
     if epoch is not None:
-        own = model_path(sweep, trial_id, epoch)
-        if (content := files.read(own)) is not None:
-            return own, content
         metadata = known_metadata(files, path)
         if metadata.get("epoch", metadata.get("config", {}).get("epochs")) != epoch:
             return None

@@ -48,32 +48,26 @@ class Keep:
 
     trials: KeptTrials = "best"
     """Of which trials: the best of each cell, all, or none."""
-    every: int | None = None
-    """Epochs between two models of each of these trials that are kept beside its model; None keeps no others."""
     best_epoch: bool = False
     """Whether a trial's model is that of its best epoch, and not of its last one."""
 
     @classmethod
     def read(cls, option: str, value: object) -> Self:
-        """Those of which trials, and of which epochs of these, in any order: `all,every=50`."""
-        found = dict[str, Any]()
-        for word in value.split(",") if isinstance(value, str) else [value]:
-            word = str(word).strip()
-            name, _, number = word.partition("=")
-            kind = {"every": "every", "best-epoch": "best_epoch"}.get(name if name == "every" else word, "trials")
-            own: Any = True
-            if kind == "every":
-                own = whole(f"the N of {option} every=N", number, 1)
-            elif kind == "trials":
-                own = one_of(option, word, (*get_args(KeptTrials), "every=N", "best-epoch"))
-            if kind in found:
-                raise SpecError(
-                    f"{option} takes best, all or none, every=N and best-epoch, each at most once, but got {value}"
-                )
-            found[kind] = own
-        if found.get("trials") == "none" and len(found) > 1:
-            raise SpecError(f"{option} none keeps the models of no trials, so it takes no epochs, but got {value}")
-        return cls(**found)
+        """Those of which trials, and of which epoch of these, in any order: `all,best-epoch`."""
+        words = [str(word).strip() for word in (value.split(",") if isinstance(value, str) else [value])]
+        if any(word.startswith("every=") for word in words):
+            raise SpecError(
+                f"{option} every=N is gone, but got {value}; sweeper.load_model(..., epoch=N) trains a trial again up "
+                "to an epoch"
+            )
+        words = [one_of(option, word, (*get_args(KeptTrials), "best-epoch")) for word in words]
+        trials = [word for word in words if word != "best-epoch"]
+        best_epochs = len(words) - len(trials)
+        if len(trials) > 1 or best_epochs > 1:
+            raise SpecError(f"{option} takes best, all or none, and best-epoch, each at most once, but got {value}")
+        if best_epochs and trials == ["none"]:
+            raise SpecError(f"{option} none keeps the models of no trials, so it takes no best-epoch, but got {value}")
+        return cls(cast(KeptTrials, trials[0]) if trials else cls.trials, bool(best_epochs))
 
 
 @dataclass(frozen=True)

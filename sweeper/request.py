@@ -156,12 +156,11 @@ class Request:
     """Time between checkpoints of a cohort."""
     patience: Annotated[float, Option("SECONDS", partial(amount, positive=True))] = 600.0
     """Treat a cohort as hung after this many seconds without a training step."""
-    keep: Annotated[Keep, Option("best|all|none[,every=N][,best-epoch]", Keep.read, default=Keep.trials)] = field(
+    keep: Annotated[Keep, Option("best|all|none[,best-epoch]", Keep.read, default=Keep.trials)] = field(
         default_factory=Keep
     )
-    """Trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none. After a
-    comma: every=N also keeps a model every N epochs; best-epoch keeps the model of the best validation epoch instead
-    of the last."""
+    """Trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none. 
+    With best-epoch each of these models is that of the best validation epoch instead of the last."""
     spread: Annotated[Spread, Option()] = "interval"
     """What stands beside the means of heatmaps and tables: their 95 % interval over replicates, or the standard
     deviation of the replicates."""

@@ -144,18 +144,5 @@ class EpochRanking:
         return found
 
 
-@dataclass(frozen=True)
-class KeptEpochs:
-    """Of which epochs the models of members are kept. By default it is the last one."""
-
-    every: int | None = None
-    """Epochs between two models that are kept beside a member's model; None keeps no others."""
-    ranking: EpochRanking | None = None
-    """A member's model is that of its best epoch; None: of its last."""
-
-
-LAST_EPOCH = KeptEpochs()
-
-
 Judge = Callable[[Report], Verdict]
 """Decides after each report but the last which members are pruned or move. Equal reports must get equal verdicts."""

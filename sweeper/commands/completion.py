@@ -61,7 +61,7 @@ def _options(command: str) -> list[str]:
 
 
 def _choices(option: Option) -> list[str]:
-    """The values of an option, if its metavar lists them: `best|all|none[,every=N]`."""
+    """The values of an option, if its metavar lists them: `best|all|none[,best-epoch]`."""
     metavar = re.sub(r"\[.*?\]", "", option.metavar)
     return metavar.split("|") if "|" in metavar and metavar == metavar.lower() else []
 

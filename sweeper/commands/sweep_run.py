@@ -21,7 +21,7 @@ from sweeper.execution.session import check_address, connected
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.startup import begin_collection, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
-from sweeper.planning.keep import kept_epochs
+from sweeper.planning.keep import epoch_ranking
 from sweeper.planning.plan import Plan
 from sweeper.printing import print, printable
 from sweeper.record.listener import CohortListener
@@ -235,7 +235,7 @@ class SweepRun:
             request.data,
             store.files.with_retries(SHORT_RETRIES),
             self.checkpoint_path,
-            None if kept == "none" else ModelStorage(models, plan.name, kept, kept_epochs(plan, request.keep)),
+            None if kept == "none" else ModelStorage(models, plan.name, kept, epoch_ranking(plan, request.keep)),
             LogStorage(store.files.with_retries(SHORT_RETRIES), plan.name),
             registry.folder_of(plan.name),
         )

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sweeper.errors import DamagedError, StoreError
@@ -20,10 +20,9 @@ from sweeper.spec import user_code
 from sweeper.storage.files import Files
 from sweeper.storage.layout import log_path, model_path
 from sweeper.storage.logs import LARGEST_LOG
-from sweeper.storage.models import kept_epochs
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.rows import FIXED, STUDY_COLUMNS
-from trainables.reports import LAST_EPOCH, CheckpointError, Heartbeat, KeptEpochs, LogError, ModelError
+from trainables.reports import CheckpointError, EpochRanking, Heartbeat, LogError, ModelError
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelRequest
 from trainables.worker.worker import Dispatch, WorkerSettings
 
@@ -56,25 +55,22 @@ class ModelStorage:
     sweep: str
     kept: Kept
     """Which trials' models will stay."""
-    of_epochs: KeptEpochs = LAST_EPOCH
-    """Of which epochs there are models."""
+    ranking: EpochRanking | None = None
+    """A trial's model is that of its best epoch by this ranking. With None it is that of its last epoch."""
 
-    def write(self, trial: str, data: bytes, *, epoch: int | None = None, retry: bool) -> None:
-        """Write the model of a trial, or that of one of its epochs. Raises ModelError if it cannot be written, with
-        `retry` after the retries of `files`."""
+    def write(self, trial: str, data: bytes, *, retry: bool) -> None:
+        """Write the model of a trial. Raises ModelError if it cannot be written, with `retry` after the retries of
+        `files`."""
         files = self.files if retry else self.files.with_retries(NO_RETRIES)
         try:
-            files.write(model_path(self.sweep, trial, epoch), data)
+            files.write(model_path(self.sweep, trial), data)
         except StoreError as error:
             raise ModelError(str(error)) from error
 
-    def kept_of(self, trial: str) -> Collection[int | None]:
-        """Return the epochs of a trial of which there is a model; None among them stands for its model. Raises
-        ModelError if that cannot be read."""
+    def has(self, trial: str) -> bool:
+        """Return whether there is a model of the trial. Raises ModelError if that cannot be read."""
         try:
-            epochs = kept_epochs(self.files, self.sweep, trial)
-            has_model = self.files.read_start(model_path(self.sweep, trial), 1) is not None
-            return [*epochs, None] if has_model else epochs
+            return self.files.read_start(model_path(self.sweep, trial), 1) is not None
         except StoreError as error:
             raise ModelError(str(error)) from error
 
@@ -312,7 +308,7 @@ def _task(stage: Stage, files: CohortFiles, attempt: Attempt, memory: int | None
     cohort = attempt.cohort
     configs = [trial.config for trial in cohort.trials]
     spec = CohortSpec.of(configs, cohort.width, files.checkpoint_path(cohort.id), cohort.compiled)
-    models = ModelRequest(files.models.kept, files.models.of_epochs) if files.models else None
+    models = ModelRequest(files.models.kept, files.models.ranking) if files.models else None
     trials = tuple(trial.id for trial in cohort.trials)
     return CohortTask(cohort.id, spec, stage.comparison(cohort), memory, models, trials)
 

@@ -1,4 +1,4 @@
-"""Which models a request keeps: of which epochs, by which metric, and which could not be written."""
+"""Which models a request keeps: by which metric epochs are ranked, and which models could not be written."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.models import read_best, unwritten_models
-from trainables.reports import EpochRanking, KeptEpochs
+from trainables.reports import EpochRanking
 
 
-def kept_epochs(plan: Plan, keep: Keep) -> KeptEpochs:
-    """Of which epochs a run with this `--keep` keeps models. Raises SpecError if epochs have no single ranking."""
+def epoch_ranking(plan: Plan, keep: Keep) -> EpochRanking | None:
+    """How a run with this `--keep` ranks the epochs of a trial to keep the model of the best one; None if it keeps that
+    of the last epoch. Raises SpecError if epochs have no single ranking."""
     if not keep.best_epoch:
-        return KeptEpochs(keep.every)
+        return None
     metric = epoch_metric(plan.sweep, plan.preset, "--keep best-epoch")
-    return KeptEpochs(keep.every, EpochRanking(metric.name, metric.ranking_direction == "maximize"))
+    return EpochRanking(metric.name, metric.ranking_direction == "maximize")
 
 
 def epoch_metric(sweep: Sweep, preset: str, asked: str) -> Metric:
@@ -37,7 +38,5 @@ def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
     """The plan's trials whose model is to be kept but could not be written, by a run with this `--keep`."""
     if keep.trials == "none":
         return frozenset()
-    models = unwritten_models(files, plan.name)
-    wanted = {trial for trial, epoch in models if epoch is None or (keep.every and epoch % keep.every == 0)}
-    unwritten = frozenset(wanted.intersection(plan.ids))
+    unwritten = unwritten_models(files, plan.name).intersection(plan.ids)
     return unwritten if keep.trials == "all" else unwritten & read_best(files, plan.request_folder)

@@ -284,7 +284,6 @@ def _check_functions(request: Request, configs: Sequence[TrialConfig]) -> None:
     why = {
         "--compile always": request.compile == "always" and "it has no steps that are known",
         "--stack above 1": (request.stack or 1) > 1 and "its trials train one after the other",
-        "--keep every=N": request.keep.every is not None and "it keeps what it gives to trial.keep",
         "--keep best-epoch": request.keep.best_epoch and "it keeps what it gives to trial.keep",
     }
     for option, reason in why.items():

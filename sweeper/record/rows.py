@@ -224,9 +224,8 @@ class Rows(CohortListener):
         if ended := [row for row in rows if row["status"] != "running" and row["trial_id"] not in self._early]:
             new = {str(row["trial_id"]) for row in ended}
             self._early |= new
-            for trial in new & {trial for trial, _ in message.without_models}:
-                own = [model for model in message.without_models if model[0] == trial]
-                record_unwritten(self._store.files, self._sweep, trial, own)
+            for trial in new.intersection(message.without_models):
+                record_unwritten(self._store.files, self._sweep, trial, [trial])
             self._store.write(self._sweep, cohort.id, ended, self._format.columns_of(ended))
 
     def failed(self, cohort: Cohort, failure: Failure) -> None:

@@ -25,7 +25,7 @@ from sweeper.spec.space import Value, unknown
 from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, model_path
 from sweeper.storage.load import absent, in_order_of_ends
-from sweeper.storage.models import kept_epochs, known_metadata, trials_with_models
+from sweeper.storage.models import known_metadata, trials_with_models
 from sweeper.storage.requests import StoredRequest, stored_requests
 from sweeper.storage.rows import Columns, columns_of, plain_value
 from sweeper.storage.store import StoreReader
@@ -72,8 +72,6 @@ class Choice:
     """Address of the kept model of the first trial; None if none was kept."""
     epoch: int | None
     """The epoch of that model if it is not the last, as `--keep best-epoch` keeps it; else None."""
-    epochs: tuple[int, ...]
-    """Epochs of the first trial of which there are further models."""
     keep: str | None
     """The command that writes the model of the first trial to a file. Where none was kept it is trained again. None for
     a trial that copied others of its population, which cannot be trained alone."""
@@ -93,9 +91,6 @@ class Choice:
             yield f"train again: {self.retrain}" + f" ({trial})" * (self.trials[0] in self.retrain)
         if self.model:
             yield f"model: {self.model} ({trial}{f', epoch {self.epoch}' if self.epoch else ''})"
-            if self.epochs:
-                listed = ", ".join(map(str, self.epochs))
-                yield f"models of further epochs: {listed} (sweeper.load_model(..., epoch={self.epochs[0]}))"
         else:
             again = f"; to train {trial}, again and keep it: {self.keep}" if self.keep else ""
             yield f"model: none is kept{again}"
@@ -296,7 +291,6 @@ def _choice(
         trials=trials,
         model=files.display_uri_of(path) if is_kept else None,
         epoch=known_metadata(files, path).get("epoch") if is_kept else None,
-        epochs=tuple(kept_epochs(files, name, trials[0])) if is_kept else (),
         keep=commands.export(request, trials[0]),
         retrain=commands.train_again(request, trials, shown),
     )

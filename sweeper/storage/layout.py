@@ -39,8 +39,6 @@ FOLDERS = frozenset(
 """The folders of a store."""
 _SWEEP = "sweep="
 """Prefix of a sweep's folder of rows, by which readers of Parquet know the column `sweep`."""
-_EPOCH = "epoch-"
-"""Prefix of the file of a trial's model of an earlier epoch."""
 INDEX = f"{REPORTS}/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""
 CLAIMS_PAGE = f"{REPORTS}/claims.html"
@@ -178,35 +176,9 @@ def models_folder(sweep: str) -> str:
     return f"models/{_SWEEP}{check_name(sweep)}"
 
 
-Model = tuple[str, int | None]
-"""A trial, and the epoch of a model that is kept beside the trial's model; None is the trial's model."""
-
-
-def model_name(trial: str, epoch: int | None = None) -> str:
-    """The path of a model without its suffix, below the folder of the sweep's models."""
-    return check_name(trial) if epoch is None else f"{check_name(trial)}/{_EPOCH}{epoch}"
-
-
-def model_named(name: str) -> Model:
-    """The model with a `model_name`."""
-    trial, _, epoch = name.partition("/")
-    return trial, next(iter(epochs_in([epoch])), None)
-
-
-def model_path(sweep: str, trial: str, epoch: int | None = None) -> str:
-    """The path of a trial's model, or of that of an `epoch`."""
-    return f"{models_folder(sweep)}/{model_name(trial, epoch)}{MODEL_SUFFIX}"
-
-
-def epoch_models_folder(sweep: str, trial: str) -> str:
-    """The folder of a trial's models of earlier epochs."""
-    return f"{models_folder(sweep)}/{check_name(trial)}"
-
-
-def epochs_in(names: Iterable[str]) -> list[int]:
-    """The epochs, ascending, of which a folder of models has the files `names`."""
-    texts = (name.removeprefix(_EPOCH).removesuffix(MODEL_SUFFIX) for name in names if name.startswith(_EPOCH))
-    return sorted(int(text) for text in texts if text.isdecimal())
+def model_path(sweep: str, trial: str) -> str:
+    """The path of a trial's model."""
+    return f"{models_folder(sweep)}/{check_name(trial)}{MODEL_SUFFIX}"
 
 
 def unwritten_models_folder(sweep: str) -> str:

@@ -26,8 +26,6 @@ from sweeper.storage.layout import (
     SUFFIX,
     best_models_path,
     class_names_folder,
-    epoch_models_folder,
-    epochs_in,
     evaluations_folder,
     file_name,
     history_folder,
@@ -35,7 +33,6 @@ from sweeper.storage.layout import (
     log_path,
     looks_path,
     model_path,
-    models_folder,
     page_views_folder,
     request_path,
     sheets_folder,
@@ -43,7 +40,7 @@ from sweeper.storage.layout import (
     trials_folder,
 )
 from sweeper.storage.logs import LARGEST_LOG, logged_trials
-from sweeper.storage.models import models_by_trial, record_unwritten, unwritten_models
+from sweeper.storage.models import record_unwritten, trials_with_models, unwritten_models
 from sweeper.storage.parquet_files import read_tables, table_to_parquet
 from sweeper.storage.requests import RequestRows, list_requests
 from sweeper.storage.rows import HISTORY, PROVENANCE, Columns, conform, merged_rows, one_per_record, rows_of
@@ -105,12 +102,7 @@ def plan_merge(source: Files, target: Files, sweep: str) -> Merged:
     lists = list_requests(source, sweep)[0]
     kept = [each.request for each in lists if each.request in of_target and not _same(each, of_target[each.request])]
     shared |= added
-    models, known = models_by_trial(source, sweep), models_by_trial(target, sweep)
-    lacking = {
-        trial
-        for trial, own in models.items()
-        if (trial, None) not in (stored := known.get(trial, set())) and not own <= stored
-    }
+    lacking = set(trials_with_models(source, sweep)).difference(trials_with_models(target, sweep))
     return Merged(
         sweep,
         frozenset(added),
@@ -144,13 +136,8 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
     sweep, trials = merged.sweep, sorted(merged.added)
     store = Store(target)
     columns = store.prepare(sweep, check_mergeable(source, target, sweep))
-    of_epochs = set(source.list(models_folder(sweep)))
-    for trial in merged.models:
-        if trial in of_epochs:
-            folder = epoch_models_folder(sweep, trial)
-            _copy_folder(source, target, folder, lambda name: bool(epochs_in([name])), check_model)
-        _copy(source, target, [model_path(sweep, trial)], check_model)
-    if unwritten := [model for model in unwritten_models(source, sweep) if model[0] in merged.added]:
+    _copy(source, target, [model_path(sweep, trial) for trial in merged.models], check_model)
+    if unwritten := unwritten_models(source, sweep) & merged.added:
         record_unwritten(target, sweep, f"merged-{_digest(' '.join(trials).encode())}", unwritten)
     tables = [table for _, table in read_tables(source, history_folder(sweep)).values()]
     if tables and len(history := rows_of(one_per_record(pa.concat_tables(tables)), trials)):

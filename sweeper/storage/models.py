@@ -1,7 +1,6 @@
 """Trained models in a store: found by trial, and deleted where others are better.
 
-Workers write them before their rows, to `models/sweep=NAME/TRIAL.safetensors`, and those of earlier epochs before that,
-to a folder `TRIAL` beside it: a trial's model means that the others are there. Every file says under which `--keep` it
+Workers write them before their rows, to `models/sweep=NAME/TRIAL.safetensors`. Every file says under which `--keep` it
 was written, so a run with `--keep best` deletes no model of a run with `--keep all`. Each request with `--keep best`
 lists the trials that are its best in `models/best/SWEEP/REQUEST.json`, so that no other request deletes their models.
 """
@@ -16,12 +15,7 @@ from sweeper.errors import DamagedError
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import (
     MODEL_SUFFIX,
-    Model,
     best_models_path,
-    epoch_models_folder,
-    epochs_in,
-    model_name,
-    model_named,
     model_path,
     models_folder,
     unwritten_models_folder,
@@ -35,21 +29,6 @@ def trials_with_models(files: Files, sweep: str) -> list[str]:
     """The ids of the sweep's trials whose models are in the store, sorted."""
     names = (name.removesuffix(MODEL_SUFFIX) for name in files.list_files(models_folder(sweep), MODEL_SUFFIX))
     return list(filter(is_id, names))
-
-
-def models_by_trial(files: Files, sweep: str) -> dict[str, set[Model]]:
-    """Trial -> its models in the store. Trials that were pruned or have diverged have those of earlier epochs alone."""
-    folder, models = models_folder(sweep), dict[str, set[Model]]()
-    for path in files.sizes(folder):
-        if path.endswith(MODEL_SUFFIX):
-            model = model_named(path.removeprefix(f"{folder}/").removesuffix(MODEL_SUFFIX))
-            models.setdefault(model[0], set()).add(model)
-    return models
-
-
-def kept_epochs(files: Files, sweep: str, trial: str) -> list[int]:
-    """The epochs, ascending, of which a trial has a model of its own."""
-    return epochs_in(files.list_files(epoch_models_folder(sweep, trial), MODEL_SUFFIX))
 
 
 def write_best(files: Files, views: str, trials: Collection[str]) -> None:
@@ -77,12 +56,8 @@ def best_of_others(files: Files, views: str) -> frozenset[str]:
 
 
 def delete_models(files: Files, sweep: str, trials: Collection[str]) -> None:
-    """Delete the models of these trials, where there are some, those of earlier epochs first."""
-    folder = models_folder(sweep)
-    known = sorted(set(trials).intersection(files.list(folder)))
-    of_epochs = [epoch_models_folder(sweep, trial) for trial in known]
-    files.each("delete", folder, Files.delete_folder, of_epochs)
-    files.each("delete", folder, Files.delete, [model_path(sweep, trial) for trial in trials])
+    """Delete the models of these trials, where there are some."""
+    files.each("delete", models_folder(sweep), Files.delete, [model_path(sweep, trial) for trial in trials])
 
 
 def delete_displaced(files: Files, sweep: str, trials: Collection[str]) -> None:
@@ -111,35 +86,35 @@ def known_metadata(files: Files, path: str) -> dict[str, Any]:
         return {}
 
 
-def record_unwritten(files: Files, sweep: str, name: str, models: Collection[Model]) -> None:
-    """List models that could not be written. `name`: that of the list, such as the id of their cohort."""
-    data = json.dumps(sorted(model_name(*model) for model in models)).encode()
+def record_unwritten(files: Files, sweep: str, name: str, trials: Collection[str]) -> None:
+    """List the trials whose models could not be written. `name`: that of the list, such as the id of their cohort."""
+    data = json.dumps(sorted(trials)).encode()
     files.write(f"{unwritten_models_folder(sweep)}/{name}.json", data)
 
 
-def unwritten_models(files: Files, sweep: str) -> frozenset[Model]:
-    """The models that could not be written, and are not in the store. Lists of models that have all been written since
-    are deleted by `forget_written`."""
+def unwritten_models(files: Files, sweep: str) -> frozenset[str]:
+    """The trials whose models could not be written, and are not in the store. Lists of models that have all been
+    written since are deleted by `forget_written`."""
     return frozenset(itertools.chain.from_iterable(_unwritten_lists(files, sweep).values()))
 
 
 def forget_written(files: Files, sweep: str) -> None:
     """Delete the lists of models that have all been written since."""
-    for path, models in _unwritten_lists(files, sweep).items():
-        if not models:
+    for path, trials in _unwritten_lists(files, sweep).items():
+        if not trials:
             files.delete(path)
 
 
-def _unwritten_lists(files: Files, sweep: str) -> dict[str, list[Model]]:
-    """Path of each list -> its models that are not in the store."""
+def _unwritten_lists(files: Files, sweep: str) -> dict[str, list[str]]:
+    """Path of each list -> its trials whose models are not in the store."""
     folder = unwritten_models_folder(sweep)
     if not (names := files.list_files(folder, ".json")):
         return {}
-    stored = models_by_trial(files, sweep)
+    stored = set(trials_with_models(files, sweep))
 
-    def unwritten(once: Files, name: str) -> list[Model]:
-        listed = map(model_named, read_record(once, f"{folder}/{name}", list[str]) or ())
-        return [model for model in listed if stored.get(model[0], set()).isdisjoint({model, (model[0], None)})]
+    def unwritten(once: Files, name: str) -> list[str]:
+        listed: list[str] | None = read_record(once, f"{folder}/{name}", list[str])
+        return [trial for trial in listed or () if trial not in stored]
 
     lists = files.each("read", folder, unwritten, names)
     return {f"{folder}/{name}": models for name, models in zip(names, lists, strict=True)}

@@ -22,7 +22,6 @@ from sweeper.storage.files import Files, read_record
 from sweeper.storage.inventory import SweepInventory, ancestors, inventory_of
 from sweeper.storage.layout import (
     SUFFIX,
-    epoch_models_folder,
     history_folder,
     log_path,
     model_path,
@@ -102,9 +101,7 @@ def _sizes(found: SweepInventory, request: str, trials: frozenset[str]) -> dict[
     share = len(trials & found.trials) / max(len(found.trials), 1)
     own = request_files(found.name, request)
     folders = tuple(f"{folder}/{trial}" for trial in trials for folder in _trial_folders(found.name))
-    models = {
-        path for trial in trials for path in (model_path(found.name, trial), epoch_models_folder(found.name, trial))
-    }
+    models = {model_path(found.name, trial) for trial in trials}
     by_share = ("rows", "history", "evaluations")
     sizes = {kind: round(share * sum(found.sizes[kind].values())) for kind in by_share}
     logs = {log_path(found.name, trial) for trial in trials}

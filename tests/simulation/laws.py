@@ -9,7 +9,7 @@ from safetensors.numpy import load
 
 from sweeper.spec.space import Search, parts_of
 from tests.simulation import sweeps, training
-from tests.simulation.stored import BEST, MODEL_SUFFIX, MODELS, History, Row, is_function
+from tests.simulation.stored import BEST, MODELS, History, Row, is_function, trial_of
 from tests.simulation.sweeps import OF_IMAGES, RANKED
 
 
@@ -79,7 +79,7 @@ def _models(
     """A model has the weights of the epoch that it must be of, which every metric of that epoch follows from."""
     keep, metric = kind.keep, RANKED if kind.preset in OF_IMAGES else sweeps.LOSS.name
     for path, data in files.items():
-        trial, _, epoch_file = path.removeprefix(MODELS).removesuffix(MODEL_SUFFIX).partition("/")
+        trial = trial_of(path)
         if not path.startswith(MODELS) or rows.get(trial, {}).get("status") in (None, "failed"):
             continue
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
@@ -87,12 +87,6 @@ def _models(
         recorded, weight = history.get((trial, epoch, metric)), int(load(data)["digest"][0])
         if training.value(metric, weight) != recorded and (whole or recorded is not None):
             yield f"{path} has not the weights of epoch {epoch}"
-        if epoch_file:
-            continue
         run = rows[trial]["epochs_run"]
         if (due := best_epoch(history, trial, run) if keep.best_epoch else run) != epoch:
             yield f"{path} must be of epoch {due}, but is of epoch {epoch}"
-        epochs = range(keep.every, run, keep.every) if keep.every else ()
-        wanted = {f"{MODELS}{trial}/epoch-{each}{MODEL_SUFFIX}" for each in epochs}
-        if lacking := wanted - files.keys():
-            yield f"{path} is there, but not {sorted(lacking)}"

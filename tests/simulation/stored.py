@@ -77,7 +77,7 @@ def model_path(trial: str) -> str:
 
 def trial_of(path: str) -> str:
     """The trial of a model's path."""
-    return path.removeprefix(MODELS).partition("/")[0].removesuffix(MODEL_SUFFIX)
+    return path.removeprefix(MODELS).removesuffix(MODEL_SUFFIX)
 
 
 def history_in(files: Mapping[str, bytes]) -> History:
@@ -91,9 +91,8 @@ def history_in(files: Mapping[str, bytes]) -> History:
 
 
 def lacking_models(files: Mapping[str, bytes], data: bytes) -> set[str]:
-    """The trials that lack a model of a list of those that could not be written. One that has its model lacks none."""
-    names = (name for name in json.loads(data) if f"{MODELS}{name}{MODEL_SUFFIX}" not in files)
-    return {trial for trial in map(trial_of, names) if model_path(trial) not in files}
+    """The trials of a list of models that could not be written whose model is not there."""
+    return {trial for trial in json.loads(data) if model_path(trial) not in files}
 
 
 def unwritten_of_searches(files: Mapping[str, bytes]) -> frozenset[str]:

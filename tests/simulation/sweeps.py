@@ -167,11 +167,11 @@ LATER = (
     *(Kind(preset, (("keep", "best"),)) for preset in ("pruned_grid", "constrained", "constrained_halving")),
     *(
         Kind("patient", (("keep", keep), ("cohort", size)))
-        for keep in (Keep("all", every=2), Keep("best", best_epoch=True), Keep("all", every=1, best_epoch=True))
+        for keep in (Keep("all"), Keep("best", best_epoch=True), Keep("all", best_epoch=True))
         for size in (2, 3)
     ),
-    *(Kind(preset, (("keep", Keep("all", every=2)),)) for preset in ("grid", "halving", "population")),
-    *(Kind(preset, (("keep", Keep("best", every=1)), ("cohort", 2))) for preset in ("grid", "search")),
+    *(Kind(preset, (("keep", "all"),)) for preset in ("grid", "halving", "population")),
+    *(Kind(preset, (("keep", "best"), ("cohort", 2))) for preset in ("grid", "search")),
 )
 """Kinds that worlds draw by a stream of their own, so that seeds of the others mean what they meant."""
 OF_FUNCTIONS = (

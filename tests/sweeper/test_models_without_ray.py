@@ -51,12 +51,6 @@ def contents(folder: Path, store: str = "store") -> dict[str, bytes]:
     return {path.stem: path.read_bytes() for path in (folder / store / "models/sweep=tiny").glob("*")}
 
 
-def all_contents(folder: Path, store: str = "store") -> dict[str, bytes]:
-    """Path below the folder of the sweep -> each model."""
-    models = folder / store / "models/sweep=tiny"
-    return {str(path.relative_to(models)): path.read_bytes() for path in models.rglob("*.safetensors")}
-
-
 def best_of_rows(rows: pd.DataFrame) -> set[str]:
     """The best trial of each row of the table, chosen on validation images."""
     return set(rows.loc[rows.groupby("beta")["val_auroc_joint"].idxmax(), "trial_id"])
@@ -109,12 +103,12 @@ def test_none_are_kept_on_request_and_a_trial_is_then_trained_again_alone(tmp_pa
 @pytest.mark.slow
 def test_models_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     epochs = ("--set", "epochs=2")
-    assert train(tmp_path, "--keep", "every=1", *epochs) == 0
-    before = all_contents(tmp_path)
+    assert train(tmp_path, *epochs) == 0
+    before = contents(tmp_path)
     capsys.readouterr()
-    assert train(tmp_path, "--fresh", "--keep", "none", *epochs) == 0 and not all_contents(tmp_path)
+    assert train(tmp_path, "--fresh", "--keep", "none", *epochs) == 0 and not contents(tmp_path)
     words = shlex.split(capsys.readouterr().out.split("sweeper restore ")[1].splitlines()[0])
-    assert restore.main(words) == 0 and len(before) == 4 and all_contents(tmp_path) == before
+    assert restore.main(words) == 0 and len(before) == 2 and contents(tmp_path) == before
 
 
 @pytest.mark.slow
@@ -154,47 +148,37 @@ EPOCHS = ("--set", "epochs=4", "--set", "lr=0.3", "--save-every", "0")
 
 
 @pytest.mark.slow
-def test_models_of_epochs_are_the_same_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = ("--keep", "all,every=2,best-epoch", *EPOCHS)
+def test_models_of_best_epochs_are_the_same_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = ("--keep", "all,best-epoch", *EPOCHS)
     assert train(tmp_path, *keep) == 0
     rows, history = load("tiny", tmp_path / "store"), load_history("tiny", tmp_path / "store")
-    whole, trials = all_contents(tmp_path), list(rows["trial_id"])
-    files = [f"{trial}/epoch-{epoch}.safetensors" for trial in trials for epoch in (2, 4)]
-    assert whole.keys() == {*files, *(f"{trial}.safetensors" for trial in trials)}
+    whole = contents(tmp_path)
+    assert whole.keys() == set(rows["trial_id"])
     values = history[history["metric"] == "val_auroc_joint"].sort_values(["value", "epoch"], ascending=[False, True])
     best = values.drop_duplicates("trial_id").set_index("trial_id")["epoch"].to_dict()
     assert len({*best.values()}) > 1
     for trial, epoch in best.items():
         assert load_model(tmp_path / "store", trial).epoch == epoch
-        assert load_model(tmp_path / "store", trial, epoch=2).epoch == 2
     write, written = ModelStorage.write, list[str]()
 
     def killed(storage: ModelStorage, trial: str, data: bytes, **options: Any) -> None:
         write(storage, trial, data, **options)
         written.append(trial)
-        if len(written) == 7:  # the first cohort has 6 models: the second is killed at its first
+        if len(written) == 3:  # the first cohort has 2 models: the second is killed at its first
             raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(ModelStorage, "write", killed)
         train(tmp_path, *keep, store="killed")
-    assert train(tmp_path, *keep, store="killed") == 0 and all_contents(tmp_path, "killed") == whole
+    assert train(tmp_path, *keep, store="killed") == 0 and contents(tmp_path, "killed") == whole
 
 
 @pytest.mark.slow
-def test_the_models_of_epochs_of_the_best_trials_stay_and_go_with_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(tmp_path, "--keep", "every=1", *EPOCHS[:2]) == 0
-    best = best_of_rows(load("tiny", tmp_path / "store"))
-    epochs = {f"{trial}/epoch-{epoch}.safetensors" for trial in best for epoch in (1, 2, 3)}
-    assert all_contents(tmp_path).keys() == epochs | {f"{trial}.safetensors" for trial in best}
-    store, trial, lines = str(tmp_path / "store"), min(best), list[str]()
-    assert "models of further epochs: 1, 2, 3 (sweeper.load_model(..., epoch=1))" in capsys.readouterr().out
-    assert load_model(store, trial, epoch=4).epoch == 4
-    (tmp_path / "store/models/sweep=tiny" / trial / "epoch-3.safetensors").unlink()
-    again = load_model(store, trial, epoch=3, log=lines.append)
-    assert again.epoch == 3
+def test_the_model_of_an_epoch_that_was_not_kept_is_trained_again(tmp_path: Path) -> None:
+    assert train(tmp_path, *EPOCHS[:2]) == 0
+    store, trial, lines = tmp_path / "store", min(contents(tmp_path)), list[str]()
+    assert load_model(store, trial, epoch=4, log=lines.append).epoch == 4 and not lines
+    assert load_model(store, trial, epoch=3, log=lines.append).epoch == 3
     assert lines == [f"trial {trial} has no model of epoch 3 in the store; training it again alone, 3 epochs"]
     with pytest.raises(SpecError, match=rf"trial {trial} has epochs 1 to 4, but got epoch=5"):
         load_model(store, trial, epoch=5)
@@ -222,10 +206,14 @@ def test_trials_of_a_grid_end_early_by_the_metric_that_ranks_them_and_load_as_th
 def test_a_wrong_choice_is_one_line_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     law = "--keep best-epoch ranks the epochs of a trial by val_auroc_joint"
     for words, line in {
-        ("some",): "no value of --keep 'some'; there are: best, all, none, every=N, best-epoch",
-        ("every=0",): "the N of --keep every=N must be a whole number of at least 1, but got 0",
-        ("all,best",): "--keep takes best, all or none, every=N and best-epoch, each at most once, but got all,best",
-        ("none,every=2",): "--keep none keeps the models of no trials, so it takes no epochs, but got none,every=2",
+        ("some",): "no value of --keep 'some'; there are: best, all, none, best-epoch",
+        ("every=5",): "--keep every=N is gone, but got every=5; sweeper.load_model(..., epoch=N) trains a trial "
+        "again up to an epoch",
+        ("all,best",): "--keep takes best, all or none, and best-epoch, each at most once, but got all,best",
+        ("best-epoch,best-epoch",): "--keep takes best, all or none, and best-epoch, each at most once, but got "
+        "best-epoch,best-epoch",
+        ("none,best-epoch",): "--keep none keeps the models of no trials, so it takes no best-epoch, but got "
+        "none,best-epoch",
         ("best-epoch", *EPOCHS, "--set", "validation=0"): f"{law}, but no validation images are held out; add --set "
         "validation=0.2",
         ("best-epoch", *EPOCHS, "--set", "report_every=9"): f"{law}, so `report_every < epochs` must hold, but got "

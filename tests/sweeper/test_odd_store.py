@@ -301,8 +301,7 @@ def synthetic(folder: Path) -> Store:
     for trial in "ab":
         store.write("grid", f"c{trial}", [row(trial)], COLUMNS)
         store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", 0.9)])
-        for path in (model_path("grid", trial), model_path("grid", trial, 5)):
-            files.write(path, model(path.encode()))
+        files.write(path := model_path("grid", trial), model(path.encode()))
         files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
     identity = {"trial_id": "a", "dataset": "d", "image_digest": None, "weights": "w"}
     write_evaluations(files, "grid", "d", "", [{**identity, "knn": 0.5}])

@@ -1,48 +1,46 @@
-"""The models of a cohort's members that are kept: of the last epoch or the best one, and of every so many epochs.
+"""The models of a cohort's members that are kept: of the last epoch or the best one.
 
 The best models so far are part of the progress, and so of each checkpoint: a training that is resumed has the same
-ones. Those of every so many epochs, and of members that end early, are handed over at once, and before any checkpoint
-of a later epoch.
+ones. Those of members that end early are handed over at once, and before any checkpoint of a later epoch.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor
 
-from trainables.reports import EpochRanking, KeptEpochs, Report
+from trainables.reports import EpochRanking, Report
 from trainables.training.checkpoint import BestEpoch, Progress
 from trainables.training.cohort import Cohort
 from trainables.training.model_file import TrainedModel
 
 Keep = Callable[[int, TrainedModel], None]
 """Takes the index of a member and its model."""
-Kept = Callable[[int], Collection[int | None]]
-"""Returns the epochs of which models of a member are kept; None among them stands for the member's model."""
 
 
 class ModelKeeper:
     """Hands over models of a cohort that trains. All peers make the same calls; the first one alone keeps models."""
 
-    def __init__(self, cohort: Cohort, kept: KeptEpochs, keep: Keep | None, keep_epoch: Keep | None) -> None:
-        self._cohort, self._kept, self._keep, self._keep_epoch = cohort, kept, keep, keep_epoch
+    def __init__(self, cohort: Cohort, ranking: EpochRanking | None, keep: Keep | None) -> None:
+        self._cohort, self._ranking, self._keep = cohort, ranking, keep
 
     def begin(self, progress: Progress) -> Progress:
         """The progress from which training starts or continues."""
-        if self._kept.ranking is None:
+        if self._ranking is None:
             return replace(progress, best=())
         return progress if progress.best else replace(progress, best=(None,) * len(progress.ended))
 
     def after_epoch(self, progress: Progress) -> Progress:
         """Called when an epoch has been trained, and reported where that is due, and no verdict has been applied yet:
         the weights are those that the report is of. Returns the progress with the members that are at their best."""
-        epoch, every = progress.epoch, self._kept.every
-        if every and epoch % every == 0 and epoch < self._cohort.epochs and progress.running:
-            self._cohort.evaluate_to_keep(progress.running)
-            self._hand_over_epoch(epoch, progress.running)
-        if self._kept.ranking and progress.reports and progress.reports[-1].epoch == epoch:
-            return self._with_best(progress, progress.reports[-1], self._kept.ranking)
+        if self._ranking and progress.reports and progress.reports[-1].epoch == progress.epoch:
+            return self._with_best(progress, progress.reports[-1], self._ranking)
         return progress
+
+    def hand_over(self, progress: Progress) -> None:
+        """Hand over the models of the running members as they are now."""
+        self._cohort.evaluate_to_keep(progress.running)
+        self._hand_over({index: progress.epoch for index in progress.running})
 
     def _with_best(self, progress: Progress, report: Report, ranking: EpochRanking) -> Progress:
         best = list[BestEpoch | None]()
@@ -60,41 +58,35 @@ class ModelKeeper:
         """Called when these members have finished, and were evaluated as at the end of training, before that is
         reported. Their weights may change here."""
         epoch = progress.epoch
-        if self._kept.every and self._kept.ranking:  # else the model is that of this epoch
-            self._hand_over_epoch(epoch, members)
         best = {index: progress.best[index] for index in members} if progress.best else {}
         earlier = {index: model for index, model in best.items() if model and model.epoch < epoch}
         if earlier:
             self._cohort.load_tensors({index: model.tensors for index, model in earlier.items()})
             self._cohort.evaluate_to_keep(members)
+        self._hand_over({index: earlier[index].epoch if index in earlier else epoch for index in members})
+
+    def _hand_over(self, epochs: Mapping[int, int]) -> None:
+        """Hand over the models of members. `epochs`: index of each member -> the epoch of its model."""
         if self._keep:
-            for index, model in self._cohort.trained_models(members):
-                self._keep(index, self._of_epoch(earlier[index].epoch if index in earlier else epoch, model))
-
-    def _hand_over_epoch(self, epoch: int, members: Sequence[int]) -> None:
-        if self._keep_epoch:
-            for index, model in self._cohort.trained_models(members):
-                self._keep_epoch(index, self._of_epoch(epoch, model))
-
-    def _of_epoch(self, epoch: int, model: TrainedModel) -> TrainedModel:
-        return replace(model, epoch=epoch) if epoch < self._cohort.epochs else model
+            for index, model in self._cohort.trained_models(epochs):
+                own = epochs[index]
+                self._keep(index, replace(model, epoch=own) if own < self._cohort.epochs else model)
 
 
-def lacks_models(progress: Progress, cohort: Cohort, kept: KeptEpochs, kept_of: Kept | None) -> bool:
+def lacks_models(
+    progress: Progress, cohort: Cohort, ranking: EpochRanking | None, is_kept: Callable[[int], bool] | None
+) -> bool:
     """Whether models of earlier epochs that are to be kept are neither in a checkpoint's progress nor kept: it was made
-    by a training that was asked for others. `kept_of` is None where no models are kept, or another peer keeps them."""
-    if kept_of:
-        due = set[int | None](range(kept.every, progress.epoch + 1, kept.every)) if kept.every else set[int | None]()
-        if due and not all(due <= set(kept_of(index)) for index in progress.running):
-            return True
+    by a training that was asked for others. `is_kept` is None where no models are kept, or another peer keeps them."""
+    if is_kept:
         finished = [index for index, member in enumerate(progress.ended) if member and member.status == "finished"]
-        if not all(None in kept_of(index) for index in finished):
+        if not all(map(is_kept, finished)):
             return True
-    if kept.ranking is None:
+    if ranking is None:
         return False
     known = progress.best or (None,) * len(progress.ended)
     return any(
-        kept.ranking.best(progress.reports, index) != (best.epoch if best else None)
+        ranking.best(progress.reports, index) != (best.epoch if best else None)
         or (best is not None and not _alike(best.tensors, cohort.tensors_of(index)))
         for index, best in enumerate(known)
         if index in progress.running

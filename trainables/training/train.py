@@ -4,7 +4,6 @@ heartbeat, a checkpoint, or a requested stop.
 It depends on neither Ray nor pandas nor the store: the caller decides where reports and checkpoints go.
 """
 
-import contextlib
 import json
 import math
 import time
@@ -21,12 +20,11 @@ from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.metrics.evaluator import Floats
 from trainables.own_code import reason
 from trainables.reports import (
-    LAST_EPOCH,
     SAVE_EVERY,
     CheckpointError,
+    EpochRanking,
     Heartbeat,
     Judge,
-    KeptEpochs,
     Member,
     ModelError,
     Report,
@@ -38,7 +36,7 @@ from trainables.training.checkpoint import Progress, pack, unpack
 from trainables.training.cohort import Cohort
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.function_alone import train_function_alone
-from trainables.training.kept_models import Kept, ModelKeeper, lacks_models
+from trainables.training.kept_models import ModelKeeper, lacks_models
 from trainables.training.metric_names import may_be_undefined, ranking_of
 from trainables.training.model_file import TrainedModel
 
@@ -81,13 +79,11 @@ class Callbacks:
     training continues."""
     keep: Callable[[int, TrainedModel], None] | None = None
     """Called with each finished member, by its index, and its model, before the last report is yielded."""
-    kept: KeptEpochs = LAST_EPOCH
-    """Of which epochs models are kept; the same for all peers."""
-    keep_epoch: Callable[[int, TrainedModel], None] | None = None
-    """Called with each running member and its model after each epoch of `kept.every`, before a report of the epoch is
-    yielded."""
-    kept_of: Kept | None = None
-    """Tells which models of a member are kept, before a checkpoint is resumed."""
+    ranking: EpochRanking | None = None
+    """A member's model is that of its best epoch by this ranking, the same for all peers. With None it is that of its
+    last epoch."""
+    is_kept: Callable[[int], bool] | None = None
+    """Returns whether the model of a finished member is kept. Called before a checkpoint is resumed."""
     notify: Callable[[str], None] = lambda line: None
     """Called with one line about a checkpoint that cannot be used."""
 
@@ -102,6 +98,7 @@ def train(
     compiler: StepCompiler | None = None,
     checkpointing: Checkpointing = Checkpointing(),
     callbacks: Callbacks = Callbacks(),
+    until: int | None = None,
 ) -> Iterator[Report]:
     """Train the members of one cohort, whose configs differ in fusible keys only, and yield their reports.
 
@@ -112,6 +109,8 @@ def train(
     - `width`: members stacked at a time; None for all, 1 to step the members in turn. The results are the same.
     - `peers`: the processes that train the same cohort and yield the same reports
     - `compiler`: compiles the steps; the results are the same up to rounding. With None steps are eager.
+    - `until`: the epoch after which training ends, without a last report. `callbacks.keep` is called with the members
+      that are still running and their models of that epoch. With None training ends after the last epoch.
     """
     resume, notify = checkpointing.resume, callbacks.notify
 
@@ -129,18 +128,18 @@ def train(
 
         save = save_checkpoint if checkpointing.save else None
         checkpointer = Checkpointer(cohort, save, checkpointing.every, callbacks, peers, progress)
-        keeper = ModelKeeper(cohort, callbacks.kept, callbacks.keep, callbacks.keep_epoch)
+        keeper = ModelKeeper(cohort, callbacks.ranking, callbacks.keep)
         progress = keeper.begin(progress)
         try:
             yield from progress.reports
-            yield from _train_epochs(cohort, progress, configs, callbacks.judge, checkpointer, keeper)
+            yield from _train_epochs(cohort, progress, configs, callbacks.judge, checkpointer, keeper, until)
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), checkpointer.save())))) from None
 
     compiled = compiler is not None
     cohort, start = make_cohort(), Progress.initial(len(configs))
     resumed = _resumed(cohort, unpack(resume, configs, width, notify, compiled) if resume else None, notify)
-    if resumed and lacks_models(resumed, cohort, callbacks.kept, callbacks.kept_of):
+    if resumed and lacks_models(resumed, cohort, callbacks.ranking, callbacks.is_kept):
         notify("its checkpoint cannot be used: it was made without the models of earlier epochs")
         resumed = None
     if peers.size > 1 and peers.maximum(resumed is None) and resumed:
@@ -155,14 +154,10 @@ def train(
         yield from train_from(make_cohort(), start)
 
 
-class _Reached(Exception):
-    """Ends a training at the epoch of which the model is wanted."""
-
-
 def retrain(
     config: TrialConfig, data: Path, device: torch.device | str = "cpu", epoch: int | None = None
 ) -> TrainedModel:
-    """Train a trial on data in the folder `data`, up to an `epoch` before the last, by default to its end. Raises
+    """Train a trial on data in the folder `data`, up to an `epoch`, by default to its end. Raises
     ModelError if it diverges or was trained by several processes, and DataError or ValueError if the data cannot be
     loaded."""
     if config.training.processes > 1:
@@ -172,17 +167,9 @@ def retrain(
     if is_function(config.method):
         return _retrained_function(config, torch.device(device), epoch)
     models: list[TrainedModel] = []
-
-    def reached(index: int, model: TrainedModel) -> None:
-        models.append(model)
-        raise _Reached
-
-    callbacks = Callbacks(
-        keep=lambda _, model: models.append(model), kept=KeptEpochs(epoch), keep_epoch=reached if epoch else None
-    )
-    with contextlib.suppress(_Reached):
-        for report in train([config], data, device=device, callbacks=callbacks):
-            last = report
+    callbacks = Callbacks(keep=lambda _, model: models.append(model))
+    for report in train([config], data, device=device, callbacks=callbacks, until=epoch):
+        last = report
     if not models:
         raise ModelError(f"it has no final weights: {last.members[0].error}")
     return models[0]
@@ -327,8 +314,9 @@ def _train_epochs(
     judge: Judge | None,
     checkpointer: Checkpointer,
     keeper: ModelKeeper,
+    until: int | None,
 ) -> Iterator[Report]:
-    """Train from `progress` to the end and yield the reports that are due."""
+    """Train from `progress` to the end, or up to the epoch `until`, and yield the reports that are due."""
     training = configs[0].training
     if training.epochs == 0:  # the members are evaluated as they were initialised
         checkpointer.begin(progress)
@@ -342,6 +330,8 @@ def _train_epochs(
     while progress.epoch < training.epochs and progress.running:
         checkpointer.begin(progress)
         progress = keeper.after_epoch(_train_epoch(cohort, progress, training, checkpointer))
+        if progress.epoch == until and progress.running:
+            return keeper.hand_over(progress)
         if progress.reports and progress.reports[-1].epoch == progress.epoch:
             if judge and not progress.reports[-1].done:
                 progress = _apply_verdict(judge(progress.reports[-1]), cohort, progress)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from trainables.config import resolve_sent
 from trainables.json_input import JsonError, read_json
-from trainables.reports import LAST_EPOCH, Heartbeat, KeptEpochs, Report
+from trainables.reports import EpochRanking, Heartbeat, Report
 from trainables.sections import TrialConfig
 from trainables.training.population import Population
 
@@ -87,8 +87,8 @@ class ModelRequest:
 
     kept: Kept
     """Which trials' models will stay; every file says it."""
-    epochs: KeptEpochs = LAST_EPOCH
-    """Of which epochs."""
+    ranking: EpochRanking | None = None
+    """A trial's model is that of its best epoch by this ranking. With None it is that of its last epoch."""
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,8 @@ class CohortReport:
     """A line for the user: a checkpoint was of no use."""
     about_steps: str | None = None
     """A line for the user: why steps that should be compiled are not, or that a compiled one was damaged; said once."""
-    without_models: tuple[tuple[str, int | None], ...] = ()
-    """Models that could not be written, in the last report: the id of the trial and the epoch, or None for the trial's
-    model."""
+    without_models: tuple[str, ...] = ()
+    """Ids of the trials whose models could not be written, in the last report."""
 
 
 Message = CohortReport | Heartbeat

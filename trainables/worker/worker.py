@@ -9,7 +9,7 @@ import os
 import socket
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,6 @@ from trainables.functions.cohort import FunctionCallbacks, FunctionCohort
 from trainables.functions.method import FunctionMethod
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.reports import (
-    LAST_EPOCH,
     SAVE_EVERY,
     CheckpointError,
     EpochRanking,
@@ -64,13 +63,12 @@ class Checkpoints(Protocol):
 class Models(Protocol):
     """Storage of trained models, reachable from every node."""
 
-    def write(self, trial: str, data: bytes, *, epoch: int | None = None, retry: bool) -> None:
-        """Write the model of a trial, or that of one of its epochs, atomically, and `retry` while the storage does not
-        answer. Raises ModelError if it cannot be written."""
+    def write(self, trial: str, data: bytes, *, retry: bool) -> None:
+        """Write the model of a trial, atomically, and `retry` while the storage does not answer. Raises ModelError if
+        it cannot be written."""
 
-    def kept_of(self, trial: str) -> Collection[int | None]:
-        """Return the epochs of which `write` has written models; None among them stands for the model of the trial.
-        Raises ModelError if that cannot be read."""
+    def has(self, trial: str) -> bool:
+        """Return whether there is a model of the trial. Raises ModelError if that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ def train_cohort(
     of_function = issubclass(method, FunctionMethod)
     notices, unkept, about_steps, failures = list[str](), list[str](), list[str](), list[str]()
     at_rung = False
-    unwritten: dict[str, list[int | None]] = {}  # trial -> epochs of its models, None for the last one
+    unwritten = list[str]()  # trials
     compiler = StepCompiler(about_steps.append) if task.spec.compiled else None
     logs = settings.logs if task.trials and peers.rank == 0 else None
     capture = LogCapture(logs, notices.append) if logs else None
@@ -197,35 +195,26 @@ def train_cohort(
         with watchdog.suspended():
             checkpoints.write(task.spec.checkpoint, content)
 
-    def write_model(index: int, model: TrainedModel, epoch: int | None) -> None:
+    def keep(index: int, model: TrainedModel) -> None:
         assert task.models and settings.models
         trial = task.trials[index]
-        if trial in unwritten:  # a trial's model means that those of its earlier epochs are there
-            unwritten[trial].append(epoch)
-            return
         content = pack_model(model, {"trial_id": trial, "kept": task.models.kept})
         with watchdog.suspended():
             try:  # the store is given its time with the first model that it does not take
-                settings.models.write(trial, content, epoch=epoch, retry=not unwritten)
+                settings.models.write(trial, content, retry=not unwritten)
             except ModelError as error:
                 if not unwritten:
                     unkept.append(f"its models cannot be kept: {error}")
-                unwritten[trial] = [epoch]
+                unwritten.append(trial)
 
-    def keep(index: int, model: TrainedModel) -> None:
-        write_model(index, model, None)
-
-    def keep_epoch(index: int, model: TrainedModel) -> None:
-        write_model(index, model, model.epochs)
-
-    def kept_of(index: int) -> Collection[int | None]:
-        assert task.models and settings.models
+    def is_kept(index: int) -> bool:
+        assert settings.models
         with watchdog.suspended():
             try:
-                return settings.models.kept_of(task.trials[index])
+                return settings.models.has(task.trials[index])
             except ModelError as error:
                 notices.append(str(error))
-                return ()
+                return False
 
     def send_heartbeat(heartbeat: Heartbeat) -> None:
         with watchdog.suspended():
@@ -246,7 +235,6 @@ def train_cohort(
 
     def loop() -> None:
         keeps = task.models is not None and peers.rank == 0
-        kept = task.models.epochs if task.models else LAST_EPOCH
         reports = train(
             configs,
             Path(settings.data),
@@ -263,9 +251,8 @@ def train_cohort(
                 stop=watchdog.stop,
                 send_heartbeat=send_heartbeat,
                 keep=keep if keeps else None,
-                kept=kept,
-                keep_epoch=keep_epoch if keeps and kept.every else None,
-                kept_of=kept_of if keeps else None,
+                ranking=task.models.ranking if task.models else None,
+                is_kept=is_kept if keeps else None,
                 notify=notices.append,
             ),
             compiler=compiler,
@@ -287,9 +274,8 @@ def train_cohort(
         with watchdog.suspended():
             about = "; ".join(about_steps) or None
             sent = report if complete else _without_pictures(report)
-            without = tuple((trial, epoch) for trial, epochs in unwritten.items() for epoch in epochs)
             ended = complete or report.records is not None  # of which rows are written
-            send(CohortReport(sent, from_here, waits, notice, about, without if ended else ()))
+            send(CohortReport(sent, from_here, waits, notice, about, tuple(unwritten) if ended else ()))
         about_steps.clear()
 
     def call_functions(method: type[FunctionMethod]) -> None:
@@ -321,7 +307,7 @@ def train_cohort(
                 save=save if first else None,
                 save_every=settings.save_every,
                 keep=keep_files if task.models and first else None,
-                is_kept=lambda index: None in kept_of(index),
+                is_kept=is_kept,
                 begin=begin,
                 say=say,
                 failed=show_exception,

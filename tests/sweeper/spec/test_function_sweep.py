@@ -124,7 +124,6 @@ def test_a_metric_that_nothing_reports_is_named_at_the_end(folder: Path, capsys:
     (["--compile", "always"], "--compile always is for methods of this project and not for a function"),
     (["--cohort", "2", "--stack", "2"], "--stack above 1 is for methods of this project"),
     (["--keep", "best,best-epoch"], "--keep best-epoch is for methods of this project"),
-    (["--keep", "best,every=2"], "--keep every=N is for methods of this project"),
     (["--set", "momentum=1"], "no key 'momentum'"),
     (["--set", "lr=low"], "lr must be a number, but got lr=low"),
     (["--set", "workers=2", "--set", "patience=3"], "patience must be 0, but got workers=2, patience=3"),

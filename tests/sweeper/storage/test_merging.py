@@ -10,7 +10,6 @@ from sweeper.errors import StoreError
 from sweeper.storage.evaluations import read_evaluations, write_evaluations
 from sweeper.storage.layout import (
     best_models_path,
-    epoch_models_folder,
     evaluations_folder,
     history_folder,
     log_path,
@@ -38,7 +37,6 @@ def store_of(folder: Path, rows: dict[str, dict[str, object]], columns: Columns 
         store.write("grid", f"c{trial}", [row(trial, **more)], columns)  # type: ignore[arg-type]
         store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", float(more.get("auroc", 0.9)))])  # type: ignore[arg-type]
         store.files.write(model_path("grid", trial), model(f"{folder.name} {trial}".encode()))
-        store.files.write(model_path("grid", trial, 5), model(f"{folder.name} {trial} earlier".encode()))
         store.files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
         store.files.write(log_path("grid", trial), f"{folder.name} {trial}".encode())
     return store
@@ -54,7 +52,7 @@ def source(tmp_path: Path) -> Store:
     store = store_of(tmp_path / "source", rows, columns)
     store.files.delete(model_path("grid", "pruned"))
     delete_models(store.files, "grid", ["lost"])
-    record_unwritten(store.files, "grid", "c", [("lost", 5), ("lost", None)])
+    record_unwritten(store.files, "grid", "c", ["lost"])
     write_request(store.files, "grid", RequestRows("digits", "digits", [*rows]))
     evaluate(store, "a", **dict.fromkeys(rows, 0.5))
     evaluate(store, "b", new=0.7)
@@ -101,19 +99,17 @@ def test_rows_that_are_lacking_are_added_and_results_stay(source: Store, target:
     before = content(source)
     merged = plan_merge(source.files, target.files, "grid")
     assert (merged.added, merged.replaced, merged.equal) == ({"lost", "mended", "new", "pruned"}, {"mended"}, 2)
-    assert merged.differing == ("other",) and merged.requests == ("digits",) and merged.models == ("new", "pruned")
+    assert merged.differing == ("other",) and merged.requests == ("digits",) and merged.models == ("new",)
     merge(source.files, target.files, merged)
     rows = load("grid", target.files).set_index("trial_id")
     trials = ["equal", "failed", "lost", "mended", "new", "old", "other", "pruned"]
     assert rows["auroc"].to_dict() == dict.fromkeys(trials, 0.9)
     assert set(rows["status"].drop("pruned")) == {"finished"} and rows["host"]["equal"] == "b" and "extra" in rows
     assert target.files.read(model_path("grid", "new")) == model(b"source new")
-    assert target.files.read(model_path("grid", "new", 5)) == model(b"source new earlier")
     assert target.files.read(model_path("grid", "other")) == model(b"target other")
-    assert target.files.read(model_path("grid", "pruned", 5)) == model(b"source pruned earlier")
     assert target.files.read(log_path("grid", "new")) == b"source new"
     assert target.files.read(log_path("grid", "other")) == b"target other"
-    assert unwritten_models(target.files, "grid") == {("lost", 5), ("lost", None)}
+    assert unwritten_models(target.files, "grid") == {"lost"}
     listed = read_request(target.files, "grid", "digits")
     assert listed and listed.trials == ["new", "equal", "other", "mended", "failed", "pruned", "lost"]
     assert content(source) == before
@@ -146,7 +142,6 @@ def test_of_a_foreign_store_only_known_and_whole_files_are_added(
     left_out = {
         model_path("grid", "new"): model(b"weights")[:-1],
         model_path("grid", "lost"): model(b"weights")[:-1] + b"?",
-        f"{epoch_models_folder('grid', 'pruned')}/key.safetensors": model(b""),
         sheet_path("grid", "new", "key.pem"): b"key",
         log_path("grid", "new"): b"\0" * (LARGEST_LOG + 1),
         f"{page_views_folder('grid')}/digits.json": b"[",

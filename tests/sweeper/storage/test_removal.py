@@ -31,7 +31,6 @@ def store(tmp_path: Path) -> Store:
             store.write_history(sweep, cohort, [(trial, 1, "auroc", 0.1) for trial in trials])
         for trial in "abcd":
             store.files.write(model_path(sweep, trial), b"weights")
-            store.files.write(model_path(sweep, trial, 5), b"earlier")
             store.files.write(sheet_path(sweep, trial, "samples.png"), b"sheet")
             store.files.write(log_path(sweep, trial), b"printed")
         for request, own in LISTS.items():
@@ -57,13 +56,13 @@ def content(store: Store, sweep: str = "grid") -> dict[str, object]:
 def test_trials_that_another_request_has_stay(store: Store) -> None:
     before = content(store, "other")
     removal = plan_removal(store.files, "grid", "digits")
-    assert (removal.trials, removal.shared) == ({"a", "b"}, 1) and removal.kinds["models"] == 2 * len(b"weightsearlier")
+    assert (removal.trials, removal.shared) == ({"a", "b"}, 1) and removal.kinds["models"] == 2 * len(b"weights")
     assert removal.kinds["logs"] == 2 * len(b"printed")
     remove(store.files, removal)
     assert content(store) == {
         "rows": ["c", "d"],
         "history": ["c", "d"],
-        "models": ["c", "c.safetensors", "d", "d.safetensors"],
+        "models": ["c.safetensors", "d.safetensors"],
         "sheets": ["c", "d"],
         "logs": ["c.txt", "d.txt"],
         "heatmaps": ["digits, epochs=5"],

@@ -7,15 +7,15 @@ import pytest
 
 from tests.trainables.small import HERE, config_of, content_of, metrics_of
 from tests.trainables.training.judged import without_seconds
-from tests.trainables.training.test_kept_models import Models
-from trainables.reports import EpochRanking, KeptEpochs, Report
+from tests.trainables.training.test_kept_models import Models, weights
+from trainables.reports import EpochRanking, Report
 from trainables.sections import TrialConfig, Value
 from trainables.training.checks import check_trials
-from trainables.training.model_file import unpack_model
+from trainables.training.model_file import pack_model, unpack_model
 from trainables.training.train import Checkpointing, retrain, train
 
 METRIC, AT_END, EPOCHS = "val_auroc_joint", "auroc_knn2_z", 6
-KEPT = KeptEpochs(2, EpochRanking(METRIC, True))
+BEST = EpochRanking(METRIC, True)
 PATIENCE = (2, 1, 0, 1)
 
 
@@ -29,10 +29,10 @@ def configs(patience: tuple[int, ...] = PATIENCE) -> list[TrialConfig]:
 
 
 @cache
-def trained(width: int) -> tuple[list[Report], Models]:
+def trained(width: int, ranking: EpochRanking | None = BEST) -> tuple[list[Report], Models]:
     models = Models()
     checkpointing = Checkpointing(save=models.saved.append, every=0.0)
-    callbacks = models.callbacks(KEPT)
+    callbacks = models.callbacks(ranking)
     return list(train(configs(), HERE, width=width, checkpointing=checkpointing, callbacks=callbacks)), models
 
 
@@ -51,7 +51,7 @@ def ends(reports: list[Report]) -> list[int]:
 def test_members_end_in_the_epoch_in_which_their_patience_is_over() -> None:
     """In turn, as a stack of others rounds otherwise."""
     plain = list(train(configs((0, 0, 0, 0)), HERE, width=1))
-    reports, models = trained(1)
+    (reports, models), (_, at_end) = trained(1), trained(1, None)
     expected, last = ends(plain), reports[-1]
     assert len({*expected}) > 2 and last.done and last.epoch == max(expected)
     for index, (member, epoch) in enumerate(zip(last.members, expected, strict=True)):
@@ -61,12 +61,12 @@ def test_members_end_in_the_epoch_in_which_their_patience_is_over() -> None:
             metrics[METRIC] for metrics in metrics_of(plain[:epoch], index)
         ]
         alone = unpack_model(models.last[index])
-        assert alone.epochs == EpochRanking(METRIC, True).best(plain[:epoch], index)
-        at_end = unpack_model(models.of_epoch[index, epoch])
+        assert alone.epochs == BEST.best(plain[:epoch], index)
+        assert unpack_model(at_end.last[index]).epochs == epoch
         if epoch == min(expected):
             again = retrain(configs()[index], HERE)
             assert again.epochs == epoch
-            assert all((again.tensors[name] == tensor).all() for name, tensor in at_end.tensors.items())
+            assert weights(pack_model(again, {})) == weights(at_end.last[index])
 
 
 @pytest.mark.slow
@@ -76,13 +76,13 @@ def test_a_resumed_training_ends_the_same_members_and_has_their_models() -> None
     for saved in models.saved[2::12]:
         epoch = content_of(saved)["standing"]["epoch"]
         before = [index for index, member in enumerate(reports[-1].members) if member.epochs_run <= epoch]
-        again = Models({index: models.last[index] for index in before}, dict(models.of_epoch))
-        resumed = train(configs(), HERE, width=2, checkpointing=Checkpointing(saved), callbacks=again.callbacks(KEPT))
+        again = Models({index: models.last[index] for index in before})
+        resumed = train(configs(), HERE, width=2, checkpointing=Checkpointing(saved), callbacks=again.callbacks(BEST))
         assert without_seconds(list(resumed)) == without_seconds(reports) and not again.notices
         assert again.last == models.last
-    again = Models(of_epoch=dict(models.of_epoch))
+    again = Models()
     late = next(saved for saved in models.saved if content_of(saved)["standing"]["epoch"] >= early)
-    list(train(configs(), HERE, width=2, checkpointing=Checkpointing(late), callbacks=again.callbacks(KEPT)))
+    list(train(configs(), HERE, width=2, checkpointing=Checkpointing(late), callbacks=again.callbacks(BEST)))
     assert again.notices and again.last == models.last, "a model that is missing is trained again"
 
 

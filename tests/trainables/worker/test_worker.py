@@ -20,7 +20,7 @@ from tests.trainables.training.judged import without_seconds
 from tests.trainables.worker import alone
 from tests.trainables.worker.alone import Alone, settings, task_of
 from tests.trainables.worker.test_logs import KeptLogs
-from trainables.reports import CheckpointError, KeptEpochs, ModelError
+from trainables.reports import CheckpointError, ModelError
 from trainables.training.train import Checkpointing, train
 from trainables.worker import worker
 from trainables.worker.messages import (
@@ -168,28 +168,26 @@ class _Full:
     """Storage that takes no model of the first trial, and says when it was asked to try again."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int | None, bool]] = []
+        self.asked: list[tuple[str, bool]] = []
 
-    def write(self, trial: str, data: bytes, *, epoch: int | None = None, retry: bool) -> None:
-        self.asked.append((trial, epoch, retry))
+    def write(self, trial: str, data: bytes, *, retry: bool) -> None:
+        self.asked.append((trial, retry))
         if trial == "t0":
             raise ModelError("store full")
 
-    def kept_of(self, trial: str) -> list[int | None]:
-        return [epoch for own, epoch, _ in self.asked if own == trial]
+    def has(self, trial: str) -> bool:
+        return trial in dict(self.asked)
 
 
 def test_after_a_model_that_cannot_be_written_the_others_have_one_attempt_each() -> None:
     models, sent = _Full(), list[Any]()
-    kept = ModelRequest("best", KeptEpochs(4))
     settings = WorkerSettings("run", str(HERE), _Unreadable(own=b""), step_timeout=math.inf, models=models)
-    task = replace(task_of(three(), 3, "own"), models=kept, trials=("t0", "t1", "t2"))
+    task = replace(task_of(three(), 3, "own"), models=ModelRequest("best"), trials=("t0", "t1", "t2"))
     train_cohort(task, settings, torch.device("cpu"), sent.append)
-    of_fourth = [("t0", 4, True), ("t1", 4, False), ("t2", 4, False)]
-    assert models.asked == [*of_fourth, ("t1", None, False), ("t2", None, False)], "t0 lacks one already"
+    assert models.asked == [("t0", True), ("t1", False), ("t2", False)]
     *earlier, last = [message for message in sent if isinstance(message, CohortReport)]
     assert earlier and not any(report.without_models for report in earlier)
-    assert last.report.done and last.without_models == (("t0", 4), ("t0", None))
+    assert last.report.done and last.without_models == ("t0",)
     assert (last.notice or "").endswith("its models cannot be kept: store full")
 
 

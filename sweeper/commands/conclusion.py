@@ -15,7 +15,7 @@ from sweeper.models import defaults_of, load_model, score_line
 from sweeper.planning.keep import missing_models
 from sweeper.planning.plan import Plan
 from sweeper.printing import print, printable
-from sweeper.record.models import ranked_columns, remove_displaced
+from sweeper.record.models import keep_best
 from sweeper.record.page import write_claims, write_page
 from sweeper.request import Request
 from sweeper.spec.metric import OF_EVERY_ROW
@@ -61,9 +61,7 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         alarm_rate=request.alarm_rate,
     )
     if request.keep.trials == "best":
-        columns_read = set(ranked_columns(plan))
-        ranked = of_request[[name for name in of_request if name in columns_read]]
-        remove_displaced(store.files, plan, ranked.to_dict("records"))
+        keep_best(store.files, plan, of_request)
     rows = of_request[of_request["trial_id"].isin(plan.ids)]
     texts, diverged = [text], list[str]()
     if plan.study_runs:
@@ -192,11 +190,14 @@ def print_how_to_continue(plan: Plan, store: Store, fresh: bool, why: str = "", 
     print(f"{stopped}: {done} of {plan.total} trials are in {store.files.display_uri}{left}; {continues}")
 
 
-def write_page_so_far(plan: Plan, store: Store) -> None:
-    """Write the page of an interrupted run, if it has any results, and print where it is."""
+def finish_so_far(plan: Plan, store: Store, request: Request) -> None:
+    """Write the page of an interrupted run, if it has any results, and print where it is. With `--keep best` delete the
+    models of trials that are not best so far."""
     files = store.files.with_retries(NO_RETRIES)
     with contextlib.suppress(StoreError):
         if not (files.list(trials_folder(plan.name)) or files.list(history_folder(plan.name))):
             return
+        if request.keep.trials == "best":
+            keep_best(files, plan, load_request(files, plan.name, plan.request_rows))
         if page := write_page(plan, files, print):
             print(f"page: {files.display_uri_of(page)}")

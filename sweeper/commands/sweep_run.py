@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, store_retries
-from sweeper.commands.conclusion import finish, print_how_to_continue, write_page_so_far
+from sweeper.commands.conclusion import finish, finish_so_far, print_how_to_continue
 from sweeper.commands.other_drivers import OtherDriver, share, wait_for_others
 from sweeper.commands.restore import CheckpointPath, archive, preview_archive
 from sweeper.errors import NodeLost, StoreError, error_line
@@ -25,7 +25,7 @@ from sweeper.planning.keep import epoch_ranking
 from sweeper.planning.plan import Plan
 from sweeper.printing import print, printable
 from sweeper.record.listener import CohortListener
-from sweeper.record.models import KeptModels, ranked_columns
+from sweeper.record.models import KeptModels, keep_best
 from sweeper.record.page import PageWriter, write_names
 from sweeper.record.progress import Progress
 from sweeper.record.tracker import Tracker
@@ -186,7 +186,7 @@ class SweepRun:
                 if not spent or self.store.files.list(trials_folder(self.plan.name)):
                     status = self._finish()
                 else:
-                    write_page_so_far(self.plan, self.store)
+                    finish_so_far(self.plan, self.store, self.request)
                 if decision and (decision.looks.taken or not spent):
                     print("\n".join(decision.summary()))
                 if spent:
@@ -197,7 +197,7 @@ class SweepRun:
                 report(error)
             print_how_to_continue(self.plan, self.store, self.request.fresh)
             if not isinstance(error, StoreError):
-                write_page_so_far(self.plan, self.store)  # last: nothing is lost if this is cut off
+                finish_so_far(self.plan, self.store, self.request)  # last: nothing is lost if this is cut off
             raise
 
     def _finish(self) -> int:
@@ -253,11 +253,8 @@ class SweepRun:
             of_request = load_request(store.files, plan.name, plan.request_rows)
             followers: list[CohortListener] = [self.budget, tracked_trials, page, progress]
             if kept == "best":
-                best = KeptModels(store.files, plan)
-                columns_read = set(ranked_columns(plan))
-                ranked_rows = of_request[[name for name in of_request if name in columns_read]]
-                best.begin(ranked_rows.to_dict("records"))
-                followers = [best, *followers]
+                keep_best(store.files, plan, of_request)
+                followers = [KeptModels(store.files, plan), *followers]
             if plan.trials_left < plan.total:
                 ranked = progress.ranked
                 progress.rank(of_request[[name for name in of_request if name in ranked]].to_dict("records"))

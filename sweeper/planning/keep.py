@@ -10,7 +10,7 @@ from sweeper.planning.plan import Plan
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files
-from sweeper.storage.models import read_best, unwritten_models
+from sweeper.storage.models import read_kept, unwritten_models
 from trainables.reports import EpochRanking
 
 
@@ -39,4 +39,4 @@ def missing_models(files: Files, plan: Plan, keep: Keep) -> frozenset[str]:
     if keep.trials == "none":
         return frozenset()
     unwritten = unwritten_models(files, plan.name).intersection(plan.ids)
-    return unwritten if keep.trials == "all" else unwritten & read_best(files, plan.request_folder)
+    return unwritten if keep.trials == "all" else unwritten & read_kept(files, plan.request_folder)

@@ -40,7 +40,7 @@ def listeners(
     1. History is written while a cohort trains. Its trials have no row yet, so they count as not done.
     2. When a cohort has ended, the rest of its history and its sheets are written before its rows. A trial with a row
        therefore has its complete history and its sheets. Its worker has written its models before. `KeptModels` deletes
-       those that are not best before the rows are written, and those that are displaced afterwards.
+       those that are not best of the cohort before the rows are written.
     3. What follows from rows, such as the next wave of a search, is told of them when they are in the store.
     4. The checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
        sheets again changes nothing, because all are keyed by trial id.

@@ -59,35 +59,30 @@ class Ranking:
         return None
 
 
-class BestTrials:
-    """The best trial of each cell of some rankings, among the rows that were added."""
+def best_of_cells(rankings: Sequence[Ranking], rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The ids of the best trials of each cell of the rankings, among these rows."""
+    best: dict[tuple[Ranking, tuple[Hashable, ...]], Rank] = {}
+    for row in rows:
+        for ranking in rankings:
+            rank = ranking.rank(row)
+            if rank is not None:
+                cell = ranking, ranking.cell(row)
+                best[cell] = min(best.get(cell, rank), rank)
+    return frozenset(trial for _, _, trial in best.values())
 
-    def __init__(self, rankings: Sequence[Ranking]) -> None:
-        self._best: dict[Ranking, dict[tuple[Hashable, ...], Rank]] = {ranking: {} for ranking in rankings}
-        """Ranking -> cell -> rank of its best trial."""
 
-    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add rows, of which only the columns in `columns` are read."""
-        for row in rows:
-            for ranking, best in self._best.items():
-                rank = ranking.rank(row)
-                if rank is not None:
-                    cell = ranking.cell(row)
-                    best[cell] = min(best.get(cell, rank), rank)
+def columns_of(rankings: Sequence[Ranking]) -> tuple[str, ...]:
+    """The columns of rows that the rankings read."""
+    names = [ranking.metric.name for ranking in rankings]
+    own = [column for ranking in rankings for column in ranking.columns]
+    own += ["study_id"] if any(ranking.of_grids or ranking.constraints for ranking in rankings) else []
+    own += [constraint.column for ranking in rankings for constraint in ranking.constraints]
+    return tuple(dict.fromkeys((*ALWAYS, *names, *(f"{VALIDATION}{name}" for name in names), *own)))
 
-    @property
-    def ids(self) -> frozenset[str]:
-        """The ids of the best trials."""
-        return frozenset(trial for best in self._best.values() for _, _, trial in best.values())
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of rows that the rankings read."""
-        names = [ranking.metric.name for ranking in self._best]
-        own = [column for ranking in self._best for column in ranking.columns]
-        own += ["study_id"] if any(ranking.of_grids or ranking.constraints for ranking in self._best) else []
-        own += [constraint.column for ranking in self._best for constraint in ranking.constraints]
-        return tuple(dict.fromkeys((*ALWAYS, *names, *(f"{VALIDATION}{name}" for name in names), *own)))
+def columns_ranked(plan: Plan) -> tuple[str, ...]:
+    """The columns of rows that `best_of_request` and `without_result` read."""
+    return (*columns_of(rankings_of(plan)), *settings_of(plan).columns)
 
 
 def rankings_of(plan: Plan) -> list[Ranking]:
@@ -105,24 +100,30 @@ def rankings_of(plan: Plan) -> list[Ranking]:
     return list(dict.fromkeys([of_settings, *of_studies, *_of_figures(plan.sweep, bounds)]))
 
 
-def best_at_end(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """The best trials at the end of a run, by the rows of its request. Once all trials of the request have a result, of
-    the settings only the best one of each data set has one, and so has the best proposal of each study. As long as one
-    has failed or has no row, the next run may make any setting the best, so each has one."""
+def best_of_request(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The best trials by the rows of a request. Once all trials of the request have a result, of the settings only the
+    best one of each data set has one, and so has the best proposal of each study. As long as one has failed or has no
+    row, the next run may make any setting the best, so each has one."""
     objectives, replicated = _objectives(plan), _replicated(plan)
     bounds = _of_single_trials(plan)
     of_studies = [] if replicated else [Ranking(metric, ("study_id",), constraints=bounds) for metric in objectives]
-    ended = {row["trial_id"] for row in rows if row["status"] != "failed"}
-    complete = len(ended) >= plan.total and ended.issuperset(plan.request_rows.trials)
-    best = BestTrials([*of_studies, *_of_figures(plan.sweep, bounds), *(() if complete else rankings_of(plan))])
-    best.add(rows)
+    of_settings = rankings_of(plan) if without_result(plan, rows) else []
+    best = best_of_cells([*of_studies, *_of_figures(plan.sweep, bounds), *of_settings], rows)
     grids = bool(plan.sweep.grids(plan.preset))
     if not grids and not replicated:
-        return best.ids
+        return best
     settings = settings_of(plan)
     settings.add(rows)
     ranked = [*([plan.headline] if grids else []), *(objectives if replicated else [])]
-    return best.ids | {next(iter(found.values)) for metric in ranked for found in settings.best(metric)}
+    return best | {next(iter(found.values)) for metric in ranked for found in settings.best(metric)}
+
+
+def without_result(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The trials of a request that have failed or have no row, by the rows of the request, and all of its studies where
+    some of their trials are not known yet."""
+    ended = {row["trial_id"] for row in rows if row["status"] != "failed"}
+    left = {trial for trial in plan.request_rows.trials if trial not in ended}
+    return frozenset(left.union(plan.request_rows.studies) if left or len(ended) < plan.total else left)
 
 
 def _objectives(plan: Plan) -> tuple[Metric, ...]:

@@ -2,7 +2,8 @@
 
 Workers write them before their rows, to `models/sweep=NAME/TRIAL.safetensors`. Every file says under which `--keep` it
 was written, so a run with `--keep best` deletes no model of a run with `--keep all`. Each request with `--keep best`
-lists the trials that are its best in `models/best/SWEEP/REQUEST.json`, so that no other request deletes their models.
+lists the trials whose models stay in `models/best/SWEEP/REQUEST.json`: its best, and those without a result, which may
+become the best. Of a search whose trials are not all known it lists the study. No other request deletes their models.
 """
 
 import itertools
@@ -31,20 +32,20 @@ def trials_with_models(files: Files, sweep: str) -> list[str]:
     return list(filter(is_id, names))
 
 
-def write_best(files: Files, views: str, trials: Collection[str]) -> None:
-    """List the best trials of a request. `views`: `SWEEP/REQUEST`."""
-    path, data = best_models_path(views), json.dumps(sorted(trials)).encode()
+def write_kept(files: Files, views: str, ids: Collection[str]) -> None:
+    """List the trials and studies whose models a request keeps. `views`: `SWEEP/REQUEST`."""
+    path, data = best_models_path(views), json.dumps(sorted(ids)).encode()
     if files.read(path) != data:
         files.write(path, data)
 
 
-def read_best(files: Files, views: str) -> frozenset[str]:
-    """The listed best trials of a request; none without a list. `views`: `SWEEP/REQUEST`."""
+def read_kept(files: Files, views: str) -> frozenset[str]:
+    """The listed trials and studies whose models a request keeps; none without a list. `views`: `SWEEP/REQUEST`."""
     return frozenset(read_record(files, best_models_path(views), list[str]) or ())
 
 
-def best_of_others(files: Files, views: str) -> frozenset[str]:
-    """The best trials of all requests of a sweep but this one. `views`: `SWEEP/REQUEST`."""
+def kept_by_others(files: Files, views: str) -> frozenset[str]:
+    """What all requests of a sweep but this one list. `views`: `SWEEP/REQUEST`."""
     path = PurePosixPath(best_models_path(views))
     folder = str(path.parent)
 
@@ -52,7 +53,7 @@ def best_of_others(files: Files, views: str) -> frozenset[str]:
         return read_record(once, f"{folder}/{name}", list[str])
 
     others = [name for name in files.list_files(folder, path.suffix) if name != path.name]
-    return frozenset(trial for trials in files.each("read", folder, read, others) for trial in trials or ())
+    return frozenset(each for ids in files.each("read", folder, read, others) for each in ids or ())
 
 
 def delete_models(files: Files, sweep: str, trials: Collection[str]) -> None:

@@ -378,6 +378,7 @@ class Auditor:
     def _judge_models(self, files: Mapping[str, bytes], poisoned: set[str], preset: str) -> None:
         assert self.expected
         unwritten, wanted = unwritten_of_searches(files), self.expected.figures
+        finished = {trial for trial, row in best_rows(files).items() if row["status"] == "finished"}
         lacking = {path for path in wanted if path.startswith(MODELS)} - files.keys()
         if not self.failed and not poisoned:
             if missed := sorted(path for path in lacking if trial_of(path) not in unwritten):
@@ -387,10 +388,10 @@ class Auditor:
         for path, data in files.items():
             if path.startswith(BEST):
                 listing = path.removeprefix(f"{BEST}simulated/").removesuffix(".json")
-                trials = {trial for trial in json.loads(data) if model_path(trial) not in files}
+                trials = {trial for trial in json.loads(data) if model_path(trial) not in files} & finished
                 if (self.asleep and self.failed) or (listing != preset and self._statuses.get(listing) != 0):
-                    # Its list has what the request itself has displaced, until it has ended, or where the driver that
-                    # slept ranks otherwise. What another request deletes is wrong even then.
+                    # Its list has what the request itself deletes of its cohorts until it has ended, or where the
+                    # driver that slept ranks otherwise. What another request deletes is wrong even then.
                     trials = {trial for trial in trials if self._deleters.get(trial, listing) != listing}
                 if trials - unwritten:
                     self.note(f"models that {path} lists are missing: {sorted(trials - unwritten)}")

@@ -66,7 +66,8 @@ def _best(kind: sweeps.Kind, rows: Mapping[str, Row], files: Mapping[str, bytes]
         for trial, row in finished.items()
         if all((row[bound.column] <= bound.bound) == (bound.sign == "<=") for bound in part.constraints)
     }
-    listed = {trial for path, data in files.items() if path.startswith(BEST) for trial in json.loads(data)}
+    ended = {trial for trial, row in rows.items() if row["status"] != "failed"}
+    listed = {trial for path, data in files.items() if path.startswith(BEST) for trial in json.loads(data)} & ended
     if wrong := listed - feasible.keys():
         yield f"listed as best, though they have not finished or do not meet the constraints: {sorted(wrong)}"
     if feasible and (first := min(feasible, key=lambda trial: (feasible[trial], trial))) not in listed:

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK
-from sweeper.commands.conclusion import finish, print_how_to_continue, write_page_so_far
+from sweeper.commands.conclusion import finish, finish_so_far, print_how_to_continue
 from sweeper.planning.plan import Plan
 from sweeper.report.answers import find_answer
-from sweeper.request import Request
+from sweeper.request import Keep, Request
 from sweeper.spec import Metric, Selection, Table
 from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.models import trials_with_models
 from sweeper.storage.requests import selecting_line, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.planning.test_cohorts import make
+from tests.sweeper.record.test_models import write
 
 COLUMNS = Columns({"beta": int, "nu": int}, ("auroc",))
 REQUEST = Request("grid")
@@ -91,11 +93,21 @@ def test_an_interrupted_run_prints_how_much_is_done(tmp_path: Path, capsys: pyte
 
 def test_an_interrupted_run_has_a_page_of_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = make(4)
-    write_page_so_far(plan, Store(tmp_path / "empty"))
+    finish_so_far(plan, Store(tmp_path / "empty"), REQUEST)
     assert not list(tmp_path.glob("empty/**/*"))
-    write_page_so_far(plan, store_of(tmp_path, plan, {"t0": "finished"}))
+    finish_so_far(plan, store_of(tmp_path, plan, {"t0": "finished"}), REQUEST)
     assert capsys.readouterr().out == f"page: {tmp_path}/reports/grid.html\n"
     assert (tmp_path / "reports/grid.html").exists()
+
+
+def test_an_interrupted_run_with_keep_best_deletes_what_is_not_best_so_far(tmp_path: Path) -> None:
+    plan = make(3)
+    store = store_of(tmp_path, plan, {"t0": "finished", "t1": "diverged"})
+    write(store.files, "t0", "t1", "t2", sweep="grid")
+    finish_so_far(plan, store, replace(REQUEST, keep=Keep("all")))
+    assert trials_with_models(store.files, "grid") == ["t0", "t1", "t2"]
+    finish_so_far(plan, store, REQUEST)
+    assert trials_with_models(store.files, "grid") == ["t0", "t2"], "t2 has no result yet"
 
 
 def test_folders_in_which_nothing_was_drawn_are_not_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

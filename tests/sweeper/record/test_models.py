@@ -1,17 +1,16 @@
 """Which models the driver deletes, and when, as the rows of cohorts come."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from sweeper.planning.changes import Change, Changes
-from sweeper.planning.cohorts import Cohort
+from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.planning.plan import Plan
-from sweeper.record.models import KeptModels, remove_displaced
+from sweeper.record.models import KeptModels, keep_best
 from sweeper.spec import Grid, Metric, Table
 from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
@@ -28,12 +27,12 @@ def row(trial: str, beta: float, value: float) -> dict[str, Any]:
     return {"trial_id": trial, "status": "finished", "beta": beta, "auroc_joint": value}
 
 
-def write(files: Files, *trials: str, kept: str = "best") -> None:
+def write(files: Files, *trials: str, kept: str = "best", sweep: str = "tiny") -> None:
     """The beginning of a model's file of each trial."""
     for trial in trials:
         metadata = {"format": 1, "kept": kept, "config": {}, "shapes": {}, "inputs": {}, "digest": ""}
         header = json.dumps({"__metadata__": {"sweeper": json.dumps(metadata)}}).encode()
-        files.write(model_path("tiny", trial), len(header).to_bytes(8, "little") + header + b"weights")
+        files.write(model_path(sweep, trial), len(header).to_bytes(8, "little") + header + b"weights")
 
 
 @pytest.fixture
@@ -45,38 +44,36 @@ def models(files: Files) -> list[str]:
     return trials_with_models(files, "tiny")
 
 
-def test_worse_ones_go_before_the_rows_are_written_and_displaced_ones_afterwards(files: Files) -> None:
+def keep(files: Files, plan: Plan, *rows: dict[str, Any]) -> None:
+    keep_best(files, plan, pd.DataFrame(rows, columns=["trial_id", "status", "beta", "nu", "auroc_joint"]))
+
+
+def request_of(request: str, *trials: str) -> Plan:
+    """A plan of a request with these trials."""
+    return replace(PLAN, whole=RequestRows(request, "digits", trials))
+
+
+def test_worse_ones_of_a_cohort_go_before_its_rows_are_written_and_displaced_ones_at_the_end(files: Files) -> None:
     kept, first = KeptModels(files, PLAN), [row("a", 0.5, 0.7), row("b", 1.5, 0.6), row("c", 1.5, 0.5)]
     write(files, "a", "b", "c")
     kept.ended(COHORT, first)
     assert models(files) == ["a", "b"]
-    kept.recorded(COHORT, [])
     write(files, "d", "e")
     kept.ended(COHORT, [row("d", 0.5, 0.8), row("e", 0.5, 0.75)])
-    assert models(files) == ["a", "b", "d"], "until the rows are written, a is the best that has one"
-    kept.recorded(COHORT, [])
+    assert models(files) == ["a", "b", "d"], "nothing displaces the models of another cohort while the sweep runs"
+    keep(files, PLAN, *first, row("d", 0.5, 0.8), row("e", 0.5, 0.75))
     assert models(files) == ["b", "d"]
 
 
-def test_a_run_that_continues_knows_the_best_from_their_rows(files: Files) -> None:
-    kept = KeptModels(files, PLAN)
+def test_the_model_of_a_trial_that_fails_stays_as_another_may_have_trained_it(files: Files) -> None:
+    plan, failed = request_of("digits", "a", "b"), {**row("a", 0.5, 0.5), "status": "failed"}
     write(files, "a", "b")
-    kept.begin([row("a", 0.5, 0.7)])
-    kept.ended(COHORT, [row("b", 0.5, 0.6)])
-    kept.recorded(COHORT, [])
-    assert models(files) == ["a"]
-
-
-def test_the_model_of_a_trial_that_fails_stays_until_the_end_as_another_may_have_trained_it(files: Files) -> None:
-    kept, failed = KeptModels(files, PLAN), {**row("a", 0.5, 0.7), "status": "failed"}
-    write(files, "a", "b")
-    kept.ended(COHORT, [failed, row("b", 0.5, 0.6)])
-    kept.recorded(COHORT, [])
+    KeptModels(files, plan).ended(COHORT, [failed, row("b", 0.5, 0.6)])
     assert models(files) == ["a", "b"]
-    remove_displaced(files, PLAN, [row("a", 0.5, 0.7), row("b", 0.5, 0.6)])  # as the store has them
-    assert models(files) == ["a"]
-    remove_displaced(files, PLAN, [failed, row("b", 0.5, 0.6)])
-    assert models(files) == []
+    keep(files, plan, failed, row("b", 0.5, 0.6))
+    assert models(files) == ["a", "b"]
+    keep(files, plan, row("a", 0.5, 0.5), row("b", 0.5, 0.6))  # as the store has them
+    assert models(files) == ["b"]
 
 
 def test_while_a_trial_has_no_result_the_best_of_each_setting_stays_which_it_may_make_the_best(files: Files) -> None:
@@ -87,44 +84,61 @@ def test_while_a_trial_has_no_result_the_best_of_each_setting_stays_which_it_may
     rows = [{**row("a", 0.5, 0.7), "nu": 0.5}, {**row("b", 1.5, 0.6), "nu": 0.5}]
     last = {**row("c", 2.5, 0.5), "nu": 0.5}
     write(files, "a", "b")
-    remove_displaced(files, plan, rows)
+    keep(files, plan, *rows)
     assert models(files) == ["a", "b"]
-    remove_displaced(files, plan, [*rows, {**last, "status": "failed"}])
+    keep(files, plan, *rows, {**last, "status": "failed"})
     assert models(files) == ["a", "b"]
-    remove_displaced(files, plan, [*rows, last])
+    keep(files, plan, *rows, last)
     assert models(files) == ["a"]
 
 
-@pytest.mark.parametrize(("keep", "left"), [("best", ["b", "new"]), ("all", ["a", "b", "new"])])
+@pytest.mark.parametrize(("policy", "left"), [("best", ["b", "new"]), ("all", ["a", "b", "new"])])
 def test_what_a_killed_driver_has_left_goes_at_the_end_but_not_what_was_kept_on_request(
-    keep: str, left: list[str], files: Files
+    policy: str, left: list[str], files: Files
 ) -> None:
-    write(files, "a", kept=keep)
+    write(files, "a", kept=policy)
     write(files, "b", "new")  # `new` has no row yet: another driver is about to write it
-    remove_displaced(files, PLAN, [row("a", 0.5, 0.7), row("b", 0.5, 0.8)])
+    keep(files, PLAN, row("a", 0.5, 0.7), row("b", 0.5, 0.8))
     assert models(files) == left
 
 
 def test_the_best_of_another_request_stay_whichever_comes_first(files: Files) -> None:
-    more_seeds = replace(PLAN, changes=Changes("digits", {"seed": Change((0, 1), (0,))}))
-    first, later = KeptModels(files, PLAN), KeptModels(files, more_seeds)
+    first, later = request_of("first", "a", "c"), request_of("later", "a", "b")
+    a, b, c = row("a", 0.5, 0.7), row("b", 0.5, 0.8), row("c", 0.5, 0.75)
+    keep(files, first)
     write(files, "a")
-    first.ended(COHORT, [row("a", 0.5, 0.7)])
-    later.begin([row("a", 0.5, 0.7)])
+    keep(files, later, a)
     write(files, "b")
-    later.ended(COHORT, [row("b", 0.5, 0.8)])
-    later.recorded(COHORT, [])
-    remove_displaced(files, more_seeds, [row("a", 0.5, 0.7), row("b", 0.5, 0.8)])
-    assert models(files) == ["a", "b"]
+    keep(files, later, a, b)
+    assert models(files) == ["a", "b"], "the first has not ended, and a may be its best"
     write(files, "c")
-    first.ended(COHORT, [row("c", 0.5, 0.75)])
-    first.recorded(COHORT, [])
+    keep(files, first, a, c)
     assert models(files) == ["b", "c"], "a is the best of neither any more"
+
+
+def test_what_may_become_the_best_of_a_request_that_was_killed_stays_when_another_ends(files: Files) -> None:
+    killed, other = request_of("killed", "a", "b"), request_of("other", "a", "b", "c")
+    keep(files, killed)
+    write(files, "a", "b", "c")
+    KeptModels(files, other).ended(COHORT, rows := [row("a", 0.5, 0.7), row("b", 0.5, 0.6), row("c", 0.5, 0.8)])
+    keep(files, other, *rows)
+    assert models(files) == ["a", "b", "c"]
+    keep(files, killed, *rows[:2])
+    assert models(files) == ["a", "c"]
+
+
+def test_the_trials_of_a_search_that_has_not_ended_stay_when_another_request_ends(files: Files) -> None:
+    search = replace(PLAN, whole=RequestRows("search", "digits", (), ("s",)))
+    other = request_of("other", "a", "b", "c")
+    keep_best(files, replace(search, grid_trials=(Trial("later", {}),)), pd.DataFrame({"trial_id": [], "status": []}))
+    write(files, "a", "b", "c")
+    rows = [{**row("a", 0.5, 0.7), "study_id": "s"}, {**row("b", 0.5, 0.6), "study_id": None}, row("c", 0.5, 0.8)]
+    KeptModels(files, other).ended(COHORT, rows)
+    assert models(files) == ["a", "c"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff" * 20, b"\2\0\0\0\0\0\0\0{}", b"\2\0\0\0\0\0\0\0[]"])
 def test_a_damaged_file_is_left_alone(damage: bytes, files: Files) -> None:
     files.write(model_path("tiny", "a"), damage)
-    rows: list[Mapping[str, Any]] = [row("a", 0.5, 0.7), row("b", 0.5, 0.8)]
-    remove_displaced(files, PLAN, rows)
+    keep(files, PLAN, row("a", 0.5, 0.7), row("b", 0.5, 0.8))
     assert models(files) == ["a"]

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.planning.cohorts import Trial
 from sweeper.planning.plan import Plan
-from sweeper.results.best_trials import BestTrials, Ranking, rankings_of, varying_keys
+from sweeper.results.best_trials import Ranking, best_of_cells, columns_of, rankings_of, varying_keys
 from sweeper.spec import Constraint, Grid, Heatmap, Metric, Space, Sweep, Table
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")
@@ -20,9 +20,7 @@ def row(trial: str, **values: Any) -> dict[str, Any]:
 
 
 def find_best(rows: list[dict[str, Any]], metric: Metric) -> str | None:
-    best = BestTrials([Ranking(metric)])
-    best.add(rows)
-    return next(iter(best.ids), None)
+    return next(iter(best_of_cells([Ranking(metric)], rows)), None)
 
 
 def test_the_best_of_each_cell_are_the_same_in_every_order() -> None:
@@ -35,9 +33,7 @@ def test_the_best_of_each_cell_are_the_same_in_every_order() -> None:
         row("f", beta=1, auroc_joint=0.9),
     ]
     for order in itertools.permutations(rows):
-        best = BestTrials([Ranking(AUROC, ("beta",))])
-        best.add(order)
-        assert best.ids == {"b", "c", "d"}
+        assert best_of_cells([Ranking(AUROC, ("beta",))], order) == {"b", "c", "d"}
 
 
 def test_trials_are_chosen_on_validation_images_where_they_have_some() -> None:
@@ -74,7 +70,7 @@ def test_heatmaps_over_the_same_axes_choose_by_the_first() -> None:
         Ranking(LOSS, ("nu", "tau")),
         Ranking(ERROR, ("method", "beta")),
     ]
-    assert BestTrials(rankings[:2]).columns == ("trial_id", "status", "auroc_joint", "val_auroc_joint", "beta", "nu")
+    assert columns_of(rankings[:2]) == ("trial_id", "status", "auroc_joint", "val_auroc_joint", "beta", "nu")
 
 
 def plan_of(preset: Space, *configs: dict[str, Any]) -> Plan:
@@ -109,7 +105,7 @@ def test_a_key_that_some_trials_lack_or_that_differs_between_parts_varies() -> N
 
 
 def test_infeasible_trials_of_a_study_keep_no_model() -> None:
-    best = BestTrials([Ranking(AUROC, ("study_id",), constraints=(Constraint("seconds", "<=", 60),))])
+    rankings = [Ranking(AUROC, ("study_id",), constraints=(Constraint("seconds", "<=", 60),))]
     rows = [
         row("a", study_id="s", auroc_joint=0.9, seconds=61.0),
         row("b", study_id="s", auroc_joint=0.8, seconds=60.0),
@@ -117,5 +113,5 @@ def test_infeasible_trials_of_a_study_keep_no_model() -> None:
         row("d", study_id="t", auroc_joint=0.8, seconds=90.0),
         row("e", auroc_joint=0.7, seconds=90.0),
     ]
-    best.add([{name: own[name] for name in best.columns if name in own} for own in rows])
-    assert best.ids == {"b", "e"}, "of study t none, and trials of grids have no constraints"
+    read = [{name: own[name] for name in columns_of(rankings) if name in own} for own in rows]
+    assert best_of_cells(rankings, read) == {"b", "e"}, "of study t none, and trials of grids have no constraints"

@@ -27,6 +27,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 # All that is not slow.
 check: WORKERS := 2
@@ -57,4 +58,4 @@ coverage: install
 	$(BIN)/coverage report
 
 clean:
-	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache .coverage*
+	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .coverage*

@@ -253,7 +253,7 @@ def test_a_sigterm_while_ray_starts_reaches_our_handler() -> None:
 
 
 def test_no_other_file_names_what_is_private_in_ray() -> None:
-    found = {name: sorted(set(PRIVATE.findall(path.read_text()))) for name, path in modules()}
+    found = {name: sorted(set(PRIVATE.findall(text))) for name, text in modules().items()}
     assert {name: private for name, private in found.items() if private} == {
         "sweeper.execution.ray_internals": [
             *("ray._private.node", "ray._private.node.Node", "ray._private.services", "ray._private.utils"),

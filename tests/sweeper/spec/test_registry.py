@@ -10,12 +10,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from grimp import build_graph
 
 import search_spaces
 from sweeper.commands import run
 from sweeper.errors import SpecError
 from sweeper.spec import Sweep, registry, user_code
-from tests.import_rules import TABLE
+from tests.test_imports import PACKAGES
 from tests.user_files import user_folder
 
 
@@ -217,8 +218,9 @@ def test_what_is_no_sweep_is_refused_in_one_line(
 
 def test_no_library_of_the_project_can_be_hidden() -> None:
     """But `datasets`: that is a usual name of a user's own module, and an extra."""
-    imported = {name.partition(".")[0] for rule in TABLE.values() for name in (*rule.may, *rule.never)}
-    assert set(user_code.LIBRARIES) == imported - {"search_spaces", "sweeper", "trainables", "datasets"}
+    graph = build_graph(*PACKAGES, include_external_packages=True, cache_dir=None)
+    imported = {name.partition(".")[0] for name in graph.modules} - {*PACKAGES, *sys.stdlib_module_names, "datasets"}
+    assert set(user_code.LIBRARIES) == imported
 
 
 def test_only_imported_modules_of_the_users_folders_are_sent(user_folder: Path) -> None:

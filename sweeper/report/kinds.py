@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Protocol, get_args, get_type_hints
 from urllib.parse import quote
 
+from msgspec import Meta
+
 from sweeper.printing import printable_values
 from sweeper.report import heatmaps, rankings, tables, trajectories
 from sweeper.report.charts import Chart
@@ -20,7 +22,7 @@ from sweeper.spec.space import Value
 from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import page_views_folder
-from trainables.json_input import JsonError, Length, decode
+from trainables.json_input import JsonError, decode
 
 
 class Kind(Protocol):
@@ -87,15 +89,15 @@ def read_figures(files: Files, name: str) -> tuple[dict[str, PresetFigures], lis
     return found, problems
 
 
-Metrics = Annotated[tuple[Metric, ...], Length(MAX_FIGURES)]
-Cell = Annotated[tuple[Value, ...], Length(20)]
-_Records = Mapping[str, Annotated[list[Mapping[str, Any]], Length(MAX_FIGURES)]]
+Metrics = Annotated[tuple[Metric, ...], Meta(max_length=MAX_FIGURES)]
+Cell = Annotated[tuple[Value, ...], Meta(max_length=20)]
+_Records = Annotated[list[Mapping[str, Any]], Meta(max_length=MAX_FIGURES)]
 
 
 @dataclass(frozen=True)
 class _GridRecord:
     fixed: Mapping[str, Value]
-    axes: Annotated[Mapping[str, tuple[Value, ...]], Length(100)]
+    axes: Annotated[Mapping[str, tuple[Value, ...]], Meta(max_length=100)]
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,12 @@ class _PresetRecord:
     about: str
     over: str
     headline: Metric
-    grids: Annotated[list[_GridRecord], Length(MAX_FIGURES)]
+    grids: Annotated[list[_GridRecord], Meta(max_length=MAX_FIGURES)]
     objectives: Metrics
-    parameters: Annotated[tuple[Parameter, ...], Length(MAX_FIGURES)]
+    parameters: Annotated[tuple[Parameter, ...], Meta(max_length=MAX_FIGURES)]
     repeats: Repeats = SEEDS  # earlier versions wrote none of the three
-    naming: Annotated[tuple[str, ...], Length(100)] = ()
-    constraints: Annotated[tuple[Constraint, ...], Length(100)] = ()
+    naming: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
+    constraints: Annotated[tuple[Constraint, ...], Meta(max_length=100)] = ()
 
 
 def _figures(plain: Mapping[str, Any]) -> PresetFigures:
@@ -135,22 +137,23 @@ def _figures(plain: Mapping[str, Any]) -> PresetFigures:
 
 def _of_kind(kind: type[Figure], plain: Mapping[str, Any], preset: str) -> Iterable[Figure]:
     """Yield the figures of a kind. A file of another version may lack the kind."""
-    folder = KINDS[kind].FOLDER
-    for index, record in enumerate(decode(_Records, {folder: plain.get(folder, [])})[folder]):
-        try:
+    place = f".{KINDS[kind].FOLDER}"
+    try:
+        for index, record in enumerate(decode(_Records, plain.get(KINDS[kind].FOLDER, []))):
+            place = f".{KINDS[kind].FOLDER}[{index}]"
             _check_lengths({**record, "published": []})
             figure = decode(kind, {**record, "presets": [], "published": {}})
             cells = _published(kind, record.get("published", []))
-        except JsonError as error:
-            raise error.inside(f".{folder}[{index}]") from None
-        yield replace(figure, published={preset: cells}) if cells else figure
+            yield replace(figure, published={preset: cells}) if cells else figure
+    except JsonError as error:
+        raise error.inside(place) from None
 
 
 def _published(kind: type[Figure], records: Any) -> dict[tuple[Value, ...], Any]:
     """Return the paper's figures, which a kind may have: where they are -> the figures."""
     hint = get_type_hints(kind).get("published")
     value = get_args(get_args(hint)[1])[1] if hint else object
-    pairs = decode(Annotated[list[tuple[Cell, Any]], Length(MAX_PUBLISHED if hint else 0)], records)
+    pairs = decode(Annotated[list[tuple[Cell, Any]], Meta(max_length=MAX_PUBLISHED if hint else 0)], records)
     return {cell: decode(value, figures) for cell, figures in pairs}
 
 

@@ -22,6 +22,7 @@ from sweeper.spec.space import EPOCHS, MEAN_OF, SEED, Study, Value, value_in
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store
+from trainables.json_input import Finite
 from trainables.sections import TrialConfig
 
 MATCHED_KEYS = (
@@ -53,7 +54,7 @@ class _WarmStartRecord:
     """What `WarmStart.write` writes of a warm start."""
 
     warm_start: str | None
-    results: tuple[tuple[Mapping[str, Value], tuple[float, ...]], ...]
+    results: tuple[tuple[Mapping[str, Value], tuple[Finite, ...]], ...]
 
 
 def definition_path(sweep: str, identity: str) -> str:

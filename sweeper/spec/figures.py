@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from sweeper.errors import SpecError
 from sweeper.spec.metric import Metric
 from sweeper.spec.space import Value
+from trainables.json_input import Finite
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Heatmap(Figure):
     """The hyperparameter on the vertical axis."""
     columns: str
     """The hyperparameter on the horizontal axis."""
-    published: Mapping[str, Mapping[tuple[Any, Any], float]] = field(default_factory=dict)
+    published: Mapping[str, Mapping[tuple[Any, Any], Finite]] = field(default_factory=dict)
     """Preset -> (row value, column value) -> the paper's figure, in percent if the metric is `percent`."""
 
     needed: ClassVar[bool] = True
@@ -135,7 +136,7 @@ class Table(Figure):
     """A hyperparameter. Each of its values has its own column for each metric; None has one column per metric."""
     listed: bool = False
     """Whether the metrics of a row are listed below each other instead of side by side."""
-    published: Mapping[str, Mapping[tuple[Any, ...], Mapping[str, float]]] = field(default_factory=dict)
+    published: Mapping[str, Mapping[tuple[Any, ...], Mapping[str, Finite]]] = field(default_factory=dict)
     """Preset -> (row values, followed by the value of `columns` if that is set) -> metric -> the paper's figure.
 
     Figures are in percent if the metric is `percent`. Rows that only the paper has are shown, too.
@@ -226,7 +227,7 @@ class Trajectory(Figure):
 class Published:
     """A figure that a paper prints."""
 
-    value: float
+    value: Finite
     """In the unit of the metric: a share in [0, 1]."""
     recalled: bool = False
     """Whether it was recalled, and not read in the paper. It is marked so where it is shown."""

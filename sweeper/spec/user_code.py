@@ -22,9 +22,9 @@ PACKAGES = ("sweeper", "trainables", "search_spaces")
 CODE_KEYS = ("method", *KINDS)
 """Keys whose values may name code of the user's own."""
 LIBRARIES = (
-    *("PIL", "filelock", "matplotlib", "mlflow", "numpy", "optuna", "pandas", "psutil", "pyarrow", "ray", "requests"),
-    *("rich", "safetensors", "scipy", "sklearn", "tabulate", "tenacity", "tensorboardX", "threadpoolctl", "torch"),
-    *("torchmetrics", "torchvision", "vl_convert", "wandb"),
+    *("PIL", "filelock", "matplotlib", "mlflow", "msgspec", "numpy", "optuna", "pandas", "psutil", "pyarrow", "ray"),
+    *("requests", "rich", "safetensors", "scipy", "sklearn", "tabulate", "tenacity", "tensorboardX", "threadpoolctl"),
+    *("torch", "torchmetrics", "torchvision", "vl_convert", "wandb"),
 )
 """Installed packages that this project imports."""
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import psutil
+from msgspec import Meta
 
 from sweeper.errors import StoreError
 from sweeper.printing import printable
@@ -24,7 +25,7 @@ from sweeper.storage.files import Files, checked_record, say_few, say_once
 from sweeper.storage.layout import leases_folder, timestamp
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.surroundings import Machine
-from trainables.json_input import Count, Range
+from trainables.json_input import Count, Finite
 
 TERM = 60.0
 """Seconds for which a lease of another machine counts without being renewed."""
@@ -41,8 +42,8 @@ class Content:
 
     host: str
     boot: str
-    process: Annotated[int, Range(1, 2**31 - 1)]
-    created: float
+    process: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    created: Finite
     """When the process was created, in seconds since 1970: its number may be given again."""
     since: str
     """When the driver began, in UTC: `2026-01-31 12:00:05`."""

@@ -1,12 +1,12 @@
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from trainables.json_input import MAX_DEPTH, JsonError, PositiveAmount, decode, parse_json, read_json
+from trainables.json_input import MAX_DEPTH, JsonError, PositiveAmount, PositiveCount, decode, parse_json, read_json
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,11 @@ class Outer:
     inner: list[Inner]
     values: Mapping[str, bool | int | float | str | None]
     note: str | None = None
+    counts: Mapping[PositiveCount, PositiveCount] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if max(self.counts.values(), default=0) > 3:
+            raise ValueError("counts must be\nat most 3")
 
 
 def _random_json(rng: random.Random, depth: int = 0) -> Any:
@@ -47,6 +52,8 @@ def test_whatever_is_read_is_of_the_kind_or_refused() -> None:
         assert all(0 < inner.share <= 1e9 for inner in outer.inner)
         assert all(isinstance(name, str) for inner in outer.inner for name in inner.names)
         assert all(isinstance(value, bool | int | float | str | None) for value in outer.values.values())
+        numbers = [value for value in outer.values.values() if isinstance(value, int | float)]
+        assert not any(math.isnan(number) or number == 10**30 for number in numbers)
     assert read > 10
 
 
@@ -71,11 +78,29 @@ def test_brackets_in_texts_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"values": {}}', "inner is missing"),
-        (b'{"inner": [{"share": 0}], "values": {}}', "inner[0].share must be above 0 and at most 1e+09, but is 0"),
-        (b'{"inner": [], "values": {"a": [1]}}', "values.a must be bool or int or float or str, but is a list of 1"),
-        (b'{"inner": [{"share": NaN}], "values": {}}', "inner[0].share must be a finite number, but is nan"),
-        (b"[]", "it must be an object, but is a list of 0"),
+        (b'{"values": {}}', "must have the key inner"),
+        (b'{"inner": [{"share": 0}], "values": {}}', "inner[0].share: must be float > 0.0"),
+        (b'{"inner": [], "values": {"a": [1]}}', "values[...]: must be bool | int | float | str | null, but is array"),
+        (
+            b'{"inner": [{"share": NaN}], "values": {}}',
+            "inner[0].share: a number must not be NaN, nor a whole number of 2**63 or more, but is nan",
+        ),
+        (b"[]", "must be object, but is array"),
+        (
+            b'{"inner": [], "values": {"a": 9223372036854775808}}',
+            "values.a: a number must not be NaN, nor a whole number of 2**63 or more, but is 9223372036854775808",
+        ),
+        (b'{"inner": [], "values": {}, "note": "\\ud800"}', "note: a text must have no lone surrogates"),
+        (
+            b'{"inner": [], "values": {}, "note": "%s"}' % (b"a" * 20_001),
+            "note: a text must have at most 20000 characters, but has 20001",
+        ),
+        (b'{"inner": [], "values": {}, "note": true}', "note: must be str | null, but is bool"),
+        (b'{"inner": [{"share": true}], "values": {}}', "inner[0].share: must be float, but is bool"),
+        (b'{"inner": [{"share": Infinity}], "values": {}}', "inner[0].share: must be float <= 1000000000.0"),
+        (b'{"inner": [], "values": {}, "counts": {"-1": 1}}', "counts: must be int >= 1"),
+        (b'{"inner": [], "values": {}, "counts": {"1": 0}}', "counts[...]: must be int >= 1"),
+        (b'{"inner": [], "values": {}, "counts": {"1": 4}}', "counts must be at most 3"),
     ],
 )
 def test_the_message_says_where(data: bytes, message: str) -> None:

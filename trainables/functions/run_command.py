@@ -17,7 +17,7 @@ from typing import Any
 from trainables.functions.command import PREFIXES, CommandError, keys_of
 from trainables.functions.method import FunctionMethod, command_method
 from trainables.functions.trial import ReportError, RunningTrial, unzip, zipped
-from trainables.json_input import JsonError, read_json
+from trainables.json_input import JsonError, parse_json
 from trainables.sections import Value
 
 REPORT, CHECKPOINT, DEVICE_NAME = "SWEEPER_REPORT", "SWEEPER_CHECKPOINT", "SWEEPER_DEVICE"
@@ -152,11 +152,11 @@ def _standing_still(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 def _metrics(line: bytes) -> dict[str, Any]:
-    try:
-        return dict(read_json(Mapping[str, Any], line))
-    except JsonError as error:
-        text = line.decode(errors="replace")
-        raise CommandError(f"a line of ${REPORT} must be a JSON object of numbers, but got {text!r:.80}") from error
+    with contextlib.suppress(JsonError):
+        if isinstance(metrics := parse_json(line), dict):
+            return metrics
+    text = line.decode(errors="replace")
+    raise CommandError(f"a line of ${REPORT} must be a JSON object of numbers, but got {text!r:.80}")
 
 
 def _copy_errors(stream: Any, last: list[str]) -> None:

@@ -9,19 +9,17 @@ Shapes: K members that are still running.
 """
 
 import dataclasses
-import functools
 import hashlib
 import io
 import math
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, cast
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from trainables.json_input import convert
 from trainables.reports import CheckpointError, Member, Report
 from trainables.sections import TrialConfig
 
@@ -49,7 +47,7 @@ class Progress:
     """Each member's share of `seconds`."""
     ended: tuple[Member | None, ...]
     """The final report of each member that has diverged or was pruned; None for one that is still running."""
-    schedules: tuple[tuple[Mapping[str, float], ...], ...]
+    schedules: tuple[tuple[Mapping[str, int | float], ...], ...]
     """The moves of each member of a population: the `epoch`, the member it copied (`from`), and its hyperparameters
     from then on."""
     reports: tuple[Report, ...]
@@ -84,9 +82,11 @@ def read_progress(plain: object, members: int, epochs: int) -> Progress:
     """Rebuild a Progress from the plain values that `_plain` made of it. The cohort has `members` members and trains
     for `epochs` epochs. Raises CheckpointError where a value is not of the type of its field or contradicts another
     value."""
-    if isinstance(plain, dict):
-        plain = {"best": (), **plain}  # which those of earlier versions lack
-    progress: Progress = _read(plain, Progress, "standing")
+    try:
+        progress: Progress = convert(Progress, plain)
+    except Exception as error:  # msgspec takes a tensor for a list or a dict, which then raises many kinds of errors
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(f"its standing is of another kind: {reason}") from error
     for law, holds in _laws(progress, members, epochs).items():
         if not holds:
             raise CheckpointError(f"its standing must have {law}")
@@ -119,57 +119,16 @@ def _laws(progress: Progress, members: int, epochs: int) -> dict[str, bool]:
     }
 
 
-_types_of: Callable[[Any], Mapping[str, Any]] = functools.cache(typing.get_type_hints)
-"""Field of a dataclass -> its type."""
-
-
 def _plain(value: Any) -> Any:
-    """The opposite of `_read`: a dict of the fields of a dataclass, and of its parts recursively. Unlike
+    """What `read_progress` reads: a dict of the fields of a dataclass, and of its parts recursively. Unlike
     `dataclasses.asdict` it copies no tensor, such as those of the best models."""
     if dataclasses.is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in _types_of(type(value))}
+        return {part.name: _plain(getattr(value, part.name)) for part in dataclasses.fields(value)}
     if isinstance(value, tuple):
         return tuple(_plain(part) for part in value)
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     return value
-
-
-def _read(value: Any, kind: Any, name: str) -> Any:
-    """Convert `value` to the type `kind`: a dict of its fields to a frozen dataclass, and its parts recursively. `name`
-    is the path of the value, such as `standing.epoch`. Raises CheckpointError, which names the path, for the first
-    value of another type."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        if value is None and type(None) in arguments:
-            return None
-        return _read(value, next(part for part in arguments if part is not type(None)), name)
-    if not _is_of(value, kind):
-        expected = getattr(kind, "__name__", kind)
-        raise CheckpointError(f"its {name} must be {expected}, but is of type {type(value).__name__}")
-    if dataclasses.is_dataclass(kind):
-        kinds = _types_of(kind)
-        fields = {key: _read(value[key], kinds[key], f"{name}.{key}") for key in kinds}
-        return cast(Any, kind)(**fields)
-    if origin is tuple:
-        return tuple(_read(part, arguments[0], name) for part in value)
-    if origin is Mapping:
-        return {key: _read(part, arguments[1], f"{name}.{key}") for key, part in value.items()}
-    return value
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    """Whether the value is of the type `kind`, which is no union; its parts are not checked."""
-    origin = typing.get_origin(kind)
-    if dataclasses.is_dataclass(kind):
-        return isinstance(value, dict) and set(value) == set(_types_of(kind))
-    if origin is Mapping:
-        return isinstance(value, dict) and all(type(key) is str for key in value)
-    if origin is Literal:
-        return type(value) is str and value in typing.get_args(kind)
-    if origin is tuple or kind is Tensor:
-        return isinstance(value, origin or kind)
-    return type(value) is kind or (kind is float and type(value) is int)
 
 
 # The checkpoint of a cohort.

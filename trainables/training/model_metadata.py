@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from trainables.json_input import Count, JsonError, Length, PositiveCount, decode, parse_json
+from msgspec import Meta
+
+from trainables.json_input import Count, JsonError, PositiveCount, decode, parse_json
 from trainables.reports import ModelError
 
 FORMAT = 1
@@ -27,7 +29,7 @@ class _Metadata:
     """What the metadata of every model must have; the rest is facts about it."""
 
     config: Mapping[str, bool | int | float | str | None]
-    shapes: Mapping[str, Annotated[tuple[PositiveCount, ...], Length(8)]]
+    shapes: Mapping[str, Annotated[tuple[PositiveCount, ...], Meta(max_length=8)]]
     inputs: Mapping[str, Any]
     digest: str
     kept: str | None = None
@@ -51,13 +53,12 @@ def read_metadata(data: bytes) -> dict[str, Any]:
     if it is damaged or of another format."""
     try:
         header = parse_json(data[LENGTH_BYTES : metadata_bytes(data)])
-        content = decode(Mapping[str, Any], parse_json(header["__metadata__"][ENTRY]))
+        content: dict[str, Any] = parse_json(header["__metadata__"][ENTRY])
         version = content["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(f"it is no model of a sweep, or damaged ({type(error).__name__})") from error
     if version != FORMAT:
         raise ModelError(f"it must have format {FORMAT}, but has {version!r:.40}")
-    assert isinstance(content, dict)
     try:
         decode(_Metadata, content)
     except JsonError as error:

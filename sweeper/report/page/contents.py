@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Meta
 
 from sweeper.report.figures import PresetFigures, Shown, made
 from sweeper.report.formatting import (
@@ -45,16 +46,17 @@ from sweeper.storage.layout import (
 from sweeper.storage.load import Snapshot, load_trial_names, take_snapshot
 from sweeper.storage.requests import StoredRequest, stored_requests
 from sweeper.storage.rows import FIXED, STATUSES
-from trainables.json_input import Count, Length, Range
+from trainables.json_input import Count
 
 MAX_SENTENCES, MAX_TEXT = 3, 500
 """Most sentences about best settings of a card, and most characters of a text."""
 MAX_CARD_SIDE = 60
 """Most rows and most columns of a heatmap that is drawn on a card."""
 
-Shade = Annotated[float, Range(0, 1)]
+Shade = Annotated[float, Meta(ge=0, le=1)]
 """The brightness of a cell, from the worst to the best of a heatmap's colours."""
-Time = Annotated[float, Range(0, datetime(9999, 1, 1, tzinfo=UTC).timestamp())]
+Shades = Annotated[list[Shade | None], Meta(max_length=MAX_CARD_SIDE)]
+Time = Annotated[float, Meta(ge=0, le=datetime(9999, 1, 1, tzinfo=UTC).timestamp())]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Thumbnail:
     """A heatmap without its numbers. Raises ValueError if it has no cells, or rows of different length."""
 
     caption: str
-    shades: Annotated[list[Annotated[list[Shade | None], Length(MAX_CARD_SIDE)]], Length(MAX_CARD_SIDE)]
+    shades: Annotated[list[Shades], Meta(max_length=MAX_CARD_SIDE)]
     """`[rows][columns]`; None for a cell without a value."""
 
     def __post_init__(self) -> None:
@@ -76,7 +78,7 @@ class Summary:
     """What the list of sweeps says of one. Raises ValueError if more trials have ended than there are."""
 
     about: str
-    counts: Annotated[Mapping[str, Count], Length(len(STATUSES))]
+    counts: Annotated[Mapping[str, Count], Meta(max_length=len(STATUSES))]
     """Status -> number of trials of all requests."""
     request: str = ""
     """The request with the latest row; empty if there are no rows."""
@@ -86,7 +88,7 @@ class Summary:
     """Number of trials of the request that have a row."""
     total: Count | None = None
     """Number of all trials of the request; None if that is not known, as of a search."""
-    best: Annotated[list[str], Length(MAX_SENTENCES + 1)] = field(default_factory=list)
+    best: Annotated[list[str], Meta(max_length=MAX_SENTENCES + 1)] = field(default_factory=list)
     """Sentences about the best settings of the request."""
     last: Time | None = None
     """When the latest row came, in seconds since 1970."""

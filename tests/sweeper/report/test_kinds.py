@@ -66,11 +66,11 @@ def test_a_file_of_another_version_may_lack_a_kind_and_have_others(tmp_path: Pat
 @pytest.mark.parametrize(
     ("changed", "law"),
     [
-        (lambda plain: plain["tables"][0].update(rows=["a"] * 501), r"tables\[0\] must be of at most 500 items"),
-        (lambda plain: plain["tables"][0].update(published=[[[1.0], 93.0]]), r"tables\[0\] must be an object"),
+        (lambda plain: plain["tables"][0].update(rows=["a"] * 501), r"tables\[0\]: it must be of at most 500 items"),
+        (lambda plain: plain["tables"][0].update(published=[[[1.0], 93.0]]), r"tables\[0\]: must be object"),
         (lambda plain: plain["heatmaps"][0].update(published=[[[1.0], 0.7]]), "must be a tuple of length 2"),
-        (lambda plain: plain["trajectories"][0].update(published=[[[1.0], 0.7]]), "of at most 0 items"),
-        (lambda plain: plain.update(trajectories=[3]), r"trajectories\[0\] must be an object"),
+        (lambda plain: plain["trajectories"][0].update(published=[[[1.0], 0.7]]), "must be array of length <= 0"),
+        (lambda plain: plain.update(trajectories=[3]), r"trajectories\[0\]: must be object"),
     ],
 )
 def test_figures_that_cannot_be_are_refused_in_one_line(

@@ -208,7 +208,7 @@ def test_a_damaged_file_counts_as_absent_and_is_named(tmp_path: Path, capsys: py
     assert [read_record(files, f"{name}.json", Counted) for name in names] == [Counted(3), *[None] * 5]
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("'")[1] for line in lines] == [f"{name}.json" for name in names[1:-1]]
-    assert "count must be at least 1" in lines[1] and "a folder" in lines[2] and "a named pipe" in lines[3]
+    assert "count: must be int >= 1" in lines[1] and "a folder" in lines[2] and "a named pipe" in lines[3]
 
 
 def test_only_files_and_folders_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.views import PixelViews, prepare, prepare_pixels, scale_pixels
 from trainables.image_trial import ImageTrial
-from trainables.json_input import PositiveAmount, PositiveCount, decode
+from trainables.json_input import Finite, PositiveAmount, PositiveCount, decode
 from trainables.learners.data_parallel import draw_noise
 from trainables.metrics.evaluator import BATCH, PROJECTION
 from trainables.metrics.fitted_scores import FittedScores
@@ -46,12 +46,12 @@ class _Inputs:
 
     classes: tuple[str, ...]
     levels: PositiveCount
-    mean: tuple[float, ...]
+    mean: tuple[Finite, ...]
     std: tuple[PositiveAmount, ...]
     scores: tuple[str, ...] = ()
     score: str | None = None
     score_chosen_by: str | None = None
-    alarm_rate: float | None = None
+    alarm_rate: Finite | None = None
 
 
 class ImageModel(nn.Module):

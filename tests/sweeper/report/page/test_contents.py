@@ -94,7 +94,7 @@ def test_views_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     report = collect(store.files, NAME).report
     assert list(report["views"]) == ["paper"]
     assert report["notes"] == [
-        "The views in reports/grid.views/other.json cannot be read and are left out: about is missing."
+        "The views in reports/grid.views/other.json cannot be read and are left out: must have the key about."
     ]
 
 

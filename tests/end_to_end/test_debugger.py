@@ -34,7 +34,7 @@ def debugged(folder: Path, code: str, typed: str, *command: str) -> tuple[int, s
     terminal, end = os.openpty()
     os.write(terminal, typed.encode())
     process = subprocess.run(
-        [sys.executable, "-m", f"sweeper.{command[0]}", "own_sweep.py", *command[1:]],
+        [sys.executable, "-m", "sweeper", command[0], "own_sweep.py", *command[1:]],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=end,

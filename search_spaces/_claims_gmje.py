@@ -2,7 +2,7 @@
 
 from search_spaces import _assumptions as assumed
 from search_spaces._claims import CONTROLS, DIGITS, PAPER, also_by, best, judged_by
-from sweeper.claims import Claim, Condition, Side, Where
+from sweeper.claims import Claim, Filter, Side, Where
 
 COMPONENTS = ("components",)
 JEPA: Where = {"method": "jepa_pairs"}
@@ -55,7 +55,7 @@ SIZES = ("paper_sizes",)
 QUEUE: Where = {"method": "moco_v2"}
 BANK: Where = {"method": "smc_gmje"}
 DRAWN: Where = {**BANK, "resampling": "multinomial"}
-LATE, EARLY = Condition(">", 500), Condition("<", 100)
+LATE, EARLY = Filter(">", 500), Filter("<", 100)
 MEMORY_BANK = judged_by(
     (*PAPER, *DIGITS),
     *also_by(
@@ -176,14 +176,14 @@ COLLAPSE_ABLATION = (
     Claim("GMJ-58b", "... to worse than untrained", "E", Side("probe_5", {**DUAL, "symmetric": True}), "<", Side("probe_5", UNTRAINED)),
     Claim("GMJ-59", "a momentum encoder with stop-gradient prevents that", "E.2", Side("trace", {**DUAL, "symmetric": False, "standardise": False}), ">", 0.01),
     Claim("GMJ-60", "HSIC by itself prevents collapse", "I.4", Side("effective_rank", {**HSIC, "entropy_weight": 0.0}), ">", 3),
-    Claim("GMJ-61", "HSIC with entropy works", "I.4", Side("probe_5", {**HSIC, "entropy_weight": Condition(">", 0)}), ">", Side("probe_5", {**HSIC, "entropy_weight": 0.0})),
+    Claim("GMJ-61", "HSIC with entropy works", "I.4", Side("probe_5", {**HSIC, "entropy_weight": Filter(">", 0)}), ">", Side("probe_5", {**HSIC, "entropy_weight": 0.0})),
     Claim("GMJ-62", "the marginal term of Eq. 23 guards the MDN against collapse", "4.4", Side("trace", {"method": "gmje_mdn", "objective": "literal"}), ">", 0.01),
     Claim("GMJ-63", "an MDN that sees its target copies it", "M", Side("loss_nll", LEAKY), "<", Side("loss_nll", TIGHT)),
     Claim("GMJ-65", "... with uniform routing", "M.3", Side("routing_entropy", LEAKY), ">", 0.9),
     Claim("GMJ-64", "... and loses the semantics", "M.3", Side("probe_5", LEAKY), "<", Side("probe_5", TIGHT)),
 )  # fmt: skip
 LAMBDA_ABLATION = (
-    Claim("GMJ-54", "entropy needs no tuned weight", "O.4", Side("probe_5", {"entropy": "joint", "element_mean": False, "entropy_weight": Condition(">", 0)}, "range", "entropy_weight"), "<", 0.02),
+    Claim("GMJ-54", "entropy needs no tuned weight", "O.4", Side("probe_5", {"entropy": "joint", "element_mean": False, "entropy_weight": Filter(">", 0)}, "range", "entropy_weight"), "<", 0.02),
 )  # fmt: skip
 
 APART: Where = {"method": "gje", "alignment_weight": 0.0}

@@ -2,11 +2,11 @@
 
 from search_spaces import _assumptions as assumed
 from search_spaces._claims import CONTROLS, PAPER, also_by, best, least
-from sweeper.claims import Claim, Condition, Side, Where
+from sweeper.claims import Claim, Filter, Side, Where
 
 SIMVAE: Where = {"method": "simvae"}
 VAES, ALL_VAES = ("vae", "beta_vae", "cr_vae"), ("vae", "beta_vae", "cr_vae", "simvae")
-RIVALS, OTHERS = ("simclr", "moco_v2", "vicreg"), Condition("!=", "simvae")
+RIVALS, OTHERS = ("simclr", "moco_v2", "vicreg"), Filter("!=", "simvae")
 CLUSTERED = ("random", *RIVALS, *VAES)
 """The methods beside SimVAE with clusters; raw pixels have none."""
 TABLES = ("paper", "digits", "fashion")
@@ -18,7 +18,7 @@ def _on(metric: str, dataset: str, method: str = "simvae") -> Side:
     return Side(metric, {"method": method, "dataset": dataset})
 
 
-def _best_on(metric: str, dataset: str, methods: tuple[str, ...] | Condition) -> Side:
+def _best_on(metric: str, dataset: str, methods: tuple[str, ...] | Filter) -> Side:
     return best(metric, {"method": methods, "dataset": dataset})
 
 

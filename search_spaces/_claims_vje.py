@@ -4,12 +4,12 @@ import math
 
 from search_spaces import _assumptions as assumed
 from search_spaces._claims import CONTROLS, DIGITS, PAPER, best, judged_by
-from sweeper.claims import Claim, Condition, Side, Where
+from sweeper.claims import Claim, Filter, Side, Where
 
 JOINT = "auroc_joint"
 OPTIMUM: Where = {"beta": 1.0, "nu": 0.5}
 """The cell of the grid that the paper reports."""
-TRAINED: Where = {**OPTIMUM, "epochs": Condition(">", 0)}
+TRAINED: Where = {**OPTIMUM, "epochs": Filter(">", 0)}
 ALL_CELLS = Side(JOINT, {}, "largest", "beta+nu")
 
 ANOMALY_GRID = judged_by(
@@ -39,7 +39,7 @@ ANOMALY_GRID = judged_by(
 )  # fmt: skip
 
 VJE: Where = {"method": "vje", "projector_width": 0}
-PROJECTED: Where = {"method": "vje", "projector_width": Condition(">", 0)}
+PROJECTED: Where = {"method": "vje", "projector_width": Filter(">", 0)}
 ANY_VJE: Where = {"method": "vje"}
 SIMSIAM: Where = {"method": "simsiam"}
 VICREG: Where = {"method": "vicreg"}
@@ -53,9 +53,9 @@ SSL_CIFAR10 = (
     Claim("VJE-06b", "z is better than mu by a linear probe", "Table 2", Side("probe_z", VJE), ">", Side("probe_mu", VJE), presets=TABLES, published="92.1 > 90.8"),
     Claim("VJE-07a", "z and mu agree closely", "Table 2, 5.2", Side("knn_z", VJE), "~", Side("knn_mu", VJE), 0.015, TABLES, "gap 0.96 points"),
     Claim("VJE-07b", "the posterior's mean has the embedding's direction", "Table 2, 5.2", Side("mu_cosine", VJE), ">", 0.9, presets=TABLES),
-    Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Condition(">", 400)}, "deviation", "epoch"), "<", 0.01, presets=PAPER),
+    Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Filter(">", 400)}, "deviation", "epoch"), "<", 0.01, presets=PAPER),
     Claim("VJE-08b", "k-NN rises over training", "Fig. 3", Side("knn_z", VJE, "correlation", "epoch"), ">", 0.0, presets=PAPER),
-    Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Condition(">", 40)}, "deviation", "epoch"), "<", 0.01, presets=DIGITS),
+    Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Filter(">", 40)}, "deviation", "epoch"), "<", 0.01, presets=DIGITS),
     Claim("VJE-08b", "k-NN rises over training", "Fig. 3", Side("knn_z", VJE, "correlation", "epoch"), ">", 0.0, presets=DIGITS),
     Claim("VJE-09", "a projector of two layers brings nothing", "5.2", Side("knn_z", PROJECTED), "<", Side("knn_z", VJE), presets=TABLES, published="89.5 < 89.98"),
     Claim("VJE-10a", "VJE's linear probe", "Table 2", Side("probe_z", VJE), "~", 0.921, 0.01, PAPER, "92.1"),

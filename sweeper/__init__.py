@@ -6,7 +6,7 @@
 
 - Run a sweep and read its store: `run`, `plan`, `best`, `compare`, `load`, `load_history`, `load_runs`,
   `run_differences`, `load_model`, `config_of`
-- Define a sweep: `Sweep`, `Grid`, `Search` and the other names of `sweeper.spec`; its claims: `Claim`, `Condition`,
+- Define a sweep: `Sweep`, `Grid`, `Search` and the other names of `sweeper.spec`; its claims: `Claim`, `Filter`,
   `Side`
 - Define a method: `ImageMethod`, `PairsMethod` and the types of their arguments; `checked` and the bounds of
   hyperparameters. The parameter `trial` of a training function is a `RunningTrial`
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `MODULE_OF` says, for editors and type checkers
     from sweeper.api import best, compare, config_of, load, load_history, load_model, plan, run  # noqa: I001
-    from sweeper.claims import Claim, Condition, Side
+    from sweeper.claims import Claim, Filter, Side
     from sweeper.errors import ClusterError, SpecError, StoreError, SweeperError
     from sweeper.report.reruns import run_differences
     from sweeper.spec import Assumption, Command, Constraint, Direction, Grid, Halving, Heatmap, Metric, Population
@@ -35,8 +35,8 @@ if TYPE_CHECKING:  # what `MODULE_OF` says, for editors and type checkers
     from trainables.worker.tune_trainable import tune_trainable
 
 __all__ = [
-    "Assumption", "Batch", "Claim", "ClusterError", "Command", "Condition", "ConditionalDensity", "Constraint",
-    "Direction", "Grid", "Halving", "Heatmap", "ImageMethod", "Losses", "Metric", "NetworkBuilder", "Noise", "Noises",
+    "Assumption", "Batch", "Claim", "ClusterError", "Command", "ConditionalDensity", "Constraint", "Direction",
+    "Filter", "Grid", "Halving", "Heatmap", "ImageMethod", "Losses", "Metric", "NetworkBuilder", "Noise", "Noises",
     "PairStatistics", "PairsMethod", "Population", "Pruner", "Published", "Ranking", "RunningTrial", "Search",
     "Selection", "Shapes", "Side", "Space", "SpecError", "StoreError", "Sweep", "SweeperError", "Table", "Trajectory",
     "Value", "When", "above", "added", "at_least", "at_most", "below", "best", "between", "checked", "compare",
@@ -47,7 +47,7 @@ MODULE_OF = {
     name: module
     for module, names in {
         "sweeper.api": "best compare config_of load load_history load_model plan run",
-        "sweeper.claims": "Claim Condition Side",
+        "sweeper.claims": "Claim Filter Side",
         "sweeper.errors": "ClusterError SpecError StoreError SweeperError",
         "sweeper.report.reruns": "run_differences",
         "sweeper.spec": "Assumption Command Constraint Direction Grid Halving Heatmap Metric Population Pruner "
@@ -62,12 +62,17 @@ MODULE_OF = {
     for name in names.split()
 }
 """Public name -> module that defines it."""
+RENAMED = {"Condition": "Filter"}
+"""Earlier public name -> its name now."""
 
+if not TYPE_CHECKING:  # type checkers would take any name for one of these
 
-def __getattr__(name: str) -> Any:
-    if name in MODULE_OF:
-        return getattr(importlib.import_module(MODULE_OF[name]), name)
-    raise AttributeError(f"module 'sweeper' has no attribute '{name}'; it has: {', '.join(__all__)}")
+    def __getattr__(name: str) -> Any:
+        if name in MODULE_OF:
+            return getattr(importlib.import_module(MODULE_OF[name]), name)
+        if name in RENAMED:
+            raise AttributeError(f"sweeper.{name} is now sweeper.{RENAMED[name]}")
+        raise AttributeError(f"module 'sweeper' has no attribute '{name}'; it has: {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

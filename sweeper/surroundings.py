@@ -38,7 +38,7 @@ class Machine:
         return Machine(socket.gethostname(), boot)
 
 
-class Task(Protocol):
+class BackgroundThread(Protocol):
     """What runs beside the caller: a thread."""
 
     def is_alive(self) -> bool: ...
@@ -95,7 +95,7 @@ def _map(act: Callable[[str], Any], names: Iterable[str]) -> list[Any]:
     return [results[index] for index in range(len(names))]
 
 
-def _begin(name: str, act: Callable[[], None]) -> Task:
+def _begin(name: str, act: Callable[[], None]) -> BackgroundThread:
     thread = threading.Thread(target=act, name=name, daemon=True)
     thread.start()
     return thread
@@ -112,7 +112,7 @@ class Surroundings:
     sleep: Callable[[float], None] = time.sleep
     wait: Callable[[threading.Event, float], bool] = threading.Event.wait
     """Waits for an event, so many seconds at most. Returns whether it has come."""
-    begin: Callable[[str, Callable[[], None]], Task] = _begin
+    begin: Callable[[str, Callable[[], None]], BackgroundThread] = _begin
     """Begins a function as a thread of this name, which does not keep the process alive."""
     lock: Callable[[], AbstractContextManager[object]] = threading.Lock
     """Makes a lock for what `begin` has begun."""

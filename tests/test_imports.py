@@ -1,6 +1,7 @@
 """Who imports whom: the contracts of import-linter in `pyproject.toml`, and the two laws that it cannot state."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -138,3 +139,14 @@ def test_losses_do_not_communicate() -> None:
     """They are pure functions; learners exchange what several processes need."""
     sources = [path.read_text() for path in (ROOT / "trainables" / "losses").glob("*.py")]
     assert len(sources) > 5 and not any("distributed" in source for source in sources)
+
+
+def test_each_class_has_a_name_of_its_own() -> None:
+    """With or without an underscore: a reader who finds a name knows what it is."""
+    names = Counter(
+        node.name.lstrip("_")
+        for source in modules().values()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert not [name for name, count in names.items() if count > 1]

@@ -8,6 +8,6 @@
 The rest of the service uses this package through `sweeper.claims.hook` alone, and only for a sweep that has claims.
 """
 
-from sweeper.claims.claim import Claim, Condition, Side, Where
+from sweeper.claims.claim import Claim, Filter, Side, Where
 
-__all__ = ["Claim", "Condition", "Side", "Where"]
+__all__ = ["Claim", "Filter", "Side", "Where"]

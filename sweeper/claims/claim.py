@@ -24,8 +24,8 @@ SHORT: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A condition on the value of a key other than equality: `Condition("!=", "simvae")`, `Condition(">", 500)`."""
+class Filter:
+    """A condition on the value of a key other than equality: `Filter("!=", "simvae")`, `Filter(">", 500)`."""
 
     sign: Literal["!=", ">", "<"]
     value: Value
@@ -37,7 +37,7 @@ class Condition:
             raise SpecError(f"a condition with {self.sign} needs a number, but got {self.value!r}")
 
 
-Where = Mapping[str, Value | tuple[Value, ...] | Condition]
+Where = Mapping[str, Value | tuple[Value, ...] | Filter]
 """Key -> its value, one of several values, or a condition."""
 
 
@@ -201,11 +201,11 @@ def check_claims(sweep: Sweep, preset: str) -> None:
         claim.check(sweep, preset)
 
 
-def meets(value: Any, wanted: Value | tuple[Value, ...] | Condition) -> bool:
+def meets(value: Any, wanted: Value | tuple[Value, ...] | Filter) -> bool:
     """Whether a value of a trial meets a condition. Null equals None alone."""
     if isinstance(wanted, tuple):
         return any(meets(value, each) for each in wanted)
-    if not isinstance(wanted, Condition):
+    if not isinstance(wanted, Filter):
         return equal(value, wanted)
     if wanted.sign == "!=":
         return not meets(value, wanted.value)
@@ -240,8 +240,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _condition_text(key: str, wanted: Value | tuple[Value, ...] | Condition) -> str:
-    if isinstance(wanted, Condition):
+def _condition_text(key: str, wanted: Value | tuple[Value, ...] | Filter) -> str:
+    if isinstance(wanted, Filter):
         return f"{key}{wanted.sign}{value_text(wanted.value)}"
     values = wanted if isinstance(wanted, tuple) else (wanted,)
     return f"{key}={'/'.join(map(value_text, values))}"

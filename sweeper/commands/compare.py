@@ -10,7 +10,16 @@ from sweeper.commands.command_line import EXIT_OK, Parser, command_line
 from sweeper.printing import print
 from sweeper.report.differences import picture, text
 from sweeper.report.formatting import format_value
-from sweeper.results.compare import SYNTAX, Pairs, Side, SideRows, differences, pair, parse_sides, rows_of
+from sweeper.results.compare import (
+    SYNTAX,
+    ComparedSide,
+    PairedTrials,
+    SideRows,
+    differences,
+    pair,
+    parse_sides,
+    rows_of,
+)
 from sweeper.results.estimates import MIN_REPLICATES
 from sweeper.spec import SpecError
 from sweeper.spec.space import unknown
@@ -46,8 +55,8 @@ def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFram
 
 
 def _differences(
-    sides: tuple[Side, Side], metrics: Sequence[str]
-) -> tuple[tuple[SideRows, SideRows], Pairs, pd.DataFrame]:
+    sides: tuple[ComparedSide, ComparedSide], metrics: Sequence[str]
+) -> tuple[tuple[SideRows, SideRows], PairedTrials, pd.DataFrame]:
     """Return the rows of two sides, their pairs and their differences."""
     first, second = sides
     rows = rows_of(first, second)
@@ -64,7 +73,7 @@ def _differences(
     return rows, pairs, table
 
 
-def _compare(first: Side, second: Side, options: argparse.Namespace) -> None:
+def _compare(first: ComparedSide, second: ComparedSide, options: argparse.Namespace) -> None:
     if options.out.suffix.lower() != ".png" or not options.out.absolute().parent.is_dir():
         raise SpecError(f"--out must be a PNG in a folder that exists, but got {options.out}")
     sides, pairs, table = _differences((first, second), options.metric)
@@ -85,7 +94,7 @@ def _metrics(wanted: Sequence[str], sides: tuple[SideRows, SideRows]) -> list[st
     return list(dict.fromkeys(wanted)) or shared
 
 
-def _about(pairs: Pairs, sides: tuple[Side, Side], rows: tuple[SideRows, SideRows]) -> list[str]:
+def _about(pairs: PairedTrials, sides: tuple[ComparedSide, ComparedSide], rows: tuple[SideRows, SideRows]) -> list[str]:
     lines = []
     for letter, side, side_rows, count, unpaired in zip("AB", sides, rows, pairs.trials, pairs.unpaired, strict=True):
         left_out = [f"{number} {status}" for status, number in side_rows.left_out.items()]

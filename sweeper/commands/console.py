@@ -15,7 +15,7 @@ from trainables.validation import unknown
 
 
 @dataclass(frozen=True)
-class Command:
+class Subcommand:
     """A command: a module with the function `main`, which takes the arguments and returns the exit status."""
 
     about: str
@@ -28,31 +28,31 @@ class Command:
     signals itself."""
 
 
-COMMANDS: Mapping[str, Command] = {
-    "run": Command("run a sweep, or continue it", imports_later=True),
-    "plan": Command("print what a run would do, how long it would take and what it would cost", imports_later=True),
-    "list": Command("list the sweeps and their presets, or what a store holds"),
-    "merge": Command("add the rows of one store to another"),
-    "rm": Command("remove a sweep, or a request of one, from a store"),
-    "describe": Command("describe a method and its keys, a data set, a metric or a sweep"),
-    "restore": Command("bring back the rows that a run with --fresh set aside"),
-    "trial": Command(
+COMMANDS: Mapping[str, Subcommand] = {
+    "run": Subcommand("run a sweep, or continue it", imports_later=True),
+    "plan": Subcommand("print what a run would do, how long it would take and what it would cost", imports_later=True),
+    "list": Subcommand("list the sweeps and their presets, or what a store holds"),
+    "merge": Subcommand("add the rows of one store to another"),
+    "rm": Subcommand("remove a sweep, or a request of one, from a store"),
+    "describe": Subcommand("describe a method and its keys, a data set, a metric or a sweep"),
+    "restore": Subcommand("bring back the rows that a run with --fresh set aside"),
+    "trial": Subcommand(
         "train one trial in this process: debug it, profile it, overfit a few examples", interruptible=True
     ),
-    "best": Command("say which setting is best, how to train it again, and where its model is"),
-    "table": Command("print the tables of a request as Markdown, LaTeX or CSV"),
-    "compare": Command("compare two requests, presets or stores trial by trial"),
-    "claims": Command("judge the claims of the papers by the rows of a store"),
-    "export": Command("write a trained model to a file"),
-    "evaluate": Command("evaluate the kept models of a sweep on other data, without training"),
-    "view": Command("serve the pages of a store's sweeps, also while they run"),
-    "track": Command("send a store's trials to MLflow, W&B or TensorBoard, also while they train"),
-    "submit": Command(
+    "best": Subcommand("say which setting is best, how to train it again, and where its model is"),
+    "table": Subcommand("print the tables of a request as Markdown, LaTeX or CSV"),
+    "compare": Subcommand("compare two requests, presets or stores trial by trial"),
+    "claims": Subcommand("judge the claims of the papers by the rows of a store"),
+    "export": Subcommand("write a trained model to a file"),
+    "evaluate": Subcommand("evaluate the kept models of a sweep on other data, without training"),
+    "view": Subcommand("serve the pages of a store's sweeps, also while they run"),
+    "track": Subcommand("send a store's trials to MLflow, W&B or TensorBoard, also while they train"),
+    "submit": Subcommand(
         "run a sweep on a Ray cluster, or with --slurm on SLURM, as a job",
         "sweeper.submission.submit",
         interruptible=True,
     ),
-    "completion": Command("print a script that completes commands in bash or zsh"),
+    "completion": Subcommand("print a script that completes commands in bash or zsh"),
 }
 EXIT_WRONG = 2
 

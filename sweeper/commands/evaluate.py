@@ -33,7 +33,7 @@ EXITS = "Exit status: 0, 2 for a wrong request, said in one line, or 130 interru
 
 
 @dataclass(frozen=True)
-class Data:
+class EvaluationData:
     """The data that models are evaluated on."""
 
     dataset: str
@@ -153,14 +153,14 @@ def _shown(files: Files, name: str, metrics: Mapping[str, Any], wanted: str | No
     return wanted or next((each for each in headlines if each in metrics), next(iter(metrics), ""))
 
 
-def _data(dataset: str, folder: Path) -> Data:
+def _data(dataset: str, folder: Path) -> EvaluationData:
     """The data set with this name."""
     from sweeper.planning.prepare import is_of_user, listing_of
     from trainables.data.datasets.catalog import DATASETS
     from trainables.data.errors import DataError
 
     if dataset in DATASETS:
-        return Data(dataset, folder, {"dataset": dataset}, DATASETS[dataset].declaration.shape)
+        return EvaluationData(dataset, folder, {"dataset": dataset}, DATASETS[dataset].declaration.shape)
     if not is_of_user(dataset):
         raise SpecError(unknown("dataset", dataset, [*DATASETS, "arrays", "folder", "huggingface"]))
     try:
@@ -168,7 +168,7 @@ def _data(dataset: str, folder: Path) -> Data:
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     shape = listing.shape if "image_size" in known else None
-    return Data(
+    return EvaluationData(
         dataset,
         folder.resolve(),
         {"dataset": dataset, **known},
@@ -177,7 +177,7 @@ def _data(dataset: str, folder: Path) -> Data:
     )
 
 
-def _evaluated(trial: str, metadata: Mapping[str, Any], data: Data) -> Evaluated:
+def _evaluated(trial: str, metadata: Mapping[str, Any], data: EvaluationData) -> Evaluated:
     """A model to be evaluated. Raises SpecError if it cannot be, as far as that is known without the data."""
     from trainables.training.evaluation import evaluated_config
 
@@ -193,12 +193,12 @@ def _evaluated(trial: str, metadata: Mapping[str, Any], data: Data) -> Evaluated
     return Evaluated(trial, metadata["digest"], config)
 
 
-def _cannot(trial: str, data: Data, error: Exception) -> str:
+def _cannot(trial: str, data: EvaluationData, error: Exception) -> str:
     return f"trial {trial} cannot be evaluated on {data.dataset}: {error}"
 
 
 def _rows(
-    files: Files, name: str, data: Data, wanted: Sequence[Evaluated], fresh: bool, place: str
+    files: Files, name: str, data: EvaluationData, wanted: Sequence[Evaluated], fresh: bool, place: str
 ) -> tuple[list[Row], int]:
     """All rows on these data, and how many of them are new. What was evaluated is written, also if it is cut off."""
     check_no_folder_of_a_store(files)
@@ -238,7 +238,7 @@ def _check_device(place: str) -> None:
         raise SpecError(str(error)) from error
 
 
-def _evaluate(files: Files, name: str, data: Data, each: Evaluated, place: str) -> dict[str, float | None]:
+def _evaluate(files: Files, name: str, data: EvaluationData, each: Evaluated, place: str) -> dict[str, float | None]:
     """The metrics of a model. Raises ModelError or DamagedError if its file is damaged."""
     from trainables.data.errors import DataError
     from trainables.training.evaluation import evaluate
@@ -253,7 +253,7 @@ def _evaluate(files: Files, name: str, data: Data, each: Evaluated, place: str) 
         raise SpecError(_cannot(each.trial, data, error)) from error
 
 
-def table(metrics: Mapping[str, Mapping[str, Any]], rows: Sequence[Row], shown: str, data: Data) -> str:
+def table(metrics: Mapping[str, Mapping[str, Any]], rows: Sequence[Row], shown: str, data: EvaluationData) -> str:
     """Return a table with a line for each trial: its value in the sweep's row, and on these data."""
 
     def text(value: Any) -> str:

@@ -14,7 +14,7 @@ from trainables.catalog import is_function, method_of
 from trainables.learners.phases import PARTS
 from trainables.reports import Member, Report
 from trainables.sections import TrialConfig
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.function_alone import train_function_alone
 from trainables.training.profiling import PROFILED_STEPS, WARM_UP_STEPS, profile_trial
 from trainables.training.train import train
@@ -120,12 +120,12 @@ def overfit(config: TrialConfig, data: Path, device: torch.device, examples: int
     return EXIT_OK if falls else EXIT_FAILED
 
 
-def _cohort_of(config: TrialConfig, data: Path, device: torch.device, examples: int) -> Cohort:
+def _cohort_of(config: TrialConfig, data: Path, device: torch.device, examples: int) -> TrainingCohort:
     """The trial alone, with batches of so many examples, however its batch size counts them."""
 
-    def with_batch_size(size: int) -> Cohort:
+    def with_batch_size(size: int) -> TrainingCohort:
         own = replace(config, training=replace(config.gradient, batch_size=size, workers=1, accumulate=1))
-        return Cohort([own], data, device, width=None)
+        return TrainingCohort([own], data, device, width=None)
 
     cohort = with_batch_size(examples)
     counted = cohort.orders(0)[0].shape[1]

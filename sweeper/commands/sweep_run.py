@@ -27,7 +27,7 @@ from sweeper.printing import print, printable
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, keep_best
 from sweeper.record.page import PageWriter, write_names
-from sweeper.record.progress import Progress
+from sweeper.record.progress import SweepProgress
 from sweeper.record.tracker import Tracker
 from sweeper.record.trackers import RunTrials, connections, tracked
 from sweeper.request import Request
@@ -40,6 +40,7 @@ from sweeper.storage.requests import write_request
 from sweeper.storage.retry import SHORT_RETRIES
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, check_free_space, check_no_folder_of_a_store, check_writable
+from sweeper.storage.worker_files import LogStorage, ModelStorage
 from sweeper.version import code_version
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class SweepRun:
     def _train(self, tracked_trials: RunTrials, backend: "Backend") -> None:
         request, plan, store = self.request, self.plan, self.store
         # Imported here because `connected` sets Ray's environment.
-        from sweeper.execution.loop import CohortFiles, Limits, LogStorage, ModelStorage, dispatch
+        from sweeper.execution.loop import CohortFiles, Limits, dispatch
         from sweeper.execution.stages import stages
         from sweeper.record.rows import RowFormat, listeners
 
@@ -241,7 +242,7 @@ class SweepRun:
         )
         total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
         with (
-            Progress(
+            SweepProgress(
                 plan,
                 None if plan.study_runs else total_cohorts,
                 live=not request.debug,

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     media_type: str
     content: bytes
     version: str = ""
@@ -89,7 +89,7 @@ class Reading:
     """What was read of a sweep."""
 
     data: PageData
-    answer: Answer
+    answer: Response
     """The data for a page that is open."""
     until: float
     """Time on the monotonic clock until which it is served, in seconds."""
@@ -105,19 +105,19 @@ class Site:
         """Sweep, and whether all of its trials were read -> the last reading."""
         self._locks: dict[tuple[str, bool], threading.Lock] = {}
 
-    def answer(self, path: str) -> Answer | None:
+    def answer(self, path: str) -> Response | None:
         """Return what is at `path`; None if there is nothing. Raises StoreError."""
         if path in ("/", "/index.html"):
             self._sweep_names()
-            return Answer(HTML, publish.list_of_sweeps(self.files))
+            return Response(HTML, publish.list_of_sweeps(self.files))
         if path == "/claims.html":
             page = publish.page_of_claims(self.files)
-            return None if page is None else Answer(HTML, page)
+            return None if page is None else Response(HTML, page)
         name, _, kind = path.removeprefix("/").rpartition(".")
         reading = self._read(name, every=kind == "trials") if kind in ("html", "json", "trials") else None
         if reading is None:
             return None
-        return Answer(HTML, document(reading.data, live=True)) if kind == "html" else reading.answer
+        return Response(HTML, document(reading.data, live=True)) if kind == "html" else reading.answer
 
     def _sweep_names(self) -> list[str]:
         """Return the names of the store's sweeps. Raises StoreError if the store has vanished: its folder is gone, or
@@ -279,10 +279,10 @@ class Handler(BaseHTTPRequestHandler):
         """Print nothing: a page asks every few seconds."""
 
 
-def _answer(data: PageData) -> Answer:
+def _answer(data: PageData) -> Response:
     """The data of a sweep for a page that is open."""
     fields = {"report": data.report, "curves": data.curves, "version": data.version}
-    return Answer("application/json", json.dumps(fields).encode(), data.version)
+    return Response("application/json", json.dumps(fields).encode(), data.version)
 
 
 def _existing(store: str) -> Files:

@@ -1,12 +1,10 @@
 """Runs the cohorts of a stage on a backend, each in a slot, and tells listeners what happens."""
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sweeper.errors import DamagedError, StoreError
 from sweeper.execution.backend import Backend, Ended, Event, Started, Told, read_exit_file
 from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.retries import Attempt, RetryQueue
@@ -18,12 +16,10 @@ from sweeper.planning.sources import CohortSource
 from sweeper.record.listener import CohortListener
 from sweeper.spec import user_code
 from sweeper.storage.files import Files
-from sweeper.storage.layout import log_path, model_path
-from sweeper.storage.logs import LARGEST_LOG
-from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.rows import FIXED, STUDY_COLUMNS
-from trainables.reports import CheckpointError, EpochRanking, Heartbeat, LogError, ModelError
-from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelRequest
+from sweeper.storage.worker_files import CheckpointStorage, LogStorage, ModelStorage
+from trainables.reports import Heartbeat
+from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, ModelRequest
 from trainables.worker.worker import Dispatch, WorkerSettings
 
 MOST_PENDING = 64
@@ -45,58 +41,6 @@ class Limits:
     """Seconds without a step after which a worker ends itself as hung."""
     budget: Budget = field(default_factory=Budget)
     """The time that is left."""
-
-
-@dataclass(frozen=True)
-class ModelStorage:
-    """Where workers write the models of trials that have finished."""
-
-    files: Files
-    sweep: str
-    kept: Kept
-    """Which trials' models will stay."""
-    ranking: EpochRanking | None = None
-    """A trial's model is that of its best epoch by this ranking. With None it is that of its last epoch."""
-
-    def write(self, trial: str, data: bytes, *, retry: bool) -> None:
-        """Write the model of a trial. Raises ModelError if it cannot be written, with `retry` after the retries of
-        `files`."""
-        files = self.files if retry else self.files.with_retries(NO_RETRIES)
-        try:
-            files.write(model_path(self.sweep, trial), data)
-        except StoreError as error:
-            raise ModelError(str(error)) from error
-
-    def has(self, trial: str) -> bool:
-        """Return whether there is a model of the trial. Raises ModelError if that cannot be read."""
-        try:
-            return self.files.read_start(model_path(self.sweep, trial), 1) is not None
-        except StoreError as error:
-            raise ModelError(str(error)) from error
-
-
-@dataclass(frozen=True)
-class LogStorage:
-    """Where workers write what trials print."""
-
-    files: Files
-    sweep: str
-
-    def read(self, trial: str) -> bytes | None:
-        """Return the log of a trial; None if there is none, or it is damaged. Raises LogError if it cannot be read."""
-        try:
-            return self.files.read(log_path(self.sweep, trial), LARGEST_LOG)
-        except DamagedError:
-            return None
-        except StoreError as error:
-            raise LogError(str(error)) from error
-
-    def write(self, trial: str, data: bytes) -> None:
-        """Replace the log of a trial. Raises LogError if it cannot be written."""
-        try:
-            self.files.write(log_path(self.sweep, trial), data)
-        except StoreError as error:
-            raise LogError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -186,7 +130,7 @@ def dispatch(
     """
     run, slots = files.checkpoints.surroundings.token(), stage.slots
     shared = None if slots.local or slots.workers == 1 else files.checkpoint_path(f"ray-{run}")
-    checkpoints = _Checkpoints(files.checkpoints)
+    checkpoints = CheckpointStorage(files.checkpoints)
     settings = WorkerSettings(
         *(run, files.data, checkpoints, limits.save_every, limits.step_timeout, files.models),
         logs=files.logs,
@@ -311,25 +255,3 @@ def _task(stage: Stage, files: CohortFiles, attempt: Attempt, memory: int | None
     models = ModelRequest(files.models.kept, files.models.ranking) if files.models else None
     trials = tuple(trial.id for trial in cohort.trials)
     return CohortTask(cohort.id, spec, stage.comparison(cohort), memory, models, trials)
-
-
-@dataclass(frozen=True)
-class _Checkpoints:
-    """The store's checkpoints, for a worker.
-
-    A checkpoint that cannot be read counts as absent, and one that cannot be written is skipped, so neither costs a
-    cohort its retries. If the store takes no files at all, the driver notices when it writes the next row.
-    """
-
-    files: Files
-
-    def read(self, path: str) -> bytes | None:
-        """Raises CheckpointError if the file cannot be read, after the retries of `files`."""
-        try:
-            return self.files.read(path)
-        except StoreError as error:
-            raise CheckpointError(str(error)) from error
-
-    def write(self, path: str, data: bytes) -> None:
-        with contextlib.suppress(StoreError):
-            self.files.write(path, data)

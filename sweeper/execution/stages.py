@@ -36,7 +36,7 @@ from sweeper.storage.store import Store, StoreReader
 from trainables.config import fusible_keys, resolve, stream_key
 from trainables.reports import EpochRanking
 from trainables.training.checks import check_trials
-from trainables.training.population import Population
+from trainables.training.population import PopulationRule
 from trainables.worker.messages import Comparison
 
 FIRST = {"given": "", "coarse": ", coarse ones first", "shuffled": " in a random order"}
@@ -187,7 +187,7 @@ def _shape_and_steps(request: Request, trial: Trial) -> Hashable:
     return result.steps, _shape(trial)
 
 
-def _population(study: Study) -> Population | None:
+def _population(study: Study) -> PopulationRule | None:
     """The rule by which members of the study's cohorts copy each other; None for a study without a population."""
     population, (metric, *_) = study.search.population, study.search.objectives
     if population is None:
@@ -196,7 +196,7 @@ def _population(study: Study) -> Population | None:
         Mapping[str, tuple[float, float]],
         {key: bounds(distribution) for key, distribution in study.search.space.items()},
     )
-    return Population(
+    return PopulationRule(
         metric.name, metric.ranking_direction, population.every, population.share, population.factor, ranges
     )
 

@@ -271,7 +271,7 @@ def record_steps(files: Files, sweep: str, study: str, steps: StudySteps) -> Non
 
 
 @dataclass(frozen=True)
-class _StepShape:
+class _ShapeWork:
     """Steps of one shape, of all studies together."""
 
     workload: Workload
@@ -309,9 +309,9 @@ def paying_shapes(works: Sequence[StudyWork], cutter: WaveCutter, device: Device
     return paying
 
 
-def _shapes(works: Sequence[StudyWork], cutter: WaveCutter) -> dict[str, _StepShape]:
+def _shapes(works: Sequence[StudyWork], cutter: WaveCutter) -> dict[str, _ShapeWork]:
     """Return the shapes of these studies. A study's trials are expected to have all its shapes equally often."""
-    shapes: dict[str, _StepShape] = {}
+    shapes: dict[str, _ShapeWork] = {}
     for work in works:
         lengths, width = cutter.lengths(work), cutter.width(work)
         eager = min(max(lengths), math.ceil(max(work.waves) / max(1, len(work.configs))))
@@ -321,11 +321,11 @@ def _shapes(works: Sequence[StudyWork], cutter: WaveCutter) -> dict[str, _StepSh
             before = shapes[name].seconds_per_step if name in shapes else 0.0
             share = work.steps / len(work.configs) / cutter.at_once(works)
             workload = Workload([[Trial("", config)] * max(eager, width)], (), 1)
-            shapes[name] = _StepShape(workload, eager, (width, 1) if rest else (width,), before + share)
+            shapes[name] = _ShapeWork(workload, eager, (width, 1) if rest else (width,), before + share)
     return shapes
 
 
-def _unmeasured_seconds(shape: _StepShape) -> float:
+def _unmeasured_seconds(shape: _ShapeWork) -> float:
     """Seconds of training with eager steps, if these are of a small member."""
     mlp = shape.workload.group[0][0].config.get("encoder", "mlp") == "mlp"
     return shape.seconds_per_step * (MLP_SECONDS if mlp else CONVOLUTION_SECONDS)

@@ -29,7 +29,7 @@ from trainables import config
 from trainables.catalog import import_method, is_function, known_methods, method_of
 from trainables.config import stream_key
 from trainables.data.datasets.class_folders import FOLDER, list_folder
-from trainables.data.datasets.dataset import Listing
+from trainables.data.datasets.dataset import ImageListing
 from trainables.data.datasets.own_data import is_own_data, list_own_data
 from trainables.data.errors import DataError
 from trainables.functions.command import is_command
@@ -624,7 +624,7 @@ def is_of_user(dataset: object) -> bool:
     return dataset == FOLDER or is_own_data(str(dataset))
 
 
-def listing_of(name: str, folder: Path, whole: bool) -> tuple[Listing, Mapping[str, Value]]:
+def listing_of(name: str, folder: Path, whole: bool) -> tuple[ImageListing, Mapping[str, Value]]:
     """Return what is known of the user's own images, and the keys of trials that follow from it. Raises DataError."""
     if name == FOLDER:
         listing = list_folder(folder)

@@ -17,7 +17,7 @@ from sweeper.storage.layout import class_names_path, trial_names_path
 from sweeper.storage.load import load_trial_names
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.rows import STUDY_COLUMNS
-from sweeper.surroundings import Task
+from sweeper.surroundings import BackgroundThread
 
 SECONDS_BETWEEN = 10.0
 """Shortest time, in seconds, from the end of one writing to the beginning of the next, and before the first."""
@@ -35,7 +35,7 @@ class PageWriter(CohortListener):
     ) -> None:
         self._plan, self._files, self._print_line = plan, files, print_line
         self._clock = clock or files.surroundings.monotonic
-        self._thread: Task | None = None
+        self._thread: BackgroundThread | None = None
         self._due_at = 0.0
         self._failed = False
         self._named = 0

@@ -38,7 +38,7 @@ MAX_BEST = 3
 """Most data sets or studies whose best setting is shown."""
 
 
-class Progress(CohortListener):
+class SweepProgress(CohortListener):
     """Context manager that shows how far a sweep is, and what happens to its cohorts."""
 
     def __init__(

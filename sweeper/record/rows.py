@@ -46,9 +46,9 @@ def listeners(
        sheets again changes nothing, because all are keyed by trial id.
     """
     history = History(store, sweep, clock or store.files.surroundings.monotonic)
-    told = _Source(source, history)
-    rows = Rows(store, sweep, row_format, (*followers, told))
-    return [*followers, told, history, Sheets(store, sweep), rows, Checkpoints(store.files, sweep)]
+    told = _SourceUpdates(source, history)
+    rows = RowWriter(store, sweep, row_format, (*followers, told))
+    return [*followers, told, history, Sheets(store, sweep), rows, CheckpointRemover(store.files, sweep)]
 
 
 class History(CohortListener):
@@ -194,7 +194,7 @@ def _provenance(origin: Origin | None) -> Mapping[str, object]:
     return {"device": origin.device, "host": origin.host, "compiled": origin.compiled, **environment}
 
 
-class Rows(CohortListener):
+class RowWriter(CohortListener):
     """Writes the rows of cohorts that have ended or failed, and tells `followers` of them before and afterwards."""
 
     def __init__(
@@ -242,7 +242,7 @@ class Rows(CohortListener):
 
 
 @dataclass(frozen=True)
-class _Source(CohortListener):
+class _SourceUpdates(CohortListener):
     """Tells the source of cohorts what becomes of them: a search proposes its next trials from their results."""
 
     source: CohortSource
@@ -255,7 +255,7 @@ class _Source(CohortListener):
         self.source.completed(cohort.id, rows, self.history.take(cohort))
 
 
-class Checkpoints(CohortListener):
+class CheckpointRemover(CohortListener):
     """Deletes the checkpoint of a cohort that has a result, or was halved."""
 
     def __init__(self, files: Files, sweep: str) -> None:

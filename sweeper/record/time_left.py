@@ -13,7 +13,7 @@ DONE = ("finished", "diverged", "pruned")
 
 
 @dataclass
-class _Kind:
+class _TrialKind:
     """Trials of one group of a grid, which need the same steps of the same shape; or those of all searches."""
 
     method: str
@@ -45,9 +45,9 @@ class TimeLeft:
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
         self._clock, self._counted_since = clock, clock()
-        self._other = _Kind("", 1.0)
-        self._kinds: list[_Kind] = [self._other]
-        self._kind_of: dict[str, _Kind] = {}
+        self._other = _TrialKind("", 1.0)
+        self._kinds: list[_TrialKind] = [self._other]
+        self._kind_of: dict[str, _TrialKind] = {}
         """trial_id -> its kind, of the trials of a grid."""
         counts, done = plan.counts, {trial for trial, status in plan.statuses.items() if status in DONE}
         for group, steps in zip(plan.groups, plan.steps, strict=True):
@@ -55,7 +55,7 @@ class TimeLeft:
             epochs = first.get("epochs")
             if plan.unsized:
                 steps = epochs if isinstance(epochs, int) else 0
-            kind = _Kind(str(first.get("method")), max(1, steps), by_gradients="lr" in first and steps > 0)
+            kind = _TrialKind(str(first.get("method")), max(1, steps), by_gradients="lr" in first and steps > 0)
             kind.left = kind.steps * sum(trial not in done for trial in trials)
             self._kinds.append(kind)
             self._kind_of |= dict.fromkeys(trials, kind)
@@ -126,12 +126,12 @@ class TimeLeft:
         seconds = left / trained * elapsed
         return timedelta(seconds=int(seconds)) if seconds < MOST_SECONDS_LEFT else None
 
-    def _kind(self, trial: str) -> _Kind:
+    def _kind(self, trial: str) -> _TrialKind:
         return self._kind_of.get(trial, self._other)
 
     def _costs(self) -> list[float]:
         """Seconds of a step of each kind, in `_kinds`."""
-        alike: dict[object, list[_Kind]] = {}
+        alike: dict[object, list[_TrialKind]] = {}
         for kind in self._kinds:
             alike.setdefault((kind.method, kind.by_gradients), []).append(kind)
             alike.setdefault(kind.by_gradients, []).append(kind)
@@ -148,7 +148,7 @@ class TimeLeft:
         ]
 
 
-def _mean_cost(kinds: Sequence[_Kind]) -> float:
+def _mean_cost(kinds: Sequence[_TrialKind]) -> float:
     """Mean seconds of a step of the trials that have ended; 0 without any."""
     steps = sum(kind.ended_steps for kind in kinds)
     return sum(kind.ended_seconds for kind in kinds) / steps if steps else 0.0

@@ -33,7 +33,7 @@ from sweeper.storage.requests import request_name
 from sweeper.storage.retry import SHORT_RETRIES
 from sweeper.storage.rows import FIXED, STUDY_COLUMNS, Columns, columns_of, rows_of
 from sweeper.storage.store import StoreReader
-from sweeper.surroundings import Task
+from sweeper.surroundings import BackgroundThread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -264,7 +264,7 @@ class Tracking:
         self._destination, self._longest_wait = destination, longest_wait
         self._changed = destination.surroundings.condition()
         self._closing = self._given_up = False
-        self._thread: Task
+        self._thread: BackgroundThread
 
     def __enter__(self) -> Self:
         destination = self._destination

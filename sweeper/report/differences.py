@@ -9,7 +9,7 @@ import pandas as pd
 
 from sweeper.report import charts
 from sweeper.report.formatting import DASH, MINUS, format_significant, signed, text_table
-from sweeper.results.compare import Pairs
+from sweeper.results.compare import PairedTrials
 from sweeper.results.sentences import probable
 from sweeper.spec.metric import BETTER, Metric
 
@@ -47,7 +47,7 @@ MOST_METRICS = 24
 """Most metrics that the figure shows; the table has all."""
 
 
-def picture(pairs: Pairs, table: pd.DataFrame, labels: tuple[str, str]) -> bytes:
+def picture(pairs: PairedTrials, table: pd.DataFrame, labels: tuple[str, str]) -> bytes:
     """Return a figure of `differences(pairs)` as a PNG: a strip for each metric with a point for each pair, their mean
     and its interval. `labels` are the names of the sides A and B.
 
@@ -65,7 +65,7 @@ def picture(pairs: Pairs, table: pd.DataFrame, labels: tuple[str, str]) -> bytes
     return charts.png(charts.BELOW, extent=100 * len(strips), title=title, panels=strips, padding=charts.PADDING)
 
 
-def strip(row: Mapping[Any, Any], pairs: Pairs) -> dict[str, Any]:
+def strip(row: Mapping[Any, Any], pairs: PairedTrials) -> dict[str, Any]:
     """Return the values of `charts.DIFFERENCES` for one metric."""
     difference = (pairs.second[row["metric"]] - pairs.first[row["metric"]]).to_numpy()
     difference = difference[np.isfinite(difference)]

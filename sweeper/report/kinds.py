@@ -25,7 +25,7 @@ from sweeper.storage.layout import page_views_folder
 from trainables.json_input import JsonError, decode
 
 
-class Kind(Protocol):
+class FigureKind(Protocol):
     """A module that makes figures of one kind."""
 
     FOLDER: str
@@ -42,7 +42,12 @@ class Kind(Protocol):
         """Return a figure as values for JSON, as `figures.js` draws them; None if a page has nothing to show."""
 
 
-KINDS: Mapping[type[Figure], Kind] = {Heatmap: heatmaps, Ranking: rankings, Table: tables, Trajectory: trajectories}
+KINDS: Mapping[type[Figure], FigureKind] = {
+    Heatmap: heatmaps,
+    Ranking: rankings,
+    Table: tables,
+    Trajectory: trajectories,
+}
 """In the order of their sections on a page."""
 MAX_FIGURES, MAX_PUBLISHED = 500, 20_000
 """Most figures of a kind, grids, selections or metrics of a file that is read, and most published values of one."""

@@ -60,7 +60,7 @@ Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class SettingRuns:
     """The trials of a setting that was compared."""
 
     trials: tuple[str, ...]
@@ -109,8 +109,8 @@ class BestSetting:
     """Number of settings that were compared."""
     settings: int
     """Number of settings that have trials."""
-    sample: Sample
-    others: tuple[Sample, ...]
+    sample: SettingRuns
+    others: tuple[SettingRuns, ...]
     """Those of the other settings that were compared, the best by the criterion first."""
     scores: Mapping[str, int] = field(default_factory=dict)
     """For `CHOSEN`: anomaly score -> number of trials that chose it, the most frequent first."""
@@ -155,7 +155,7 @@ class BestSetting:
         return (share - high, share - low) if is_cost else (low, high)
 
     @cached_property
-    def alike(self) -> tuple[Sample, ...]:
+    def alike(self) -> tuple[SettingRuns, ...]:
         """The other settings that are not told apart from the best, the best by the criterion first: these and the best
         one have the truly best one with a probability of at least 95 %. Of a setting that lacks a value nothing is
         said."""
@@ -191,7 +191,7 @@ class BestSetting:
             return blocks[:, :1]
         return np.asarray(blocks[:, ~np.isnan(blocks[0])])
 
-    def _is_apart(self, other: Sample, scale: float) -> bool:
+    def _is_apart(self, other: SettingRuns, scale: float) -> bool:
         """Whether the other setting is worse beyond the error over test images, as if these were others for each."""
         own, mean = self.mean, float(other.values.mean()) if len(other.values) else math.nan
         low, high = over_images(own, scale * self.sample.margin)[0], over_images(mean, scale * other.margin)[1]
@@ -234,7 +234,7 @@ class Settings:
         """Column -> the value of each trial, None for null."""
         self._settings: dict[Key, dict[Key, list[int]]] = {}
         """Question -> setting -> places of its trials."""
-        self._comparisons: dict[tuple[Key, bytes], _Comparison] = {}
+        self._comparisons: dict[tuple[Key, bytes], _ComparedSettings] = {}
         """Question and which trials have a score -> what is compared: metrics that the same trials have share it."""
 
     @property
@@ -313,7 +313,7 @@ class Settings:
     def _answers(self, metric: Metric, named: Sequence[str]) -> Iterator[BestSetting | NoneFeasible]:
         """Yield what there is to say of each question whose trials have values of a metric."""
         every, shown = range(len(self._places)), metric.name.removeprefix(VALIDATION)
-        trials = _Trials(
+        trials = _TrialScores(
             list(self._places),
             [(*values, 0) for values in self._values(self._replicates, every)],
             {name: self._scores(name) for name in (f"{VALIDATION}{shown}", shown) if name in self._columns},
@@ -330,7 +330,7 @@ class Settings:
         return [_score(value, status) for value, status in zip(values, self._columns["status"], strict=True)]
 
     def _best(
-        self, question: Key, trials: _Trials, metric: Metric, named: Sequence[str]
+        self, question: Key, trials: _TrialScores, metric: Metric, named: Sequence[str]
     ) -> BestSetting | NoneFeasible | None:
         settings = _by_number(self._settings[question])
         places = [place for own in settings.values() for place in own]
@@ -355,7 +355,7 @@ class Settings:
         values = {ids[place]: math.nan if (value := shown[place]) is None else value for place in order}
         counts = {key: len({self._columns[key][place] for place in known}) for key in self._replicates}
         samples = [
-            Sample(
+            SettingRuns(
                 comparison.trials[index],
                 runs_SCN[index],
                 by_SCN[index],
@@ -386,8 +386,8 @@ class Settings:
         )
 
     def _comparison(
-        self, settings: Mapping[Key, Sequence[int]], trials: _Trials, scores: Sequence[float | None]
-    ) -> _Comparison:
+        self, settings: Mapping[Key, Sequence[int]], trials: _TrialScores, scores: Sequence[float | None]
+    ) -> _ComparedSettings:
         """Return what is compared by a metric with these scores."""
         scored = {setting: known for setting, own in settings.items() if (known := trials.scored(own, scores))}
         wanted = _most_complete(known.keys() for known in scored.values())
@@ -415,7 +415,7 @@ class Settings:
             for key, place in known.items()
         ]
         is_fixed = [all(key[index] is None for key in known for index in indices) for known in compared.values()]
-        return _Comparison(
+        return _ComparedSettings(
             [*compared],
             [tuple(known.values()) for known in compared.values()],
             [tuple(trials.ids[place] for place in known.values()) for known in compared.values()],
@@ -502,7 +502,7 @@ def best_settings(
 
 
 @dataclass(frozen=True)
-class _Trials:
+class _TrialScores:
     """What tells the best setting by a metric: of each trial, at its place."""
 
     ids: Sequence[str]
@@ -529,7 +529,7 @@ class _Trials:
 
 
 @dataclass(frozen=True, eq=False)
-class _Comparison:
+class _ComparedSettings:
     """What is compared by a metric, which depends on the trials that have a value of it, and not on the values."""
 
     settings: Sequence[Key]

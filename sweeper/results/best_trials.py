@@ -28,7 +28,7 @@ ALWAYS = ("trial_id", "status")
 
 
 @dataclass(frozen=True)
-class Ranking:
+class CellRanking:
     """A metric, and the columns whose values divide the trials into cells."""
 
     metric: Metric
@@ -59,9 +59,9 @@ class Ranking:
         return None
 
 
-def best_of_cells(rankings: Sequence[Ranking], rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+def best_of_cells(rankings: Sequence[CellRanking], rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """The ids of the best trials of each cell of the rankings, among these rows."""
-    best: dict[tuple[Ranking, tuple[Hashable, ...]], Rank] = {}
+    best: dict[tuple[CellRanking, tuple[Hashable, ...]], Rank] = {}
     for row in rows:
         for ranking in rankings:
             rank = ranking.rank(row)
@@ -71,7 +71,7 @@ def best_of_cells(rankings: Sequence[Ranking], rows: Iterable[Mapping[str, Any]]
     return frozenset(trial for _, _, trial in best.values())
 
 
-def columns_of(rankings: Sequence[Ranking]) -> tuple[str, ...]:
+def columns_of(rankings: Sequence[CellRanking]) -> tuple[str, ...]:
     """The columns of rows that the rankings read."""
     names = [ranking.metric.name for ranking in rankings]
     own = [column for ranking in rankings for column in ranking.columns]
@@ -85,18 +85,18 @@ def columns_ranked(plan: Plan) -> tuple[str, ...]:
     return (*columns_of(rankings_of(plan)), *settings_of(plan).columns)
 
 
-def rankings_of(plan: Plan) -> list[Ranking]:
+def rankings_of(plan: Plan) -> list[CellRanking]:
     """The rankings by which the best trials of a plan are chosen while it runs: any setting may still become the best,
     so each has one. Without replicates there is one for each data set."""
     of_proposals = ("study_id", "number") if _replicated(plan) else ("study_id",)
     bounds = _of_single_trials(plan)
-    of_studies = [Ranking(metric, of_proposals, constraints=bounds) for metric in _objectives(plan)]
+    of_studies = [CellRanking(metric, of_proposals, constraints=bounds) for metric in _objectives(plan)]
     if not plan.sweep.grids(plan.preset):
         return [*of_studies, *_of_figures(plan.sweep, bounds)]
     settings = [key for key in varying_keys(plan) if key not in plan.sweep.repeats.names]
     repeated = any(key in plan.sweep.repeats.names for key in varying_keys(plan))
     columns = settings if repeated else [key for key in settings if key in QUESTIONS]
-    of_settings = Ranking(plan.headline, tuple(columns), of_grids=bool(of_studies))
+    of_settings = CellRanking(plan.headline, tuple(columns), of_grids=bool(of_studies))
     return list(dict.fromkeys([of_settings, *of_studies, *_of_figures(plan.sweep, bounds)]))
 
 
@@ -106,7 +106,7 @@ def best_of_request(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[
     row, the next run may make any setting the best, so each has one."""
     objectives, replicated = _objectives(plan), _replicated(plan)
     bounds = _of_single_trials(plan)
-    of_studies = [] if replicated else [Ranking(metric, ("study_id",), constraints=bounds) for metric in objectives]
+    of_studies = [] if replicated else [CellRanking(metric, ("study_id",), constraints=bounds) for metric in objectives]
     of_settings = rankings_of(plan) if without_result(plan, rows) else []
     best = best_of_cells([*of_studies, *_of_figures(plan.sweep, bounds), *of_settings], rows)
     grids = bool(plan.sweep.grids(plan.preset))
@@ -167,14 +167,14 @@ def varying_keys(plan: Plan) -> list[str]:
     return list(dict.fromkeys((*differing, *varying)))
 
 
-def _of_figures(sweep: Sweep, constraints: tuple[Constraint, ...]) -> list[Ranking]:
+def _of_figures(sweep: Sweep, constraints: tuple[Constraint, ...]) -> list[CellRanking]:
     """A ranking for each set of hyperparameters that place trials in cells, by that of the first figure with these:
     several heatmaps over the same axes would keep a trial each of every cell."""
     by_axes: dict[tuple[str, ...], Metric] = {}
     for figure in sweep.figures:
         if figure.ranking and figure.ranking.direction:
             by_axes.setdefault(figure.hyperparameters, figure.ranking)
-    return [Ranking(metric, axes, constraints=constraints) for axes, metric in by_axes.items()]
+    return [CellRanking(metric, axes, constraints=constraints) for axes, metric in by_axes.items()]
 
 
 def _is_met(constraint: Constraint, row: Mapping[str, Any]) -> bool:

@@ -38,7 +38,7 @@ SYNTAX = "NAME[:PRESET][,KEY=VALUE...][@STORE]"
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedSide:
     """One side of a comparison: the finished trials of a sweep that were selected."""
 
     name: str
@@ -65,7 +65,7 @@ class SideRows:
     metrics: tuple[str, ...]
 
 
-def parse_sides(first: str, second: str) -> tuple[Side, Side]:
+def parse_sides(first: str, second: str) -> tuple[ComparedSide, ComparedSide]:
     """Parse `NAME[:PRESET][,KEY=VALUE...][@STORE]` twice. Parts that the second lacks are those of the first, except
     for conditions; the preset is taken over only together with the name, and the changes only together with the preset.
     Raises SpecError."""
@@ -76,7 +76,7 @@ def parse_sides(first: str, second: str) -> tuple[Side, Side]:
     return a, b
 
 
-def _parse(text: str, default: Side | None) -> Side:
+def _parse(text: str, default: ComparedSide | None) -> ComparedSide:
     head, at, store = text.partition("@")
     place, *conditions = head.split(",")
     name, _, preset = (part.strip() for part in place.partition(":"))
@@ -95,7 +95,7 @@ def _parse(text: str, default: Side | None) -> Side:
         if key in values:
             raise SpecError(f"a side takes each key once, but got {key}={values[key]} and {key}={value}")
         values[key] = value
-    side = Side(name, preset or None, values, store.strip() or DEFAULT_STORE)
+    side = ComparedSide(name, preset or None, values, store.strip() or DEFAULT_STORE)
     if default is None:
         return side
     side = replace(side, store=side.store if at else default.store)
@@ -117,7 +117,7 @@ def _joined(conditions: Sequence[str]) -> list[str]:
     return joined
 
 
-def rows_of(first: Side, second: Side) -> tuple[SideRows, SideRows]:
+def rows_of(first: ComparedSide, second: ComparedSide) -> tuple[SideRows, SideRows]:
     """Return the rows of two sides. Raises SpecError or StoreError if one has none.
 
     Both have the columns of both, so that rows of an earlier version have the defaults of keys that only rows of the
@@ -131,7 +131,7 @@ def rows_of(first: Side, second: Side) -> tuple[SideRows, SideRows]:
     return a, b
 
 
-def _stored(side: Side) -> pa.Table:
+def _stored(side: ComparedSide) -> pa.Table:
     reader = StoreReader(side.store)
     table = reader.rows(side.name) if is_name(side.name) else None
     if table is None:
@@ -141,7 +141,7 @@ def _stored(side: Side) -> pa.Table:
     return table
 
 
-def _rows_of(side: Side, table: pa.Table, columns: Columns) -> SideRows:
+def _rows_of(side: ComparedSide, table: pa.Table, columns: Columns) -> SideRows:
     files, rows = Files(side.store), table.to_pandas()
     presets = sorted(rows["preset"].dropna().unique())
     if side.preset is None and len(presets) > 1:
@@ -168,7 +168,7 @@ def _rows_of(side: Side, table: pa.Table, columns: Columns) -> SideRows:
     )
 
 
-def _selected(rows: pd.DataFrame, key: str, text: str, side: Side) -> pd.DataFrame:
+def _selected(rows: pd.DataFrame, key: str, text: str, side: ComparedSide) -> pd.DataFrame:
     if key not in rows.columns:
         raise SpecError(unknown(f"column in the rows of {side.name}", key, [str(name) for name in rows.columns]))
     if key == CHANGES and rows[key].isna().all():  # of a version that did not record them
@@ -203,7 +203,7 @@ SHOWN_KEYS = 8
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairedTrials:
     """Paired trials of two sides. Where several trials of a side agree with the other's, their mean takes part."""
 
     first: pd.DataFrame
@@ -244,7 +244,7 @@ def pair(
     metrics: Sequence[str],
     chosen: Collection[str] = (),
     repeats: Repeats = SEEDS,
-) -> Pairs:
+) -> PairedTrials:
     """Pair the rows of two sides. `repeats` says which hyperparameters are drawn anew.
 
     The sides differ by construction in the hyperparameters by which they were `chosen`, and in those that have no value
@@ -294,7 +294,7 @@ def pair(
     labels = (tuple(key[index] for index in indices) for key in known_strata)
     blocks = tuple(known_blocks.setdefault(label, len(known_blocks)) for label in labels)
     own = (means[0], means[1], agreeing, differing, (trials[0], trials[1]), unpaired, (matched[0], matched[1]))
-    return Pairs(*own, blocks, of_blocks)
+    return PairedTrials(*own, blocks, of_blocks)
 
 
 def _numbers(columns: Sequence[Sequence[Any]], rows: Sequence[int], known: dict[Any, int]) -> list[int]:
@@ -315,7 +315,7 @@ def _mean(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows.mean(axis=0))
 
 
-def differences(pairs: Pairs) -> pd.DataFrame:
+def differences(pairs: PairedTrials) -> pd.DataFrame:
     """Compare each metric that at least one pair has on both sides. Returns one row per metric.
 
     - `n`: replicates that both sides have; without three of them the fixed values over which they are compared
@@ -337,7 +337,7 @@ def differences(pairs: Pairs) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _compared(pairs: Pairs, metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+def _compared(pairs: PairedTrials, metric: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
     family, difference = family_of(metric), second - first
     direction = family.direction if family else None
     first_CN, second_CN = (np.where(np.isfinite(runs), runs, math.nan) for runs in pairs.runs(metric))

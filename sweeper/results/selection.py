@@ -29,7 +29,7 @@ NODES, LEVELS = 40, 60
 
 
 @dataclass(frozen=True)
-class _Noise:
+class _Spread:
     """How settings vary from replicate to replicate, beyond what a replicate adds to all."""
 
     pooled: float
@@ -121,22 +121,22 @@ def dunnett(rivals: int, freedom: float, level: float = 1 - ALPHA) -> float:
     return high
 
 
-def _noise(values_NS: np.ndarray) -> _Noise:
+def _noise(values_NS: np.ndarray) -> _Spread:
     count, settings = values_NS.shape
     freedom = count - 1
     residuals_NS = _residuals(values_NS)
     if settings == 2:
         pooled = float((residuals_NS**2).sum() / freedom)
-        return _Noise(pooled, np.full(settings, pooled), 1.0, freedom)
+        return _Spread(pooled, np.full(settings, pooled), 1.0, freedom)
     raw_S = (residuals_NS**2).sum(0) / freedom
     typical = float(np.median(raw_S)) / (1 - 2 / (9 * freedom)) ** 3  # by Wilson and Hilferty
     pooled = typical / (1 - 1 / settings)
     own_S = np.maximum((raw_S - pooled / settings) / (1 - 2 / settings), 0)
     if not own_S.any():
-        return _Noise(0.0, own_S, 1.0, freedom * (settings - 1))
+        return _Spread(0.0, own_S, 1.0, freedom * (settings - 1))
     excess = (1 + own_S.var(ddof=1) / own_S.mean() ** 2) / (1 + 2 / freedom) - 1
     prior = 0.5 + 2 / excess if excess > 2e-4 else 1e4
-    return _Noise(pooled, own_S, prior / (prior + freedom), min(prior + freedom, freedom * (settings - 1)))
+    return _Spread(pooled, own_S, prior / (prior + freedom), min(prior + freedom, freedom * (settings - 1)))
 
 
 def _residuals(values_NS: np.ndarray) -> np.ndarray:

@@ -78,7 +78,7 @@ class ArchiveSummary:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _MovedRows:
     """The part of one file that moves."""
 
     folder: str
@@ -113,7 +113,7 @@ def archive(files: Files, sweep: str, selection: TrialSelection, columns: Column
     return _set_aside(files, sweep, parts, [*selection.paths, *of_trials])
 
 
-def _set_aside(files: Files, sweep: str, parts: Sequence[_Part], paths: Sequence[str]) -> ArchiveSummary | None:
+def _set_aside(files: Files, sweep: str, parts: Sequence[_MovedRows], paths: Sequence[str]) -> ArchiveSummary | None:
     """Move these parts, files and folders to a new `_replaced/TIME`. None if there are none."""
     for time in files.list(ARCHIVES):
         if _is_copying(files, sweep, time):
@@ -196,7 +196,7 @@ def _parts(
     columns: Columns | None,
     below: str = "",
     history_of: Collection[str] = (),
-) -> list[_Part]:
+) -> list[_MovedRows]:
     """Return the part of each file, rows first and then history, that belongs to the selected trials (None: to any).
 
     The sweep's folders are looked up in the folder `below`, which is "" or ends with a slash. Files without any
@@ -211,7 +211,7 @@ def _parts(
                 if is_rows:
                     columns_of(schema).union(columns or Columns({}, ()))
             except (DamagedError, SchemaError):
-                parts.append(_Part(folder, name, is_rows, data, None, None))
+                parts.append(_MovedRows(folder, name, is_rows, data, None, None))
                 continue
             if is_rows and selection:
                 trials.update(selection.select(table))
@@ -219,15 +219,15 @@ def _parts(
             moved = rows_of(table, selected) if selection else table
             if len(moved):
                 kept = rows_except(table, selected) if selection else None
-                parts.append(_Part(folder, name, is_rows, data, moved, kept))
+                parts.append(_MovedRows(folder, name, is_rows, data, moved, kept))
     return parts
 
 
-def _trials(parts: Sequence[_Part]) -> set[str]:
+def _trials(parts: Sequence[_MovedRows]) -> set[str]:
     """The trials whose rows or history move."""
     return {trial for part in parts if part.moved is not None for trial in part.moved["trial_id"].to_pylist()}
 
 
-def _summary(folder: str, parts: Sequence[_Part]) -> ArchiveSummary:
+def _summary(folder: str, parts: Sequence[_MovedRows]) -> ArchiveSummary:
     rows = sum(len(part.moved) for part in parts if part.moved is not None and part.is_rows)
     return ArchiveSummary(folder, rows, len(parts), sum(part.moved is None for part in parts))

@@ -139,7 +139,7 @@ def _inventory(files: Files, name: str, by_kind: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _LatestRows:
     """The rows of a sweep: of a trial with several the last one, of those that did not fail if it has any.
 
     It has no object of a row: for 100,000 of them these take longer than all else. Nor does it make Arrow's values of
@@ -181,19 +181,19 @@ class _Rows:
         return None if latest is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=latest)
 
 
-def _rows(files: Files, name: str) -> tuple[_Rows, Mapping[str, str]]:
+def _rows(files: Files, name: str) -> tuple[_LatestRows, Mapping[str, str]]:
     """The rows of a sweep, and path -> what is wrong with it of damaged files."""
     reader = StoreReader(files)
     stored = reader.read_intact(trials_folder(name), list(READ))
     reader.stored_columns(name, stored)
     if not stored:
-        return _Rows(pa.schema([]).empty_table()), reader.damaged
+        return _LatestRows(pa.schema([]).empty_table()), reader.damaged
     table = pa.concat_tables([table for _, table in stored.values()], promote_options="default")
     failed = pc.starts_with(table["status"], pattern="failed")
-    return _Rows(pa.concat_tables([table.filter(failed), table.filter(pc.invert(failed))])), reader.damaged
+    return _LatestRows(pa.concat_tables([table.filter(failed), table.filter(pc.invert(failed))])), reader.damaged
 
 
-def _requests(lists: list[RequestRows], rows: _Rows) -> list[RequestInventory]:
+def _requests(lists: list[RequestRows], rows: _LatestRows) -> list[RequestInventory]:
     """The requests that have rows, and rows that no listed one has by preset and changes; the latest first."""
     found, left = list[RequestInventory](), set(rows.statuses)
     by_study: dict[str, list[str]] = {}
@@ -216,5 +216,5 @@ def _requests(lists: list[RequestRows], rows: _Rows) -> list[RequestInventory]:
     return sorted(found, key=lambda request: request.last.timestamp() if request.last else 0, reverse=True)
 
 
-def _request(label: str, listed: RequestRows | None, trials: set[str], rows: _Rows) -> RequestInventory:
+def _request(label: str, listed: RequestRows | None, trials: set[str], rows: _LatestRows) -> RequestInventory:
     return RequestInventory(label, listed, frozenset(trials), rows.counts(trials), rows.last(trials))

@@ -161,7 +161,7 @@ def call_remotely(
     """
     if _call_of_thread():
         return operation()
-    call = _Call(operation)
+    call = _ThreadedCall(operation)
     threading.Thread(target=call.run, name="store", daemon=True).start()
     told = False
     try:
@@ -199,13 +199,13 @@ def step_of_call(act: Callable[[str], Result]) -> Callable[[str], Result]:
     return step
 
 
-def _call_of_thread() -> _Call[Any] | None:
+def _call_of_thread() -> _ThreadedCall[Any] | None:
     """The call of whose operation this thread is a part."""
-    call: _Call[Any] | None = getattr(_OF_THREAD, "call", None)
+    call: _ThreadedCall[Any] | None = getattr(_OF_THREAD, "call", None)
     return call
 
 
-class _Call(Generic[Result]):
+class _ThreadedCall(Generic[Result]):
     """A call in progress."""
 
     def __init__(self, operation: Callable[[], Result]) -> None:

@@ -62,7 +62,7 @@ LARGEST_FOLDERS = 3
 
 
 @dataclass(frozen=True)
-class Contents:
+class PackageContents:
     """What is sent of a folder."""
 
     files: Mapping[str, int]
@@ -71,7 +71,7 @@ class Contents:
     """Files that are left out because their names or their contents are those of secrets."""
 
 
-def contents(folder: Path, excluded: Collection[Path] = (), *, links_may_leave: bool = False) -> Contents:
+def contents(folder: Path, excluded: Collection[Path] = (), *, links_may_leave: bool = False) -> PackageContents:
     """Return which files of a folder a job needs.
 
     Hidden files and folders and the folders in `excluded` (absolute paths) are not among them, nor what only looks like
@@ -98,7 +98,7 @@ def contents(folder: Path, excluded: Collection[Path] = (), *, links_may_leave: 
             )
     files = {path: target for path, target in wanted.items() if target.is_file()}
     secrets = [path for path, target in files.items() if any(map(is_secret, (path, target)))]
-    return Contents(
+    return PackageContents(
         {relative[path]: target.stat().st_size for path, target in files.items() if path not in secrets},
         [relative[path] for path in secrets],
     )
@@ -157,7 +157,7 @@ def _original(name: str) -> str:
         name = shorter
 
 
-def installed_code() -> tuple[Path, Contents]:
+def installed_code() -> tuple[Path, PackageContents]:
     """The folder of the packages that are imported, and their files relative to it."""
     folder = Path(__file__).resolve().parents[2]
     files = {
@@ -165,7 +165,7 @@ def installed_code() -> tuple[Path, Contents]:
         for name in user_code.PACKAGES
         for path, size in contents(folder / name, links_may_leave=True).files.items()  # installers may link them
     }
-    return folder, Contents(files)
+    return folder, PackageContents(files)
 
 
 def user_files(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
@@ -174,7 +174,7 @@ def user_files(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
     files: dict[str, Path] = {}
     secrets: list[str] = []
     for module in map(Path, modules):
-        found = contents(module) if module.is_dir() else Contents({"": 0})
+        found = contents(module) if module.is_dir() else PackageContents({"": 0})
         files |= {str(PurePosixPath(module.name, name)): module / name for name in found.files}
         secrets += [str(PurePosixPath(module.name, name)) for name in found.secrets]
     return files, secrets

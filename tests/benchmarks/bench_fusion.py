@@ -23,7 +23,7 @@ from trainables.image_trial import ImageTrial
 from trainables.learners.data_parallel import draw_noise
 from trainables.sections import Value
 from trainables.tasks.images.stream import ImageStream, select_classes
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.profiling import peak_bytes
 from trainables.training.train import train
 
@@ -82,7 +82,7 @@ def grid_configs(encoder: str, setting: Setting, count: int) -> list[ImageTrial]
 def compare(encoder: str, setting: Setting, device: torch.device, widths: Sequence[int], seconds: float) -> None:
     """Print a line for the plain loop, the models in turn, and each width."""
     plain = plain_speed(grid_configs(encoder, setting, 1)[0], device, seconds)
-    cohort = Cohort(grid_configs(encoder, setting, 2), Path(), device, 1)
+    cohort = TrainingCohort(grid_configs(encoder, setting, 2), Path(), device, 1)
     in_turn = 2 * speed(_stepping(cohort), device, seconds)
     del cohort
     print(f"{setting}\n  plain loop {plain:9.4g} model-steps/s")
@@ -90,7 +90,7 @@ def compare(encoder: str, setting: Setting, device: torch.device, widths: Sequen
     for width in [1] if setting.channels_last else widths:
         before = peak_bytes(device, reset=True)
         try:
-            cohort = Cohort(grid_configs(encoder, setting, width), Path(), device, None)
+            cohort = TrainingCohort(grid_configs(encoder, setting, width), Path(), device, None)
             fused = width * speed(_stepping(cohort), device, seconds)
         except torch.OutOfMemoryError:
             print(f"  width {width:3}  out of memory")
@@ -113,7 +113,7 @@ def whole_models(device: torch.device, widths: Sequence[int]) -> None:
         print(f"  {label:9} {len(report.members) / (time.perf_counter() - begun):7.2f} models/s", flush=True)
 
 
-def _stepping(cohort: Cohort) -> Callable[[], object]:
+def _stepping(cohort: TrainingCohort) -> Callable[[], object]:
     orders = cohort.orders(0)
     return lambda: cohort.step(0, 0, orders, rate=1.0)
 

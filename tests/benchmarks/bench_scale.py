@@ -81,7 +81,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.planning.prepare import prepare
     from sweeper.planning.sources import CohortQueue
     from sweeper.record.listener import CohortListener, Row
-    from sweeper.record.progress import Progress
+    from sweeper.record.progress import SweepProgress
     from sweeper.record.rows import RowFormat, listeners
     from sweeper.storage.files import Files
     from sweeper.storage.layout import checkpoint_path
@@ -136,7 +136,7 @@ def service(options: argparse.Namespace, store: str) -> float:
 
         ray_backend.run_cohort = report_at_once
 
-        progress = Progress(plan, console=Console(file=nothing))
+        progress = SweepProgress(plan, console=Console(file=nothing))
         followers = [progress, Meter(plan.total, store_of.files)]
         stopping = StopSignal()
         begun, begun_on_core = time.perf_counter(), time.process_time()

@@ -217,8 +217,7 @@ def outcome(ray_start: float, ended: list[Last]) -> Outcome:
 def command(trials: int, seed: int, wave: int, *options: str) -> Outcome:
     """The command line of this service, from its arguments to rows and figures."""
     started: list[float] = []
-    from sweeper import sweep_run
-    from sweeper.commands import run
+    from sweeper.commands import run, sweep_run
 
     sweep_run.connected = partial(timed, started=started)
 

@@ -28,7 +28,7 @@ from trainables.learners.compiled import FindLibrary, Library, Run, StepShape
 from trainables.learners.data_parallel import draw_noise
 from trainables.learners.stack import Stack
 from trainables.sections import TrialConfig
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.compile_step import StepTask, trace
 from trainables.training.stacks import build_models, build_stack
 
@@ -88,7 +88,7 @@ def our_speed(configs: Sequence[TrialConfig], device: torch.device, steps: int) 
 
     The data must have images for WARM_UP more steps than that.
     """
-    cohort = Cohort(configs, Path(), device, None)
+    cohort = TrainingCohort(configs, Path(), device, None)
     orders = cohort.orders(0)
     for step in range(WARM_UP + steps):
         if step == WARM_UP:

@@ -14,7 +14,7 @@ from sweeper.storage import load
 from sweeper.storage.files import Files
 from sweeper.storage.store import check_free_space, check_writable
 from tests.fake_executor import without_ray
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 
 SMALL = [
     *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=20"),
@@ -48,9 +48,9 @@ def test_a_sweep_into_s3_that_goes_on_from_its_checkpoint_and_is_read(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files, first_steps, failures = Files(bucket), 0, 0
-    train_step = Cohort.step
+    train_step = TrainingCohort.step
 
-    def fail_once(cohort: Cohort, epoch: int, step: int, *arguments: Any) -> Any:
+    def fail_once(cohort: TrainingCohort, epoch: int, step: int, *arguments: Any) -> Any:
         """Fail once there is a checkpoint in the bucket."""
         nonlocal first_steps, failures
         first_steps += epoch == step == 0
@@ -59,7 +59,7 @@ def test_a_sweep_into_s3_that_goes_on_from_its_checkpoint_and_is_read(
             raise RuntimeError("out of luck")
         return train_step(cohort, epoch, step, *arguments)
 
-    monkeypatch.setattr(Cohort, "step", fail_once)
+    monkeypatch.setattr(TrainingCohort, "step", fail_once)
     command = ["anomaly_grid", "--preset", "digits", "--store", bucket, *SMALL]
     with without_ray(tmp_path):
         status = main(command)

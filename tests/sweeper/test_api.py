@@ -64,6 +64,13 @@ def test_each_public_name_is_what_its_module_defines() -> None:
         assert getattr(sweeper, name) is getattr(importlib.import_module(sweeper.MODULE_OF[name]), name), name
 
 
+def test_an_earlier_name_is_refused_with_the_new_one() -> None:
+    for name, now in sweeper.RENAMED.items():
+        assert now in sweeper.__all__
+        with pytest.raises(AttributeError, match=rf"sweeper\.{name} is now sweeper\.{now}$"):
+            getattr(sweeper, name)
+
+
 def test_type_checkers_see_each_public_name_in_its_module() -> None:
     tree = ast.parse(Path(sweeper.__file__).read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
@@ -261,5 +268,5 @@ def test_other_names_are_refused_with_those_there_are() -> None:
     with pytest.raises(
         AttributeError, match="module 'sweeper' has no attribute 'runs'; it has: Assumption, Batch, Claim, "
     ):
-        sweeper.runs  # noqa: B018
+        sweeper.runs  # type: ignore[attr-defined]  # noqa: B018
     assert {"run", "plan", "load_model"} <= set(dir(sweeper))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sweeper.commands import compare, run
 from sweeper.planning.cohorts import trial_id
-from sweeper.results.compare import Side, pair, rows_of
+from sweeper.results.compare import ComparedSide, pair, rows_of
 from sweeper.storage.load import load, take_snapshot
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, StoreReader
@@ -125,7 +125,9 @@ def test_rows_of_an_earlier_version_are_compared_by_the_keys_of_the_other_side(t
             )
             rows = [{key: row[key] for key in ("trial_id", "auroc", *columns.hyperparameters)} for row in rows]
         store.write("grid", "c", [{**row, "status": "finished"} for row in rows], columns)
-    first, second = rows_of(Side("grid", store=str(tmp_path / "earlier")), Side("grid", store=str(tmp_path / "later")))
+    first, second = rows_of(
+        ComparedSide("grid", store=str(tmp_path / "earlier")), ComparedSide("grid", store=str(tmp_path / "later"))
+    )
     pairs = pair(first.rows, second.rows, second.hyperparameters, ("auroc",), ())
     assert pairs.trials == (3, 3) and pairs.unpaired == (0, 3) and not pairs.differing
     assert set(pairs.agreeing) == {"seed", "optimiser"}

@@ -9,13 +9,13 @@ import pytest
 
 from sweeper.commands import restore, run
 from sweeper.errors import SpecError, StoreError
-from sweeper.execution.loop import ModelStorage
 from sweeper.models import config_of, load_model
 from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
 from sweeper.storage.rows import PROVENANCE
 from sweeper.storage.store import Store
+from sweeper.storage.worker_files import ModelStorage
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY
 from trainables.worker.messages import CohortTask

@@ -10,7 +10,7 @@ import pytest
 from tests.cases import for_each
 from trainables.catalog import METHODS
 from trainables.config import field_docs, sections
-from trainables.training.population import Population
+from trainables.training.population import PopulationRule
 from trainables.validation import (
     LARGEST_INTEGER,
     Bound,
@@ -160,7 +160,7 @@ SAID = {
 
 def test_docstrings_say_the_bounds_that_are_declared() -> None:
     documented = [
-        (section, name, doc) for section in (*SECTIONS, Population) for name, doc in field_docs(section).items()
+        (section, name, doc) for section in (*SECTIONS, PopulationRule) for name, doc in field_docs(section).items()
     ]
     for section, name, doc in documented:
         intervals = [bound for bound in bounds(section)[name] if isinstance(bound, Interval)]

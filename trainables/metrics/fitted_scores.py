@@ -49,7 +49,7 @@ SMALLEST_VARIANCE = 1e-9
 """Share of the mean variance that is added to a covariance's diagonal, so that it has an inverse."""
 
 
-class Training:
+class TrainingVectors:
     """The training vectors of some members, which are finite, and their seeds. Vectors that are near 0 round less, so
     their mean is subtracted from all."""
 
@@ -75,7 +75,7 @@ class Training:
 class Scored:
     """Some vectors to score beside the training vectors; distances that several scores need are computed once."""
 
-    def __init__(self, training: Training, x_KBD: Tensor, memory: Tensor) -> None:
+    def __init__(self, training: TrainingVectors, x_KBD: Tensor, memory: Tensor) -> None:
         """`memory`: of at least K B N numbers. Distances overwrite it, because fresh memory takes time to map."""
         self.training, self.vectors_KBD = training, x_KBD - training.mean_K1D
         shape = (*x_KBD.shape[:2], training.vectors_KND.shape[1])
@@ -113,19 +113,19 @@ Score = Callable[[Scored], Tensor]
 class Fit:
     """An anomaly score that is fitted to training vectors."""
 
-    fit: Callable[[Training], Score]
+    fit: Callable[[TrainingVectors], Score]
     unit: bool = False
     """Whether vectors are scaled to unit length first."""
     neighbours: int = 0
     """Nearest training vectors that it reads."""
 
 
-def _mean_distance(count: int, training: Training) -> Score:
+def _mean_distance(count: int, training: TrainingVectors) -> Score:
     """The mean distance to the `count` nearest training vectors, or to all if there are fewer."""
     return lambda scored: scored.nearest_KBn[..., :count].mean(-1)
 
 
-def _cosine_norm(training: Training) -> Score:
+def _cosine_norm(training: TrainingVectors) -> Score:
     """Minus the length of a vector times its cosine with the training vector of the most similar direction (CSI)."""
     unit_KND = unit(training.vectors_KND + training.mean_K1D)
 
@@ -135,19 +135,19 @@ def _cosine_norm(training: Training) -> Score:
     return score
 
 
-def _gamma(training: Training) -> Tensor:
+def _gamma(training: TrainingVectors) -> Tensor:
     """10 / (Var D), `[K]`, which makes `exp(-gamma ||x - y||^2)` a kernel of unit vectors."""
     return 10 / (training.variance_K * training.vectors_KND.shape[-1])
 
 
-def _kernel_density(training: Training) -> Score:
+def _kernel_density(training: TrainingVectors) -> Score:
     """`-logsumexp(2 gamma <x, x_i>) / gamma`, computed by distances, as `2 <x, x_i> = 2 - ||x - x_i||^2`."""
     gamma_K = _gamma(training)
     gamma_K1, gamma_K11 = gamma_K[:, None], gamma_K[:, None, None]
     return lambda scored: -2 - (scored.squared_KBN * -gamma_K11).logsumexp(-1) / gamma_K1
 
 
-def _likely_kernel_density(training: Training) -> Score:
+def _likely_kernel_density(training: TrainingVectors) -> Score:
     """The negative log density of a Gaussian kernel, whose bandwidth is the likeliest by cross-validation."""
     _, count, size = training.vectors_KND.shape
     bandwidth_K = _likeliest_bandwidth(training)
@@ -156,7 +156,7 @@ def _likely_kernel_density(training: Training) -> Score:
     return lambda scored: constant_K1 - (scored.squared_KBN * scale_K11).logsumexp(-1)
 
 
-def _likeliest_bandwidth(training: Training) -> Tensor:
+def _likeliest_bandwidth(training: TrainingVectors) -> Tensor:
     """The bandwidth `[K]` with which the vectors of each fold are likeliest, given those of the other folds. The
     smallest for one vector."""
     _, count, size = training.vectors_KND.shape
@@ -174,7 +174,7 @@ def _likeliest_bandwidth(training: Training) -> Tensor:
     return bandwidths_WK.gather(0, likelihood_WK.argmax(0, keepdim=True))[0]
 
 
-def _gaussian(training: Training) -> Score:
+def _gaussian(training: TrainingVectors) -> Score:
     """Mahalanobis distance from the mean, by the covariance that Ledoit and Wolf (2004) shrink."""
     x_KND = training.vectors_KND.double()
     _, count, size = x_KND.shape
@@ -197,7 +197,7 @@ def _gaussian(training: Training) -> Score:
     return score
 
 
-def _support_vectors(nu: float, wide: bool, training: Training) -> Score:
+def _support_vectors(nu: float, wide: bool, training: TrainingVectors) -> Score:
     """The negative decision function of scikit-learn's OneClassSVM with the kernel `exp(-gamma ||x - y||^2)`. Gamma is
     that of `_gamma`, or a tenth of it if `wide`: what scikit-learn calls `scale`."""
     from sklearn.svm import OneClassSVM  # here: importing scikit-learn would delay every worker
@@ -225,7 +225,7 @@ def _support_vectors(nu: float, wide: bool, training: Training) -> Score:
     return score
 
 
-def _isolation_forest(training: Training) -> Score:
+def _isolation_forest(training: TrainingVectors) -> Score:
     """scikit-learn's IsolationForest with its defaults, started by the trial's seed."""
     from sklearn.ensemble import IsolationForest  # here: importing scikit-learn would delay every worker
 
@@ -319,11 +319,11 @@ class _Group:
         self._scaler = _scaler(train_KND) if standardize else None
         train_KND = self._scaled(train_KND)
         self._rows, self._count = rows_of(train_KND), train_KND.shape[1]
-        self._by_length: list[tuple[bool, Training, dict[str, Score]]] = []
+        self._by_length: list[tuple[bool, TrainingVectors, dict[str, Score]]] = []
         for has_unit in (False, True):
             if asked := [name for name in names if FITS[name].unit == has_unit]:
                 neighbours = max(FITS[name].neighbours for name in asked)
-                training = Training(unit(train_KND) if has_unit else train_KND, seeds, neighbours)
+                training = TrainingVectors(unit(train_KND) if has_unit else train_KND, seeds, neighbours)
                 self._by_length.append((has_unit, training, {name: FITS[name].fit(training) for name in asked}))
 
     def __call__(self, x_KMD: Tensor) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ CHUNK_BYTES = 128 * 2**20
 """Maximum bytes of the similarities or distances in memory at a time. Those of one test image are always computed."""
 
 
-class Accuracies(NamedTuple):
+class NeighbourAccuracies(NamedTuple):
     """Shares in [0, 1] of the test images whose class wins the vote."""
 
     majority: float
@@ -39,7 +39,7 @@ def accuracies(
     classes: int,
     k: int,
     temperature: float,
-) -> Accuracies:
+) -> NeighbourAccuracies:
     """Accuracy of a vote among the `k` bank images with the largest cosine similarity, in float32 on the features'
     device.
 
@@ -49,8 +49,8 @@ def accuracies(
     """
     correct_2M = correct(bank_ND, bank_labels_N, test_MD, test_labels_M, classes, k, temperature)
     if correct_2M is None:
-        return Accuracies(math.nan, math.nan)
-    return Accuracies(*_shares(correct_2M))
+        return NeighbourAccuracies(math.nan, math.nan)
+    return NeighbourAccuracies(*_shares(correct_2M))
 
 
 @torch.no_grad()

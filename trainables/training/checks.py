@@ -180,7 +180,7 @@ def check_method(config: TrialConfig) -> str:
         if network:
             task_of(config.method).check_own_network(config, EXAMPLES)
         models = _tried(config.method, "building it", lambda: build_models([*seeds], shapes))
-        trial = _Trial(config.method, models, batch)
+        trial = _MemberPair(config.method, models, batch)
         if method.trains():
             trial.check_learning()
         inputs = torch.rand((EXAMPLES, *shapes["views"])) if "views" in shapes else batch["x"]
@@ -189,7 +189,7 @@ def check_method(config: TrialConfig) -> str:
         return "" if method.fitted() else trial.why_not_stacked(inputs, of_user.partition(":")[0])
 
 
-class _Trial:
+class _MemberPair:
     """Two members of a method, and a batch."""
 
     def __init__(self, name: str, models: Sequence[Method], batch: Mapping[str, Any]) -> None:

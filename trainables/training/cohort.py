@@ -27,7 +27,7 @@ READ_GAMMA = ("step", "exponential")
 """Schedules that depend on `lr_gamma`."""
 
 
-class Cohort:
+class TrainingCohort:
     """K members whose configs differ in fusible keys only."""
 
     def __init__(

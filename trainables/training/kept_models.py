@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainables.reports import EpochRanking, Report
 from trainables.training.checkpoint import BestEpoch, Progress
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.model_file import TrainedModel
 
 Keep = Callable[[int, TrainedModel], None]
@@ -21,7 +21,7 @@ Keep = Callable[[int, TrainedModel], None]
 class ModelKeeper:
     """Hands over models of a cohort that trains. All peers make the same calls; the first one alone keeps models."""
 
-    def __init__(self, cohort: Cohort, ranking: EpochRanking | None, keep: Keep | None) -> None:
+    def __init__(self, cohort: TrainingCohort, ranking: EpochRanking | None, keep: Keep | None) -> None:
         self._cohort, self._ranking, self._keep = cohort, ranking, keep
 
     def begin(self, progress: Progress) -> Progress:
@@ -74,7 +74,7 @@ class ModelKeeper:
 
 
 def lacks_models(
-    progress: Progress, cohort: Cohort, ranking: EpochRanking | None, is_kept: Callable[[int], bool] | None
+    progress: Progress, cohort: TrainingCohort, ranking: EpochRanking | None, is_kept: Callable[[int], bool] | None
 ) -> bool:
     """Whether models of earlier epochs that are to be kept are neither in a checkpoint's progress nor kept: it was made
     by a training that was asked for others. `is_kept` is None where no models are kept, or another peer keeps them."""

@@ -18,7 +18,7 @@ from trainables.validation import above, at_least, between, checked, one_of
 
 
 @checked
-class Population:
+class PopulationRule:
     """The rule by which members move. It has no state: the same report gets the same verdict in any process."""
 
     metric: str

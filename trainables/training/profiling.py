@@ -31,7 +31,7 @@ from trainables.functions.steps import FunctionSteps
 from trainables.learners.phases import PARTS, observed
 from trainables.own_code import trial_call
 from trainables.sections import TrialConfig
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.measurement import STEPS, DeviceMemory, Measurement, memory_of_process, stack_widths
 
@@ -117,18 +117,18 @@ def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, h
     return Measurement(width, seconds, max(0, peak - bytes_before), held)
 
 
-def _stepped(configs: Sequence[TrialConfig], data: Path, device: torch.device) -> Cohort | FunctionSteps:
+def _stepped(configs: Sequence[TrialConfig], data: Path, device: torch.device) -> TrainingCohort | FunctionSteps:
     """A cohort of these configs, or the first of them if they are of a function, that makes steps."""
     method = method_of(configs[0].method)
     if issubclass(method, FunctionMethod):
         return FunctionSteps(configs[0], method, device)
-    return Cohort(configs, data, device, width=None)
+    return TrainingCohort(configs, data, device, width=None)
 
 
-def _step_seconds(cohort: Cohort | FunctionSteps, device: torch.device) -> float:
+def _step_seconds(cohort: TrainingCohort | FunctionSteps, device: torch.device) -> float:
     """Seconds per step and member, the minimum of several. On one core only the time that this thread computes counts,
     so that other processes, which may share the core now, do not."""
-    alone = device.type == "cpu" and torch.get_num_threads() == 1 and isinstance(cohort, Cohort)
+    alone = device.type == "cpu" and torch.get_num_threads() == 1 and isinstance(cohort, TrainingCohort)
     clock = time.thread_time if alone else time.perf_counter
     orders, times = cohort.orders(0), []
     for _ in range(STEPS):
@@ -152,7 +152,9 @@ def measure_compiled(
     `build=False` only steps that were compiled before are measured. `wait` is called while steps are compiled, and may
     raise to end that."""
     device, compiler = torch.device(device), StepCompiler(build=build)
-    seconds = _step_seconds(Cohort(configs, data, device, None, raise_if_stopped=wait, compiler=compiler), device)
+    seconds = _step_seconds(
+        TrainingCohort(configs, data, device, None, raise_if_stopped=wait, compiler=compiler), device
+    )
     return seconds if compiler.compiled else None
 
 
@@ -272,7 +274,7 @@ def _serve(requests: IO[str], replies: IO[str]) -> None:
     reply is 0 where the device runs out of memory, or has done so since the last cohort was built."""
     task = json.loads(requests.readline())
     configs, device = [resolve_sent(config) for config in task["configs"]], torch.device(task["device"])
-    cohort: Cohort | FunctionSteps | None = None
+    cohort: TrainingCohort | FunctionSteps | None = None
     print(1.0, file=replies, flush=True)
     for line in requests:
         request, reply = json.loads(line), 0.0
@@ -290,7 +292,7 @@ def _serve(requests: IO[str], replies: IO[str]) -> None:
         print(reply, file=replies, flush=True)
 
 
-def _step_time(cohort: Cohort | FunctionSteps, device: torch.device, seconds: float, least: int = 1) -> float:
+def _step_time(cohort: TrainingCohort | FunctionSteps, device: torch.device, seconds: float, least: int = 1) -> float:
     """Mean seconds of a step, over at least `least` steps and `seconds` seconds."""
     orders, done, begun = cohort.orders(0), 0, time.perf_counter()
     while done < least or time.perf_counter() - begun < seconds:
@@ -331,7 +333,7 @@ def profile_trial(config: TrialConfig, data: Path, device: torch.device | str, t
     that what it started counts as its own.
     """
     device = torch.device(device)
-    cohort, seconds = Cohort([config], data, device, width=None), dict.fromkeys(PARTS, 0.0)
+    cohort, seconds = TrainingCohort([config], data, device, width=None), dict.fromkeys(PARTS, 0.0)
 
     def wait() -> None:
         if device.type == "cuda":

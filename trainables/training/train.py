@@ -33,7 +33,7 @@ from trainables.reports import (
 )
 from trainables.sections import Training, TrialConfig
 from trainables.training.checkpoint import Progress, pack, unpack
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.function_alone import train_function_alone
 from trainables.training.kept_models import ModelKeeper, lacks_models
@@ -118,10 +118,10 @@ def train(
         if callbacks.stop() and peers.size == 1:  # each of several peers would leave the evaluation at another batch
             raise Stopped
 
-    def make_cohort() -> Cohort:
-        return Cohort(configs, data, torch.device(device), width, peers, raise_if_stopped, compiler)
+    def make_cohort() -> TrainingCohort:
+        return TrainingCohort(configs, data, torch.device(device), width, peers, raise_if_stopped, compiler)
 
-    def train_from(cohort: Cohort, progress: Progress) -> Iterator[Report]:
+    def train_from(cohort: TrainingCohort, progress: Progress) -> Iterator[Report]:
         def save_checkpoint(reached: Progress) -> None:
             assert checkpointing.save
             checkpointing.save(pack(configs, width, reached, cohort.state(), compiled))
@@ -204,7 +204,7 @@ class Checkpointer:
 
     def __init__(
         self,
-        cohort: Cohort,
+        cohort: TrainingCohort,
         save: Callable[[Progress], None] | None,
         save_every: float,
         callbacks: Callbacks,
@@ -293,7 +293,9 @@ class Checkpointer:
         return self._save is not None and self._from.seconds + self._spent - self._saved_at >= self._save_every
 
 
-def _resumed(cohort: Cohort, unpacked: tuple[Progress, Any] | None, notify: Callable[[str], None]) -> Progress | None:
+def _resumed(
+    cohort: TrainingCohort, unpacked: tuple[Progress, Any] | None, notify: Callable[[str], None]
+) -> Progress | None:
     """Load an unpacked checkpoint into the cohort and return its progress; None if there is none or it does not fit."""
     if unpacked is None:
         return None
@@ -308,7 +310,7 @@ def _resumed(cohort: Cohort, unpacked: tuple[Progress, Any] | None, notify: Call
 
 
 def _train_epochs(
-    cohort: Cohort,
+    cohort: TrainingCohort,
     progress: Progress,
     configs: Sequence[TrialConfig],
     judge: Judge | None,
@@ -346,7 +348,7 @@ def _train_epochs(
         checkpointer.after_epoch(progress)
 
 
-def _train_epoch(cohort: Cohort, before: Progress, training: Training, checkpointer: Checkpointer) -> Progress:
+def _train_epoch(cohort: TrainingCohort, before: Progress, training: Training, checkpointer: Checkpointer) -> Progress:
     """Train an epoch, or the rest of one, then evaluate and report where a report is due. Members that diverge have
     ended in the returned progress but are still in the cohort."""
     epoch = before.epoch + 1
@@ -378,7 +380,9 @@ def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int)
     return diverged
 
 
-def _end_early(progress: Progress, configs: Sequence[TrialConfig], cohort: Cohort, keeper: ModelKeeper) -> Progress:
+def _end_early(
+    progress: Progress, configs: Sequence[TrialConfig], cohort: TrainingCohort, keeper: ModelKeeper
+) -> Progress:
     """End the running members whose patience is over. They have finished, with the metrics of a last evaluation."""
     report = progress.reports[-1]
     ending = [index for index in progress.running if _is_over(configs[index].training, progress.reports, index)]
@@ -442,7 +446,7 @@ def _report(
     return Report(progress.epoch, everyone, progress.seconds, done)
 
 
-def _apply_verdict(verdict: Verdict, cohort: Cohort, progress: Progress) -> Progress:
+def _apply_verdict(verdict: Verdict, cohort: TrainingCohort, progress: Progress) -> Progress:
     """Move and prune members as the verdict on the last report says, and update that report. A verdict is repeated
     after a resume. If it prunes a member that has already ended, the member stays as it ended."""
     cohort.move(verdict.moves)

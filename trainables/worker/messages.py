@@ -13,7 +13,7 @@ from trainables.config import resolve_sent
 from trainables.json_input import JsonError, read_json
 from trainables.reports import EpochRanking, Heartbeat, Report
 from trainables.sections import TrialConfig
-from trainables.training.population import Population
+from trainables.training.population import PopulationRule
 
 Cause = Literal["error", "machine", "hung", "memory"]
 """Why a cohort did not end: `error`: it raised an exception or its process died; `machine`: it lost its machine;
@@ -73,7 +73,7 @@ class Comparison:
     decide: Callable[[int, Mapping[int, float | None]], Mapping[int, str] | None] = lambda epoch, values: {}
     """Takes a rung and the value of each running member by its index, and returns those that are pruned, with the
     reason of each; None if values of other cohorts are not known yet. The cohort then saves and ends."""
-    population: Population | None = None
+    population: PopulationRule | None = None
     """The rule by which they copy each other."""
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sweeper.claims import Claim, Condition, Side
+from sweeper.claims import Claim, Filter, Side
 from sweeper.claims.claim import check_claims, meets
 from sweeper.errors import SpecError
 from sweeper.spec import Grid, Metric, Sweep, Table, Value
@@ -40,7 +40,7 @@ def claim(left: Side, relation: Any = ">", right: Side | float = 0.0, **parts: A
         (Side("knn_z", {}, "range", "width"), "preset digits: no key 'width'"),
         (Side("knn_z", {"nu": 3.0}), r"no trial has nu=3; nu is: 0.5, 20.0"),
         (Side("knn_z", {"method": ("vje", "byol")}), r"no trial has method=byol; method is: vje, simclr"),
-        (Side("knn_z", {"nu": Condition(">", 20)}), "no trial has nu>20"),
+        (Side("knn_z", {"nu": Filter(">", 20)}), "no trial has nu>20"),
         (
             Side("knn_z", {}, "deviation", "seed"),
             "claim X-01: the deviation along seed is the spread of the replicates, which has no interval",
@@ -79,7 +79,7 @@ def test_a_condition_on_the_only_data_set_is_left_out() -> None:
         (lambda: Side("knn_z", along="nu"), "the mean of knn_z goes along no key"),
         (lambda: Side("knn_z", {}, "median", "nu"), "no statistic of a side 'median'"),  # type: ignore[arg-type]
         (lambda: Side("loss", {}, "settled", "nu"), "`settled` goes along 'epoch', but that of loss has along='nu'"),
-        (lambda: Condition(">", "vje"), "a condition with > needs a number"),
+        (lambda: Filter(">", "vje"), "a condition with > needs a number"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, error: str) -> None:
@@ -88,8 +88,8 @@ def test_what_makes_no_sense_is_refused(make: Any, error: str) -> None:
 
 
 def test_conditions() -> None:
-    assert meets(1, 1.0) and not meets(True, 1) and meets(None, None) and not meets(None, Condition(">", 0))
-    assert meets("b", Condition("!=", "a")) and meets(3, (1, 3)) and not meets(2, (1, 3))
+    assert meets(1, 1.0) and not meets(True, 1) and meets(None, None) and not meets(None, Filter(">", 0))
+    assert meets("b", Filter("!=", "a")) and meets(3, (1, 3)) and not meets(2, (1, 3))
 
 
 def test_a_claim_reads_as_in_the_ledger() -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from scipy import special, stats
 
-from sweeper.claims import Claim, Condition, Side
+from sweeper.claims import Claim, Filter, Side
 from sweeper.claims.judging import Judged, by_row, counts_text, judge, write
 from sweeper.commands import claims as command
 from sweeper.planning.plan import Plan
@@ -46,7 +46,7 @@ CLAIMS = (
     Claim("X-03b", "a number", "1", Side(AUROC), "~", 0.5, 100.0),
     Claim("X-04", "better beta", "1", Side(AUROC, {}, "argmax", "beta"), "~", 1.0, 9.0),
     Claim("X-06", "the loss settles", "1", Side("loss", {}, "settled", "epoch"), ">", 0.0),
-    Claim("X-05", "loss over epochs", "1", Side("loss", {"epoch": Condition(">", 0)}), ">", -1e9),
+    Claim("X-05", "loss over epochs", "1", Side("loss", {"epoch": Filter(">", 0)}), ">", -1e9),
 )
 SEEDS = {"digits": Grid(FIXED, {"beta": (0.5, 1.5), "seed": (0, 1, 2)})}
 OURS = Sweep(TINY.about, SEEDS, figures=TINY.figures, name="tiny", claims=CLAIMS)

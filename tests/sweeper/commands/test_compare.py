@@ -8,7 +8,7 @@ import sweeper
 from sweeper.commands.compare import main
 from sweeper.errors import SpecError
 from sweeper.report.formatting import MINUS
-from sweeper.results.compare import Side, parse_sides
+from sweeper.results.compare import ComparedSide, parse_sides
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
@@ -42,11 +42,11 @@ def test_a_side_that_is_no_name_is_refused() -> None:
 
 def test_the_second_side_takes_what_it_lacks_from_the_first() -> None:
     a, b = parse_sides("grid:short@x", ":long")
-    assert (a, b) == (Side("grid", "short", {}, "x"), Side("grid", "long", {}, "x"))
-    assert parse_sides("grid:short", "@s3://b/r")[1] == Side("grid", "short", {}, "s3://b/r")
+    assert (a, b) == (ComparedSide("grid", "short", {}, "x"), ComparedSide("grid", "long", {}, "x"))
+    assert parse_sides("grid:short", "@s3://b/r")[1] == ComparedSide("grid", "short", {}, "s3://b/r")
     a, b = parse_sides("grid:short,terms=dir+rad,nu=1", ",terms=dir")
     assert (a.conditions, b.conditions) == ({"terms": "dir+rad", "nu": "1"}, {"terms": "dir"})
-    assert parse_sides("grid:short", "other")[1] == Side("other"), "the preset belongs to the name"
+    assert parse_sides("grid:short", "other")[1] == ComparedSide("other"), "the preset belongs to the name"
     assert parse_sides("grid:short", ",changes=epochs=5")[1].conditions == {"changes": "epochs=5"}
     changed = "grid:short,nu=1,changes=epochs=5,7 seed=0,1"
     assert parse_sides(changed, ",nu=3")[1].conditions == {"changes": "epochs=5,7 seed=0,1", "nu": "3"}

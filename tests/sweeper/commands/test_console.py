@@ -10,7 +10,7 @@ import pytest
 
 from sweeper import version
 from sweeper.commands import console
-from sweeper.commands.console import COMMANDS, Command, module_of
+from sweeper.commands.console import COMMANDS, Subcommand, module_of
 from sweeper.version import code_version
 from tests.cases import for_each
 
@@ -23,7 +23,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "import gc\ndef main(arguments):\n    print(arguments, gc.isenabled())\n    return 7\n"
     (tmp_path / "started_by_console.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(console, "COMMANDS", {"begin": Command("begins", "started_by_console")})
+    monkeypatch.setattr(console, "COMMANDS", {"begin": Subcommand("begins", "started_by_console")})
     monkeypatch.setattr(console, "exit_at_signals", lambda **_: None)  # of this process
     monkeypatch.setattr(console, "end_process", sys.exit)
 

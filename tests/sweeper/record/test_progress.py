@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sweeper.planning.cohorts import Cohort, Trial
-from sweeper.record.progress import MAX_LINES, MIN_INTERVAL, Progress, ProgressBar, RunningCohort, RunningCohorts
+from sweeper.record.progress import MAX_LINES, MIN_INTERVAL, ProgressBar, RunningCohort, RunningCohorts, SweepProgress
 from tests.sweeper.record.plans import Clock, plan_of, plan_of_groups
 from trainables.reports import Heartbeat, Member, Report
 from trainables.worker.messages import CohortReport, Failure, Origin
@@ -20,14 +20,14 @@ def make(terminal: bool = False, cohorts: int | None = None, total: int = 10, **
     out, clock = io.StringIO(), Clock()
     console = Console(file=out, force_terminal=terminal, width=110, highlight=False)
     plan = plan_of(total, **{"before": ("finished",) * 2, **more})
-    return Progress(plan, cohorts, console=console, clock=clock), out, clock
+    return SweepProgress(plan, cohorts, console=console, clock=clock), out, clock
 
 
 def cohort(*trials: str, name: str = "c0") -> Cohort:
     return Cohort(name, tuple(Trial(trial, {"epochs": 800}) for trial in trials), 1)
 
 
-def recorded(progress: Progress, rows: Sequence[Mapping[str, object]]) -> None:
+def recorded(progress: SweepProgress, rows: Sequence[Mapping[str, object]]) -> None:
     progress.recorded(cohort(*(str(row["trial_id"]) for row in rows)), rows)
 
 
@@ -81,7 +81,7 @@ def test_the_time_left_weighs_trials_by_their_steps():
     out, clock = io.StringIO(), Clock()
     plan = plan_of_groups([("vje", 9, 100), ("vje", 1, 90_000)])
     console = Console(file=out, width=110, highlight=False)
-    progress, ids = Progress(plan, console=console, clock=clock), [f"g0t{index}" for index in range(9)]
+    progress, ids = SweepProgress(plan, console=console, clock=clock), [f"g0t{index}" for index in range(9)]
     with progress:
         clock.now += MIN_INTERVAL
         recorded(progress, [{"trial_id": trial, "status": "finished", "seconds": MIN_INTERVAL / 9} for trial in ids])

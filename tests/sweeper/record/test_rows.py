@@ -13,7 +13,7 @@ from rich.console import Console
 from sweeper.option_values import NodePrice
 from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.planning.sources import CohortQueue
-from sweeper.record.progress import Progress
+from sweeper.record.progress import SweepProgress
 from sweeper.record.rows import HISTORY_SECONDS, RowFormat, listeners
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
@@ -57,7 +57,9 @@ class Harness:
         self.store, self.out = Store(folder), io.StringIO()
         self.store.prepare("grid", COLUMNS)
         self.source = CohortQueue(COHORTS)
-        self.progress = Progress(plan_of(3, metric="auroc"), console=Console(file=self.out, highlight=False, width=200))
+        self.progress = SweepProgress(
+            plan_of(3, metric="auroc"), console=Console(file=self.out, highlight=False, width=200)
+        )
         self.now = 0.0
         row_format = RowFormat(COLUMNS, "0.1.0+abc")
         self._listeners = listeners(

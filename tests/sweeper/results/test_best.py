@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sweeper.results.best import Settings, best_settings
-from sweeper.results.best_trials import Ranking
+from sweeper.results.best_trials import CellRanking
 from sweeper.results.sentences import over, sentence, sentences
 from sweeper.spec import Constraint, Metric
 from tests.cases import for_each
@@ -57,7 +57,7 @@ def test_a_value_whose_sum_would_overflow_is_no_finite_number(value: float) -> N
     rows = [row("a", 0.5, 0, value), row("b", 0.5, 1, value), row("c", 1.0, 0, 0.2), row("d", 1.0, 1, 0.4)]
     (best,) = best_settings(rows, AUROC, KEYS)
     assert list(best.values) == ["d", "c"] and not best_settings(rows[:2], AUROC, KEYS)
-    ranks = map(Ranking(AUROC, ("beta",)).rank, rows)
+    ranks = map(CellRanking(AUROC, ("beta",)).rank, rows)
     assert [rank is None for rank in ranks] == [True, True, False, False]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.planning.cohorts import Trial
 from sweeper.planning.plan import Plan
-from sweeper.results.best_trials import Ranking, best_of_cells, columns_of, rankings_of, varying_keys
+from sweeper.results.best_trials import CellRanking, best_of_cells, columns_of, rankings_of, varying_keys
 from sweeper.spec import Constraint, Grid, Heatmap, Metric, Space, Sweep, Table
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")
@@ -20,7 +20,7 @@ def row(trial: str, **values: Any) -> dict[str, Any]:
 
 
 def find_best(rows: list[dict[str, Any]], metric: Metric) -> str | None:
-    return next(iter(best_of_cells([Ranking(metric)], rows)), None)
+    return next(iter(best_of_cells([CellRanking(metric)], rows)), None)
 
 
 def test_the_best_of_each_cell_are_the_same_in_every_order() -> None:
@@ -33,7 +33,7 @@ def test_the_best_of_each_cell_are_the_same_in_every_order() -> None:
         row("f", beta=1, auroc_joint=0.9),
     ]
     for order in itertools.permutations(rows):
-        assert best_of_cells([Ranking(AUROC, ("beta",))], order) == {"b", "c", "d"}
+        assert best_of_cells([CellRanking(AUROC, ("beta",))], order) == {"b", "c", "d"}
 
 
 def test_trials_are_chosen_on_validation_images_where_they_have_some() -> None:
@@ -65,10 +65,10 @@ def test_heatmaps_over_the_same_axes_choose_by_the_first() -> None:
     )
     rankings = rankings_of(Plan("s", "p", sweep))
     assert rankings == [
-        Ranking(AUROC),
-        Ranking(AUROC, ("beta", "nu")),
-        Ranking(LOSS, ("nu", "tau")),
-        Ranking(ERROR, ("method", "beta")),
+        CellRanking(AUROC),
+        CellRanking(AUROC, ("beta", "nu")),
+        CellRanking(LOSS, ("nu", "tau")),
+        CellRanking(ERROR, ("method", "beta")),
     ]
     assert columns_of(rankings[:2]) == ("trial_id", "status", "auroc_joint", "val_auroc_joint", "beta", "nu")
 
@@ -105,7 +105,7 @@ def test_a_key_that_some_trials_lack_or_that_differs_between_parts_varies() -> N
 
 
 def test_infeasible_trials_of_a_study_keep_no_model() -> None:
-    rankings = [Ranking(AUROC, ("study_id",), constraints=(Constraint("seconds", "<=", 60),))]
+    rankings = [CellRanking(AUROC, ("study_id",), constraints=(Constraint("seconds", "<=", 60),))]
     rows = [
         row("a", study_id="s", auroc_joint=0.9, seconds=61.0),
         row("b", study_id="s", auroc_joint=0.8, seconds=60.0),

@@ -8,7 +8,7 @@ from scipy import stats
 
 from sweeper.report.differences import picture, strip, text
 from sweeper.report.formatting import DASH
-from sweeper.results.compare import REPLICATE, STRATUM, Pairs, differences, pair
+from sweeper.results.compare import REPLICATE, STRATUM, PairedTrials, differences, pair
 from sweeper.spec import SpecError
 
 KEYS, METRICS = ("method", "nu", "tau", "epochs", "seed"), ("knn",)
@@ -64,12 +64,12 @@ FIRST = np.array([0.91, 0.85, 0.97, 0.93, 0.88, 0.90])
 SECOND = np.array([0.93, 0.90, 0.96, 0.97, 0.95, 0.93])
 
 
-def pairs_of(**metrics: tuple[np.ndarray, np.ndarray]) -> Pairs:
+def pairs_of(**metrics: tuple[np.ndarray, np.ndarray]) -> PairedTrials:
     """Pairs of one stratum, each of another seed."""
     first, second = (pd.DataFrame({name: sides[side] for name, sides in metrics.items()}) for side in (0, 1))
     count = len(first)
     a, b = (side.assign(**{STRATUM: 0, REPLICATE: range(count)}) for side in (first, second))
-    return Pairs(first, second, ("seed",), {}, (count, count), (0, 0), (a, b), (0,))
+    return PairedTrials(first, second, ("seed",), {}, (count, count), (0, 0), (a, b), (0,))
 
 
 def test_mean_and_interval_agree_with_scipy() -> None:

@@ -21,7 +21,7 @@ from trainables.learners.data_parallel import Peers
 from trainables.learners.stack import CompiledStack
 from trainables.reports import Move
 from trainables.sections import TrialConfig, Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.compiled_steps import StepCompiler
 
 BY_GRADIENTS = [name for name, method in METHODS.items() if method.trains() and not method.fitted()]
@@ -38,7 +38,7 @@ def two(method: str, **changes: Value) -> list[TrialConfig]:
     return [resolve(values | {"lr": lr}) for lr in (0.05, 0.02)]
 
 
-def stepped(cohort: Cohort, steps: int = 2) -> list[Tensor]:
+def stepped(cohort: TrainingCohort, steps: int = 2) -> list[Tensor]:
     """All losses of these steps, and all that training changed."""
     orders = cohort.orders(0)
     losses = [cohort.step(0, step, orders, 0.3 * (step + 1)) for step in range(steps)]
@@ -51,8 +51,8 @@ def assert_close(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def cohort_of(configs: Sequence[TrialConfig], compiler: StepCompiler | None = None) -> Cohort:
-    return Cohort(configs, Path(), torch.device("cpu"), None, compiler=compiler)
+def cohort_of(configs: Sequence[TrialConfig], compiler: StepCompiler | None = None) -> TrainingCohort:
+    return TrainingCohort(configs, Path(), torch.device("cpu"), None, compiler=compiler)
 
 
 @pytest.mark.parametrize("method", trained([name for name in BY_GRADIENTS if name not in WITH_PHASES]))
@@ -137,7 +137,7 @@ class TwoEqualPeers(Peers):
 def test_gradients_are_averaged_between_two_compiled_parts() -> None:
     configs, peers, compiler = [config_of()], TwoEqualPeers(0, 2), TracingCompiler()
     peers.averaged.clear()
-    cohort = Cohort(configs, Path(), torch.device("cpu"), None, peers, compiler=compiler)
+    cohort = TrainingCohort(configs, Path(), torch.device("cpu"), None, peers, compiler=compiler)
     actual = stepped(cohort)
     assert [task.step.part for task, _ in compiler.traced] == ["gradients", "update"]
     (stack,) = cohort._stacks
@@ -150,7 +150,7 @@ def test_gradients_are_averaged_between_two_compiled_parts() -> None:
 def test_members_that_are_left_over_are_stepped_one_at_a_time() -> None:
     """So pruning never asks for steps of another shape than the whole stack's and a single member's."""
     configs, compiler = [config_of(lr=lr) for lr in (0.01, 0.02, 0.03, 0.04, 0.05)], TracingCompiler()
-    compiled = Cohort(configs, Path(), torch.device("cpu"), 2, compiler=compiler)
+    compiled = TrainingCohort(configs, Path(), torch.device("cpu"), 2, compiler=compiler)
     eager = cohort_of(configs)
     for cohort in (compiled, eager):
         stepped(cohort)

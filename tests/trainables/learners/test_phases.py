@@ -7,12 +7,12 @@ import pytest
 
 from tests.trainables.methods.method_configs import CPU, HERE, config_of
 from trainables.learners.phases import PARTS, observed
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 
 
 @pytest.mark.parametrize(("method", "parts"), [("simclr", list(PARTS)), ("gmje_em", ["data", "forward"])])
 def test_every_step_has_its_parts_once(method: str, parts: list[str]) -> None:
-    cohort, seen = Cohort([config_of(method)], HERE, CPU, None), list[str]()
+    cohort, seen = TrainingCohort([config_of(method)], HERE, CPU, None), list[str]()
 
     @contextlib.contextmanager
     def noted(part: str) -> Iterator[None]:

@@ -29,7 +29,7 @@ from tests.trainables.methods.method_configs import (
 )
 from trainables.sections import TrialConfig, Value
 from trainables.tasks import pairs
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 
 SMOOTH: Mapping[str, Mapping[str, Value]] = {"images": {"encoder": "mlp", "width": 32}, "pairs": {}}
 """Task -> networks without ReLU and BatchNorm; the projectors have them."""
@@ -56,7 +56,7 @@ distance of the branches from their mean."""
 def test_learns_and_everything_stays_finite(name: str) -> None:
     """The loss falls, and the metric improves."""
     metric, least, asked = LEARNED[name if name in LEARNED else ALL[name].task]
-    cohort = Cohort([config_of(name, **asked)], HERE, CPU, None)
+    cohort = TrainingCohort([config_of(name, **asked)], HERE, CPU, None)
     untrained = cohort.evaluate(last=False)[metric].item()
     history = [cohort.epoch(epoch)["loss"].item() for epoch in range(cohort.epochs)]
     assert history[-1] < history[0] - FALLS.get(name, 0.05) * abs(history[0])
@@ -69,7 +69,7 @@ def test_learns_and_everything_stays_finite(name: str) -> None:
 @pytest.mark.parametrize("name", trained(BY_GRADIENTS))
 def test_training_moves_every_parameter(name: str) -> None:
     """By more than rounding, which alone would move a bias that does not affect the loss."""
-    cohort = Cohort([config_of(name)], HERE, CPU, None)
+    cohort = TrainingCohort([config_of(name)], HERE, CPU, None)
     before = cohort.state()[0]["parameters"]
     cohort.epoch(0)
     after = cohort.state()[0]["parameters"]
@@ -86,7 +86,7 @@ class Outcome:
 
 
 def _train(configs: list[TrialConfig], width: int | None) -> Outcome:
-    cohort = Cohort(configs, HERE, CPU, width)
+    cohort = TrainingCohort(configs, HERE, CPU, width)
     reached = [cohort.epoch(epoch) for epoch in range(cohort.epochs)]
     losses = {  # those of a phase are of its epochs alone
         name: torch.stack([torch.from_numpy(epoch[name]) for epoch in reached if name in epoch])

@@ -29,7 +29,7 @@ from trainables.methods.pairs.gmje_em import EM, SEEDS, EMConfig
 from trainables.methods.pairs.gmje_gng import GNG, GNGConfig, Graph
 from trainables.methods.pairs.gmje_mdn_pairs import MDNPairs, MDNPairsConfig
 from trainables.methods.pairs.jepa_pairs import JEPAPairs, JEPAPairsConfig
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 
 SHAPES = {"x": (1,), "y": ()}
 
@@ -204,7 +204,7 @@ def test_a_graph_goes_on_where_it_was() -> None:
 def test_nodes_follow_three_branches() -> None:
     """A quarter of the steps of the sweep."""
     config = resolve({"method": "gmje_gng", "steps": 5000, "examples": 1500, "epochs": 1})
-    cohort = Cohort([config], HERE, torch.device("cpu"), None)
+    cohort = TrainingCohort([config], HERE, torch.device("cpu"), None)
     cohort.epoch(0)
     metrics = cohort.evaluate(last=True)
     assert metrics["branches"] > 0.98 and metrics["nll_excess"] < 0.2 and 0.04 < metrics["sigma_mean"] < 0.06
@@ -246,7 +246,7 @@ def test_the_floor_falls_linearly_and_stays(initial_floor: float, floors: list[f
 def test_the_floor_has_fallen_after_half_of_a_training_of_any_length(epochs: int) -> None:
     """So the largest deviation at the end does not depend on a number of steps that the trial does not have."""
     config = resolve({"method": "gmje_mdn_pairs", "examples": 40, "batch_size": 20, "epochs": epochs})
-    cohort, floors = Cohort([config], HERE, torch.device("cpu"), None), []
+    cohort, floors = TrainingCohort([config], HERE, torch.device("cpu"), None), []
     for epoch in range(epochs):
         (stack,) = cohort._stacks
         floors.append(stack.evaluate("floor").item())
@@ -303,7 +303,7 @@ def test_it_finds_three_branches() -> None:
             "optimiser": "adam", "lr": 0.01, "width": 32, "starts": 2,
         }
     )  # fmt: skip
-    cohort = Cohort([config], HERE, torch.device("cpu"), None)
+    cohort = TrainingCohort([config], HERE, torch.device("cpu"), None)
     for epoch in range(40):
         cohort.epoch(epoch)
     metrics = cohort.evaluate(last=True)
@@ -329,7 +329,7 @@ def test_it_predicts_the_mean_of_the_branches() -> None:
             "optimiser": "adam", "lr": 0.01, "width": 32,
         }
     )  # fmt: skip
-    cohort = Cohort([config], HERE, torch.device("cpu"), None)
+    cohort = TrainingCohort([config], HERE, torch.device("cpu"), None)
     for epoch in range(12):
         cohort.epoch(epoch)
     metrics = cohort.evaluate(last=True)

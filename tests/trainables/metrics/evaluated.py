@@ -17,7 +17,7 @@ from trainables.image_trial import ImageTrial
 from trainables.methods.variational.vje import VJE
 from trainables.metrics.evaluator import Floats
 from trainables.sections import TrialConfig, Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.stacks import build_models
 from trainables.training.train import train
 
@@ -70,7 +70,7 @@ def trial(method: str, **changes: Value) -> ImageTrial:
 
 def evaluated(*configs: ImageTrial, width: int | None = None, last: bool = True) -> dict[str, Floats]:
     """Metrics `[K]` of members as they are initialised."""
-    return Cohort(configs, HERE, CPU, width).evaluate(last)
+    return TrainingCohort(configs, HERE, CPU, width).evaluate(last)
 
 
 def model_of(config: ImageTrial) -> ImageMethod:

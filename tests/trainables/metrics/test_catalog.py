@@ -47,7 +47,7 @@ from trainables.metrics.one_class_scores import OneClassScores
 from trainables.metrics.scores import AnomalyDetection
 from trainables.reports import Report
 from trainables.sections import TrialConfig, Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.metric_names import metric_names
 from trainables.training.train import Checkpointing, train
 
@@ -197,7 +197,7 @@ def test_metrics_are_the_same_fused_or_alone(encoder: str) -> None:
 @pytest.mark.slow
 def test_evaluation_does_not_change_training() -> None:
     configs = _members(**EVERYTHING, encoder="convnet", width=4, score_samples=2)
-    evaluated, left = (Cohort(configs, HERE, torch.device("cpu"), None) for _ in range(2))
+    evaluated, left = (TrainingCohort(configs, HERE, torch.device("cpu"), None) for _ in range(2))
     for cohort in (evaluated, left):
         cohort.epoch(0)
     drawn = torch.get_rng_state()

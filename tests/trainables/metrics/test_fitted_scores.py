@@ -177,7 +177,7 @@ def test_the_likeliest_bandwidth_is_that_of_clusters_and_never_the_widest() -> N
     clusters_ND = 100 * vectors(4, D).repeat(20, 1) + torch.randn(80, D, generator=torch.Generator().manual_seed(1))
     cloud_ND = torch.randn(500, 8, generator=torch.Generator().manual_seed(2)).double()
     widths = [
-        float(fitted_scores._likeliest_bandwidth(fitted_scores.Training(each_ND[None], [0]))) / each_ND.std()
+        float(fitted_scores._likeliest_bandwidth(fitted_scores.TrainingVectors(each_ND[None], [0]))) / each_ND.std()
         for each_ND in (clusters_ND, cloud_ND)
     ]
     assert widths[0] < 2**-4 and 0.3 < widths[1] < 1

@@ -33,7 +33,7 @@ from trainables.metrics.generation import (
 )
 from trainables.metrics.sample_classifiers import digits_classifier
 from trainables.sections import Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 
 N, D, L = 200, 4, 3
 
@@ -343,7 +343,7 @@ def test_fid_is_of_the_samples_of_each_member_with_the_weights_that_are_given(
 
 
 def _pictures(*configs: ImageTrial, last: bool = True, width: int | None = None) -> list[dict[str, bytes]]:
-    cohort = Cohort(configs, Path(), CPU, width)
+    cohort = TrainingCohort(configs, Path(), CPU, width)
     cohort.evaluate(last)
     return [dict(pictures) for pictures in cohort._evaluator.pictures]
 

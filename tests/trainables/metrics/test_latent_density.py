@@ -41,7 +41,7 @@ from trainables.metrics.latent_density import (
 from trainables.metrics.sample_classifiers import digits_classifier
 from trainables.metrics.sample_quality import confident_coverage, confident_share, frechet_digits
 from trainables.sections import Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 
 M, D = 3, 2
 
@@ -241,7 +241,7 @@ def test_samples_of_the_methods_own_density_are_decoded_and_judged(
 ) -> None:
     """With a decoder of unit representations; uniform weights, or learned ones."""
     decoders, config = _kept_decoders(monkeypatch), _trial("gmje_parametric", density)
-    cohort = Cohort([config], HERE, CPU, None)
+    cohort = TrainingCohort([config], HERE, CPU, None)
     cohort._stacks[0].parameters["method.logits_M"].copy_(torch.tensor([[3.0, 0.0, -2.0, 1.0]]))
     metrics, model = cohort.evaluate(True), model_of(config)
     assert isinstance(model, ParametricGMJE)
@@ -307,7 +307,7 @@ def test_test_images_and_their_representations_are_references(monkeypatch: pytes
 
 def test_a_member_whose_covariance_is_not_positive_definite_fails_alone() -> None:
     configs = [_trial("gmje_parametric", "own", tau=tau) for tau in (0.1, 0.2)]
-    cohort = Cohort(configs, HERE, CPU, None)
+    cohort = TrainingCohort(configs, HERE, CPU, None)
     expected = cohort.evaluate(True)
     cohort._stacks[0].buffers["method.moment_JJ"][0].neg_()
     metrics = cohort.evaluate(True)
@@ -319,10 +319,10 @@ def test_a_member_whose_covariance_is_not_positive_definite_fails_alone() -> Non
 @pytest.mark.parametrize(("method", "density"), [("simclr", "gmm"), ("gmje_parametric", "own")])
 def test_a_member_has_the_same_metrics_and_pictures_whatever_is_stacked_with_it(method: str, density: str) -> None:
     configs = [_trial(method, density, density_pictures=True, tau=tau, seed=s) for tau, s in ((0.1, 0), (0.2, 1))]
-    fused = Cohort(configs, HERE, CPU, None)
+    fused = TrainingCohort(configs, HERE, CPU, None)
     metrics, pictures = fused.evaluate(True), [*fused.pictures]
     for member, config in enumerate(configs):
-        alone = Cohort([config], HERE, CPU, None)
+        alone = TrainingCohort([config], HERE, CPU, None)
         for name, values in alone.evaluate(True).items():
             assert metrics[name][member] == pytest.approx(values[0], rel=1e-3, abs=1e-6), name
         (own,) = alone.pictures
@@ -355,7 +355,7 @@ def test_images_of_other_data_sets_are_judged_by_a_classifier_of_their_own_train
 
 def test_nothing_is_drawn_or_fitted_before_the_end() -> None:
     config = _trial("simclr", "gmm", density_pictures=True)
-    cohort = Cohort([config], HERE, CPU, None)
+    cohort = TrainingCohort([config], HERE, CPU, None)
     assert not any("density" in name for name in cohort.evaluate(False)) and not cohort.pictures
 
 

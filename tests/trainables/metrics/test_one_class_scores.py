@@ -16,7 +16,7 @@ from trainables.metrics.fitted_scores import FITS
 from trainables.metrics.meanings import FITTED_SCORES
 from trainables.sections import Value
 from trainables.tasks.images.model import ImageModel
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.model_file import TrainedModel
 from trainables.training.train import Callbacks, train
 
@@ -64,11 +64,11 @@ def test_members_of_several_classes_and_numbers_of_images_are_fitted_to_their_ow
     ]  # fmt: skip
     shared: dict[str, Value] = {"one_class_scores": "knn5+gaussian", "epochs": 1, "projector_width": 8, "projection": 4}
     configs = [eval_config("simclr", **{**shared, **own}) for own in changes]
-    together = Cohort(configs, HERE, CPU, None).evaluate(last=True)
+    together = TrainingCohort(configs, HERE, CPU, None).evaluate(last=True)
     assert {"auroc_knn5_z", "auroc_gaussian_projection", "auroc_best_on_test"} <= together.keys()
     assert "auroc_chosen" not in together, "no images are held out"
     for member, config in enumerate(configs):
-        for name, (value,) in Cohort([config], HERE, CPU, None).evaluate(last=True).items():
+        for name, (value,) in TrainingCohort([config], HERE, CPU, None).evaluate(last=True).items():
             assert together[name][member] == pytest.approx(value, abs=1e-3), name
     assert len({*together["auroc_knn5_z"].tolist()}) == 3
 

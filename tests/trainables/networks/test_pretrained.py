@@ -28,7 +28,7 @@ from trainables.image_trial import ImageTrial
 from trainables.networks.pretrained import PretrainedEncoder
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images.model import ImageModel
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.train import retrain, train
 
 SIDE = 32
@@ -94,7 +94,7 @@ def test_fine_tuning_draws_features_together_from_the_file_on(weights: Path) -> 
     config = config_of(
         weights, method="deep_svdd", epochs=2, centre_margin=0.0, lr=1e-3, batch_size=60, one_class_scores=""
     )
-    cohort = Cohort([config], HERE, torch.device("cpu"), None)
+    cohort = TrainingCohort([config], HERE, torch.device("cpu"), None)
     before = {name: tensor.clone() for name, tensor in cohort._stacks[0].parameters.items()}
     losses = [cohort.epoch(epoch)["loss"].item() for epoch in range(2)]
     assert losses[1] < losses[0]
@@ -105,7 +105,7 @@ def test_fine_tuning_draws_features_together_from_the_file_on(weights: Path) -> 
 def test_what_is_frozen_stays_to_the_last_statistic(weights: Path) -> None:
     config = config_of(weights, method="simclr", epochs=1, frozen=True, projector_width=16, projection=8, lr=0.1)
     config = replace(config, training=replace(config.gradient, batch_size=60))
-    cohort = Cohort([config, config], HERE, torch.device("cpu"), None)
+    cohort = TrainingCohort([config, config], HERE, torch.device("cpu"), None)
     stack = cohort._stacks[0]
     assert all(name.startswith("method.projector") for name in stack.parameters)
     before = {name: tensor.clone() for name, tensor in stack.buffers.items() if "encoder" in name}
@@ -120,12 +120,12 @@ def test_parts_can_stay_frozen_while_the_others_are_fine_tuned(weights: Path) ->
         weights, method="deep_svdd", epochs=1, centre_margin=0.0, lr=1e-2, batch_size=60, one_class_scores="",
         frozen_parts="conv1+bn1+layer1+layer2",
     )  # fmt: skip
-    stack = Cohort([config], HERE, torch.device("cpu"), None)._stacks[0]
+    stack = TrainingCohort([config], HERE, torch.device("cpu"), None)._stacks[0]
     assert isinstance(config, ImageTrial)
     parts = {name.split(".")[3] for name in stack.parameters}
     assert parts == {"layer3", "layer4"}
     before = {name: tensor.clone() for name, tensor in {**stack.parameters, **stack.buffers}.items()}
-    cohort = Cohort([config], HERE, torch.device("cpu"), None)
+    cohort = TrainingCohort([config], HERE, torch.device("cpu"), None)
     cohort.epoch(0)
     stack = cohort._stacks[0]
     for name, tensor in {**stack.parameters, **stack.buffers}.items():
@@ -164,7 +164,7 @@ def test_a_trial_is_identified_by_the_content_of_the_file(theirs: nn.Module, wei
     with pytest.raises(
         ValueError, match=r"weights.pth must be those that the trials were planned with .* have changed"
     ):
-        Cohort([planned], HERE, torch.device("cpu"), None)
+        TrainingCohort([planned], HERE, torch.device("cpu"), None)
 
 
 @pytest.mark.slow
@@ -199,14 +199,14 @@ def test_a_file_that_does_not_fit_is_refused_by_name(
 ) -> None:
     torch.save(damage(dict(theirs.state_dict())), weights)
     with pytest.raises(ValueError, match=message) as error:
-        Cohort([config_of(weights)], HERE, torch.device("cpu"), None)
+        TrainingCohort([config_of(weights)], HERE, torch.device("cpu"), None)
     assert str(weights) in str(error.value) and "\n" not in str(error.value)
 
 
 def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"must be a state dict of PyTorch or safetensors, but .*weights.pth is not: "):
-        Cohort([config_of(weights)], HERE, torch.device("cpu"), None)
+        TrainingCohort([config_of(weights)], HERE, torch.device("cpu"), None)
     with pytest.raises(
         ValueError, match=r"^weights must be a file that can be read, but nowhere.pth cannot: No such file"
     ):

@@ -18,7 +18,7 @@ from trainables.sections import TrialConfig, Value
 from trainables.tasks.pairs import PairsStream, PairsTrial, SyntheticPairs, training_pairs
 from trainables.training.checks import check_trials
 from trainables.training.metric_names import metric_names
-from trainables.training.population import Population, parse_schedule
+from trainables.training.population import PopulationRule, parse_schedule
 from trainables.training.profiling import measure
 from trainables.training.train import Callbacks, Checkpointing, train
 
@@ -162,7 +162,7 @@ def test_a_population_moves_members_to_the_best(method: str) -> None:
     """A moved member has its source's state: on equal data its next loss is that of the source's."""
     key, default = ADAPTED[method]
     configs = [_config(method, **{key: factor * default}) for factor in (1.0, 4.0, 8.0)]
-    population = Population("nll_excess", "minimize", 2, 0.3, 1.01, {key: (0.0, 100.0)})
+    population = PopulationRule("nll_excess", "minimize", 2, 0.3, 1.01, {key: (0.0, 100.0)})
     still, moved = (
         list(train(configs, HERE)),
         list(train(configs, HERE, callbacks=Callbacks(population.judge_of(configs)))),
@@ -182,7 +182,7 @@ def test_keys_that_choose_the_data_are_not_adapted(method: str) -> None:
     with pytest.raises(
         ValueError, match=rf"^a population of {method} can only adapt .*{ADAPTED[method][0]}.*, but got dataset$"
     ):
-        Population("nll_excess", "minimize", 2, 0.5, 1.5, {"dataset": (0.0, 4.0)}).judge_of([_config(method)])
+        PopulationRule("nll_excess", "minimize", 2, 0.5, 1.5, {"dataset": (0.0, 4.0)}).judge_of([_config(method)])
 
 
 def test_fitting_never_increases_the_loss() -> None:

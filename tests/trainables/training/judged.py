@@ -19,7 +19,7 @@ from trainables.config import resolve
 from trainables.learners.compiled import Library
 from trainables.reports import Judge, Member, Report, Verdict
 from trainables.sections import TrialConfig, Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.compile_step import StepTask
 from trainables.training.compiled_steps import LibraryFolder, StepCompiler
 
@@ -79,7 +79,7 @@ def tensors_of(state: Sequence[Mapping[str, Mapping[str, Tensor]]], members: Seq
     return {index: {name: joined[name][position] for name in joined} for position, index in enumerate(members)}
 
 
-def members_of(cohort: Cohort) -> State:
+def members_of(cohort: TrainingCohort) -> State:
     return tensors_of(cohort.state(), cohort.members)
 
 
@@ -107,7 +107,7 @@ class _AskedCompiler(StepCompiler):
 def task_of(**changes: Value) -> StepTask:
     """The task of the first step of a cohort of two members, which is neither traced nor made."""
     compiler = _AskedCompiler(folder=LibraryFolder(Path("nobody's")))
-    cohort = Cohort([config_of(**changes)] * 2, HERE, torch.device("cpu"), None, compiler=compiler)
+    cohort = TrainingCohort([config_of(**changes)] * 2, HERE, torch.device("cpu"), None, compiler=compiler)
     try:
         cohort.step(0, 0, cohort.orders(0), 0.1)
     except _AskedError as asked:

@@ -25,7 +25,7 @@ from trainables.learners.data_parallel import Peers
 from trainables.reports import CheckpointError, Report, Stopped
 from trainables.sections import TrialConfig
 from trainables.training.checkpoint import pack, read_progress, unpack, with_digest
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.train import Callbacks, Checkpointing, train
 
 
@@ -97,13 +97,13 @@ def test_a_checkpoint_of_an_earlier_version_has_neither_a_largest_norm_nor_best_
 def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list to which each epoch that is trained from now on is appended."""
     epochs: list[int] = []
-    real = Cohort.epoch
+    real = TrainingCohort.epoch
 
-    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
+    def epoch(self: TrainingCohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
         epochs.append(number)
         return real(self, number, *begun)
 
-    monkeypatch.setattr(Cohort, "epoch", epoch)
+    monkeypatch.setattr(TrainingCohort, "epoch", epoch)
     return epochs
 
 
@@ -274,7 +274,7 @@ def test_a_sound_checkpoint_causes_no_notice() -> None:
 
 def test_any_odd_value_in_any_field_raises_only_checkpoint_errors() -> None:
     """A sample of the fields and odd values: loading either works or raises CheckpointError with a one-line message."""
-    content, cohort = content_of(_saved()), Cohort(three(), HERE, torch.device("cpu"), None)
+    content, cohort = content_of(_saved()), TrainingCohort(three(), HERE, torch.device("cpu"), None)
     tried = [(path, odd, "standing") for path in _paths(content["standing"]) for odd in ODD]
     tried += [(path, odd, "state") for path in _paths(content["state"]) for odd in ODD[::4]]
     refused, tried = 0, tried[::7]

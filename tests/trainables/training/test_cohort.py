@@ -23,7 +23,7 @@ from trainables.learners.members import StackedMembers
 from trainables.reports import Move
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images import stream
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.stacks import build_models, build_stack
 
 pytestmark = pytest.mark.usefixtures("pairs")
@@ -32,8 +32,8 @@ CPU = torch.device("cpu")
 MOVED = {"lr": 0.03, "weight_decay": 0.05, "beta": 2.5, "nu": 3.0}
 
 
-def _cohort(configs: list[TrialConfig], width: int | None = None, epochs: int = 0) -> Cohort:
-    cohort = Cohort(configs, HERE, CPU, width)
+def _cohort(configs: list[TrialConfig], width: int | None = None, epochs: int = 0) -> TrainingCohort:
+    cohort = TrainingCohort(configs, HERE, CPU, width)
     for epoch in range(epochs):
         cohort.epoch(epoch)
     return cohort
@@ -104,7 +104,7 @@ def test_remaining_members_fill_as_few_stacks_as_possible(width: int) -> None:
         _assert_as_few_stacks_as_possible(cohort, len(stay), width)
 
 
-def _assert_as_few_stacks_as_possible(cohort: Cohort, members: int, width: int) -> None:
+def _assert_as_few_stacks_as_possible(cohort: TrainingCohort, members: int, width: int) -> None:
     sizes = [len(state["rates"]["lr"]) for state in cohort.state()]
     assert len(sizes) == -(-members // width) and sum(sizes) == members and all(size <= width for size in sizes)
 
@@ -325,7 +325,7 @@ class Recorder:
 def _train(epochs: int, seeds: tuple[int, ...]) -> None:
     """Members in stacks of one, whose methods see plain tensors; two steps an epoch."""
     configs = [resolve({"method": "gaussian_mlp", "examples": 120, "batch_size": 60, "seed": seed}) for seed in seeds]
-    cohort = Cohort(configs, HERE, torch.device("cpu"), width=1)
+    cohort = TrainingCohort(configs, HERE, torch.device("cpu"), width=1)
     for epoch in range(epochs):
         cohort.epoch(epoch)
 

@@ -15,10 +15,10 @@ from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from tests.trainables.training.judged import State, float64, six, smooth, tensors_of, without_seconds
 from trainables.reports import Judge, Member, Move, Report, Status, Stopped, Verdict
 from trainables.sections import TrialConfig
-from trainables.training.population import Population, parse_schedule
+from trainables.training.population import PopulationRule, parse_schedule
 from trainables.training.train import Callbacks, Checkpointing, train
 
-RULE = Population("auroc", "maximize", 2, 0.25, 1.5, {"beta": (0.1, 10.0), "lr": (0.001, 1.0)})
+RULE = PopulationRule("auroc", "maximize", 2, 0.25, 1.5, {"beta": (0.1, 10.0), "lr": (0.001, 1.0)})
 EPOCHS = range(2, 402, 2)
 
 
@@ -39,7 +39,7 @@ def _report(
     return Report(epoch, tuple(members), 1.0, False)
 
 
-def _moves(report: Report, population: Population = RULE, configs: Sequence[TrialConfig] | None = None) -> Any:
+def _moves(report: Report, population: PopulationRule = RULE, configs: Sequence[TrialConfig] | None = None) -> Any:
     verdict = population.judge_of(configs or _configs(len(report.members)))(report)
     assert not verdict.pruned
     return verdict.moves
@@ -146,7 +146,7 @@ def test_ranges_from_json_are_accepted() -> None:
     """A cohort's task has passed through JSON."""
     fields = json.loads(json.dumps(asdict(RULE)))
     assert fields["ranges"]["beta"] == [0.1, 10.0]
-    assert _moves(_report([0.1, 0.9]), Population(**fields)) == _moves(_report([0.1, 0.9]))
+    assert _moves(_report([0.1, 0.9]), PopulationRule(**fields)) == _moves(_report([0.1, 0.9]))
 
 
 @pytest.mark.parametrize("key", ["seed", "normal_class", "width", "tau", "momentum"])
@@ -192,7 +192,7 @@ def test_a_schedule_of_other_json_is_refused(text: str) -> None:
 
 
 RANGES = {"beta": (0.4, 2.0), "nu": (0.5, 4.0), "lr": (0.005, 0.05), "weight_decay": (0.001, 0.1)}
-TRAINING_RULE = Population("auroc_joint", "maximize", 1, 0.34, 1.6, RANGES)
+TRAINING_RULE = PopulationRule("auroc_joint", "maximize", 1, 0.34, 1.6, RANGES)
 HYPER = {key: f"buffers.method.{key}" if key in ("beta", "nu") else f"rates.{key}" for key in RANGES}
 """Key -> the name of its tensor in `State`."""
 

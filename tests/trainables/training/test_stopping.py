@@ -19,7 +19,7 @@ from trainables.methods.variational.vje import VJE
 from trainables.reports import SAVE_EVERY, Heartbeat, Report, Stopped, Verdict
 from trainables.sections import TrialConfig
 from trainables.training import train as module
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.train import Callbacks, Checkpointing, train
 
 STEPS = 2
@@ -73,13 +73,13 @@ def test_resuming_after_a_stop_at_any_step_is_exact(at: int, width: int | None) 
 
 def test_a_stop_takes_effect_within_a_step_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[int, int]] = []
-    real = Cohort.step
+    real = TrainingCohort.step
 
-    def step(self: Cohort, epoch: int, number: int, *arguments: Any) -> Any:
+    def step(self: TrainingCohort, epoch: int, number: int, *arguments: Any) -> Any:
         steps.append((epoch, number))
         return real(self, epoch, number, *arguments)
 
-    monkeypatch.setattr(Cohort, "step", step)
+    monkeypatch.setattr(TrainingCohort, "step", step)
     _, saved, message = _stopped(3, three())
     assert steps == [(0, 0), (0, 1), (1, 0)] and message == "checkpoint saved at epoch 1 step 1"
     list(train(three(epochs=5), HERE, checkpointing=Checkpointing(saved)))
@@ -222,13 +222,13 @@ def _pruning_whole(width: int | None = None) -> tuple[list[Report], list[bytes]]
 def _trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """A list to which the members of each epoch that is trained from now on are appended."""
     trained: list[tuple[int, ...]] = []
-    real = Cohort.epoch
+    real = TrainingCohort.epoch
 
-    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
+    def epoch(self: TrainingCohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
         trained.append(self.members)
         return real(self, number, *begun)
 
-    monkeypatch.setattr(Cohort, "epoch", epoch)
+    monkeypatch.setattr(TrainingCohort, "epoch", epoch)
     return trained
 
 
@@ -300,11 +300,11 @@ def test_a_pruned_member_is_never_probed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert probed == [True, False, True]
     evaluated: list[bool] = []
 
-    def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
+    def evaluate(self: TrainingCohort, last: bool) -> dict[str, np.ndarray]:
         evaluated.append(last)
         return {}
 
-    monkeypatch.setattr(Cohort, "evaluate", evaluate)
+    monkeypatch.setattr(TrainingCohort, "evaluate", evaluate)
     list(train(configs, HERE, callbacks=Callbacks(pruning({1: dict.fromkeys(range(3), "slow")}))))
     assert evaluated == [False]
 

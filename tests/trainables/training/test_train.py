@@ -20,7 +20,7 @@ from trainables.contract import Losses
 from trainables.methods.variational.vje import VJE
 from trainables.reports import Report, Verdict
 from trainables.sections import TrialConfig, Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.metric_names import metric_names
 from trainables.training.train import Callbacks, Checkpointing, train
 
@@ -87,14 +87,14 @@ def test_a_loss_that_is_not_finite_ends_only_that_member(width: int | None, monk
 
 
 def test_divergence_is_detected_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Cohort.epoch
+    real = TrainingCohort.epoch
 
-    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
+    def epoch(self: TrainingCohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
         losses = real(self, number, *begun)
         losses["loss"][1] = np.nan if number == 2 else losses["loss"][1]  # the third epoch alone
         return losses
 
-    monkeypatch.setattr(Cohort, "epoch", epoch)
+    monkeypatch.setattr(TrainingCohort, "epoch", epoch)
     reports = list(train(three(), HERE))
     assert [report.members[1].status for report in reports] == ["running", "diverged", "diverged"]
     assert {report.members[1].error for report in reports[1:]} == {"loss was not finite in epoch 3"}
@@ -147,13 +147,13 @@ def test_training_stops_when_all_members_have_diverged(
 def test_members_that_all_have_diverged_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a large data set an evaluation takes longer than an epoch, and here its result would not be used."""
     evaluated: list[bool] = []
-    real = Cohort.evaluate
+    real = TrainingCohort.evaluate
 
-    def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
+    def evaluate(self: TrainingCohort, last: bool) -> dict[str, np.ndarray]:
         evaluated.append(last)
         return real(self, last)
 
-    monkeypatch.setattr(Cohort, "evaluate", evaluate)
+    monkeypatch.setattr(TrainingCohort, "evaluate", evaluate)
     list(train(_neighbours(), HERE))
     assert evaluated == [False, False, True]
     _spoil(monkeypatch, "losses", _nan_loss)
@@ -186,11 +186,11 @@ def test_untrained_members_diverge_if_a_score_is_not_finite(monkeypatch: pytest.
 def test_only_metrics_that_may_be_undefined_may_be_null(
     name: str, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
+    def evaluate(self: TrainingCohort, last: bool) -> dict[str, np.ndarray]:
         members = list(self.members)
         return {"known": np.array([1.0, 2.0])[members], name: np.array([np.nan, 4.0])[members]}
 
-    monkeypatch.setattr(Cohort, "evaluate", evaluate)
+    monkeypatch.setattr(TrainingCohort, "evaluate", evaluate)
     reports = list(train([config_of(beta=0.5), config_of(beta=1.0)], HERE))
     first, second = reports[-1].members
     assert first.status == status and first.metrics[name] is None and second.metrics[name] == 4
@@ -246,13 +246,13 @@ def test_members_with_unequal_steps_are_refused() -> None:
 def test_learning_rate_follows_the_schedule_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The schedule counts steps rather than epochs, in the warm-up, too: 5 epochs of 2 steps, 2 epochs of warm-up."""
     rates: list[float] = []
-    real = Cohort.step
+    real = TrainingCohort.step
 
-    def step(self: Cohort, epoch: int, number: int, orders: Any, rate: float) -> dict[str, Tensor]:
+    def step(self: TrainingCohort, epoch: int, number: int, orders: Any, rate: float) -> dict[str, Tensor]:
         rates.append(rate)
         return real(self, epoch, number, orders, rate)
 
-    monkeypatch.setattr(Cohort, "step", step)
+    monkeypatch.setattr(TrainingCohort, "step", step)
     list(train([config_of(warmup_epochs=2)], HERE))
     assert rates == pytest.approx([0, 0.25, 0.5, 0.75, 1, 0.933013, 0.75, 0.5, 0.25, 0.066987], abs=1e-6)
 

@@ -22,7 +22,7 @@ import torch
 from tests.trainables.small import HERE, config_of, three
 from trainables.reports import OutOfMemory
 from trainables.sections import TrialConfig
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message
 from trainables.worker.resources import limited
 from trainables.worker.watchdog import StepWatchdog
@@ -79,13 +79,13 @@ def train(task: CohortTask, folder: Path) -> None:
     train_cohort(task, settings(folder), torch.device("cpu"), send)
 
 
-def hang(cohort: Cohort) -> None:
+def hang(cohort: TrainingCohort) -> None:
     """Never return; other threads run."""
     watchdogs[-1]._step_timeout = STEP_TIMEOUT
     time.sleep(FOR_GOOD)
 
 
-def hold(cohort: Cohort) -> None:
+def hold(cohort: TrainingCohort) -> None:
     """Never return, and hold the interpreter: no other thread runs."""
     watchdogs[-1]._step_timeout = STEP_TIMEOUT
     while 1.5 * STEP_TIMEOUT not in limits:
@@ -96,16 +96,16 @@ def hold(cohort: Cohort) -> None:
 
 def _slow_down(fault: Any = None) -> None:
     """Make each step slower and print a line; call `fault` in the second step of the second epoch."""
-    original = Cohort.step
+    original = TrainingCohort.step
 
-    def step(self: Cohort, epoch: int, number: int, *arguments: Any) -> Any:
+    def step(self: TrainingCohort, epoch: int, number: int, *arguments: Any) -> Any:
         time.sleep(SLOW)
         if fault and (epoch, number) == (1, 1):
             fault(self)
         print(f"step {epoch} {number}", flush=True)
         return original(self, epoch, number, *arguments)
 
-    cohort_class: Any = Cohort
+    cohort_class: Any = TrainingCohort
     cohort_class.step = step
 
 

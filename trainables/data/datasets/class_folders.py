@@ -21,7 +21,7 @@ from torch import Tensor
 from trainables.data.datasets.dataset import (
     Dataset,
     Declaration,
-    Listing,
+    ImageListing,
     Source,
     channel_statistics,
     remember,
@@ -71,7 +71,7 @@ def imagenet(root: Path) -> Dataset:
     )
 
 
-def list_folder(root: Path) -> Listing:
+def list_folder(root: Path) -> ImageListing:
     """List the folder `root`, with remarks on its images. Raises DataError, with one line, if it is not laid out as
     `list_images` requires, or for a file that is no image of a legal size. A class may be absent from one of the
     splits. Classes whose names are all numbers are in their order, others in that of their names as text."""
@@ -89,7 +89,7 @@ def list_folder(root: Path) -> Listing:
     return remember(replace(listing, remarks=tuple(remarks)))
 
 
-def _listing(root: Path) -> Listing:
+def _listing(root: Path) -> ImageListing:
     """The same, without the remarks."""
     by_class = [_by_class(*list_images(f"dataset={FOLDER}", root, split)) for split in SPLITS]
     names = {name for files_of in by_class for name in files_of}
@@ -103,7 +103,7 @@ def _listing(root: Path) -> Listing:
     digest, contents = _digests(root, [*paths[0], *paths[1]])
     known = set(contents[: len(paths[0])])
     repeated = sum(content in known for content in contents[len(paths[0]) :])
-    return remember(Listing(classes, digest, train, test, repeated, tuple(paths)))
+    return remember(ImageListing(classes, digest, train, test, repeated, tuple(paths)))
 
 
 def _by_class(files: NDArray[np.bytes_], labels_N: Tensor, names: tuple[str, ...]) -> dict[str, NDArray[np.bytes_]]:

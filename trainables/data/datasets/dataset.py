@@ -86,7 +86,7 @@ class Declaration:
 
 
 @dataclass(frozen=True)
-class Listing:
+class ImageListing:
     """What is known of the user's own images once this process has looked at them, without the images."""
 
     classes: tuple[str, ...]
@@ -117,16 +117,16 @@ class Listing:
         return Declaration(shape, len(self.classes), self.train, self.test, attributes=classes)
 
 
-_by_digest: dict[str, Listing] = {}
+_by_digest: dict[str, ImageListing] = {}
 
 
-def remember(listing: Listing) -> Listing:
+def remember(listing: ImageListing) -> ImageListing:
     """Return a listing, which `listed` then finds."""
     _by_digest[listing.digest] = listing
     return listing
 
 
-def listed(digest: str) -> Listing | None:
+def listed(digest: str) -> ImageListing | None:
     """The listing with this digest; None if this process has not made one."""
     return _by_digest.get(digest)
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset, Listing, channel_statistics, remember
+from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset, ImageListing, channel_statistics, remember
 from trainables.data.datasets.downloads import check_regular
 from trainables.data.datasets.parts import BLOCK, MAX_BYTES, SAMPLED, Part, part_of, size_of, spaced
 from trainables.data.errors import DataError
@@ -117,10 +117,10 @@ def huggingface(root: Path, name: str = HUGGINGFACE) -> tuple[Any, Any]:
             f"dataset={name} needs the splits train and test in {root}, but there is no {absent[0]}; "
             f"there are: {', '.join(splits) or 'none: save a DatasetDict, of train_test_split'}"
         )
-    return _Rows(found["train"]), _Rows(found["test"])
+    return _HubSplit(found["train"]), _HubSplit(found["test"])
 
 
-class _Rows:
+class _HubSplit:
     """A split of Hugging Face as a map-style data set of pictures."""
 
     def __init__(self, rows: Any) -> None:
@@ -183,7 +183,7 @@ def forget_own_data() -> None:
     _parts.cache_clear()
 
 
-def list_own_data(name: str, root: Path, whole: bool) -> Listing:
+def list_own_data(name: str, root: Path, whole: bool) -> ImageListing:
     """What is known of a data set of the user's own. `whole`: read all images that fit into memory and check them, and
     count test images that are training images; else only those that the digest is of. Raises DataError, with one line,
     for images or labels that cannot be used."""
@@ -194,7 +194,7 @@ def list_own_data(name: str, root: Path, whole: bool) -> Listing:
     outline = _dataset(name, train, test, classes, [_empty(part) for part in (train, test)])
     digest = _digest(outline, [train.sample, test.sample], [train.image_shape, str(train.dtype)])
     return remember(
-        Listing(
+        ImageListing(
             classes,
             digest,
             train=_counts(outline.train_labels, classes),

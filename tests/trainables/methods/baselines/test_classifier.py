@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from trainables.config import resolve
 from trainables.methods.baselines.classifier import Classifier
 from trainables.sections import Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.stacks import build_models
 
 B = 12
@@ -55,7 +55,7 @@ def test_it_classifies_the_digits() -> None:
     config = resolve({
         "method": "classifier", "encoder": "mlp", "width": 32, "features": 16, "epochs": 5, "lr": 0.1, "batch_size": 60,
     })  # fmt: skip
-    cohort = Cohort([config], Path(), torch.device("cpu"), None)
+    cohort = TrainingCohort([config], Path(), torch.device("cpu"), None)
     for epoch in range(cohort.epochs):
         cohort.epoch(epoch)
     (accuracy,), (ece,) = (cohort.evaluate(last=True)[name] for name in ("accuracy", "ece"))

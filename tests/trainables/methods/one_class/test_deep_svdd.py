@@ -19,7 +19,7 @@ from trainables.learners.stack import Stack
 from trainables.methods.one_class.deep_svdd import DeepSVDD
 from trainables.reports import Report
 from trainables.sections import TrialConfig, Value
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.stacks import build_models
 from trainables.training.train import Callbacks, Checkpointing, train
 
@@ -42,7 +42,7 @@ def normal_images(label: int) -> Tensor:
     return digits.train_images[digits.train_labels == label] / digits.levels
 
 
-def stack_of(cohort: Cohort) -> Stack:
+def stack_of(cohort: TrainingCohort) -> Stack:
     (stack,) = cohort._stacks
     assert isinstance(stack, Stack)
     return stack
@@ -57,7 +57,7 @@ def test_the_centre_is_the_mean_output_before_the_first_step_and_stays(pretrain_
     """Of all training images without augmentation, in evaluation mode, of each member's own class and weights; the
     classes of the digits have different numbers of images."""
     changes: dict[str, Value] = {"pretrain_epochs": pretrain_epochs, "rotation": 20.0, "normalise": False}
-    cohort = Cohort([config_of(normal_class=label, **changes) for label in (3, 8)], HERE, CPU, None)
+    cohort = TrainingCohort([config_of(normal_class=label, **changes) for label in (3, 8)], HERE, CPU, None)
     stack = stack_of(cohort)
     for epoch in range(pretrain_epochs):
         cohort.epoch(epoch)
@@ -82,7 +82,7 @@ def test_the_centre_is_the_mean_output_before_the_first_step_and_stays(pretrain_
 
 
 def test_after_pretraining_optimiser_and_schedule_start_anew_and_the_decoder_rests() -> None:
-    cohort = Cohort([config_of(pretrain_epochs=2, epochs=5)], HERE, CPU, None)
+    cohort = TrainingCohort([config_of(pretrain_epochs=2, epochs=5)], HERE, CPU, None)
     stack, steps = stack_of(cohort), cohort.steps
     first = [cohort.epoch(epoch) for epoch in range(2)]
     assert (
@@ -120,7 +120,7 @@ def _metrics(report: Report) -> dict[str, Any]:
 
 def test_the_radius_is_0_and_then_leaves_the_share_nu_outside() -> None:
     configs = [config_of(objective="soft_boundary", radius_epochs=1, nu=nu) for nu in (0.05, 0.5)]
-    cohort = Cohort(configs, HERE, CPU, None)
+    cohort = TrainingCohort(configs, HERE, CPU, None)
     assert cohort.epoch(0)["radius"].tolist() == [0, 0]
     stack = stack_of(cohort)
     cohort.epoch(1)

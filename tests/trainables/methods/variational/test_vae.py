@@ -31,7 +31,7 @@ from trainables.contract import Batch, Noise
 from trainables.methods.variational.beta_vae import BetaVAE, BetaVAEConfig
 from trainables.methods.variational.cr_vae import CRVAE, CRVAEConfig
 from trainables.methods.variational.vae import VAE, VAEConfig
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 
 B = 6
 NOISE = {"posterior": drawn(B, L)}
@@ -120,7 +120,7 @@ def test_the_digits_collapse_with_a_variance_of_1_but_not_of_one_tenth() -> None
         "batch_size": 60, "optimiser": "adam", "lr": 0.01, "normalise": False,
     }  # fmt: skip
     configs = [resolve({**shared, "sigma_x2": sigma_x2}) for sigma_x2 in (1.0, 0.1)]
-    cohort = Cohort(configs, HERE, torch.device("cpu"), None)
+    cohort = TrainingCohort(configs, HERE, torch.device("cpu"), None)
     history = [cohort.epoch(epoch) for epoch in range(8)]
     collapsed_kl, sound_kl = history[-1]["loss_kl"]
     collapsed_variance, sound_variance = cohort.evaluate(last=True)["var_mean"]

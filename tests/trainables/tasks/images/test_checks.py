@@ -25,7 +25,7 @@ from trainables.networks.trial_networks import PUBLISHED_SIZES
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images import preflight
 from trainables.training.checks import check_trials
-from trainables.training.cohort import Cohort
+from trainables.training.cohort import TrainingCohort
 from trainables.training.metric_names import metric_names
 
 
@@ -336,4 +336,4 @@ def test_held_out_validation_images_leave_fewer_steps(tmp_path: Path) -> None:
 def test_batches_of_views_make_as_many_steps_as_batches_of_images(method: str, changes: dict[str, Value]) -> None:
     """In training, too, where a step takes fewer images the more views it encodes of each."""
     config = resolve({"method": method, "batch_size": 60, "batch_unit": "views", "decoder_hidden": "8", **changes})
-    assert check_trials([config], None)[0].steps == 1260 // 60 == Cohort([config], Path(), CPU, None).steps
+    assert check_trials([config], None)[0].steps == 1260 // 60 == TrainingCohort([config], Path(), CPU, None).steps

@@ -147,7 +147,7 @@ def plan(
     axes, cohorts, and the time and cost where the devices have been measured. It writes nothing, and needs no data
     except the images of `dataset=folder`.
 
-    With `probe=True` it measures now. Raises the same errors as `run`.
+    With `measure=True` it measures now. Raises the same errors as `run`.
     """
     try:
         planned = SweepRun.planned(

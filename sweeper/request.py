@@ -111,7 +111,7 @@ class Request:
     """Whether that metric is better high or low."""
     metrics_from: Annotated[Literal["report", "stdout"], Option()] = "report"
     """Of a command in place of NAME: the file $SWEEPER_REPORT, or its standard output."""
-    probe: Annotated[bool, Option()] = False
+    measure: Annotated[bool, Option()] = False
     """In a plan: measure now what the plan depends on."""
     json: Annotated[bool, Option()] = False
     """In a plan: print JSON."""
@@ -154,7 +154,7 @@ class Request:
     """How often a failed cohort is tried again."""
     save_every: Annotated[float, Option("SECONDS", amount)] = SAVE_EVERY
     """Time between checkpoints of a cohort."""
-    patience: Annotated[float, Option("SECONDS", partial(amount, positive=True))] = 600.0
+    step_timeout: Annotated[float, Option("SECONDS", partial(amount, positive=True))] = 600.0
     """Treat a cohort as hung after this many seconds without a training step."""
     keep: Annotated[Keep, Option("best|all|none[,best-epoch]", Keep.read, default=Keep.trials)] = field(
         default_factory=Keep
@@ -220,7 +220,11 @@ class Request:
     @property
     def data_folder(self) -> Path | None:
         """Folder of the data sets, or None for a plan that measures nothing and therefore needs no data."""
-        return None if self.plan and not self.probe else Path(self.data)
+        return None if self.plan and not self.measure else Path(self.data)
+
+
+RENAMED = {"patience": "step_timeout", "probe": "measure"}
+"""Earlier name of an option -> its name now."""
 
 
 @functools.cache

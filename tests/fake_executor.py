@@ -15,11 +15,13 @@ from sweeper.execution.local_backend import LocalBackend
 from sweeper.packing.cluster import Cluster, DeviceKind
 from sweeper.report import charts, publish
 from sweeper.report.page import contents
-from trainables.training.measurement import DeviceMemory, Measurement, Probe
+from trainables.training.measurement import DeviceMeasurement, DeviceMemory, Measurement
 from trainables.worker.messages import CohortTask, Message
 
 CORES = DeviceKind(False, "", (2,))
-PROBE = Probe(DeviceMemory("cpu", 2**34, 2**20), [Measurement(width, 0.01, 2**20, 0) for width in (1, 2, 4, 8)])
+PROBE = DeviceMeasurement(
+    DeviceMemory("cpu", 2**34, 2**20), [Measurement(width, 0.01, 2**20, 0) for width in (1, 2, 4, 8)]
+)
 
 
 @contextlib.contextmanager

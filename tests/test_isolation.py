@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 SHELL = {
     **{"HOME": "/absent", "TMPDIR": "/absent", "RAY_TMPDIR": "/absent", "RAY_ADDRESS": "10.0.0.1:6379"},
     **{"http_proxy": "http://10.0.0.1:1", "NO_PROXY": "*", "AWS_PROFILE": "mine", "RAY_AUTH_MODE": "token"},
-    **{"SWEEPER_PATIENCE": "0", "MPLCONFIGDIR": "/absent", "GIT_DIR": "/absent"},
+    **{"SWEEPER_STORE_TIMEOUT": "0", "MPLCONFIGDIR": "/absent", "GIT_DIR": "/absent"},
 }
 """Environment variables of a user, each of which would change what some test sees."""
 OURS = {RUN_FOLDER, "RAY_TMPDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"}

@@ -11,7 +11,7 @@ from typing import Any
 from sweeper.commands.command_line import Parser, add_option, hyperparameters
 from sweeper.errors import SpecError
 from sweeper.option_values import Text, memory_text
-from sweeper.request import Request, options
+from sweeper.request import RENAMED, Request, options
 from sweeper.spec.ranges import listed
 from trainables.synonyms import SYNONYMS, letters
 from trainables.validation import unknown
@@ -62,7 +62,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     """Parse the arguments of `sweeper run`. Raises SpecError for wrong ones; `--help` prints and exits."""
     parser = run_parser("run", ABOUT, EXITS)
     add = parser.add_argument_group("instead of running").add_argument
-    add("--plan", action="store_true", help="print what would run; --probe and --json belong to it")
+    add("--plan", action="store_true", help="print what would run; --measure and --json belong to it")
     add("--list", action="store_true", help="list the sweeps and their presets")
     add("--describe", metavar="WHAT", help=f"describe {DESCRIBED}")
     add("--restore", metavar="TIME", help="bring back what --fresh set aside at TIME")
@@ -115,7 +115,7 @@ def request_of(values: Mapping[str, Any]) -> Request:
     for option, asked in (("--set", request.fixed), ("--axis", request.axes)):
         if both := next((key for key in request.replicates if key in asked), None):
             raise SpecError(f"{both} must be given by {option} or by --replicates, but is given by both")
-    for option in ("json", "probe"):
+    for option in ("json", "measure"):
         if getattr(request, option) and not request.plan:
             raise SpecError(f"--{option} requires --plan")
     if request.cost is not None and request.node_price is None:
@@ -143,6 +143,8 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
         if name in OF_COMMAND_LINE:
             raise SpecError(f"'{name}' is an option of the command line alone")
         if name not in known:
+            if name in RENAMED:
+                raise SpecError(f"no option {name!r}; it is now {RENAMED[name]!r}")
             meant = SYNONYMS.get(letters(name), name)
             if " " in meant:
                 raise SpecError(f"no option {name!r}; {meant}")

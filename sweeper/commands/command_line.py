@@ -14,7 +14,7 @@ from sweeper.errors import SpecError, SweeperError, error_line
 from sweeper.execution.signals import debugger_interrupts
 from sweeper.option_values import LARGEST_AMOUNT
 from sweeper.printing import print
-from sweeper.request import Option, Request, options
+from sweeper.request import RENAMED, Option, Request, options
 from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
 from trainables.synonyms import SYNONYMS, letters
@@ -95,6 +95,8 @@ class Parser(argparse.ArgumentParser):
             of_words = "an option takes one word: --set KEY=VALUE, --axis KEY=V1,V2" if "--axis" in options else ""
             return _setting(name, text) if equals and of_words else of_words
         key = name.lstrip("-").replace("-", "_")
+        if (now := f"--{RENAMED.get(key, '').replace('_', '-')}") in options:
+            return f"{name} is now {now}"
         meant = SYNONYMS.get(letters(name), key)
         if "--set" in options and meant in hyperparameters():
             return _setting(meant, text if equals else value)
@@ -156,6 +158,8 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 def store_retries() -> RetryPolicy:
     """Policy for a store that has stopped working, from `STORE_TIMEOUT`."""
+    if "SWEEPER_PATIENCE" in os.environ:
+        raise SpecError(f"SWEEPER_PATIENCE is now {STORE_TIMEOUT}")
     text = os.environ.get(STORE_TIMEOUT)
     try:
         seconds = LONG_RETRIES.seconds if text is None else float(text)

@@ -41,7 +41,7 @@ WIDTH, INDENT = 110, 13
 def outline(
     request: Request, plan: Plan, store: Store, address: str | None, archived: ArchiveSummary | None = None
 ) -> dict[str, Any]:
-    """Outline a plan in plain values. Nothing is trained; `--probe` measures on the devices.
+    """Outline a plan in plain values. Nothing is trained; `--measure` measures on the devices.
 
     `archived` is what a run with `--fresh` would set aside.
     """
@@ -57,14 +57,14 @@ def outline(
         state["set_aside"] = {"rows": archived.rows, "files": archived.files, "text": archived.text}
     if others := Drivers(store.files, plan.name).living():
         state["drivers"] = list(map(describe_driver, others))
-    if request.probe and not plan.groups:
+    if request.measure and not plan.groups:
         raise SpecError(
-            f"--probe requires a grid, but {plan.name} ({plan.preset}) is a search, which needs no measurement"
+            f"--measure requires a grid, but {plan.name} ({plan.preset}) is a search, which needs no measurement"
         )
     steps = {run.id: requested_steps(request, store.files, plan.name, run.id) for run in plan.study_runs}
     if not plan.groups:
         return outline_plan(plan, None, resources, steps) | state | limits(request, plan, {})
-    pack_on = _on_measured_devices if request.probe else _on_recorded_devices
+    pack_on = _on_measured_devices if request.measure else _on_recorded_devices
     packing = None if plan.unsized else pack_on(request, plan, store, address)
     cuts = packing.cuts if packing else settled_cuts(request, plan, store.files)
     expected = expectation(packing, plan, request.node_price)
@@ -151,7 +151,7 @@ def expectation(packing: Packing | None, plan: Plan, price: NodePrice | None) ->
 
 
 def _expectation_lines(plain: Mapping[str, Any], price: NodePrice | None) -> list[str]:
-    unknown = "  expected   not measured yet; --plan --probe measures now"
+    unknown = "  expected   not measured yet; --plan --measure measures now"
     if not plain["places"]:
         return [unknown]
     lines = [

@@ -267,7 +267,9 @@ class SweepRun:
                     stage,
                     backend,
                     files,
-                    Limits(0 if request.debug else request.retries, request.save_every, request.patience, self.budget),
+                    Limits(
+                        0 if request.debug else request.retries, request.save_every, request.step_timeout, self.budget
+                    ),
                     listeners(store, plan.name, row_format, stage.source, followers),
                     self.stopping,
                 )

@@ -8,17 +8,18 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
 
 from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
 from sweeper.execution.signals import DebuggerQuit
-from sweeper.packing.cluster import Cluster, DeviceKind, SlotResources
+from sweeper.packing.cluster import Cluster, DeviceKind, MeasurementRequest, SlotResources
 from sweeper.spec import user_code
+from trainables.training.measurement import DeviceMeasurement
 from trainables.worker.messages import CohortTask, Message
-from trainables.worker.resources import probe
+from trainables.worker.resources import measure_device
 from trainables.worker.worker import Dispatch, train_cohort
 
 
@@ -38,9 +39,11 @@ class LocalBackend(Backend):
 
     def cluster(self) -> Cluster:
         kind = DeviceKind(torch.cuda.is_available(), "", (1,))
-        return Cluster(
-            None, (kind,), lambda requests: [probe(request, self._data, local_device()) for request in requests]
-        )
+
+        def measure(requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement | None]:
+            return [measure_device(request, self._data, local_device()) for request in requests]
+
+        return Cluster(None, (kind,), measure)
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:

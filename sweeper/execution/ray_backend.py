@@ -19,17 +19,17 @@ from sweeper.packing.cluster import (
     ASSUMED_KIND,
     Cluster,
     DeviceKind,
-    ProbeRequest,
+    MeasurementRequest,
     SlotResources,
     device_kinds,
     is_local,
     kind_resources,
 )
 from sweeper.spec import user_code
-from trainables.training.measurement import Probe
+from trainables.training.measurement import DeviceMeasurement
 from trainables.worker.messages import CohortTask, Failure
 from trainables.worker.ray_train import CohortActor, assigned_device, import_from, run_cohort
-from trainables.worker.resources import probe
+from trainables.worker.resources import measure_device
 from trainables.worker.worker import Dispatch
 
 LOOK_SECONDS = 1.0
@@ -219,20 +219,20 @@ def ray_cluster(address: str | None, data: str, stopping: StopSignal, say: Calla
     local = is_local(address)
     kinds = device_kinds(ray.nodes(), local)
     if kinds == (ASSUMED_KIND,):
-        _on_workers([ProbeRequest(kind=ASSUMED_KIND)], data, kinds, stopping)
+        _on_workers([MeasurementRequest(kind=ASSUMED_KIND)], data, kinds, stopping)
         kinds = tuple(replace(kind, on_demand=True) for kind in device_kinds(ray.nodes(), local))
 
-    def measure(requests: Sequence[ProbeRequest]) -> list[Probe | None]:
+    def measure(requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement | None]:
         if line := announcement(requests):
             say(line)
         if local and not kinds[0].gpus:  # in this process, to save the start of a worker
-            return [probe(request, data, assigned_device(), stopping.check) for request in requests]
+            return [measure_device(request, data, assigned_device(), stopping.check) for request in requests]
         return _on_workers(requests, data, kinds, stopping)
 
     return Cluster(address, kinds, measure)
 
 
-def announcement(requests: Sequence[ProbeRequest]) -> str:
+def announcement(requests: Sequence[MeasurementRequest]) -> str:
     """Say what is about to be measured, and for how long at most; empty if devices are only looked at."""
     timed = [request for request in requests if request.seconds]
     if timed:
@@ -247,8 +247,8 @@ def announcement(requests: Sequence[ProbeRequest]) -> str:
 
 
 def _on_workers(
-    requests: Sequence[ProbeRequest], data: str, among: Sequence[DeviceKind], stopping: StopSignal
-) -> list[Probe | None]:
+    requests: Sequence[MeasurementRequest], data: str, among: Sequence[DeviceKind], stopping: StopSignal
+) -> list[DeviceMeasurement | None]:
     """Make each measurement on a worker that has a whole device for itself; None for one that fails."""
     folders = user_code.folders()
     tasks = [
@@ -261,7 +261,7 @@ def _on_workers(
     return [_result(task) for task in tasks]
 
 
-def _options(request: ProbeRequest, among: Sequence[DeviceKind]) -> dict[str, Any]:
+def _options(request: MeasurementRequest, among: Sequence[DeviceKind]) -> dict[str, Any]:
     """Return the arguments of `ray.remote`. The worker ends after its call, so that it frees the device for cohorts."""
     gpus = request.kind.gpus
     return {
@@ -273,21 +273,21 @@ def _options(request: ProbeRequest, among: Sequence[DeviceKind]) -> dict[str, An
     }
 
 
-def _measure_in_time(request: ProbeRequest, data: str, folders: Sequence[str]) -> Probe:
+def _measure_in_time(request: MeasurementRequest, data: str, folders: Sequence[str]) -> DeviceMeasurement:
     """Measure on this worker, which exits if it takes longer than `MEASUREMENT_TIMEOUT` seconds. `folders` are those of
     the user's modules."""
     import_from(folders)
     timer = threading.Timer(MEASUREMENT_TIMEOUT, os._exit, [1])
     timer.start()
     try:
-        return probe(request, data, assigned_device())
+        return measure_device(request, data, assigned_device())
     finally:
         timer.cancel()
 
 
-def _result(task: Any) -> Probe | None:
+def _result(task: Any) -> DeviceMeasurement | None:
     try:
-        probe: Probe = ray.get(task)
-        return probe
+        found: DeviceMeasurement = ray.get(task)
+        return found
     except ray.exceptions.RayError:
         return None

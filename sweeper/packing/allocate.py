@@ -150,9 +150,9 @@ class Allocator:
         """Pack the groups whose trials are trained by one process each, with compiled steps where they are requested
         or, by measurement, pay; None if a measurement is needed, and none is made."""
         request, gpus = self.request, self.devices[0].kind.gpus
-        needed = not settled or request.probe or bool(gpus and not request.fixes_share)
+        needed = not settled or request.measure or bool(gpus and not request.fixes_share)
         if all(of_functions(workload.group) for workload in workloads):  # who knows what else a function does
-            needed = request.probe
+            needed = request.measure
         profiler = self._profiler(workloads, needed)
         if gpus:
             packing = self._on_gpus(profiler)

@@ -20,7 +20,7 @@ from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import devices_path
 from trainables.json_input import Amount, PositiveCount
-from trainables.training.measurement import DeviceMemory, Probe, ProbeWork
+from trainables.training.measurement import DeviceMeasurement, DeviceMemory, MeasurementWork
 
 PREFIX = "accelerator_type:"
 """Prefix of the Ray resources that name a kind of GPU, e.g. `accelerator_type:H100`."""
@@ -312,14 +312,14 @@ def core_slots(device: DeviceInfo, cores: float) -> SlotResources:
 
 
 @dataclass(frozen=True)
-class ProbeRequest(ProbeWork):
+class MeasurementRequest(MeasurementWork):
     """A measurement to make on a whole device of one kind."""
 
     kind: DeviceKind = field(kw_only=True)
 
 
-Measure = Callable[[Sequence[ProbeRequest]], Sequence[Probe | None]]
-"""Makes the measurements and returns a probe for each, or None for one that failed."""
+Measure = Callable[[Sequence[MeasurementRequest]], Sequence[DeviceMeasurement | None]]
+"""Makes the measurements and returns the results, or None for one that failed."""
 
 
 @dataclass(frozen=True)
@@ -338,11 +338,11 @@ class Cluster:
 
 def profile_devices(cluster: Cluster) -> list[DeviceInfo]:
     """Look at one device of each kind on which a worker starts. Raises ClusterError if none starts at all."""
-    probes = cluster.measure([ProbeRequest(kind=kind) for kind in cluster.kinds])
+    measured = cluster.measure([MeasurementRequest(kind=kind) for kind in cluster.kinds])
     devices = [
-        DeviceInfo(**asdict(probe.memory), kind=kind)
-        for kind, probe in zip(cluster.kinds, probes, strict=True)
-        if probe
+        DeviceInfo(**asdict(found.memory), kind=kind)
+        for kind, found in zip(cluster.kinds, measured, strict=True)
+        if found
     ]
     if not devices:
         raise ClusterError("a worker must start on the cluster and report its device, but none did")

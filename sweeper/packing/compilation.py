@@ -22,7 +22,7 @@ from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import cut_path
 from trainables.json_input import PositiveCount
-from trainables.training.measurement import CompiledProbe, Measurement
+from trainables.training.measurement import CompiledMeasurement, Measurement
 
 LIKELY_SAVING = 0.4
 """Share of the eager time that compiled steps save, as assumed before they are measured (measured: 0.3 to 0.8)."""
@@ -38,7 +38,7 @@ PROBE_SECONDS = 2.0
 MLP_SECONDS, CONVOLUTION_SECONDS = 1e-3, 4e-3
 """Seconds of an eager step of a small member (measured on the digits, one core: 0.7 to 1.1 ms with an MLP, 4.5 to 9 ms
 with convolutions). A search that would save nothing if its steps took so long is not measured."""
-MeasureCompiled = Callable[[CompiledProbe], float | None]
+MeasureCompiled = Callable[[CompiledMeasurement], float | None]
 """Measures compiled steps: seconds per step and member, or None if they cannot be had."""
 
 
@@ -92,10 +92,10 @@ def compiling_pays(
         return worth_building or known is not None, known
     if worth_building and known is not None:
         return True, known
-    seconds = measure(CompiledProbe(widths[0], worth_building))
+    seconds = measure(CompiledMeasurement(widths[0], worth_building))
     if seconds is None or wall * (1 - seconds / eager) <= PROBE_SECONDS:
         return False, seconds or known
-    return worth_building or all(measure(CompiledProbe(width, build=False)) for width in widths[1:]), seconds
+    return worth_building or all(measure(CompiledMeasurement(width, build=False)) for width in widths[1:]), seconds
 
 
 def nearest(measurements: Sequence[Measurement], width: int) -> Measurement:

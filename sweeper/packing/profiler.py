@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from sweeper.packing.cluster import MEMORY_MARGIN, DeviceInfo, Measure, ProbeRequest
+from sweeper.packing.cluster import MEMORY_MARGIN, DeviceInfo, Measure, MeasurementRequest
 from sweeper.packing.workloads import Workload
 from sweeper.planning.cohorts import Group, content_hash
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import profile_path
 from trainables.config import fusible_keys
 from trainables.json_input import Count, PositiveAmount, PositiveCount
-from trainables.training.measurement import STEPS, CompiledProbe, Measurement, stack_widths
+from trainables.training.measurement import STEPS, CompiledMeasurement, Measurement, stack_widths
 
 MAX_MEMBERS = 64
 """Largest number of members of a group that are measured together."""
@@ -108,11 +108,11 @@ class Profiler:
             return [profile or unmeasured for profile in profiles] if settled else None
         seconds = min(GROUP_SECONDS, TOTAL_SECONDS / max(1, len(missing)))
         requests = [
-            ProbeRequest(measured_configs(self.workloads[index].group), seconds, threads, kind=device.kind)
+            MeasurementRequest(measured_configs(self.workloads[index].group), seconds, threads, kind=device.kind)
             for index in missing
         ]
-        for index, probe in zip(missing, self.measure(requests), strict=True):
-            profile = GroupProfile(tuple(probe.measurements), probe.memory.overhead) if probe else unmeasured
+        for index, found in zip(missing, self.measure(requests), strict=True):
+            profile = GroupProfile(tuple(found.measurements), found.memory.overhead) if found else unmeasured
             profiles[index] = profile
             if profile.measurements:
                 self.store.write(shapes[index], device.device, threads, profile)
@@ -128,30 +128,32 @@ class Profiler:
         slowdowns: Mapping[int, Mapping[int, float]] = {}
         group = self.workloads[index].group
         if processes > 1:
-            request = ProbeRequest(
+            request = MeasurementRequest(
                 measured_configs(group),
                 threads=cores,
                 processes=2 ** (processes.bit_length() - 1),
                 widths=[measurement.width for measurement in profile.measurements][::2],
                 kind=device.kind,
             )
-            (probe,) = self.measure([request])
-            slowdowns = (probe and probe.slowdowns) or {}
+            (found,) = self.measure([request])
+            slowdowns = (found and found.slowdowns) or {}
         profile = replace(profile, slowdowns=slowdowns)
         self.store.write(shape_hash(group), device.device, cores, profile)
         return [*profiles[:index], profile, *profiles[index + 1 :]]
 
-    def measure_compiled(self, device: DeviceInfo, threads: int, index: int, probe: CompiledProbe) -> float | None:
+    def measure_compiled(
+        self, device: DeviceInfo, threads: int, index: int, wanted: CompiledMeasurement
+    ) -> float | None:
         """Measure compiled steps of the group at `index`, and keep the result in its profile. Returns the seconds per
         step and member; None if they cannot be had."""
         group = self.workloads[index].group
-        request = ProbeRequest(measured_configs(group), threads=threads, compiled=probe, kind=device.kind)
+        request = MeasurementRequest(measured_configs(group), threads=threads, compiled=wanted, kind=device.kind)
         (measured,) = self.measure([request]) if self.measure else [None]
         if measured is None or measured.compiled is None:
             return None
         shape = shape_hash(group)
         if profile := self.store.read(shape, device.device, threads):
-            compiled = {**profile.compiled, probe.width: measured.compiled}
+            compiled = {**profile.compiled, wanted.width: measured.compiled}
             self.store.write(shape, device.device, threads, replace(profile, compiled=compiled))
         return measured.compiled
 

@@ -345,13 +345,13 @@ class Files:
 
     def clean_up(self) -> None:
         """Clean up what killed writers left more than an hour ago: see `local_disk.clean_up`. In an object store, whose
-        writes leave nothing, that is probes."""
+        writes leave nothing, that is a write check."""
         folder = self.local_folder
         if folder is not None:
             self.retry("tidy", "", lambda: local_disk.clean_up(folder))
             return
         now = self.surroundings.now().timestamp()
-        for each in self._entries("", local_disk.PROBE):
+        for each in self._entries("", local_disk.WRITE_CHECK):
             if each.written_ns is not None and now - each.written_ns / 1e9 > local_disk.STALE_SECONDS:
                 self.delete(each.name)
 

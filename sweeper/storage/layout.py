@@ -33,7 +33,7 @@ REMOVALS = ".removals"
 FOLDERS = frozenset(
     (
         *(TRIALS, HISTORIES, REPORTS, CLAIMS, *FIGURES, "models", "checkpoints", "requests", "tensorboard"),
-        *(EVALUATIONS, LOGS, "probes", "cuts", "looks"),
+        *(EVALUATIONS, LOGS, "profiles", "cuts", "looks"),
     )
 ) | {ARCHIVES, LEASES, DAMAGED, REMOVALS}
 """The folders of a store."""
@@ -233,12 +233,12 @@ def journal_path(request_folder: str) -> str:
 
 def devices_path(cluster: str) -> str:
     """The path of what is known of a cluster's devices, by the hash of its address."""
-    return f"probes/devices/{check_name(cluster)}.json"
+    return f"profiles/devices/{check_name(cluster)}.json"
 
 
 def profile_path(shape: str) -> str:
     """The path of a measurement, by the hash of what was measured."""
-    return f"probes/{check_name(shape)}.json"
+    return f"profiles/{check_name(shape)}.json"
 
 
 def tensorboard_folder(sweep: str) -> str:

@@ -27,11 +27,11 @@ STALE_SECONDS = 3600.0
 """Age in seconds from which a temporary file is considered left behind by a killed writer."""
 TEMPORARY, MOVED = ".tmp", ".aside"
 """Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged` compares and deletes."""
-PROBE = ".probe-"
+WRITE_CHECK = ".write-check-"
 """Prefix of the name of a hidden file that checks whether a store can be written."""
 _UNIQUE = "[0-9a-f]{32}"
 _WRITTEN = re.compile(
-    rf"[.](.+)[.]({_UNIQUE})({re.escape(TEMPORARY)}|{re.escape(MOVED)})|{re.escape(PROBE)}{_UNIQUE}", re.DOTALL
+    rf"[.](.+)[.]({_UNIQUE})({re.escape(TEMPORARY)}|{re.escape(MOVED)})|{re.escape(WRITE_CHECK)}{_UNIQUE}", re.DOTALL
 )
 """Names of the hidden files that this program writes and deletes; see `_hidden`."""
 
@@ -210,8 +210,8 @@ def delete_if_unchanged(path: Path, data: bytes) -> None:
 
 
 def clean_up(folder: Path) -> None:
-    """Delete stale temporary files and probes in the folder and below it, and restore what `delete_if_unchanged` had
-    renamed. Leaves alone all but regular files with the names that this program gives."""
+    """Delete stale temporary files and write checks in the folder and below it, and restore what
+    `delete_if_unchanged` had renamed. Leaves alone all but regular files with the names that this program gives."""
     for path in folder.rglob(".*"):
         if not _WRITTEN.fullmatch(path.name):
             continue

@@ -57,7 +57,7 @@ LONG_RETRIES = RetryPolicy(60.0)
 """For operations whose failure would lose hours of training."""
 SHORT_RETRIES = RetryPolicy(2.0)
 """For operations that block training."""
-STORE_TIMEOUT = "SWEEPER_PATIENCE"
+STORE_TIMEOUT = "SWEEPER_STORE_TIMEOUT"
 """Environment variable: how many seconds to wait for a store that has stopped working or does not answer."""
 MIN_ANSWER_SECONDS = 5.0
 """Seconds within which a store can always answer, whatever the environment says."""
@@ -66,11 +66,11 @@ MIN_ANSWER_SECONDS = 5.0
 def answer_seconds(policy: RetryPolicy) -> float:
     """Return for how many seconds a store may be silent. A policy without retries, too, waits for an answer."""
     try:
-        patience = float(os.environ.get(STORE_TIMEOUT, LONG_RETRIES.seconds))
+        seconds = float(os.environ.get(STORE_TIMEOUT, LONG_RETRIES.seconds))
     except ValueError:
-        patience = LONG_RETRIES.seconds
-    patience = patience if 0 <= patience <= threading.TIMEOUT_MAX else LONG_RETRIES.seconds
-    return max(patience, policy.seconds, MIN_ANSWER_SECONDS)
+        seconds = LONG_RETRIES.seconds
+    seconds = seconds if 0 <= seconds <= threading.TIMEOUT_MAX else LONG_RETRIES.seconds
+    return max(seconds, policy.seconds, MIN_ANSWER_SECONDS)
 
 
 def is_transient(error: BaseException) -> bool:

@@ -28,7 +28,7 @@ from sweeper.storage.layout import (
     sweep_folders,
     trials_folder,
 )
-from sweeper.storage.local_disk import MARKER, PROBE
+from sweeper.storage.local_disk import MARKER, WRITE_CHECK
 from sweeper.storage.parquet_files import (
     Compactor,
     Merge,
@@ -206,7 +206,8 @@ class Store(StoreReader):
 
         - Checks that the store is writable and none of its folders a link, and pins it to the folder found now: if that
           folder disappears or another takes its place, later calls wait for it as for a store that does not respond.
-        - Cleans up what a killed writer left: temporary files, probes, and trials or records that are in two files.
+        - Cleans up what a killed writer left: temporary files, write checks, and trials or records that are in two
+          files.
         - Sets damaged files aside: those in `damaged`, and all damaged files of rows.
         - Rewrites the sweep's files to one schema: the union of their columns and `columns`, with the defaults of keys
           that rows of earlier versions lack. Raises StoreError if a column has different types.
@@ -358,18 +359,18 @@ def _files_by_trial(stored: Tables) -> dict[str, tuple[str, ...]]:
 
 
 def check_writable(files: Files) -> None:
-    """Write, read and delete a small probe file. Raises StoreError if that fails.
+    """Write, read and delete a small file. Raises StoreError if that fails.
 
     A local folder that is read-only from the start raises immediately, without retries.
     """
     folder = files.local_folder
     if folder is not None and not files.pinned and folder.is_dir() and os.statvfs(folder).f_flag & os.ST_RDONLY:
         raise StoreError(f"store {files.display_uri}: cannot write: {os.strerror(errno.EROFS)}")
-    probe = f"{PROBE}{files.surroundings.token()}"
-    files.write(probe, b"probe")
-    if files.read(probe) != b"probe":
+    checked = f"{WRITE_CHECK}{files.surroundings.token()}"
+    files.write(checked, b"write check")
+    if files.read(checked) != b"write check":
         raise StoreError(f"store {files.display_uri}: a file written there does not read back")
-    files.delete(probe)
+    files.delete(checked)
 
 
 def check_no_links(files: Files, sweep: str) -> None:

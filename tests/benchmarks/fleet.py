@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from functools import partial
 
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
-from sweeper.packing.cluster import MEMORY_MARGIN, PREFIX, Cluster, DeviceKind, ProbeRequest, SlotResources
+from sweeper.packing.cluster import MEMORY_MARGIN, PREFIX, Cluster, DeviceKind, MeasurementRequest, SlotResources
 from trainables.reports import Member, Report, Status
-from trainables.training.measurement import DeviceMemory, Measurement, Probe
+from trainables.training.measurement import DeviceMeasurement, DeviceMemory, Measurement
 from trainables.worker.messages import CohortReport, CohortTask, DeviceShare, Failure, Origin
 from trainables.worker.worker import Dispatch
 
@@ -145,15 +145,15 @@ class Fleet(Backend):
         )
         return Cluster("paper", kinds, self._measure)
 
-    def _measure(self, requests: Sequence[ProbeRequest]) -> list[Probe | None]:
+    def _measure(self, requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement | None]:
         return [self._probe(request) for request in requests]
 
-    def _probe(self, request: ProbeRequest) -> Probe:
+    def _probe(self, request: MeasurementRequest) -> DeviceMeasurement:
         gpu = next(gpu for gpu in GPUS if gpu.name == request.kind.accelerator)
         stacks = [Measurement(width, gpu.seconds(width), width * MEMBER, MEMBER // 8) for width in WIDTHS]
         slowdowns = {width: {n: by for n, by in gpu.slowdowns.items() if n > 1} for width in request.widths}
         memory = DeviceMemory(f"{gpu.name} on paper", gpu.memory, OVERHEAD)
-        return Probe(memory, stacks if request.configs else (), slowdowns if request.processes else None)
+        return DeviceMeasurement(memory, stacks if request.configs else (), slowdowns if request.processes else None)
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:

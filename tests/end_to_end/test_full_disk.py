@@ -50,7 +50,7 @@ def test_a_disk_that_is_full_for_a_while_and_then_for_good(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("SWEEPER_PATIENCE", "2")
+    monkeypatch.setenv("SWEEPER_STORE_TIMEOUT", "2")
     store, filler = small_disk / "store", small_disk / "filler"
     waits = "No space left on device; trying again for 2 s"
     sweep = sweeps.start(store, *GRID, "--debug", cores=1)

@@ -55,9 +55,9 @@ def test_each_kind_is_measured_and_cohorts_go_to_both(address: str, tmp_path: Pa
     arguments = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *ARGUMENTS, "--cohort", "2"]
     out = _run(*arguments, "--address", address)
     assert set(rows(tmp_path)["status"]) == {"finished"}
-    devices = json.loads(next((tmp_path / "probes/devices").iterdir()).read_text())
+    devices = json.loads(next((tmp_path / "profiles/devices").iterdir()).read_text())
     assert [(info["kind"]["accelerator"], info["kind"]["cores"]) for info in devices] == [("A", 2.0), ("B", 1.0)]
-    profiles = [json.loads(path.read_text()) for path in (tmp_path / "probes").glob("*.json")]
+    profiles = [json.loads(path.read_text()) for path in (tmp_path / "profiles").glob("*.json")]
     assert sorted(profile["threads"] for profile in profiles) == [1, 2]
     assert all(profile["measured"] for profile in profiles)
     overlaps = {profile["threads"]: profile["overlap"] for profile in profiles}

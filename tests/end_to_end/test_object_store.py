@@ -85,7 +85,7 @@ def test_google_cloud_storage_is_opened_and_named_where_it_does_not_answer() -> 
         options = f"endpoint_override=127.0.0.1:{bound.getsockname()[1]}&scheme=http&retry_limit_seconds=0.2"
         files = Files(f"gs://anonymous@bucket1/results?{options}")
         with pytest.raises(
-            StoreError, match=r"store gs://bucket1/results\?[^ ]*: cannot write '\.probe-.*connect to server"
+            StoreError, match=r"store gs://bucket1/results\?[^ ]*: cannot write '\.write-check-.*connect to server"
         ):
             check_writable(files)
     check_free_space(files)  # an object store has no disk that could be full

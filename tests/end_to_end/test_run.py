@@ -32,7 +32,7 @@ NUS = (HANGS, DIES, EATS, 20)
 """In two cohorts, one with a trial that is not poisoned."""
 POISONED = [
     *("--set", "normal_class=0", "--axis", "beta=1", "--axis", f"nu={','.join(map(str, NUS))}", "--set", "epochs=5"),
-    *("--cohort", "2", "--retries", "0", "--patience", "2"),
+    *("--cohort", "2", "--retries", "0", "--step-timeout", "2"),
 ]
 
 

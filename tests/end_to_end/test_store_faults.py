@@ -125,14 +125,16 @@ def test_s3(s3):
 
 
 def test_old_probes_of_killed_drivers_go_from_a_bucket_and_new_ones_of_others_stay(s3):
-    store, names = Store(s3[0]), (".probe-0f", ".other")
+    store, names = Store(s3[0]), (".write-check-0f", ".other")
     for name in names:
-        store.files.write(name, b"probe")
+        store.files.write(name, b"write check")
     store.prepare("grid", COLUMNS)
-    assert [store.files.read(name) for name in names] == [b"probe"] * 2, "another driver may be about to read its probe"
+    assert [store.files.read(name) for name in names] == [b"write check"] * 2, (
+        "another driver may be about to read its own"
+    )
     later = Surroundings(now=lambda: datetime.now(UTC) + timedelta(seconds=STALE_SECONDS + 60))
     Store(Files(s3[0], surroundings=later)).prepare("grid", COLUMNS)
-    assert [store.files.read(name) for name in names] == [None, b"probe"]
+    assert [store.files.read(name) for name in names] == [None, b"write check"]
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ from tests.simulation.sweeps import Kind
 from tests.simulation.tracker import SAID, Run
 from trainables.worker.messages import CohortReport, CohortTask
 
-LEFT_BEHIND = ("checkpoints/", ".drivers/", ".probe-", "_damaged/", UNWRITTEN)
+LEFT_BEHIND = ("checkpoints/", ".drivers/", ".write-check-", "_damaged/", UNWRITTEN)
 """What a sweep that has ended leaves nothing of."""
 LOSSES = 50
 """As the guide says: times that a cohort may lose its machine without reaching a further epoch."""
@@ -370,7 +370,7 @@ class Auditor:
         for path in files:
             lease = path.startswith(".drivers/") and living  # for a minute from the first look at it
             unknown = path.startswith("checkpoints/") and (poisoned or self.cut_anew)
-            unknown = unknown or (path.startswith(".probe-") and self._cut_off)  # it goes an hour later
+            unknown = unknown or (path.startswith(".write-check-") and self._cut_off)  # it goes an hour later
             unknown = unknown or (path.startswith(UNWRITTEN) and bool(lacking_models(files, files[path])))
             if path.startswith(LEFT_BEHIND) and not unknown and not lease:
                 self.note(f"{path} is left behind")

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told, failure_of
-from sweeper.packing.cluster import PREFIX, Cluster, DeviceKind, ProbeRequest, SlotResources
+from sweeper.packing.cluster import PREFIX, Cluster, DeviceKind, MeasurementRequest, SlotResources
 from tests.simulation.files import Client, SimulatedFiles
 from tests.simulation.processes import Killed, Process, Time
 from trainables.reports import OutOfMemory, Stopped
-from trainables.training.measurement import DeviceMemory, Measurement, Probe
+from trainables.training.measurement import DeviceMeasurement, DeviceMemory, Measurement
 from trainables.worker.messages import CohortTask, Failure, Message, write_failure
 from trainables.worker.worker import Dispatch, train_cohort
 
@@ -146,16 +146,16 @@ class SimulatedBackend(Backend):
     def cluster(self) -> Cluster:
         return Cluster(self._machines.address, self._machines.kinds, self._measure)
 
-    def _measure(self, requests: Sequence[ProbeRequest]) -> list[Probe | None]:
+    def _measure(self, requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement | None]:
         self._time.current.sleep(1.0)
-        probes: list[Probe | None] = []
+        probes: list[DeviceMeasurement | None] = []
         for request in requests:
             speed = 1.0 + self._machines.kinds.index(request.kind)
             widths = (1, 2, 4, 8, 12)
             measured = [Measurement(width, 0.05 * speed, GIB // 8, GIB // 64) for width in widths]
             slowdowns = {width: {2: 1.2, 4: 1.9} for width in request.widths} if request.processes else None
             memory = DeviceMemory(f"simulated {request.kind.accelerator}", 16 * GIB, GIB // 4)
-            probes.append(Probe(memory, measured if request.configs else (), slowdowns))
+            probes.append(DeviceMeasurement(memory, measured if request.configs else (), slowdowns))
         return probes
 
     @contextlib.contextmanager

@@ -155,7 +155,7 @@ class World:
             auditor.function_failed,
         )
         cluster = SimulatedBackend(
-            *(self.time, self.random, machines, mishaps, own, client, observed, request.patience)
+            *(self.time, self.random, machines, mishaps, own, client, observed, request.step_timeout)
         )
         client.stopping = stopping = StopSignal(lambda: self.time.now)
         try:

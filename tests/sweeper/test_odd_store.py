@@ -75,8 +75,8 @@ KINDS = {
     "trial names": "reports/tiny.trials.json",
     "summary": "reports/tiny.summary.json",
     "cuts": "cuts/sweep=tiny/*.json",
-    "devices": "probes/devices/*.json",
-    "profile": "probes/*/*.json",
+    "devices": "profiles/devices/*.json",
+    "profile": "profiles/*/*.json",
 }
 """Kind of file -> where its files are. One of them is damaged."""
 PAGES = ["views", "trial names", "summary", "cuts", "profile"]
@@ -140,7 +140,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def sweep(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(registry, "find", lambda name: TINY)
-    monkeypatch.setenv("SWEEPER_PATIENCE", "1")
+    monkeypatch.setenv("SWEEPER_STORE_TIMEOUT", "1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

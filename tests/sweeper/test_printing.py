@@ -86,7 +86,7 @@ def test_all_that_is_printed_passes_one_function() -> None:
         assert not written & {"sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.stderr.buffer"}, name
 
 
-PROBE = Metric("probe_z", "maximize", percent=True)
+WRITE_CHECK = Metric("probe_z", "maximize", percent=True)
 COLUMNS = Columns({"method": str, "seed": int}, ("probe_z",))
 NAME = "ssl_benchmark"
 LEASE = f"{leases_folder(NAME)}/lease.json"
@@ -94,7 +94,7 @@ LEASE = f"{leases_folder(NAME)}/lease.json"
 
 def store_of(folder: Path, name: str) -> Store:
     """A store in which whatever is text contains `name`."""
-    store, figure = Store(folder), Table(f"of {name}", ("method",), (PROBE,), note=name)
+    store, figure = Store(folder), Table(f"of {name}", ("method",), (WRITE_CHECK,), note=name)
     grid = Grid({}, {"method": ("vje", "byol"), "seed": (0, 1, 2)})
     known = {"cohort": "c", "cohort_size": 9, "preset": "digits", "error": name, "host": name, "device": name}
     rows = [

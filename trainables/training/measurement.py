@@ -31,7 +31,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class CompiledProbe:
+class CompiledMeasurement:
     """A measurement of compiled steps."""
 
     width: int
@@ -41,8 +41,8 @@ class CompiledProbe:
 
 
 @dataclass(frozen=True)
-class ProbeWork:
-    """What a probe measures of a device (see `trainables.worker.resources.probe`)."""
+class MeasurementWork:
+    """What is measured of a device (see `trainables.worker.resources.measure_device`)."""
 
     configs: Sequence[Mapping[str, Any]] = ()
     """Configs of the members to train; empty to look at the device only."""
@@ -54,7 +54,7 @@ class ProbeWork:
     """Most processes that share the device, to measure how they slow each other down; 0 leaves it out."""
     widths: Sequence[int] = ()
     """Widths of the stacks that these processes step."""
-    compiled: CompiledProbe | None = None
+    compiled: CompiledMeasurement | None = None
     """Measurement of compiled steps; None leaves it out."""
 
 
@@ -71,7 +71,7 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True)
-class Probe:
+class DeviceMeasurement:
     """Measurements on one device."""
 
     memory: DeviceMemory

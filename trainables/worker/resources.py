@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from trainables.config import resolve_sent
 from trainables.reports import OutOfMemory
-from trainables.training.measurement import Measurement, Probe, ProbeWork, memory_of_process
+from trainables.training.measurement import DeviceMeasurement, Measurement, MeasurementWork, memory_of_process
 from trainables.training.profiling import device_memory, measure, measure_compiled, measure_slowdowns
 from trainables.worker.messages import Environment
 
@@ -132,7 +132,9 @@ def _message(device: torch.device, size: int | None, who: str, error: Exception)
     return f"{who} may use {limit}, but needed more; the process had {used // MIB} MiB: {reason}"
 
 
-def probe(work: ProbeWork, data: str, device: torch.device, wait: Callable[[], None] = lambda: None) -> Probe:
+def measure_device(
+    work: MeasurementWork, data: str, device: torch.device, wait: Callable[[], None] = lambda: None
+) -> DeviceMeasurement:
     """Describe a device of this process and measure how members train on it, their data in the folder `data`.
 
     With several processes these share the device, each stepping a stack of each of the widths, to measure how they slow
@@ -155,4 +157,4 @@ def probe(work: ProbeWork, data: str, device: torch.device, wait: Callable[[], N
         with contextlib.suppress(Exception):  # as above
             members = resolved[: compiled.width]
             seconds_compiled = measure_compiled(members, folder, device, build=compiled.build, wait=wait)
-    return Probe(device_memory(device), measurements, slowdowns, seconds_compiled)
+    return DeviceMeasurement(device_memory(device), measurements, slowdowns, seconds_compiled)

@@ -234,7 +234,7 @@ def test_verdicts_on_a_store_that_is_read_only_are_printed(
     _written(tmp_path, {"digits": [0.9, 0.91, 0.92, 0.93], "mnist": [0.8, 0.82, 0.81, 0.83]})
     monkeypatch.setattr(registry, "find", lambda name: SETS)
     monkeypatch.setattr(local_disk, "replace", refuse)
-    monkeypatch.setenv("SWEEPER_PATIENCE", "0")
+    monkeypatch.setenv("SWEEPER_STORE_TIMEOUT", "0")
     assert command.main(["sets", "--store", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert "1 claims: 1 holds" in out and "page: " not in out

@@ -74,6 +74,8 @@ def test_auto_is_no_number() -> None:
     [
         ([], "the name of a sweep is required"),
         (["grid", "more"], "unrecognized arguments: more"),
+        (["grid", "--patience", "60"], "unrecognized arguments: --patience 60; --patience is now --step-timeout"),
+        (["grid", "--probe"], "unrecognized arguments: --probe; --probe is now --measure"),
         (["grid", "--pre", "digits"], "unrecognized arguments: --pre"),
         (["grid", "--set", "nu"], "--set takes KEY=VALUE, but got 'nu'"),
         (["grid", "--set", "=3"], "--set takes KEY=VALUE, but got '=3'"),
@@ -98,7 +100,7 @@ def test_auto_is_no_number() -> None:
         (["grid", "--gpu-memory", "8gb", "--gpu-fraction", "0.5"], "once, but got --gpu-memory 8GB --gpu-fraction 0.5"),
         (["grid", "--save-every", "-1"], "`--save-every >= 0` must hold"),
         (["grid", "--json"], "--json requires --plan"),
-        (["grid", "--probe"], "--probe requires --plan"),
+        (["grid", "--measure"], "--measure requires --plan"),
         (["grid", "--plan", "--node-price", "cheap"], "--node-price must be a number, but got cheap"),
         (["grid", "--plan", "--node-price", "-1"], "`--node-price >= 0` must hold, but got -1"),
         (["grid", "--node-price", "H100=9,H100=8"], "--node-price must have one price per kind of GPU"),
@@ -148,7 +150,7 @@ def test_the_list_counts_the_trials_of_every_preset_however_many_parts_it_has(
 
 @pytest.mark.parametrize(
     ("options", "folder"),
-    [([], Path("images")), (["--plan"], None), (["--plan", "--probe"], Path("images"))],
+    [([], Path("images")), (["--plan"], None), (["--plan", "--measure"], Path("images"))],
 )
 def test_only_a_plan_that_measures_nothing_needs_no_data(options: list[str], folder: Path | None) -> None:
     assert parse(["anomaly_grid", "--data", "images", *options]).data_folder == folder
@@ -181,10 +183,13 @@ def test_a_fraction_of_a_gpu_outside_its_range_is_refused(text: str) -> None:
 
 
 def test_the_wait_for_a_store_is_a_minute_unless_the_environment_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SWEEPER_PATIENCE", raising=False)
+    monkeypatch.delenv("SWEEPER_STORE_TIMEOUT", raising=False)
     assert store_retries() == LONG_RETRIES
-    monkeypatch.setenv("SWEEPER_PATIENCE", "7.5")
+    monkeypatch.setenv("SWEEPER_STORE_TIMEOUT", "7.5")
     assert store_retries() == RetryPolicy(7.5)
+    monkeypatch.setenv("SWEEPER_PATIENCE", "7.5")
+    with pytest.raises(SpecError, match="SWEEPER_PATIENCE is now SWEEPER_STORE_TIMEOUT"):
+        store_retries()
 
 
 @pytest.fixture
@@ -198,7 +203,7 @@ def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
         (f"--cohort {'9' * 5000}", "--cohort must be at most 9223372036854775807, but got 9999999"),
         (f"--retries {2**63}", "--retries must be at most 9223372036854775807, but got 9223372036854775808"),
         (f"--search-seed {'9' * 5000}", "--search-seed must be at most 9223372036854775807, but got 999"),
-        ("--patience inf", "`--patience <= 1e+09` must hold, but got inf"),
+        ("--step-timeout inf", "`--step-timeout <= 1e+09` must hold, but got inf"),
         ("--save-every 1e300", "`--save-every <= 1e+09` must hold, but got 1e300"),
         (f"--set seed={10**26}", "`seed <= 9223372036854775807` must hold, but got seed=1000"),
         (f"--set seed={2**63}", "`seed <= 9223372036854775807` must hold, but got seed=9223372036854775808"),
@@ -231,8 +236,8 @@ def test_an_empty_value_of_an_option_is_refused(command_line: CommandLine, optio
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon", "9" * 400])
 def test_an_invalid_patience(command_line: CommandLine, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWEEPER_PATIENCE", seconds)
-    law = "SWEEPER_PATIENCE must be a number of seconds from 0 to 1e+09, but got SWEEPER_PATIENCE="
+    monkeypatch.setenv("SWEEPER_STORE_TIMEOUT", seconds)
+    law = "SWEEPER_STORE_TIMEOUT must be a number of seconds from 0 to 1e+09, but got SWEEPER_STORE_TIMEOUT="
     assert command_line.refuse("--set", "nu=3").error.startswith(law)
 
 
@@ -250,7 +255,7 @@ def test_a_path_that_is_too_long_does_not_exist(command_line: CommandLine, name:
 @for_each(
     ("make", "law"),
     [
-        (Path.touch, "store {store}: cannot write '.probe-.*': Not a directory: {store}"),
+        (Path.touch, "store {store}: cannot write '.write-check-.*': Not a directory: {store}"),
         (
             lambda path: path.symlink_to(path.name),
             "store {store} cannot be opened: '{store.parent}' is a link to 'loop', which does not exist",

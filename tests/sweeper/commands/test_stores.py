@@ -122,7 +122,7 @@ def test_removing_needs_no_room_on_a_full_disk(
         write(path, data)
 
     monkeypatch.setattr(local_disk, "replace", replace)
-    monkeypatch.setenv("SWEEPER_PATIENCE", "0")
+    monkeypatch.setenv("SWEEPER_STORE_TIMEOUT", "0")
     assert run("rm", [name, "--store", store.files.uri, "--yes"]) == 0, capsys.readouterr().err
     assert set(store.statuses("grid")) == ({"b", "c"} if ":" in name else set())
     assert [*store.files.list("models/sweep=grid")] == (["b.safetensors", "c.safetensors"] if ":" in name else [])

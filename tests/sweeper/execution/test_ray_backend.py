@@ -27,14 +27,14 @@ from sweeper.execution.backend import Ended, Event, Started
 from sweeper.execution.ray_backend import LOST_ROUNDS, RayBackend, announcement, ray_cluster
 from sweeper.execution.ray_internals import UNUSED, lean_start, own_sigterm
 from sweeper.execution.signals import StopSignal
-from sweeper.packing.cluster import DeviceKind, ProbeRequest, SlotResources
+from sweeper.packing.cluster import DeviceKind, MeasurementRequest, SlotResources
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.test_imports import modules
-from trainables.training.measurement import DeviceMemory, Probe, ProbeWork
+from trainables.training.measurement import DeviceMeasurement, DeviceMemory, MeasurementWork
 from trainables.worker.messages import CohortSpec, CohortTask
 
 CONFIGS = [{"method": "vje"}]
-PROBE = Probe(DeviceMemory("cpu", 2**30, 2**20))
+PROBE = DeviceMeasurement(DeviceMemory("cpu", 2**30, 2**20))
 
 
 class FakeRay:
@@ -84,41 +84,41 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Arguments of the measurements. Those of the method `crash` fail."""
     arguments: list[Any] = []
 
-    def probe(work: ProbeWork, data: str, device: object, *_: object) -> Probe:
+    def measure_device(work: MeasurementWork, data: str, device: object, *_: object) -> DeviceMeasurement:
         arguments.append((work.configs, data, work.threads))
         if work.configs and work.configs[0]["method"] == "crash":
             raise RuntimeError
         return PROBE
 
-    monkeypatch.setattr(module, "probe", probe)
+    monkeypatch.setattr(module, "measure_device", measure_device)
     monkeypatch.setattr(module, "assigned_device", lambda: torch.device("cpu"))
     return arguments
 
 
 def measure(
-    fake: FakeRay, monkeypatch: pytest.MonkeyPatch, address: str | None, *requests: ProbeRequest
-) -> tuple[tuple[DeviceKind, ...], Sequence[Probe | None]]:
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch, address: str | None, *requests: MeasurementRequest
+) -> tuple[tuple[DeviceKind, ...], Sequence[DeviceMeasurement | None]]:
     monkeypatch.setattr(module, "ray", fake)
     cluster = ray_cluster(address, "data", StopSignal(), lambda line: None)
     return cluster.kinds, cluster.measure(requests) if requests else []
 
 
 def test_a_measurement_is_announced_with_the_seconds_it_may_take() -> None:
-    timed = ProbeRequest(CONFIGS, seconds=3.0, kind=CORES)
+    timed = MeasurementRequest(CONFIGS, seconds=3.0, kind=CORES)
     assert announcement([timed]) == "measuring speed and memory of one shape of cohort, for up to 3 s"
     assert announcement([timed, timed]) == "measuring speed and memory of 2 shapes of cohort, for up to 6 s"
 
 
 def test_a_measurement_of_sharing_is_announced_and_an_inspection_is_not() -> None:
-    assert "share a device" in announcement([ProbeRequest(CONFIGS, processes=4, widths=[1], kind=CORES)])
-    assert announcement([ProbeRequest(kind=CORES)]) == ""
+    assert "share a device" in announcement([MeasurementRequest(CONFIGS, processes=4, widths=[1], kind=CORES)])
+    assert announcement([MeasurementRequest(kind=CORES)]) == ""
 
 
 def test_the_cores_of_this_machine_are_measured_in_this_process(
     measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeRay({"CPU": 4.0})
-    kinds, probes = measure(fake, monkeypatch, None, ProbeRequest(CONFIGS, threads=2, kind=CORES))
+    kinds, probes = measure(fake, monkeypatch, None, MeasurementRequest(CONFIGS, threads=2, kind=CORES))
     assert [kind.gpus for kind in kinds] == [False] and probes == [PROBE]
     assert measured == [(CONFIGS, "data", 2)] and fake.options == []
 
@@ -128,7 +128,7 @@ def test_a_gpu_is_measured_by_a_worker_that_has_it_for_itself_and_then_ends(
     address: str | None, measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeRay({"CPU": 16.0, "GPU": 2.0, "accelerator_type:A": 1.0})
-    (kind,), probes = measure(fake, monkeypatch, address, ProbeRequest(CONFIGS, kind=LARGE))
+    (kind,), probes = measure(fake, monkeypatch, address, MeasurementRequest(CONFIGS, kind=LARGE))
     assert (kind.accelerator, kind.nodes) == ("A", (2,)) and probes == [PROBE]
     (options,) = fake.options
     assert (options["num_gpus"], options["num_cpus"], options["max_calls"]) == (1, 1.0, 1)
@@ -137,7 +137,7 @@ def test_a_gpu_is_measured_by_a_worker_that_has_it_for_itself_and_then_ends(
 def test_a_measurement_whose_worker_dies_is_missing_and_the_others_count(
     measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requests = [ProbeRequest([{"method": "crash"}], kind=LARGE), ProbeRequest(CONFIGS, kind=LARGE)]
+    requests = [MeasurementRequest([{"method": "crash"}], kind=LARGE), MeasurementRequest(CONFIGS, kind=LARGE)]
     fake = FakeRay({"CPU": 16.0, "GPU": 2.0, "accelerator_type:A": 1.0})
     assert measure(fake, monkeypatch, "auto", *requests)[1] == [None, PROBE]
 
@@ -158,7 +158,7 @@ def test_a_request_to_stop_ends_the_wait_for_measurements(measured: list[Any], m
     cluster = ray_cluster("auto", "data", stopping, lambda line: None)
     stopping.asked = True
     with pytest.raises(KeyboardInterrupt):
-        cluster.measure([ProbeRequest(CONFIGS, kind=LARGE)])
+        cluster.measure([MeasurementRequest(CONFIGS, kind=LARGE)])
 
 
 class RefusingRay(FakeRay):

@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sweeper.packing.cluster import Cluster, DeviceKind, ProbeRequest
+from sweeper.packing.cluster import Cluster, DeviceKind, MeasurementRequest
 from sweeper.packing.workloads import Workload
 from sweeper.planning.cohorts import Group, Trial
-from trainables.training.measurement import DeviceMemory, Measurement, Probe
+from trainables.training.measurement import DeviceMeasurement, DeviceMemory, Measurement
 
 CORES = DeviceKind(False, "", (4,))
 LARGE, MANY = DeviceKind(True, "A", (2,), cores=8.0), DeviceKind(True, "B", (4, 4), cores=4.0)
@@ -25,10 +25,10 @@ class FakeMeasure:
 
     def __init__(self, memory: Mapping[str, int], seconds: float = 0.01) -> None:
         """`memory` maps the name of an accelerator to the bytes of a device, `seconds` are those of a step."""
-        self.requests: list[ProbeRequest] = []
+        self.requests: list[MeasurementRequest] = []
         self._memory, self._seconds = memory, seconds
 
-    def __call__(self, requests: Sequence[ProbeRequest]) -> list[Probe]:
+    def __call__(self, requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement]:
         self.requests += requests
         return [self._probe(request) for request in requests]
 
@@ -36,14 +36,14 @@ class FakeMeasure:
         return Cluster(address, kinds, self)
 
     @property
-    def timed(self) -> list[ProbeRequest]:
+    def timed(self) -> list[MeasurementRequest]:
         return [request for request in self.requests if request.seconds]
 
     @property
-    def shared(self) -> list[ProbeRequest]:
+    def shared(self) -> list[MeasurementRequest]:
         return [request for request in self.requests if request.processes]
 
-    def _probe(self, request: ProbeRequest) -> Probe:
+    def _probe(self, request: MeasurementRequest) -> DeviceMeasurement:
         name = request.kind.accelerator
         step = self._seconds / (2 if name == "A" else 1) / request.threads**0.5
         measurements = [
@@ -51,7 +51,7 @@ class FakeMeasure:
             for k in range(len(request.configs).bit_length() if request.seconds else 0)
         ]
         slowdowns = {64: dict.fromkeys((2, 4, 8), 1.0)} if request.processes else None
-        return Probe(DeviceMemory(f"device {name}", self._memory[name], 50 * MIB), measurements, slowdowns)
+        return DeviceMeasurement(DeviceMemory(f"device {name}", self._memory[name], 50 * MIB), measurements, slowdowns)
 
 
 MIB = 2**20

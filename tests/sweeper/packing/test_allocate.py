@@ -16,7 +16,7 @@ from sweeper.packing.cluster import (
     DeviceInfo,
     DeviceKind,
     DevicePart,
-    ProbeRequest,
+    MeasurementRequest,
     SlotResources,
     Slots,
     profile_devices,
@@ -35,7 +35,7 @@ from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.figures import Heatmap
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, MIB, FakeMeasure, measurement, members
-from trainables.training.measurement import Probe
+from trainables.training.measurement import DeviceMeasurement
 
 SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))
 
@@ -100,7 +100,7 @@ def test_a_known_shape_is_not_measured_again_but_another_is(tmp_path: Path) -> N
     allocated(tmp_path, second, grid(shapes=2))
     assert len(second.timed) == 1 and second.timed[0].configs[0]["width"] == 1
     assert allocated(tmp_path, third := FakeMeasure(CPU), grid(12)).time_known and len(third.timed) == 1
-    for path in (tmp_path / "probes").glob("*.json"):
+    for path in (tmp_path / "profiles").glob("*.json"):
         path.write_text("{")
     assert allocated(tmp_path, fourth := FakeMeasure(CPU), grid(first=200)).time_known and len(fourth.timed) == 1
 
@@ -137,7 +137,7 @@ def test_fewer_trials_than_cores_have_several_threads_each(tmp_path: Path) -> No
     (share,) = allocated(tmp_path, measure, grid(2)).slots[1].by_kind
     assert share.resources == {"CPU": 2.0} and (share.count, share.memory) == (2, 8000 * MIB)
     assert [request.threads for request in measure.timed] == [1, 2]
-    for path in (tmp_path / "probes").glob("*.json"):
+    for path in (tmp_path / "profiles").glob("*.json"):
         path.unlink()
     again = allocated(tmp_path, measure, grid(2)).slots[1]
     assert again.by_kind == (share,) and len(measure.timed) == 2  # as begun, for the last bits may depend on it
@@ -267,14 +267,14 @@ def test_trials_that_cannot_be_measured_train_alone_without_an_estimate(tmp_path
     measure = FakeMeasure(CPU)
     cluster = measure.cluster(CORES)
 
-    def failing(requests: Sequence[ProbeRequest]) -> list[Probe | None]:
+    def failing(requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement | None]:
         probes = zip(requests, measure(requests), strict=True)
         return [None if request.configs else probe for request, probe in probes]
 
     devices = profile_devices(cluster)
     packing = Allocator(parse(["grid"]), grid(), Files(tmp_path), devices, True, failing).begin_grids()
     assert packing.cuts == (Cut(1, 1),) and not packing.time_known
-    assert not list((tmp_path / "probes").glob("*.json"))
+    assert not list((tmp_path / "profiles").glob("*.json"))
 
 
 @pytest.mark.parametrize(("gpus", "size"), [(2, 6), (4, 3), (8, 2), (12, 1), (200, 1)])

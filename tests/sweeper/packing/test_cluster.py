@@ -13,7 +13,7 @@ from sweeper.packing.cluster import (
     DeviceInfo,
     DeviceKind,
     Devices,
-    ProbeRequest,
+    MeasurementRequest,
     cpu_devices,
     device_kinds,
     is_local,
@@ -38,7 +38,7 @@ def test_a_cluster_without_an_address_is_local(address: str | None, local: bool)
 def test_one_device_of_each_kind_is_inspected_and_none_is_measured() -> None:
     measure = FakeMeasure({"A": 2000 * MIB, "B": 900 * MIB})
     assert profile_devices(measure.cluster(LARGE, MANY)) == DEVICES
-    assert measure.requests == [ProbeRequest(kind=LARGE), ProbeRequest(kind=MANY)]
+    assert measure.requests == [MeasurementRequest(kind=LARGE), MeasurementRequest(kind=MANY)]
 
 
 def test_a_kind_on_which_no_worker_starts_is_left_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 from sweeper.commands.arguments import parse
 from sweeper.commands.preview import expectation, outline_plan
 from sweeper.packing.allocate import Allocator
-from sweeper.packing.cluster import DeviceKind, ProbeRequest, profile_devices
+from sweeper.packing.cluster import DeviceKind, MeasurementRequest, profile_devices
 from sweeper.packing.compilation import (
     BUILD_SECONDS,
     CONVOLUTION_SECONDS,
@@ -31,7 +31,7 @@ from sweeper.storage.files import Files
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, GPUS, SWEEP, allocated, grid
-from trainables.training.measurement import CompiledProbe, Probe
+from trainables.training.measurement import CompiledMeasurement, DeviceMeasurement
 
 EAGER = 0.01 / 8**0.5
 """Seconds of an eager step of a member in a stack of 8."""
@@ -48,18 +48,18 @@ class MeasureCompiled(FakeMeasure):
         super().__init__(CPU | GPUS)
         self._ratio, self._cached = ratio, cached
 
-    def __call__(self, requests: Sequence[ProbeRequest]) -> list[Probe]:
+    def __call__(self, requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement]:
         probes = super().__call__(requests)
         return [self._with_compiled(request, probe) for request, probe in zip(requests, probes, strict=True)]
 
-    def _with_compiled(self, request: ProbeRequest, probe: Probe) -> Probe:
+    def _with_compiled(self, request: MeasurementRequest, probe: DeviceMeasurement) -> DeviceMeasurement:
         if not request.compiled:
             return probe
         cached = request.compiled.width in self._cached if isinstance(self._cached, Collection) else self._cached
         return replace(probe, compiled=self._ratio * EAGER) if cached or request.compiled.build else probe
 
     @property
-    def compiled(self) -> list[CompiledProbe]:
+    def compiled(self) -> list[CompiledMeasurement]:
         return [request.compiled for request in self.requests if request.compiled]
 
 
@@ -86,9 +86,9 @@ def hours(steps: int, step: float) -> float:
 def test_a_long_sweep_compiles_its_steps_and_a_short_one_does_not(tmp_path: Path) -> None:
     long, short = MeasureCompiled(), MeasureCompiled()
     assert chosen(tmp_path / "long", long, PAYS).cuts == (Cut(8, 8, compiled=True),)
-    assert long.compiled == [CompiledProbe(8, build=True)]
+    assert long.compiled == [CompiledMeasurement(8, build=True)]
     assert chosen(tmp_path / "short", short, PAYS - 20).cuts == (Cut(8, 8),)
-    assert short.compiled == [CompiledProbe(8, build=False)]
+    assert short.compiled == [CompiledMeasurement(8, build=False)]
 
 
 def test_steps_that_were_compiled_before_are_used_by_shorter_sweeps(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_was_measured_is_kept_for_sweeps_of_the_same_shape(tmp_path: Path) 
     slow, gone = MeasureCompiled(ratio=2.0), MeasureCompiled()
     assert chosen(tmp_path, slow, PAYS, first=40).cuts == (Cut(8, 8, compiled=True),) and not slow.compiled
     assert chosen(tmp_path, gone, PAYS // 2, first=80).cuts == (Cut(8, 8),)
-    assert gone.compiled == [CompiledProbe(8, build=False)]
+    assert gone.compiled == [CompiledMeasurement(8, build=False)]
 
 
 def test_steps_that_were_measured_to_be_slow_are_not_measured_again(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_another_version_of_the_code_measures_its_steps_anew(tmp_path: Path, mon
     monkeypatch.setattr("sweeper.packing.allocate.code_version", lambda: "another")
     other = MeasureCompiled()
     chosen(tmp_path, other, PAYS, first=40)
-    assert other.compiled == [CompiledProbe(8, build=True)]
+    assert other.compiled == [CompiledMeasurement(8, build=True)]
 
 
 def test_a_plan_counts_compiled_cohorts_and_their_hours(tmp_path: Path) -> None:
@@ -261,11 +261,11 @@ def chosen_for_studies(
 def test_a_long_search_compiles_its_steps_and_a_shorter_one_uses_those_that_are_there(tmp_path: Path) -> None:
     measure = MeasureCompiled()
     assert chosen_for_studies(tmp_path / "long", measure, work(BUILT + 1)) == [COMPILED]
-    assert measure.compiled == [CompiledProbe(8, build=True)]
+    assert measure.compiled == [CompiledMeasurement(8, build=True)]
     for name, cached, expected in ("there", True, COMPILED), ("not", False, EAGER_STEPS):
         measure = MeasureCompiled(cached=cached)
         assert chosen_for_studies(tmp_path / name, measure, work(CACHED + 1)) == [expected]
-        assert measure.compiled == [CompiledProbe(8, build=False)]
+        assert measure.compiled == [CompiledMeasurement(8, build=False)]
 
 
 def test_what_was_measured_is_kept(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_population_is_one_cohort(tmp_path: Path) -> None:
     """Its 32 members are stepped by one process, in two stacks."""
     measure = MeasureCompiled(ratio=0.2)
     assert chosen_for_studies(tmp_path, measure, work(BUILT, together=True)) == [StudySteps(16, shapes=(SHAPE,))]
-    assert measure.compiled == [CompiledProbe(16, build=True)]
+    assert measure.compiled == [CompiledMeasurement(16, build=True)]
 
 
 def test_the_choice_is_kept_until_another_is_requested(tmp_path: Path) -> None:

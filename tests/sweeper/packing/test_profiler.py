@@ -137,7 +137,7 @@ def test_a_written_profile_is_read_back(tmp_path: Path, profile: GroupProfile) -
 def test_a_profile_of_an_earlier_version_has_no_compiled_steps(tmp_path: Path) -> None:
     store = ProfileStore(Files(tmp_path), "1")
     store.write("shape", "device", 2, PROFILE)
-    (path,) = (tmp_path / "probes").iterdir()
+    (path,) = (tmp_path / "profiles").iterdir()
     content = json.loads(path.read_text())
     del content["compiled"]
     path.write_text(json.dumps(content))

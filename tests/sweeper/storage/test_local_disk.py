@@ -66,10 +66,10 @@ def test_a_write_to_a_full_device_is_an_error(tmp_path, monkeypatch):
 
 def test_tidy_removes_stale_files_only(tmp_path, monkeypatch):
     files, unique, folder = Files(tmp_path), "0123456789abcdef" * 2, tmp_path / "a"
-    stale = [f".old.{unique}.tmp", f".probe-{unique}"]
-    young = [f".young.{unique}.tmp", f".probe-{unique[::-1]}"]
-    foreign = [".x.tmp", ".probe-x", ".foo.aside", f".{unique}.aside", f"..{unique}.aside", ".b.1.tmp"]
-    folders = [f".f.{unique}.tmp", f".f.{unique}.aside", f".probe-{'f' * 32}", f"g-{unique}.x"]
+    stale = [f".old.{unique}.tmp", f".write-check-{unique}"]
+    young = [f".young.{unique}.tmp", f".write-check-{unique[::-1]}"]
+    foreign = [".x.tmp", ".write-check-x", ".foo.aside", f".{unique}.aside", f"..{unique}.aside", ".b.1.tmp"]
+    folders = [f".f.{unique}.tmp", f".f.{unique}.aside", f".write-check-{'f' * 32}", f"g-{unique}.x"]
     for name in folders:
         (folder / name / "kept").mkdir(parents=True)
     for name in (*stale, *young, *foreign, f".g.x.{unique}.aside"):

@@ -195,7 +195,7 @@ def test_an_interrupt_leaves_a_call_that_does_not_return(monkeypatch: pytest.Mon
 def test_a_silent_store_gets_a_line_and_an_error(
     silent_port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SWEEPER_PATIENCE", "1")
+    monkeypatch.setenv("SWEEPER_STORE_TIMEOUT", "1")
     assert retry.answer_seconds(retry.NO_RETRIES) == 5.0
     monkeypatch.setattr(retry, "MIN_ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(files_module, "MIN_ATTEMPT_SECONDS", 0.0)
@@ -263,7 +263,7 @@ def test_what_is_done_to_each_of_many_files_is_tried_again_where_it_failed_alone
 
 
 def test_each_of_many_files_that_a_store_answers_begins_its_time_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWEEPER_PATIENCE", "0")
+    monkeypatch.setenv("SWEEPER_STORE_TIMEOUT", "0")
     monkeypatch.setattr(retry, "MIN_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(files_module, "MIN_ATTEMPT_SECONDS", 0.5)
     files, begun = Files("gs://anonymous@bucket/x"), time.monotonic()

@@ -1,6 +1,6 @@
 """Settings that several sweeps share and that their papers do not print: they are ours."""
 
-from sweeper.spec import Assumption
+from sweeper.definition import Assumption
 
 VJE, SIMVAE, GMJE = "VJE (arXiv 2602.05639)", "SimVAE (arXiv 2402.01399)", "GJE and GMJE (arXiv 2603.26799)"
 

@@ -4,7 +4,7 @@ share."""
 from collections.abc import Collection, Mapping
 
 from search_spaces._protocols import MOCO_V2_VIEWS, ONE_CLASS, ONE_CLASS_DIGITS, ONE_CLASS_FASHION, SEEDS, Keys
-from sweeper.spec import Grid, Metric, Value
+from sweeper.definition import Grid, Metric, Value
 
 CHOSEN, BEST_ON_TEST = Metric("auroc_chosen", "maximize", percent=True), Metric("auroc_best_on_test", "maximize", True)
 """AUROC of the score of a trial that is best on its validation images, and of the one that is best on test images."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.spec import Grid, Metric, Value
+from sweeper.definition import Grid, Metric, Value
 
 Keys = Mapping[str, Value]
 """Hyperparameter -> its value."""

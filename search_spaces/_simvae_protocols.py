@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from search_spaces._protocols import SEEDS, Keys
-from sweeper.spec import Grid, Metric, Value
+from sweeper.definition import Grid, Metric, Value
 
 PROBE_MLP, KNN, PROBE_LINEAR, GMM, ARI, NMI = (
     Metric(name, "maximize", percent=True)

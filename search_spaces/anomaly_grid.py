@@ -11,7 +11,7 @@ import math
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, ONE_CLASS_DIGITS_LONG, ONE_CLASS_FASHION
-from sweeper.spec import Assumption, Grid, Heatmap, Metric, Selection, Sweep
+from sweeper.definition import Assumption, Grid, Heatmap, Metric, Selection, Sweep
 
 AXES = {
     "beta": (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0),

@@ -9,7 +9,7 @@ from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import KNN, METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
-from sweeper.spec import Assumption, Heatmap, Sweep
+from sweeper.definition import Assumption, Heatmap, Sweep
 
 TRAINED = METHODS[1:]
 """All methods but the untrained encoder, which sees no augmentation."""

@@ -10,7 +10,7 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, NORM, PROBE, PROBE_5, RANK, SEEDS, TRACE, VOLUME, Keys
-from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
+from sweeper.definition import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 
 NLL: Keys = {"method": "gje", "objective": "nll", "unit_length": False}
 DUAL: Keys = {"method": "gpje", "standardise": True, "symmetric": False, "random_features": 0}

@@ -7,7 +7,7 @@ On own images, some of whose training images are anomalies:
 from search_spaces import _assumptions as assumed
 from search_spaces import _one_class_protocols as protocols
 from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN, REPLICATES
-from sweeper.spec import Selection, Sweep, Table, Value
+from sweeper.definition import Selection, Sweep, Table, Value
 
 SHARES: tuple[Value, ...] = (0.0, 0.01, 0.05, 0.1)
 AXES = {"contamination": SHARES, **REPLICATES}

@@ -15,7 +15,7 @@ from search_spaces import _gmje_protocols as gmje_protocols
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import COSINE, KNN, KNN_MU, PROBE, PROBE_5, RANK, SEEDS, TRACE, VJE_DIGITS, Keys
 from search_spaces._simvae_protocols import OWN_DIGITS, PROBE_MLP
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper.definition import Grid, Metric, Sweep, Table
 
 JEPA: Keys = {"method": "jepa", "ema": 0.99, "predictor_width": 128}
 VJE_CHOICES: tuple[Keys, ...] = (

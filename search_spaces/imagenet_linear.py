@@ -3,7 +3,7 @@
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import MOCO_V2_VIEWS, SEEDS, VJE_DIGITS
-from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
+from sweeper.definition import Assumption, Grid, Metric, Sweep, Table
 
 PAPER = Grid(
     fixed={

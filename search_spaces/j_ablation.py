@@ -12,7 +12,7 @@ from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import SEEDS
 from search_spaces._simvae_protocols import GMM, KNN, OWN, OWN_DIGITS, PROBE_LINEAR, PROBE_MLP
-from sweeper.spec import Grid, Heatmap, Sweep, Value
+from sweeper.definition import Grid, Heatmap, Sweep, Value
 
 J = (2, 4, 6, 8, 10)
 

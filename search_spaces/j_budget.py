@@ -17,7 +17,7 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys, not_searched
 from search_spaces._simvae_protocols import OWN, OWN_DIGITS
-from sweeper.spec import Assumption, Metric, Search, Sweep
+from sweeper.definition import Assumption, Metric, Search, Sweep
 
 OBJECTIVE = Metric("val_probe_mlp", "maximize", percent=True)
 

@@ -9,7 +9,7 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, PROBE, PROBE_5, RANK, SEEDS, Keys
-from sweeper.spec import Grid, Heatmap, Selection, Sweep, Table, Trajectory, Value
+from sweeper.definition import Grid, Heatmap, Selection, Sweep, Table, Trajectory, Value
 
 WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
 SELECTIONS = tuple(

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
 from search_spaces._protocols import PROBE, SEEDS, Keys
-from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
+from sweeper.definition import Assumption, Grid, Metric, Sweep, Table
 
 DENSITIES: Mapping[str, tuple[str, ...]] = {
     "simclr": ("gmm", "gaussian", "latents"),

@@ -3,7 +3,7 @@
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import KNN, KNN_MU, PROBE, SEEDS, SETS, VJE_DIGITS, ablation, accuracies
-from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
+from sweeper.definition import Grid, Metric, Sweep, Table, Trajectory
 
 TERMS = ("dir+rad+kl", "dir+kl", "dir+rad", "rad+kl", "rad", "dir")
 

@@ -9,7 +9,7 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import GEOMETRY, KNN, PROBE, PROBE_5, SEEDS, Keys
-from sweeper.spec import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
+from sweeper.definition import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
 
 RESAMPLING = ("multinomial", "systematic")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from search_spaces import _assumptions as assumed
 from search_spaces import _one_class_protocols as protocols
 from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN, Keys
-from sweeper.spec import Grid, Selection, Sweep, Table
+from sweeper.definition import Grid, Selection, Sweep, Table
 
 DIGITS: Mapping[int, tuple[int, int]] = {10: (10, 100), 30: (30, 100), 0: (48, 50)}
 FASHION: Mapping[int, tuple[int, int]] = {

@@ -5,7 +5,7 @@ import math
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import KNN, KNN_MU, PROBE, PROBE_MU, SEEDS, VJE_DIGITS, ablation, accuracies
-from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
+from sweeper.definition import Grid, Metric, Sweep, Table, Trajectory
 
 NU = (1.0, 3.0, 7.0, 20.0, 50.0, math.inf)
 

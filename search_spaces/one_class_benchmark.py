@@ -11,7 +11,7 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _claims_one_class as claimed
 from search_spaces import _one_class_protocols as protocols
 from search_spaces._one_class_protocols import BEST_ON_TEST, CHOSEN
-from sweeper.spec import Assumption, Metric, Published, Ranking, Sweep, Table, Value
+from sweeper.definition import Assumption, Metric, Published, Ranking, Sweep, Table, Value
 
 OWN = ("joint", "distance", "reconstruction", "probability", "log_probability", "dirichlet", "csi")
 FITTED = ("knn1_z", "knn5_z", "cosine1_z", "kde_z", "gaussian_z", "ocsvm_z", "forest_z")

@@ -3,7 +3,7 @@
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed
 from search_spaces._protocols import SEEDS, SMALL_IMAGES, VJE_DIGITS, Keys
-from sweeper.spec import Assumption, Direction, Grid, Metric, Sweep, Table
+from sweeper.definition import Assumption, Direction, Grid, Metric, Sweep, Table
 
 VJE: Keys = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs": 800}
 SCORES = ("joint", "dir", "rad", "variance", "entropy")

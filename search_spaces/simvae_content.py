@@ -17,7 +17,7 @@ from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import COSINE
 from search_spaces._simvae_protocols import ARI, GMM, KNN, METHODS, NMI, PROBE_LINEAR, PROBE_MLP
-from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
+from sweeper.definition import Assumption, Grid, Metric, Sweep, Table
 
 Rows = Mapping[str, Sequence[Sequence[float]]]
 """Method -> for each data set the figures of a table."""

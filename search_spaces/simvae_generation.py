@@ -15,7 +15,7 @@ from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import AUTOENCODERS, DATASETS, OWN, OWN_DIGITS, method_grids, published
-from sweeper.spec import Assumption, Metric, Sweep, Table
+from sweeper.definition import Assumption, Metric, Sweep, Table
 
 METHODS = ("simclr", "vicreg", *AUTOENCODERS)
 DECODED: Keys = {"reconstructions": True, "adhoc_epochs": 80, "adhoc_lr": 1e-4, "sheets": True}

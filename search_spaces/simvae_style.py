@@ -10,7 +10,7 @@ from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
-from sweeper.spec import Assumption, Metric, Sweep, Table
+from sweeper.definition import Assumption, Metric, Sweep, Table
 
 ATTRIBUTES = (
     *("5_o_clock_shadow", "bags_under_eyes", "bangs", "big_lips", "big_nose", "bushy_eyebrows", "eyeglasses"),

@@ -13,7 +13,7 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._protocols import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK, SEEDS, Keys
-from sweeper.spec import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
+from sweeper.definition import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
 
 METHODS: tuple[Keys, ...] = (
     {"method": "simclr", "tau": 0.5},

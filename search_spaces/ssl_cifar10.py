@@ -9,7 +9,7 @@ from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed
 from search_spaces import _protocols as protocols
 from search_spaces._protocols import KNN, KNN_MU, METHODS, METHODS_DIGITS, PROBE, PROBE_MU, SEEDS, SMALL_IMAGES, Keys
-from sweeper.spec import Assumption, Grid, Metric, Sweep, Table, Trajectory
+from sweeper.definition import Assumption, Grid, Metric, Sweep, Table, Trajectory
 
 
 def _grids(protocol: Keys, methods: Mapping[str, Keys], width: int) -> tuple[Grid, ...]:

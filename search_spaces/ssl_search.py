@@ -13,7 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from search_spaces import _assumptions as assumed
 from search_spaces import _protocols as protocols
 from search_spaces._protocols import METHODS, METHODS_DIGITS, SMALL_IMAGES, Keys, not_searched
-from sweeper.spec import Assumption, Halving, Metric, Search, Sweep
+from sweeper.definition import Assumption, Halving, Metric, Search, Sweep
 
 Space = Mapping[str, BaseDistribution]
 KNN = Metric("val_knn_z", "maximize", percent=True)

@@ -6,7 +6,7 @@ CIFAR-10, whose learning rate and weight decay are one cell of the grid. The pap
 
 from search_spaces import _assumptions as assumed
 from search_spaces._protocols import SEEDS, Keys
-from sweeper.spec import Assumption, Grid, Heatmap, Metric, Sweep, Table, Trajectory, Value
+from sweeper.definition import Assumption, Grid, Heatmap, Metric, Sweep, Table, Trajectory, Value
 
 SMOOTHINGS = (0.0, 0.1)
 PAPER: Keys = {

@@ -13,7 +13,7 @@ and the seed 111.
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
-from sweeper.spec import Assumption, Grid, Metric, Selection, Sweep, Table, Value
+from sweeper.definition import Assumption, Grid, Metric, Selection, Sweep, Table, Value
 
 SEEDS = (111, 112, 113)
 """The paper has the first alone."""

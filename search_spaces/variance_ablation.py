@@ -11,7 +11,7 @@ from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import KNN, OWN, OWN_DIGITS, PROBE_MLP, method_grids
-from sweeper.spec import Assumption, Heatmap, Metric, Sweep, Table
+from sweeper.definition import Assumption, Heatmap, Metric, Sweep, Table
 
 VARIANCES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
 """The paper does not say which it has."""

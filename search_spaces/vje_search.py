@@ -18,7 +18,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from search_spaces import _assumptions as assumed
 from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, not_searched
-from sweeper.spec import Assumption, Halving, Metric, Population, Search, Sweep
+from sweeper.definition import Assumption, Halving, Metric, Population, Search, Sweep
 
 AUROC = Metric("val_auroc_joint", "maximize")
 LIKELIHOOD = {"beta": FloatDistribution(0.03, 3.0, log=True), "nu": FloatDistribution(0.1, 50.0, log=True)}

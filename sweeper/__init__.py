@@ -6,7 +6,7 @@
 
 - Run a sweep and read its store: `run`, `plan`, `best`, `compare`, `load`, `load_history`, `load_runs`,
   `run_differences`, `load_model`, `config_of`
-- Define a sweep: `Sweep`, `Grid`, `Search` and the other names of `sweeper.spec`; its claims: `Claim`, `Filter`,
+- Define a sweep: `Sweep`, `Grid`, `Search` and the other names of `sweeper.definition`; its claims: `Claim`, `Filter`,
   `Side`
 - Define a method: `ImageMethod`, `PairsMethod` and the types of their arguments; `checked` and the bounds of
   hyperparameters. The parameter `trial` of a training function is a `RunningTrial`
@@ -25,8 +25,9 @@ if TYPE_CHECKING:  # what `MODULE_OF` says, for editors and type checkers
     from sweeper.claims import Claim, Filter, Side
     from sweeper.errors import ClusterError, SpecError, StoreError, SweeperError
     from sweeper.report.reruns import run_differences
-    from sweeper.spec import Assumption, Command, Constraint, Direction, Grid, Halving, Heatmap, Metric, Population
-    from sweeper.spec import Pruner, Published, Ranking, Search, Selection, Space, Sweep, Table, Trajectory, Value, When
+    from sweeper.definition import Assumption, Command, Constraint, Direction, Grid, Halving, Heatmap, Metric
+    from sweeper.definition import Population, Pruner, Published, Ranking, Search, Selection, Space, Sweep, Table
+    from sweeper.definition import Trajectory, Value, When
     from sweeper.storage.load import load_runs
     from trainables.contract import Batch, ConditionalDensity, ImageMethod, Losses, NetworkBuilder, Noise, Noises
     from trainables.contract import PairsMethod, PairStatistics, Shapes
@@ -50,7 +51,7 @@ MODULE_OF = {
         "sweeper.claims": "Claim Filter Side",
         "sweeper.errors": "ClusterError SpecError StoreError SweeperError",
         "sweeper.report.reruns": "run_differences",
-        "sweeper.spec": "Assumption Command Constraint Direction Grid Halving Heatmap Metric Population Pruner "
+        "sweeper.definition": "Assumption Command Constraint Direction Grid Halving Heatmap Metric Population Pruner "
         "Published Ranking Search Selection Space Sweep Table Trajectory Value When",
         "sweeper.storage.load": "load_runs",
         "trainables.contract": "Batch ConditionalDensity ImageMethod Losses NetworkBuilder Noise Noises PairStatistics "

@@ -13,15 +13,15 @@ import pandas as pd
 
 from sweeper.commands.arguments import read_options, request_of
 from sweeper.commands.sweep_run import SweepRun
+from sweeper.definition import Sweep, registry
+from sweeper.definition.ranges import is_range, listed
+from sweeper.definition.space import Value, axis_values, plain
 from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.session import session_address
 from sweeper.execution.signals import StopSignal, debugger_interrupts
 from sweeper.models import config_of, defaults_of, load_model
 from sweeper.option_values import Text
 from sweeper.request import Request
-from sweeper.spec import Sweep, registry
-from sweeper.spec.ranges import is_range, listed
-from sweeper.spec.space import Value, axis_values, plain
 from sweeper.storage.load import load, load_history, load_trials
 
 if TYPE_CHECKING:

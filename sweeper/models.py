@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeper.definition import registry
+from sweeper.definition.space import unknown
+from sweeper.definition.user_code import own_code, search_folder
 from sweeper.errors import SpecError, StoreError
 from sweeper.planning.cohorts import trial_id as trial_id_of
 from sweeper.printing import print, printable
-from sweeper.spec import registry
-from sweeper.spec.space import unknown
-from sweeper.spec.user_code import own_code, search_folder
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path, sweeps_in

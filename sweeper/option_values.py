@@ -13,10 +13,10 @@ from decimal import Decimal
 from importlib import metadata
 from typing import Any, Literal, Self, cast, get_args
 
+from sweeper.definition.space import Value
 from sweeper.errors import SpecError
 from sweeper.masking import remember
 from sweeper.names import LAW, is_name
-from sweeper.spec.space import Value
 from trainables.validation import unknown
 
 Reader = Callable[[str, Any], object]

@@ -11,6 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, get_args, get_type_hints
 
+from sweeper.definition import registry
+from sweeper.definition.function_sweep import FunctionSweep
+from sweeper.definition.metric import Spread
+from sweeper.definition.space import SAMPLERS, Sampler, Value
+from sweeper.definition.sweep import Sweep
 from sweeper.errors import SpecError
 from sweeper.option_values import (
     Keep,
@@ -30,11 +35,6 @@ from sweeper.option_values import (
     whole,
     whole_or_auto,
 )
-from sweeper.spec import registry
-from sweeper.spec.function_sweep import FunctionSweep
-from sweeper.spec.metric import Spread
-from sweeper.spec.space import SAMPLERS, Sampler, Value
-from sweeper.spec.sweep import Sweep
 from trainables.reports import SAVE_EVERY
 from trainables.validation import field_docs
 

@@ -125,13 +125,13 @@ def test_every_named_module_exists() -> None:
 def test_a_library_that_is_loaded_through_another_module_is_found() -> None:
     sources = {
         "sweeper": "",
-        "sweeper.spec.sweep": "def f():\n    import torch",
-        "sweeper.spec.space": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch",
-        "sweeper.planning.cohorts": "from sweeper.spec import space, sweep",
+        "sweeper.definition.sweep": "def f():\n    import torch",
+        "sweeper.definition.space": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch",
+        "sweeper.planning.cohorts": "from sweeper.definition import space, sweep",
     }
     assert offenders("torch", sources) == []
-    sources["sweeper.spec.sweep"] = "try:\n    from torch import nn\nexcept ImportError:\n    pass"
-    assert offenders("torch", sources) == ["sweeper.spec.sweep", "sweeper.planning.cohorts"]
+    sources["sweeper.definition.sweep"] = "try:\n    from torch import nn\nexcept ImportError:\n    pass"
+    assert offenders("torch", sources) == ["sweeper.definition.sweep", "sweeper.planning.cohorts"]
     assert offenders("torch", {**sources, "sweeper": "import torch.nn"}) == list(sources)
 
 

@@ -26,9 +26,9 @@ from sweeper.commands.arguments import parse_command
 from sweeper.commands.command_line import Parser
 from sweeper.commands.console import module_of
 from sweeper.commands.sweep_run import SweepRun
+from sweeper.definition.user_code import search_folder
 from sweeper.errors import SpecError
 from sweeper.request import Request
-from sweeper.spec.user_code import search_folder
 from sweeper.submission import submit
 from tests import documentation
 from tests.cases import for_each

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pandas as pd
 import pytest
 
-from sweeper.spec.user_code import PACKAGES
+from sweeper.definition.user_code import PACKAGES
 
 pytest.importorskip("setuptools")
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.spec import user_code
+from sweeper.definition import user_code
 from trainables import catalog, config, own_code
 from trainables.catalog import installed_methods
 from trainables.training import checks, metric_names

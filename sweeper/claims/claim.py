@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from sweeper.definition.judging import equal
+from sweeper.definition.space import Grid, Search, Value, part_keys
+from sweeper.definition.sweep import Sweep
 from sweeper.errors import SpecError
-from sweeper.spec.judging import equal
-from sweeper.spec.space import Grid, Search, Value, part_keys
-from sweeper.spec.sweep import Sweep
 from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
 

@@ -21,15 +21,15 @@ from sweeper.claims.claim import check_claims, meets
 from sweeper.claims.judging import Judged, judge_at
 from sweeper.claims.looks import Looks, next_count, read_looks, write_looks
 from sweeper.claims.verdicts import MOST_EXPECTED, replicates_expected
+from sweeper.definition import Value
+from sweeper.definition.judging import JUDGING, judging
+from sweeper.definition.space import SEED
 from sweeper.errors import SpecError
 from sweeper.planning.changes import changed_keys
 from sweeper.planning.plan import Plan
 from sweeper.planning.prepare import with_replicates
 from sweeper.request import Request
 from sweeper.results.estimates import ALPHA, EQUAL, MIN_REPLICATES
-from sweeper.spec import Value
-from sweeper.spec.judging import JUDGING, judging
-from sweeper.spec.space import SEED
 from sweeper.storage.requests import changes_named, decided_changes, request_name
 from sweeper.storage.store import Store
 from trainables.validation import unknown

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sweeper.claims import judging, page
-from sweeper.spec import Sweep
+from sweeper.definition import Sweep
 from sweeper.storage.files import Files
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from sweeper.claims.samples import (
     sample,
 )
 from sweeper.claims.verdicts import Verdict
+from sweeper.definition import Metric, SpecError, Sweep, registry
 from sweeper.errors import StoreError
 from sweeper.planning.changes import changed_keys
 from sweeper.results import estimates
 from sweeper.results.estimates import ALPHA, LEVEL, MIN_REPLICATES, Bounds, Estimate, Extremes
 from sweeper.results.judging import judging_rows
 from sweeper.results.sentences import counted
-from sweeper.spec import Metric, SpecError, Sweep, registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import claims_path
 from sweeper.storage.load import load_history, select_request
@@ -85,8 +85,8 @@ class Judged:
 
 def judge(files: Files, sweep: Sweep, preset: str, changes: str = "", *, alpha: float = ALPHA) -> list[Judged]:
     """Judge all claims of a preset by the rows of a request: the preset's, with `changes` such as `seed=3,4`. Rows that
-    are of other data, methods or settings than the preset's are left out (`sweeper.spec.judging`). A claim for which
-    `--decide` has added seeds is judged on those and at the level of its last look.
+    are of other data, methods or settings than the preset's are left out (`sweeper.definition.judging`). A claim for
+    which `--decide` has added seeds is judged on those and at the level of its last look.
 
     Rows of another sweep are those of its preset of the same name. Raises SpecError for a claim that does not fit the
     preset, and StoreError for a store that cannot be read.

@@ -9,10 +9,10 @@ import pandas as pd
 from sweeper.claims import verdicts
 from sweeper.claims.judging import NOT_RUN, VERDICTS, Judged, table
 from sweeper.claims.samples import run_command
+from sweeper.definition import registry
 from sweeper.errors import DamagedError, StoreError
 from sweeper.names import is_name
 from sweeper.results.estimates import LEVEL
-from sweeper.spec import registry
 from sweeper.storage.files import LARGEST_FILE, Files
 from sweeper.storage.layout import CLAIMS, SUFFIX, claims_folder, report_path, sweeps_in
 from sweeper.storage.parquet_files import parquet_to_table

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from sweeper.claims.claim import EPOCH, WITH_NUMBER, Side, meets, values_along
+from sweeper.definition import Grid, Search, Sweep, registry
+from sweeper.definition.judging import JUDGING
 from sweeper.planning.changes import options_of
 from sweeper.results.replicates import strata_means, value_codes, whole_means
 from sweeper.results.sentences import counted
-from sweeper.spec import Grid, Search, Sweep, registry
-from sweeper.spec.judging import JUDGING
 from sweeper.storage.requests import undecided_changes
 from sweeper.storage.rows import plain_value
 from trainables.metrics.meanings import family_of

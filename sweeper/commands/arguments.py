@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeper.commands.command_line import Parser, add_option, hyperparameters
+from sweeper.definition.ranges import listed
 from sweeper.errors import SpecError
 from sweeper.option_values import Text, memory_text
 from sweeper.request import RENAMED, Request, options
-from sweeper.spec.ranges import listed
 from trainables.synonyms import SYNONYMS, letters
 from trainables.validation import unknown
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from sweeper.commands.command_line import EXIT_OK, Parser, add_request, command_line
+from sweeper.definition import registry
 from sweeper.models import defaults_of
 from sweeper.option_values import named
 from sweeper.printing import print
 from sweeper.report.answers import find_answer
-from sweeper.spec import registry
 from sweeper.storage.files import Files
 
 ABOUT = (

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from sweeper.claims import judging
 from sweeper.claims.judging import Judged
 from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_line
+from sweeper.definition import Sweep, registry
+from sweeper.definition.space import unknown
 from sweeper.errors import SpecError, StoreError, error_text
 from sweeper.printing import print
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
 from sweeper.report.page import publish
-from sweeper.spec import Sweep, registry
-from sweeper.spec.space import unknown
 from sweeper.storage.files import Files
 from sweeper.storage.requests import request_name
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from sweeper.commands.command_line import EXIT_OK, Parser, command_line
+from sweeper.definition import SpecError
+from sweeper.definition.space import unknown
 from sweeper.printing import print
 from sweeper.report.differences import picture, text
 from sweeper.report.formatting import format_value
@@ -21,8 +23,6 @@ from sweeper.results.compare import (
     rows_of,
 )
 from sweeper.results.estimates import MIN_REPLICATES
-from sweeper.spec import SpecError
-from sweeper.spec.space import unknown
 
 ABOUT = (
     "Compare the finished trials of two sides. Trials that agree in all hyperparameters are paired, except in those in "

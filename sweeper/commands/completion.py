@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from sweeper.commands.command_line import EXIT_OK, Parser, command_line
 from sweeper.commands.console import COMMANDS, module_of
+from sweeper.definition import registry
 from sweeper.errors import SpecError
 from sweeper.printing import print
 from sweeper.request import Option, options
-from sweeper.spec import registry
 from trainables import config
 from trainables.catalog import known_methods
 from trainables.validation import Choices, bounds

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK
+from sweeper.definition.metric import OF_EVERY_ROW
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import defaults_of, load_model, score_line
 from sweeper.planning.keep import missing_models
@@ -18,7 +19,6 @@ from sweeper.printing import print, printable
 from sweeper.record.models import keep_best
 from sweeper.record.page import write_claims, write_page
 from sweeper.request import Request
-from sweeper.spec.metric import OF_EVERY_ROW
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.layout import FIGURES, figures_folder, history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_request, metric_columns

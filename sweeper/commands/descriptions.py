@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sweeper.commands.preview import distribution_text, outline_distribution
+from sweeper.definition import Assumption, Sweep, Value, registry
+from sweeper.definition.function_sweep import FunctionSweep
+from sweeper.definition.space import Part
+from sweeper.definition.user_code import search_folder
 from sweeper.errors import SpecError
 from sweeper.planning.changes import format_value
-from sweeper.spec import Assumption, Sweep, Value, registry
-from sweeper.spec.function_sweep import FunctionSweep
-from sweeper.spec.space import Part
-from sweeper.spec.user_code import search_folder
 from trainables import config
 from trainables.catalog import METHODS, import_method, installed_methods, is_function, known_methods, method_of
 from trainables.config import KeyDoc, describe_keys

@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_line
+from sweeper.definition.metric import VALIDATION, Metric
+from sweeper.definition.sweep import SEEDS
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import find_model, sweep_and_code, with_alarm_rate
 from sweeper.option_values import device, rate, whole
@@ -18,8 +20,6 @@ from sweeper.report.figures import PresetFigures
 from sweeper.report.kinds import read_figures
 from sweeper.results.best import BestSetting, best_settings
 from sweeper.results.sentences import sentence
-from sweeper.spec.metric import VALIDATION, Metric
-from sweeper.spec.sweep import SEEDS
 from sweeper.storage.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX
 from sweeper.storage.load import load

@@ -7,10 +7,10 @@ from tabulate import tabulate
 
 from sweeper.commands.command_line import EXIT_OK, Parser, command_line
 from sweeper.commands.other_drivers import named_drivers
+from sweeper.definition import registry
 from sweeper.errors import SpecError
 from sweeper.option_values import named
 from sweeper.printing import print, printable
-from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import RequestInventory, SweepInventory, take_inventory
 from sweeper.storage.parquet_files import say_damaged

@@ -26,7 +26,7 @@ def wait_for_others(drivers: Drivers, say: Callable[[str], None], check: Callabl
         if not told:
             say(f"waiting for another driver of this sweep: {named_drivers(others)}")
         told = True
-        drivers.surroundings.sleep(LOOK_SECONDS)
+        drivers.runtime.sleep(LOOK_SECONDS)
         check()
     return told
 
@@ -59,7 +59,7 @@ def refuse_others(
     while others := [other for other in drivers.living() if claims is None or claims.intersection(other.lease.claims)]:
         if any(other.proven for other in others):
             raise OtherDriver(f"{law}, but another driver runs it: {named_drivers(others)}; {remedy}")
-        drivers.surroundings.sleep(LOOK_SECONDS)
+        drivers.runtime.sleep(LOOK_SECONDS)
         check()
 
 

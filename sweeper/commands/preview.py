@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from sweeper.commands.other_drivers import describe_driver
+from sweeper.definition import Space, SpecError, Value
+from sweeper.definition.space import parts_of
 from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.signals import StopSignal
@@ -25,8 +27,6 @@ from sweeper.planning.cohorts import Cut
 from sweeper.planning.plan import TO_RUN, Plan
 from sweeper.printing import print, printable
 from sweeper.request import Request
-from sweeper.spec import Space, SpecError, Value
-from sweeper.spec.space import parts_of
 from sweeper.storage.archive import ArchiveSummary
 from sweeper.storage.files import say_few
 from sweeper.storage.lease import Drivers

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from sweeper.commands.arguments import SWEEP, Restoration
 from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_line
 from sweeper.commands.other_drivers import refuse_others
+from sweeper.definition import SpecError, registry
 from sweeper.names import is_name
 from sweeper.packing.cuts import record_paths
 from sweeper.planning.plan import Plan
 from sweeper.printing import print
-from sweeper.spec import SpecError, registry
 from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.files import Files

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_line
 from sweeper.commands.list import size_text
 from sweeper.commands.other_drivers import refuse_others
+from sweeper.definition import registry
 from sweeper.errors import StoreError, error_text
 from sweeper.execution.signals import LAST_LINE
 from sweeper.printing import print, printable
-from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import inventory_of
 from sweeper.storage.lease import Drivers, Lease

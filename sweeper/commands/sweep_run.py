@@ -15,6 +15,7 @@ from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, store_r
 from sweeper.commands.conclusion import finish, finish_so_far, print_how_to_continue
 from sweeper.commands.other_drivers import OtherDriver, share, wait_for_others
 from sweeper.commands.restore import CheckpointPath, archive, preview_archive
+from sweeper.definition import SpecError, registry
 from sweeper.errors import NodeLost, StoreError, error_line
 from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.session import check_address, connected
@@ -31,7 +32,6 @@ from sweeper.record.progress import SweepProgress
 from sweeper.record.tracker import Tracker
 from sweeper.record.trackers import RunTrials, connections, tracked
 from sweeper.request import Request
-from sweeper.spec import SpecError, registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path, trials_folder
 from sweeper.storage.lease import Drivers, Lease
@@ -147,7 +147,7 @@ class SweepRun:
             raise
         self.plan, self.columns, self.store = plan, columns, store
         self.stopping, self.checkpoint_path, self.lease = stopping, path, lease
-        self.budget = Budget(request.hours, request.cost, store.files.surroundings.monotonic)
+        self.budget = Budget(request.hours, request.cost, store.files.runtime.monotonic)
         return self
 
     def _planned_again(self) -> Self:
@@ -246,7 +246,7 @@ class SweepRun:
                 plan,
                 None if plan.study_runs else total_cohorts,
                 live=not request.debug,
-                clock=store.files.surroundings.monotonic,
+                clock=store.files.runtime.monotonic,
             ) as progress,
             PageWriter(plan, store.files, progress.print_line) as page,
             imported_meanwhile(REPORT_MODULES),

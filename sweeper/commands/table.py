@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import cast, get_args
 
 from sweeper.commands.command_line import EXIT_OK, Parser, add_request, command_line
+from sweeper.definition import Table, registry
+from sweeper.definition.metric import SPREADS, Spread
+from sweeper.definition.space import unknown
 from sweeper.errors import SpecError
 from sweeper.option_values import one_of
 from sweeper.printing import print
@@ -16,9 +19,6 @@ from sweeper.report.answers import find_request, shown_of
 from sweeper.report.figures import made
 from sweeper.report.kinds import read_figures
 from sweeper.report.tables import Format
-from sweeper.spec import Table, registry
-from sweeper.spec.metric import SPREADS, Spread
-from sweeper.spec.space import unknown
 from sweeper.storage.files import Files
 
 ABOUT = (

@@ -74,7 +74,7 @@ def _send(files: Files, sweeps: Sequence[str], destinations: Sequence[Destinatio
         if not followed:
             followed = True
             print(printable(f"{', '.join(running)} runs now, and is followed until it has ended; Ctrl-C ends this"))
-        files.surroundings.sleep(max(destination.seconds_between for destination in destinations))
+        files.runtime.sleep(max(destination.seconds_between for destination in destinations))
     for destination in destinations:
         _say(destination.sweep, f"{destination.count:,} trials were sent to {destination.name}")
     return complete

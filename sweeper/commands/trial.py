@@ -14,6 +14,8 @@ from sweeper.commands.arguments import SWEEP, pairs
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK, Parser, add_options, command_line
 from sweeper.commands.one_trial import overfit, print_profile, train_alone
 from sweeper.commands.sweep_run import SweepRun, prepared
+from sweeper.definition import registry
+from sweeper.definition.function_sweep import FunctionSweep
 from sweeper.errors import SpecError
 from sweeper.execution.local_backend import local_device, show_exception
 from sweeper.execution.signals import StopSignal
@@ -25,8 +27,6 @@ from sweeper.planning.plan import Plan
 from sweeper.planning.prepare import with_own_images
 from sweeper.printing import print, printable
 from sweeper.request import Request
-from sweeper.spec import registry
-from sweeper.spec.function_sweep import FunctionSweep
 from sweeper.storage.logs import logged_trials, read_log
 from sweeper.storage.rows import Columns, is_id, rows_of
 from sweeper.storage.store import Store

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import torch
 
+from sweeper.definition import user_code
 from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
 from sweeper.execution.signals import DebuggerQuit
 from sweeper.packing.cluster import Cluster, DeviceKind, MeasurementRequest, SlotResources
-from sweeper.spec import user_code
 from trainables.training.measurement import DeviceMeasurement
 from trainables.worker.messages import CohortTask, Message
 from trainables.worker.resources import measure_device

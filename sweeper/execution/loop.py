@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from sweeper.definition import user_code
 from sweeper.execution.backend import Backend, Ended, Event, Started, Told, read_exit_file
 from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.retries import Attempt, RetryQueue
@@ -14,7 +15,6 @@ from sweeper.packing.cluster import SlotResources, Slots
 from sweeper.planning.cohorts import Cohort
 from sweeper.planning.sources import CohortSource
 from sweeper.record.listener import CohortListener
-from sweeper.spec import user_code
 from sweeper.storage.files import Files
 from sweeper.storage.rows import FIXED, STUDY_COLUMNS
 from sweeper.storage.worker_files import CheckpointStorage, LogStorage, ModelStorage
@@ -128,7 +128,7 @@ def dispatch(
     Raises KeyboardInterrupt when `stopping` was asked to stop, BudgetSpent when the time is over or suffices for none
     of the cohorts that are left, and any exception that a listener raised.
     """
-    run, slots = files.checkpoints.surroundings.token(), stage.slots
+    run, slots = files.checkpoints.runtime.token(), stage.slots
     shared = None if slots.local or slots.workers == 1 else files.checkpoint_path(f"ray-{run}")
     checkpoints = CheckpointStorage(files.checkpoints)
     settings = WorkerSettings(

@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
 
+from sweeper.definition import user_code
 from sweeper.errors import NodeLost
 from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
 from sweeper.execution.signals import StopSignal
@@ -25,7 +26,6 @@ from sweeper.packing.cluster import (
     is_local,
     kind_resources,
 )
-from sweeper.spec import user_code
 from trainables.training.measurement import DeviceMeasurement
 from trainables.worker.messages import CohortTask, Failure
 from trainables.worker.ray_train import CohortActor, assigned_device, import_from, run_cohort

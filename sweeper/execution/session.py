@@ -27,11 +27,11 @@ from typing import Any
 
 import psutil
 
+from sweeper.definition import user_code
 from sweeper.errors import ClusterError, first_line
 from sweeper.execution.signals import hangup_blocked
 from sweeper.execution.startup import imported_meanwhile
 from sweeper.packing.cluster import is_local
-from sweeper.spec import user_code
 from trainables.cache import OpenFolderError, check_parents
 
 ANSWER_SECONDS = 10.0

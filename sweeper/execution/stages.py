@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from sweeper.definition.pruners import Pruner
+from sweeper.definition.space import Search, Study, Value, bounds
 from sweeper.errors import SpecError
 from sweeper.execution.backend import Backend
 from sweeper.execution.budget import Budget, Expected
@@ -29,8 +31,6 @@ from sweeper.search.journal import begin_journal
 from sweeper.search.rungs import Rungs
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
-from sweeper.spec.pruners import Pruner
-from sweeper.spec.space import Search, Study, Value, bounds
 from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store, StoreReader
 from trainables.config import fusible_keys, resolve, stream_key
@@ -114,7 +114,7 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
         stored = reader.statuses_with_history(plan.name)
         return {trial: status for trial, status in stored.items() if trial not in plan.without_model}
 
-    sharing = Sharing(lease, statuses, partial(print, flush=True), files.surroundings.monotonic)
+    sharing = Sharing(lease, statuses, partial(print, flush=True), files.runtime.monotonic)
     expected, price = packing.cohort_seconds(), packing.price
     price = price if set(slots) == {1} else hourly_price(allocator.devices, allocator.request.node_price)
     return [

@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeper.definition import Grid, Search, Space, Value
+from sweeper.definition.ranges import as_typed
+from sweeper.definition.space import APART, Part, Study, parts_of
 from sweeper.printing import printable
 from sweeper.request import Request
-from sweeper.spec import Grid, Search, Space, Value
-from sweeper.spec.ranges import as_typed
-from sweeper.spec.space import APART, Part, Study, parts_of
 from sweeper.storage.requests import request_name
 
 Defaults = Callable[[str], Mapping[str, Value]]

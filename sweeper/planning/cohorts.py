@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sweeper.spec import SpecError, Value
+from sweeper.definition import SpecError, Value
 from trainables.json_input import PositiveCount
 from trainables.sections import TrialConfig
 

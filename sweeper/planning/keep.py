@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sweeper.definition.metric import VALIDATION, Metric
+from sweeper.definition.sweep import Sweep
 from sweeper.errors import SpecError
 from sweeper.option_values import Keep
 from sweeper.planning.plan import Plan
-from sweeper.spec.metric import VALIDATION, Metric
-from sweeper.spec.sweep import Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.models import read_kept, unwritten_models
 from trainables.reports import EpochRanking

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from sweeper.definition import Grid, Value
+from sweeper.definition.space import parts_of
+from sweeper.definition.sweep import SEEDS
 from sweeper.option_values import Order
 from sweeper.planning.cohorts import Cohort, content_hash
 from sweeper.planning.plan import Plan
-from sweeper.spec import Grid, Value
-from sweeper.spec.space import parts_of
-from sweeper.spec.sweep import SEEDS
 
 
 def in_order(cohorts: Sequence[Cohort], plan: Plan, order: Order) -> list[Cohort]:

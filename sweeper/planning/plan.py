@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
+from sweeper.definition import Space, Sweep
+from sweeper.definition.metric import Metric
 from sweeper.planning.changes import Changes
 from sweeper.planning.cohorts import Group, Trial, content_hash
-from sweeper.spec import Space, Sweep
-from sweeper.spec.metric import Metric
 from sweeper.storage.layout import file_name
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import STATUSES

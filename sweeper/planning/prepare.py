@@ -8,6 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweeper.definition import Grid, Metric, Space, SpecError, Sweep, Value
+from sweeper.definition.metric import OF_EVERY_ROW
+from sweeper.definition.pruners import Halving, Pruner
+from sweeper.definition.ranges import advice
+from sweeper.definition.space import (
+    EPOCHS,
+    SEED,
+    Part,
+    Study,
+    bounds,
+    change_space,
+    parts_of,
+    replicate_space,
+    studies_of,
+)
+from sweeper.definition.user_code import search_folder
 from sweeper.option_values import Order, Text
 from sweeper.planning import changes, cohorts
 from sweeper.planning.changes import DIGEST, Changes
@@ -16,12 +32,6 @@ from sweeper.planning.keep import epoch_metric, missing_models
 from sweeper.planning.plan import Plan
 from sweeper.request import Request
 from sweeper.search import studies
-from sweeper.spec import Grid, Metric, Space, SpecError, Sweep, Value
-from sweeper.spec.metric import OF_EVERY_ROW
-from sweeper.spec.pruners import Halving, Pruner
-from sweeper.spec.ranges import advice
-from sweeper.spec.space import EPOCHS, SEED, Part, Study, bounds, change_space, parts_of, replicate_space, studies_of
-from sweeper.spec.user_code import search_folder
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.rows import FIXED, STUDY_COLUMNS, Columns
 from sweeper.storage.store import Store

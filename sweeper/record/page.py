@@ -12,12 +12,12 @@ from sweeper.planning.plan import Plan
 from sweeper.record.listener import CohortListener, Row
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
+from sweeper.runtime import BackgroundThread
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path, trial_names_path
 from sweeper.storage.load import load_trial_names
 from sweeper.storage.retry import NO_RETRIES
 from sweeper.storage.rows import STUDY_COLUMNS
-from sweeper.surroundings import BackgroundThread
 
 SECONDS_BETWEEN = 10.0
 """Shortest time, in seconds, from the end of one writing to the beginning of the next, and before the first."""
@@ -34,7 +34,7 @@ class PageWriter(CohortListener):
         self, plan: Plan, files: Files, print_line: Callable[[str], None], clock: Callable[[], float] | None = None
     ) -> None:
         self._plan, self._files, self._print_line = plan, files, print_line
-        self._clock = clock or files.surroundings.monotonic
+        self._clock = clock or files.runtime.monotonic
         self._thread: BackgroundThread | None = None
         self._due_at = 0.0
         self._failed = False
@@ -59,7 +59,7 @@ class PageWriter(CohortListener):
         """Start to write the page, unless it is being written, or its writing was tried just before."""
         busy = self._thread is not None and self._thread.is_alive()
         if not busy and self._clock() >= self._due_at:
-            self._thread = self._files.surroundings.begin("page", self._write)
+            self._thread = self._files.runtime.begin("page", self._write)
 
     def _write(self) -> None:
         begun = self._clock()

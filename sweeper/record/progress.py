@@ -15,6 +15,7 @@ import rich.progress
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from sweeper.definition.metric import VALIDATION, is_finite
 from sweeper.masking import masked
 from sweeper.planning.cohorts import Cohort
 from sweeper.planning.plan import Plan
@@ -23,7 +24,6 @@ from sweeper.record.listener import CohortListener, Row
 from sweeper.record.time_left import DONE, TimeLeft
 from sweeper.report.figures import figures_of
 from sweeper.results.best_trials import settings_of
-from sweeper.spec.metric import VALIDATION, is_finite
 
 if TYPE_CHECKING:
     from sweeper.planning.sources import TrainedElsewhere

@@ -45,7 +45,7 @@ def listeners(
     4. The checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
        sheets again changes nothing, because all are keyed by trial id.
     """
-    history = History(store, sweep, clock or store.files.surroundings.monotonic)
+    history = History(store, sweep, clock or store.files.runtime.monotonic)
     told = _SourceUpdates(source, history)
     rows = RowWriter(store, sweep, row_format, (*followers, told))
     return [*followers, told, history, Sheets(store, sweep), rows, CheckpointRemover(store.files, sweep)]
@@ -207,7 +207,7 @@ class RowWriter(CohortListener):
         """Trials whose rows were written before their cohort had ended."""
 
     def started(self, cohort: Cohort) -> None:
-        self._begun.setdefault(cohort.id, self._store.files.surroundings.now())
+        self._begun.setdefault(cohort.id, self._store.files.runtime.now())
 
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         if message.report.done:
@@ -219,7 +219,7 @@ class RowWriter(CohortListener):
 
     def _write_ended(self, cohort: Cohort, message: CohortReport) -> None:
         """Write the rows of those members that have ended, of a cohort whose members are trained in turn."""
-        now = self._store.files.surroundings.now()
+        now = self._store.files.runtime.now()
         rows = self._format.rows(cohort, message.report.members, message.origin, self._begun.get(cohort.id, now), now)
         if ended := [row for row in rows if row["status"] != "running" and row["trial_id"] not in self._early]:
             new = {str(row["trial_id"]) for row in ended}
@@ -232,7 +232,7 @@ class RowWriter(CohortListener):
         self._write(cohort, [Member("failed", 0, {}, failure.reason)] * len(cohort.trials))
 
     def _write(self, cohort: Cohort, members: Sequence[Member], origin: Origin | None = None) -> None:
-        now = self._store.files.surroundings.now()
+        now = self._store.files.runtime.now()
         rows = self._format.rows(cohort, members, origin, self._begun.get(cohort.id, now), now)
         for follower in self._followers:
             follower.ended(cohort, rows)

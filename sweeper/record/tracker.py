@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from sweeper.definition import Value
 from sweeper.record.listener import Row
-from sweeper.spec import Value
 from sweeper.storage.rows import plain_value
 
 Reports = Mapping[int, Mapping[str, float]]

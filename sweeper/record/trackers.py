@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from sweeper.definition import Value
 from sweeper.errors import SpecError
 from sweeper.masking import masked, remember
 from sweeper.option_values import TrackRequest
@@ -25,7 +26,7 @@ from sweeper.planning.cohorts import Cohort
 from sweeper.planning.plan import Plan
 from sweeper.record.listener import CohortListener, Row
 from sweeper.record.tracker import Reports, TrackedTrial, Tracker, end_of
-from sweeper.spec import Value
+from sweeper.runtime import BackgroundThread
 from sweeper.storage.files import Files
 from sweeper.storage.layout import tensorboard_folder
 from sweeper.storage.load import load_history_without, load_trial_names
@@ -33,7 +34,6 @@ from sweeper.storage.requests import request_name
 from sweeper.storage.retry import SHORT_RETRIES
 from sweeper.storage.rows import FIXED, STUDY_COLUMNS, Columns, columns_of, rows_of
 from sweeper.storage.store import StoreReader
-from sweeper.surroundings import BackgroundThread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,7 +155,7 @@ class Destination:
     ) -> None:
         """`connect` opens the tracker `name`, `say` prints a line, and `trials` are those that are sent, by default all
         trials of the sweep."""
-        self.name, self.sweep, self.say, self.surroundings = name, sweep, say, files.surroundings
+        self.name, self.sweep, self.say, self.runtime = name, sweep, say, files.runtime
         self._connect, self._files = connect, files.with_retries(SHORT_RETRIES)
         self._trials = trials
         self._tracker: Tracker | None = None
@@ -214,7 +214,7 @@ class Destination:
 
     def _lacking(self) -> Iterator[tuple[TrackedTrial, pd.DataFrame, Row | None]]:
         """Yield the trials whose runs are not complete, with their history and their rows, if they have one."""
-        chosen, clock = self._trials, self.surroundings.monotonic
+        chosen, clock = self._trials, self.runtime.monotonic
         began = clock()
         table = StoreReader(self._files).rows(self.sweep)  # before the history: a trial with a row has all of it
         table = Columns({}, ()).schema.empty_table() if table is None else table
@@ -262,13 +262,13 @@ class Tracking:
     ) -> None:
         """`longest_wait` shortens the time that the end waits for the tracker."""
         self._destination, self._longest_wait = destination, longest_wait
-        self._changed = destination.surroundings.condition()
+        self._changed = destination.runtime.condition()
         self._closing = self._given_up = False
         self._thread: BackgroundThread
 
     def __enter__(self) -> Self:
         destination = self._destination
-        self._thread = destination.surroundings.begin(f"tracker {destination.name}", self._work)
+        self._thread = destination.runtime.begin(f"tracker {destination.name}", self._work)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

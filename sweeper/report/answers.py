@@ -12,6 +12,9 @@ from functools import cached_property
 
 import pandas as pd
 
+from sweeper.definition import registry
+from sweeper.definition.metric import VALIDATION, Metric, Spread
+from sweeper.definition.space import Value, unknown
 from sweeper.errors import SpecError
 from sweeper.report.commands import Commands
 from sweeper.report.figures import PresetFigures, Shown
@@ -19,9 +22,6 @@ from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.kinds import read_figures
 from sweeper.results.best import BestSetting
 from sweeper.results.sentences import MAX_BEST, measured_on, over, sentences, short_text
-from sweeper.spec import registry
-from sweeper.spec.metric import VALIDATION, Metric, Spread
-from sweeper.spec.space import Value, unknown
 from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, model_path
 from sweeper.storage.load import absent, in_order_of_ends

@@ -14,16 +14,16 @@ from functools import cached_property
 
 import pandas as pd
 
+from sweeper.definition import Grid, Metric, Sweep, Value, registry
+from sweeper.definition.function_sweep import MODES, TIME, FunctionSweep
+from sweeper.definition.ranges import as_typed
+from sweeper.definition.space import PART_KEYS, Axes, Fixed, Part, Space, change_space, parts_of
+from sweeper.definition.user_code import CODE_KEYS, own_code
 from sweeper.errors import SpecError
 from sweeper.planning.changes import DIGEST, OWN_IMAGES, SIZE_KEYS, Defaults, changed_keys, format_value, sorted_values
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import CLASS
 from sweeper.results.best import NO_CHOICE, NUMBER
-from sweeper.spec import Grid, Metric, Sweep, Value, registry
-from sweeper.spec.function_sweep import MODES, TIME, FunctionSweep
-from sweeper.spec.ranges import as_typed
-from sweeper.spec.space import PART_KEYS, Axes, Fixed, Part, Space, change_space, parts_of
-from sweeper.spec.user_code import CODE_KEYS, own_code
 from sweeper.storage.requests import DECIDED, StoredRequest
 from sweeper.storage.rows import STUDY_COLUMNS, plain_value
 from trainables.functions.command import PREFIXES

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.definition.metric import BETTER, Metric
 from sweeper.report import charts
 from sweeper.report.formatting import DASH, MINUS, format_significant, signed, text_table
 from sweeper.results.compare import PairedTrials
 from sweeper.results.sentences import probable
-from sweeper.spec.metric import BETTER, Metric
 
 
 def text(table: pd.DataFrame) -> str:

@@ -6,6 +6,10 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from sweeper.definition import Constraint, Grid, Metric, Sweep
+from sweeper.definition.figures import Figure
+from sweeper.definition.metric import VALIDATION, Spread
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.errors import DamagedError, StoreError
 from sweeper.planning.changes import changed_keys
 from sweeper.report.formatting import ValueText, plain_text
@@ -13,10 +17,6 @@ from sweeper.report.selections import in_order, labelled
 from sweeper.results.best import BestSetting, Settings, columns_of
 from sweeper.results.judging import judging_rows
 from sweeper.results.sentences import chosen
-from sweeper.spec import Constraint, Grid, Metric, Sweep
-from sweeper.spec.figures import Figure
-from sweeper.spec.metric import VALIDATION, Spread
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.rows import STUDY_COLUMNS, plain_value
 
 MEAN_OF_STUDY = "of a search the mean over all of its settings"

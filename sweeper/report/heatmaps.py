@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.definition.figures import Heatmap, Table
+from sweeper.definition.metric import VALIDATION, Metric, Spread
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.report import charts
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import (
@@ -45,9 +48,6 @@ from sweeper.results.sentences import (
     described,
     sentences,
 )
-from sweeper.spec.figures import Heatmap, Table
-from sweeper.spec.metric import VALIDATION, Metric, Spread
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value

@@ -12,14 +12,14 @@ from urllib.parse import quote
 
 from msgspec import Meta
 
+from sweeper.definition import Constraint, Grid, Heatmap, Metric, Ranking, Table, Trajectory
+from sweeper.definition.figures import Figure
+from sweeper.definition.space import Value
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.printing import printable_values
 from sweeper.report import heatmaps, rankings, tables, trajectories
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Parameter, PresetFigures, Shown
-from sweeper.spec import Constraint, Grid, Heatmap, Metric, Ranking, Table, Trajectory
-from sweeper.spec.figures import Figure
-from sweeper.spec.space import Value
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import page_views_folder
 from trainables.json_input import JsonError, decode

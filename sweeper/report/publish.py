@@ -7,6 +7,8 @@ from functools import partial
 
 import pandas as pd
 
+from sweeper.definition import Heatmap, Sweep, Table
+from sweeper.definition.metric import SPREADS, Spread
 from sweeper.report import anomalies, densities, heatmaps, sheets
 from sweeper.report.figures import Shown, figures_of, made
 from sweeper.report.formatting import CLASS, format_metric, text_with_class_names
@@ -15,8 +17,6 @@ from sweeper.report.selections import labelled
 from sweeper.results.best import BestSetting
 from sweeper.results.replicates import beside, in_percent
 from sweeper.results.sentences import beside_text, chosen
-from sweeper.spec import Heatmap, Sweep, Table
-from sweeper.spec.metric import SPREADS, Spread
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_folder
 from sweeper.storage.load import load_history

@@ -13,6 +13,9 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from sweeper.definition.figures import Ranking
+from sweeper.definition.metric import SPREADS, Spread
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import DASH, ValueText, format_metric, format_value, plain_text, signed, text_table
@@ -29,9 +32,6 @@ from sweeper.results.replicates import (
     whole_means,
 )
 from sweeper.results.sentences import Over, beside_text, described, probable
-from sweeper.spec.figures import Ranking
-from sweeper.spec.metric import SPREADS, Spread
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value

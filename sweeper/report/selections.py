@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.spec.figures import Selection
-from sweeper.spec.space import Grid, Value
+from sweeper.definition.figures import Selection
+from sweeper.definition.space import Grid, Value
 from sweeper.storage.rows import plain_value
 
 

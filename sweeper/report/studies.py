@@ -10,6 +10,7 @@ import numpy as np
 import optuna
 import pandas as pd
 
+from sweeper.definition.metric import Metric
 from sweeper.report import charts, study_charts
 from sweeper.report.formatting import format_value, text_table
 from sweeper.report.optuna_log import quiet
@@ -31,7 +32,6 @@ from sweeper.report.study_tables import (
     value_limits,
     varied_parameters,
 )
-from sweeper.spec.metric import Metric
 from sweeper.storage.files import Files
 
 PREFIXES = ("importance", "parallel", "history", "contour", "pareto")

@@ -12,8 +12,8 @@ import pandas as pd
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeper.spec.metric import Metric
-from sweeper.spec.space import MEAN_OF, WARM, bounds
+from sweeper.definition.metric import Metric
+from sweeper.definition.space import MEAN_OF, WARM, bounds
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 """Optuna's state of a finished trial -> its name in tables."""

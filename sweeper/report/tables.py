@@ -13,6 +13,10 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from sweeper.definition import Metric
+from sweeper.definition.figures import Table
+from sweeper.definition.metric import REPORTED, SPREADS, Spread
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.printing import printable
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Shown
@@ -31,10 +35,6 @@ from sweeper.report.marks import marks
 from sweeper.report.selections import narrowed
 from sweeper.results.replicates import MEASURED, beside, in_percent, repetition, summarise
 from sweeper.results.sentences import ALIKE, BEST, LEGEND, NO_NOUNS, Over, averaged_over, beside_text, described
-from sweeper.spec import Metric
-from sweeper.spec.figures import Table
-from sweeper.spec.metric import REPORTED, SPREADS, Spread
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.load import metric_columns

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.definition.figures import Trajectory
+from sweeper.definition.metric import SPREADS, Metric
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.report import charts
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import ValueText, distinct_texts, json_values, plain_text
 from sweeper.results.replicates import Repetition, repetition, summarise
 from sweeper.results.sentences import NO_NOUNS, Over, averaged_over, described
-from sweeper.spec.figures import Trajectory
-from sweeper.spec.metric import SPREADS, Metric
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.rows import plain_value

@@ -28,12 +28,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sweeper.definition.constraint import Constraint
+from sweeper.definition.metric import VALIDATION, Metric, is_finite, mean_of_all
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.results.estimates import ALPHA, MIN_REPLICATES, Bounds, over_images
 from sweeper.results.replicates import strata_means, whole_means, within_unit
 from sweeper.results.selection import chosen_interval, not_told_apart
-from sweeper.spec.constraint import Constraint
-from sweeper.spec.metric import VALIDATION, Metric, is_finite, mean_of_all
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.rows import QUESTIONS
 from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
 from trainables.validation import is_own

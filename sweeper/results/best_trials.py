@@ -12,10 +12,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sweeper.definition.constraint import Constraint
+from sweeper.definition.metric import VALIDATION, Metric, is_finite
+from sweeper.definition.sweep import Sweep
 from sweeper.planning.plan import Plan
-from sweeper.spec.constraint import Constraint
-from sweeper.spec.metric import VALIDATION, Metric, is_finite
-from sweeper.spec.sweep import Sweep
 from sweeper.storage.rows import QUESTIONS
 
 if TYPE_CHECKING:

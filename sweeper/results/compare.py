@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from sweeper.definition import SpecError
+from sweeper.definition.metric import Metric
+from sweeper.definition.space import unknown
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.errors import SchemaError
 from sweeper.names import LAW, is_name
 from sweeper.printing import printable
 from sweeper.results.estimates import improvement, known_interval, p_value
 from sweeper.results.replicates import difference_of_runs, runs_of
 from sweeper.results.sentences import noun_of
-from sweeper.spec import SpecError
-from sweeper.spec.metric import Metric
-from sweeper.spec.space import unknown
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, sweeps_in
 from sweeper.storage.requests import read_request, request_name

@@ -1,11 +1,11 @@
-"""The rows of a request that the claims and figures of a paper are about, by `sweeper.spec.judging`."""
+"""The rows of a request that the claims and figures of a paper are about, by `sweeper.definition.judging`."""
 
 from collections.abc import Collection, Sequence
 
 import pandas as pd
 
-from sweeper.spec.judging import judging
-from sweeper.spec.space import SEED, Grid, Search, part_keys
+from sweeper.definition.judging import judging
+from sweeper.definition.space import SEED, Grid, Search, part_keys
 from sweeper.storage.rows import plain_value
 
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sweeper.definition.metric import LARGEST
+from sweeper.definition.sweep import Repeats
 from sweeper.results.estimates import MIN_REPLICATES, Estimate, difference, intervals, mean, over_fixed
-from sweeper.spec.metric import LARGEST
-from sweeper.spec.sweep import Repeats
 
 MEASURED = {
     **dict.fromkeys(("mean", "std", "low", "high", "iqm", "fixed_std"), "float64"),

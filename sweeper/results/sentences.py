@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from sweeper.definition.metric import REPORTED, SPREADS, VALIDATION, Metric, Spread
+from sweeper.definition.sweep import Repeats
 from sweeper.planning.changes import format_value
 from sweeper.results.best import BestSetting, NoneFeasible
 from sweeper.results.estimates import improvement
 from sweeper.results.replicates import replicate_columns, strata_means
-from sweeper.spec.metric import REPORTED, SPREADS, VALIDATION, Metric, Spread
-from sweeper.spec.sweep import Repeats
 from trainables.metrics.meanings import CHOSEN
 
 NOUNS: Mapping[str, tuple[str, str]] = {

@@ -15,9 +15,9 @@ import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from sweeper.definition.space import WARM, Study, Value, bounds
 from sweeper.report.optuna_log import quiet
 from sweeper.search.samplers import NEEDS_VALUES, RECORDS_PROPOSALS, NumberedSampler
-from sweeper.spec.space import WARM, Study, Value, bounds
 
 Status = Literal["finished", "pruned", "diverged", "failed"]
 UNKNOWN_VIOLATION = 1.0

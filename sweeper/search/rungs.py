@@ -20,8 +20,8 @@ from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from sweeper.spec.metric import Direction, is_finite, mean_of_all
-from sweeper.spec.pruners import Pruner
+from sweeper.definition.metric import Direction, is_finite, mean_of_all
+from sweeper.definition.pruners import Pruner
 
 Position = tuple[int, ...]
 

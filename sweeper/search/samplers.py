@@ -12,8 +12,8 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, NSGAIISampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from sweeper.definition.space import Search
 from sweeper.planning.cohorts import content_hash
-from sweeper.spec.space import Search
 
 RECORDS_PROPOSALS = ("cmaes", "qmc")
 """Samplers that record their proposals in the study. They must be asked even for a trial whose parameters are known."""

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sweeper.definition.space import SECONDS, UNSEARCHABLE_KEYS, Population, Search, Study, Value, bounds
 from sweeper.errors import SpecError
 from sweeper.planning.changes import Differences, format_value
 from sweeper.planning.cohorts import content_hash
 from sweeper.planning.sources import Record
 from sweeper.request import Request
-from sweeper.spec.space import SECONDS, UNSEARCHABLE_KEYS, Population, Search, Study, Value, bounds
 from sweeper.storage.files import read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sweeper.definition.metric import is_finite, mean_of_all
+from sweeper.definition.space import EPOCHS, MEAN_OF, SEED, Study, Value, value_in
 from sweeper.errors import SpecError
 from sweeper.option_values import WarmStartRequest
 from sweeper.planning.changes import Differences, differences_text, format_value, sorted_values
 from sweeper.planning.cohorts import Trial, content_hash, identity
 from sweeper.planning.sources import Record
 from sweeper.search.ask_tell import AskTellStudy, Status, TrialResult
-from sweeper.spec.metric import is_finite, mean_of_all
-from sweeper.spec.space import EPOCHS, MEAN_OF, SEED, Study, Value, value_in
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import study_path
 from sweeper.storage.store import Store

@@ -118,7 +118,7 @@ def _set_aside(files: Files, sweep: str, parts: Sequence[_MovedRows], paths: Seq
     for time in files.list(ARCHIVES):
         if _is_copying(files, sweep, time):
             files.delete_folder(f"{ARCHIVES}/{time}")
-    folder = new_archive(files.surroundings.now())
+    folder = new_archive(files.runtime.now())
     mark = copying_path(folder, sweep)
     if parts:
         files.write(mark, b"")
@@ -131,7 +131,7 @@ def _set_aside(files: Files, sweep: str, parts: Sequence[_MovedRows], paths: Seq
         if part.kept is None or not len(part.kept):
             files.delete_if_unchanged(f"{part.folder}/{part.name}", part.data)
         else:
-            name = f"segment-{files.surroundings.token()[:16]}{SUFFIX}"
+            name = f"segment-{files.runtime.token()[:16]}{SUFFIX}"
             replace(files, part.folder, {part.name: part.data}, name, part.kept)
     moved = [files.move(path, f"{folder}/{path}") for path in paths]
     return _summary(folder, parts) if parts or any(moved) else None

@@ -66,7 +66,7 @@ def fresh_checkpoints(files: Files, sweep: str, archive: str | None) -> Callable
     cohorts of other requests must keep their checkpoints.
     """
     leftovers = set(files.list(checkpoints_folder(sweep)))
-    archive = archive or new_archive(files.surroundings.now())
+    archive = archive or new_archive(files.runtime.now())
 
     def path_of(cohort: str) -> str:
         path = checkpoint_path(sweep, cohort)

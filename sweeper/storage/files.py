@@ -22,6 +22,7 @@ from pyarrow import ArrowException, fs
 from sweeper.errors import DamagedError, SpecError, StoreError
 from sweeper.masking import is_uri, masked, masked_url, remember
 from sweeper.printing import print, printable
+from sweeper.runtime import REAL, THREADS, Runtime
 from sweeper.storage import local_disk
 from sweeper.storage.filesystems import AddressError, join_address, move, open_filesystem, parse_address
 from sweeper.storage.local_disk import FILE, FOLDER, LINK, OTHER, Entry, StoreIdentity
@@ -36,7 +37,6 @@ from sweeper.storage.retry import (
     made_progress,
     step_of_call,
 )
-from sweeper.surroundings import REAL, THREADS, Surroundings
 from trainables.json_input import MAX_BYTES, read_json
 
 HIDDEN = (".", "_")
@@ -74,13 +74,13 @@ class Files:
         uri: str | os.PathLike[str],
         retry_policy: RetryPolicy = NO_RETRIES,
         log: Log | None = None,
-        surroundings: Surroundings = REAL,
+        runtime: Runtime = REAL,
     ) -> None:
         try:
             self.uri = parse_address(os.fspath(uri))
         except AddressError as error:
             raise StoreError(f"the store cannot be opened: {error}") from error
-        self.retry_policy, self._log, self.surroundings = retry_policy, log, surroundings
+        self.retry_policy, self._log, self.runtime = retry_policy, log, runtime
         self._opened: tuple[fs.FileSystem, str] | None = None
         self._identity: StoreIdentity | None = None
 
@@ -350,7 +350,7 @@ class Files:
         if folder is not None:
             self.retry("tidy", "", lambda: local_disk.clean_up(folder))
             return
-        now = self.surroundings.now().timestamp()
+        now = self.runtime.now().timestamp()
         for each in self._entries("", local_disk.WRITE_CHECK):
             if each.written_ns is not None and now - each.written_ns / 1e9 > local_disk.STALE_SECONDS:
                 self.delete(each.name)
@@ -359,7 +359,7 @@ class Files:
         """Call `operation` with retries. A lasting failure raises StoreError: `cannot VERB 'PATH': REASON`. `size`: the
         number of bytes that it sends."""
         what = f"cannot {verb} '{path or '.'}'"
-        deadline = self.surroundings.monotonic() + answer_seconds(self.retry_policy) + size / MIN_BYTES_PER_SECOND
+        deadline = self.runtime.monotonic() + answer_seconds(self.retry_policy) + size / MIN_BYTES_PER_SECOND
 
         def guarded() -> Result:
             folder = self.local_folder if self._identity else None
@@ -385,9 +385,9 @@ class Files:
         try:
             return call_with_retries(
                 *(attempt, self.retry_policy, on_first_failure, on_recovery),
-                clock=self.surroundings.monotonic,
-                sleep=self.surroundings.sleep,
-                draw=self.surroundings.draw,
+                clock=self.runtime.monotonic,
+                sleep=self.runtime.sleep,
+                draw=self.runtime.draw,
             )
         except local_disk.UnusableFile as error:
             raise DamagedError(message(error)) from error
@@ -412,7 +412,7 @@ class Files:
                 for name in left:
                     step(name)
             else:
-                self.surroundings.map(step, left)
+                self.runtime.map(step, left)
 
         self.retry(verb, folder, operation)
         return [results[name] for name in order]
@@ -448,7 +448,7 @@ class Files:
     def _open_anew(self) -> tuple[fs.FileSystem, str]:
         if not is_uri(self.uri):
             return open_filesystem(self.uri)
-        deadline = self.surroundings.monotonic() + answer_seconds(self.retry_policy)
+        deadline = self.runtime.monotonic() + answer_seconds(self.retry_policy)
         return self._call_remotely(lambda: open_filesystem(self.uri), deadline)  # which may ask for a bucket's region
 
     def _call_remotely(self, operation: Callable[[], Result], deadline: float) -> Result:
@@ -467,12 +467,12 @@ class Files:
 
         while True:
             try:
-                left = deadline - self.surroundings.monotonic()
+                left = deadline - self.runtime.monotonic()
                 return call_remotely(operation, max(MIN_ATTEMPT_SECONDS, left), say)
             except (OSError, ArrowException) as error:
-                if not told or not is_transient(error) or self.surroundings.monotonic() + REST_SECONDS > deadline:
+                if not told or not is_transient(error) or self.runtime.monotonic() + REST_SECONDS > deadline:
                     raise
-                self.surroundings.sleep(REST_SECONDS)
+                self.runtime.sleep(REST_SECONDS)
 
     def _resolve(self, path: str) -> tuple[fs.FileSystem, str]:
         """Return the filesystem and the full path of `path` in it. Raises ValueError if `path` leaves the store."""

@@ -21,10 +21,10 @@ from msgspec import Meta
 
 from sweeper.errors import StoreError
 from sweeper.printing import printable
+from sweeper.runtime import Machine
 from sweeper.storage.files import Files, checked_record, say_few, say_once
 from sweeper.storage.layout import leases_folder, timestamp
 from sweeper.storage.retry import NO_RETRIES
-from sweeper.surroundings import Machine
 from trainables.json_input import Count, Finite
 
 TERM = 60.0
@@ -87,11 +87,11 @@ class Drivers:
         machine: Machine | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`machine` and `clock` are by default those of the surroundings."""
+        """`machine` and `clock` are by default those of the runtime."""
         self._files, self._folder, self._own = files, leases_folder(sweep), own
-        self.surroundings = files.surroundings
-        self._clock = clock or self.surroundings.monotonic
-        self._machine = machine or self.surroundings.machine()
+        self.runtime = files.runtime
+        self._clock = clock or self.runtime.monotonic
+        self._machine = machine or self.runtime.machine()
         self._ended: dict[str, Content] = {}
         self._renewed: dict[str, tuple[int, float, bool]] = {}
         """Id of a lease of another machine -> its number of renewals, when this was seen first, and whether it has
@@ -146,7 +146,7 @@ class Drivers:
         if content.machine == self._machine:
             own = content.process == os.getpid()
             # One of this process that is not open was not closed, and is void.
-            alive = lease_id in self.surroundings.open_leases if own else _runs(content.process, content.created)
+            alive = lease_id in self.runtime.open_leases if own else _runs(content.process, content.created)
             return Driver(lease_id, content, proven=True) if alive else None
         now = self._clock()
         renewed, since, proven = self._renewed.get(lease_id, (content.renewed, now, False))
@@ -169,14 +169,14 @@ class Lease(Drivers):
         clock: Callable[[], float] | None = None,
         renewal_seconds: float = RENEWAL_SECONDS,
     ) -> None:
-        self.id = f"{timestamp(files.surroundings.now())}-{files.surroundings.token()[:12]}"
+        self.id = f"{timestamp(files.runtime.now())}-{files.runtime.token()[:12]}"
         super().__init__(files, sweep, self.id, machine=machine, clock=clock)
         process = psutil.Process()
-        since = f"{self.surroundings.now():%Y-%m-%d %H:%M:%S}"
+        since = f"{self.runtime.now():%Y-%m-%d %H:%M:%S}"
         host, boot = self._machine.host, self._machine.boot
         self._content = Content(host, boot, process.pid, process.create_time(), since, request, [])
         self._claims: set[str] = set()
-        self._lock = self.surroundings.lock()
+        self._lock = self.runtime.lock()
         self._closed = threading.Event()
         self._renewal_seconds = renewal_seconds
         self._others: list[str] = []
@@ -184,9 +184,9 @@ class Lease(Drivers):
 
     def open(self) -> None:
         """Write the lease, and renew it from now on. Raises StoreError."""
-        self.surroundings.open_leases.add(self.id)
+        self.runtime.open_leases.add(self.id)
         self._write(self._files)
-        self.surroundings.begin("lease", self._keep_renewing)
+        self.runtime.begin("lease", self._keep_renewing)
 
     @property
     def is_first(self) -> bool:
@@ -227,10 +227,10 @@ class Lease(Drivers):
             self._write(files, changed=True, ended=True)
             if not self.living():
                 files.each("delete", self._folder, Files.delete, map(self.path, [*self.ids(), self.id]))
-        self.surroundings.open_leases.discard(self.id)
+        self.runtime.open_leases.discard(self.id)
 
     def _keep_renewing(self) -> None:
-        while not self.surroundings.wait(self._closed, self._renewal_seconds):
+        while not self.runtime.wait(self._closed, self._renewal_seconds):
             with contextlib.suppress(StoreError):  # the next one may succeed
                 self.renew()
 

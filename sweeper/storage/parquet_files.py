@@ -185,7 +185,7 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
         if listed == versions:
             return contents
         if listed == before:  # a cached listing shows files that are gone
-            files.surroundings.sleep(wait)
+            files.runtime.sleep(wait)
             wait = min(2.0 * wait, LONGEST_WAIT)
         changed = [name for name, version in listed.items() if versions.get(name) != version]
         contents = {name: data for name, data in contents.items() if name in listed} | read_all(files, folder, changed)
@@ -220,7 +220,7 @@ def parse_intact(
         except DamagedError as error:
             return str(error)
 
-    outcomes = dict(zip(contents, files.surroundings.map(parse_or_reason, contents), strict=True))
+    outcomes = dict(zip(contents, files.runtime.map(parse_or_reason, contents), strict=True))
     tables = {name: parsed for name, parsed in outcomes.items() if not isinstance(parsed, str)}
     return tables, {f"{folder}/{name}": reason for name, reason in outcomes.items() if isinstance(reason, str)}
 
@@ -302,11 +302,11 @@ def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
     for path, reason in reasons.items():
         source = PurePosixPath(path)
         folder = str(source.parent)
-        target = f"{damaged_folder(folder)}/{timestamp(files.surroundings.now())}-{source.name}"
+        target = f"{damaged_folder(folder)}/{timestamp(files.runtime.now())}-{source.name}"
         if not files.move(path, target):
             continue
         if _damage(files, target, folder) is None:
-            files.move(target, f"{folder}/{source.stem}-{files.surroundings.token()[:16]}{source.suffix}")
+            files.move(target, f"{folder}/{source.stem}-{files.runtime.token()[:16]}{source.suffix}")
             continue
         moved += 1
         if moved <= MOST_LINES:
@@ -392,7 +392,7 @@ class Compactor:
                 level |= dict.fromkeys(contents)
                 return
             merged = self._merge([table for _, table in tables.values()])
-            name = f"segment-{self._files.surroundings.token()[:16]}{SUFFIX}"
+            name = f"segment-{self._files.runtime.token()[:16]}{SUFFIX}"
             size = replace(self._files, self._folder, contents, name, merged)
             yield name, merged
             if size > LARGEST:

@@ -164,7 +164,7 @@ def _remove_rows(files: Files, folder: str, trials: list[str]) -> None:
         if not len(kept):
             files.delete_if_unchanged(f"{folder}/{name}", data)
         elif len(kept) < len(table):
-            replace(files, folder, {name: data}, f"segment-{files.surroundings.token()[:16]}{SUFFIX}", kept)
+            replace(files, folder, {name: data}, f"segment-{files.runtime.token()[:16]}{SUFFIX}", kept)
 
 
 def _delete(files: Files, path: str) -> None:

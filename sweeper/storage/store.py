@@ -328,7 +328,7 @@ class Store(StoreReader):
         stored = [table for _, table in parsed.values()]
         merged, name = merge(stored), next(iter(contents))
         if len(contents) > 1 or not merged.equals(stored[0]):
-            name = f"compact-{self.files.surroundings.token()[:16]}{SUFFIX}"
+            name = f"compact-{self.files.runtime.token()[:16]}{SUFFIX}"
             replace(self.files, folder, contents, name, merged)
         return name, merged
 
@@ -366,7 +366,7 @@ def check_writable(files: Files) -> None:
     folder = files.local_folder
     if folder is not None and not files.pinned and folder.is_dir() and os.statvfs(folder).f_flag & os.ST_RDONLY:
         raise StoreError(f"store {files.display_uri}: cannot write: {os.strerror(errno.EROFS)}")
-    checked = f"{WRITE_CHECK}{files.surroundings.token()}"
+    checked = f"{WRITE_CHECK}{files.runtime.token()}"
     files.write(checked, b"write check")
     if files.read(checked) != b"write check":
         raise StoreError(f"store {files.display_uri}: a file written there does not read back")

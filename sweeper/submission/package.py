@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from sweeper.spec import SpecError, user_code
+from sweeper.definition import SpecError, user_code
 
 LIMIT = 100 << 20
 """Largest working directory, in bytes, that Ray's job server takes."""

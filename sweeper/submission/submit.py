@@ -19,12 +19,12 @@ from pathlib import Path
 
 from sweeper.commands import arguments as run_arguments
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser
+from sweeper.definition import SpecError, registry, user_code
 from sweeper.errors import ClusterError, JobLost, StoreError, error_line
 from sweeper.execution.signals import StopSignal
 from sweeper.masking import masked, masked_url
 from sweeper.printing import print
 from sweeper.request import Request
-from sweeper.spec import SpecError, registry, user_code
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 from sweeper.submission import package, slurm

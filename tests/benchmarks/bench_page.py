@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from sweeper.definition import registry
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
 from sweeper.report.page.aggregates import MAX_TRIALS
 from sweeper.report.page.document import compressed_library
-from sweeper.spec import registry
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab

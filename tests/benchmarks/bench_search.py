@@ -31,9 +31,9 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
+from sweeper.definition import Halving, registry
+from sweeper.definition.space import Search, Study
 from sweeper.execution import session as cluster
-from sweeper.spec import Halving, registry
-from sweeper.spec.space import Search, Study
 
 if TYPE_CHECKING:
     from trainables.reports import Report

@@ -26,10 +26,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from sweeper.definition import Grid, Heatmap, Metric, Sweep
 from sweeper.report.figures import figures_of
 from sweeper.report.heatmaps import pivot
 from sweeper.report.kinds import write_figures
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
 from sweeper.storage.load import load
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns

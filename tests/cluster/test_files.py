@@ -19,8 +19,8 @@ from ray.autoscaler._private.node_provider_availability_tracker import NodeAvail
 from ray.autoscaler._private.resource_demand_scheduler import _default_utilization_scorer, get_nodes_for
 from ray.autoscaler._private.util import prepare_config, validate_config
 
+from sweeper.definition import user_code
 from sweeper.execution.session import LOOPBACK
-from sweeper.spec import user_code
 from tests.cases import for_each
 from tests.cluster.files import (
     EVERY,

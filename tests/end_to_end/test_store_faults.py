@@ -14,13 +14,13 @@ import pytest
 from pyarrow import fs
 
 from sweeper.errors import StoreError
+from sweeper.runtime import Runtime
 from sweeper.storage.archive import TrialSelection, archive, restore
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from sweeper.storage.local_disk import STALE_SECONDS
 from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
 from sweeper.storage.store import Store, check_writable
-from sweeper.surroundings import Surroundings
 from tests.sweeper.storage.rows import COLUMNS, row
 
 
@@ -132,8 +132,8 @@ def test_old_probes_of_killed_drivers_go_from_a_bucket_and_new_ones_of_others_st
     assert [store.files.read(name) for name in names] == [b"write check"] * 2, (
         "another driver may be about to read its own"
     )
-    later = Surroundings(now=lambda: datetime.now(UTC) + timedelta(seconds=STALE_SECONDS + 60))
-    Store(Files(s3[0], surroundings=later)).prepare("grid", COLUMNS)
+    later = Runtime(now=lambda: datetime.now(UTC) + timedelta(seconds=STALE_SECONDS + 60))
+    Store(Files(s3[0], runtime=later)).prepare("grid", COLUMNS)
     assert [store.files.read(name) for name in names] == [None, b"write check"]
 
 

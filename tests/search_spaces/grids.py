@@ -2,8 +2,8 @@
 
 from functools import cache
 
+from sweeper.definition import registry
 from sweeper.planning.cohorts import Trial, enumerate_trials
-from sweeper.spec import registry
 from tests.cases import for_each
 from trainables.config import resolve
 from trainables.data.datasets.catalog import DATASETS

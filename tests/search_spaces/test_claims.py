@@ -4,7 +4,7 @@ import pytest
 
 from search_spaces import _claims_gmje, _claims_one_class, _claims_simvae, _claims_vje
 from sweeper.claims.claim import EPOCH, check_claims, meets
-from sweeper.spec import registry
+from sweeper.definition import registry
 from tests.search_spaces.grids import COUNTS, each_preset, flats_of, metrics_of
 
 EVERY_ROW = ("seconds",)

@@ -6,7 +6,7 @@ The collapses and their remedies differ by what is at stake, and by nothing else
 import pytest
 
 from search_spaces.collapse_ablation import FAILURES, STATES, SWEEP
-from sweeper.spec import Grid
+from sweeper.definition import Grid
 from tests.cases import for_each
 from tests.search_spaces.grids import configs_of
 from trainables.tasks.images.stream import steps_per_epoch

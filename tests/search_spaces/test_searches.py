@@ -11,8 +11,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
 from search_spaces._protocols import SMALL_IMAGES
-from sweeper.spec import Grid, Search, Value, registry
-from sweeper.spec.space import SECONDS, Study, studies_of
+from sweeper.definition import Grid, Search, Value, registry
+from sweeper.definition.space import SECONDS, Study, studies_of
 from tests.cases import for_each
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS

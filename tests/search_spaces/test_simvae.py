@@ -8,7 +8,7 @@ import pytest
 
 from search_spaces import simvae_style
 from search_spaces._simvae_protocols import DATASETS, METHODS
-from sweeper.spec import Search, Table, registry
+from sweeper.definition import Search, Table, registry
 from tests.cases import for_each
 from tests.search_spaces.grids import configs_of
 from tests.trainables.small import image_trial

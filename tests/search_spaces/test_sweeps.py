@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.commands.descriptions import describe, describe_sweep
+from sweeper.definition import Assumption, Grid, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
+from sweeper.definition.figures import Heatmap
 from sweeper.planning.cohorts import content_hash
-from sweeper.spec import Assumption, Grid, Metric, Search, Selection, SpecError, Sweep, Table, Value, registry
-from sweeper.spec.figures import Heatmap
 from tests.cases import for_each
 from tests.search_spaces.grids import (
     CLASSES,

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from search_spaces._protocols import DIGITS
-from sweeper.spec import registry
+from sweeper.definition import registry
 from tests.cases import for_each
 from tests.search_spaces.grids import COUNTS, configs_of, each_preset, metrics_of
 from trainables.config import resolve

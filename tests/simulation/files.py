@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from pyarrow import fs
 
 from sweeper.execution.signals import StopSignal
+from sweeper.runtime import Runtime
 from sweeper.storage.files import Files
 from sweeper.storage.retry import NoAnswerError
-from sweeper.surroundings import Surroundings
 from tests.simulation.processes import BEGINNING, Killed, Time
 
 ROOT = "store"
@@ -335,8 +335,8 @@ class Writing:
 class SimulatedFiles(Files):
     """The files of a world, as one client sees them."""
 
-    def __init__(self, memory: Memory, client: Client, surroundings: Surroundings) -> None:
-        super().__init__("s3://simulated/store", surroundings=surroundings)
+    def __init__(self, memory: Memory, client: Client, runtime: Runtime) -> None:
+        super().__init__("s3://simulated/store", runtime=runtime)
         self._filesystem = MemoryFilesystem(memory, client)
 
     def of(self, client: Client) -> SimulatedFiles:

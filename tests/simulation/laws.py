@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from safetensors.numpy import load
 
-from sweeper.spec.space import Search, parts_of
+from sweeper.definition.space import Search, parts_of
 from tests.simulation import sweeps, training
 from tests.simulation.stored import BEST, MODELS, History, Row, is_function, trial_of
 from tests.simulation.sweeps import OF_IMAGES, RANKED

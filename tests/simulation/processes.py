@@ -84,7 +84,7 @@ class Process:
         if greenlet.getcurrent() is not self._greenlet:
             self.wake()
 
-    # As `sweeper.surroundings.Task`.
+    # As `sweeper.runtime.Task`.
 
     def is_alive(self) -> bool:
         return not self.ended

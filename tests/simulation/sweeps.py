@@ -7,11 +7,11 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from sweeper.claims import Claim, Side
+from sweeper.definition import Constraint, Grid, Metric, Search, Sweep, Table, Value
+from sweeper.definition.pruners import Halving
+from sweeper.definition.space import Population, Space, When
 from sweeper.option_values import Keep
 from sweeper.request import Request
-from sweeper.spec import Constraint, Grid, Metric, Search, Sweep, Table, Value
-from sweeper.spec.pruners import Halving
-from sweeper.spec.space import Population, Space, When
 
 LOSS = Metric("nll_excess", "minimize")
 FIXED: Mapping[str, Value] = {"method": "jepa_pairs", "dataset": "synthetic_a", "epochs": 4, "examples": 128}

@@ -26,11 +26,11 @@ from sweeper.execution.signals import StopSignal
 from sweeper.report import charts, publish
 from sweeper.report.page import publish as page
 from sweeper.request import Request
+from sweeper.runtime import Machine, Runtime
 from sweeper.search import journal
 from sweeper.storage import archive, parquet_files, requests, store
 from sweeper.storage.layout import report_path
 from sweeper.storage.load import load
-from sweeper.surroundings import Machine, Surroundings
 from tests.simulation import functions, sweeps, training
 from tests.simulation.auditor import Auditor
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend
@@ -80,7 +80,7 @@ class World:
         self.elsewhere = False
         """Whether the last session was on another machine."""
 
-    def surroundings(self, client: Client) -> Surroundings:
+    def runtime(self, client: Client) -> Runtime:
         time, random = self.time, self.random
 
         def begin(name: str, act: Callable[[], None]) -> Process:
@@ -101,7 +101,7 @@ class World:
             results = {name: act(name) for name in self.order.sample(names, len(names))}
             return [results[name] for name in names]
 
-        return Surroundings(
+        return Runtime(
             monotonic=lambda: time.now,
             now=time.wall,
             sleep=lambda seconds: time.current.sleep(seconds),
@@ -145,7 +145,7 @@ class World:
         self, client: Client, request: Request, mishaps: Mishaps, end: Callable[[int], None], machines: Machines
     ) -> None:
         """What the process of a driver does."""
-        own = SimulatedFiles(self.memory, client, self.surroundings(client))
+        own = SimulatedFiles(self.memory, client, self.runtime(client))
         auditor = self.auditor
         observed = Observed(
             partial(auditor.started, client, machines),
@@ -250,7 +250,7 @@ class World:
     def read(self) -> None:
         """What a reader does: it loads the rows."""
         client = Client("reader", faulty=False, slowness=self.random.choice((0.3, 1.0, 4.0)))
-        own = SimulatedFiles(self.memory, client, self.surroundings(client))
+        own = SimulatedFiles(self.memory, client, self.runtime(client))
         since = self.auditor.moment
         try:
             rows = load("simulated", own)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sweeper.spec import Grid, Metric, Sweep, Table, Value
+from sweeper.definition import Grid, Metric, Sweep, Table, Value
 from sweeper.storage.load import load
 from sweeper.storage.rows import PROVENANCE
 

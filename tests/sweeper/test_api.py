@@ -20,10 +20,10 @@ import pandas as pd
 import pytest
 
 import sweeper
-from sweeper import api, spec
+from sweeper import api, definition
 from sweeper.commands.arguments import parse
+from sweeper.definition import registry
 from sweeper.errors import ClusterError, SpecError, StoreError
-from sweeper.spec import registry
 from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY, rows
@@ -78,8 +78,13 @@ def test_type_checkers_see_each_public_name_in_its_module() -> None:
     assert {alias.name: node.module for node in imports for alias in node.names} == sweeper.MODULE_OF
 
 
+def test_the_earlier_module_of_the_names_for_a_sweeps_file_is_refused_with_the_new_one() -> None:
+    with pytest.raises(ImportError, match=r"sweeper\.spec is gone; import from sweeper"):
+        importlib.import_module("sweeper.spec")
+
+
 def test_the_names_for_a_sweeps_file_are_all_public() -> None:
-    assert {*spec.__all__} <= {*sweeper.__all__}
+    assert {*definition.__all__} <= {*sweeper.__all__}
 
 
 def test_no_module_takes_the_place_of_a_function() -> None:

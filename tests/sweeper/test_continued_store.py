@@ -18,9 +18,9 @@ from optuna.distributions import FloatDistribution
 
 from sweeper.commands import run
 from sweeper.commands.sweep_run import SweepRun
+from sweeper.definition import Grid, Halving, Heatmap, Metric, Search, Sweep, Table, Value, registry
 from sweeper.models import load_model
 from sweeper.report import publish
-from sweeper.spec import Grid, Halving, Heatmap, Metric, Search, Sweep, Table, Value, registry
 from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
 from sweeper.storage.store import Store

@@ -11,10 +11,10 @@ from optuna.distributions import FloatDistribution
 
 from sweeper.commands.arguments import parse
 from sweeper.commands.run import main
+from sweeper.definition import Grid, Halving, Heatmap, Metric, Pruner, Search, Sweep, Value, registry
 from sweeper.planning.prepare import prepare
 from sweeper.report.figures import figures_of
 from sweeper.results.best_trials import rankings_of
-from sweeper.spec import Grid, Halving, Heatmap, Metric, Pruner, Search, Sweep, Value, registry
 from sweeper.storage.load import load
 from sweeper.storage.models import trials_with_models
 from sweeper.storage.requests import read_request

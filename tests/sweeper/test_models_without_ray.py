@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from sweeper.commands import restore, run
+from sweeper.definition import registry
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import config_of, load_model
-from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.load import load, load_history
 from sweeper.storage.rows import PROVENANCE

@@ -28,11 +28,11 @@ from sweeper.commands import list as list_command
 from sweeper.commands.best import main as best
 from sweeper.commands.compare import main as compare
 from sweeper.commands.table import main as table_main
+from sweeper.definition import SpecError, registry
 from sweeper.errors import DamagedError, StoreError
 from sweeper.models import load_model
 from sweeper.report.page import document, publish
 from sweeper.report.page.publish import list_of_sweeps
-from sweeper.spec import SpecError, registry
 from sweeper.storage import files as files_module
 from sweeper.storage.evaluations import write_evaluations
 from sweeper.storage.files import Files

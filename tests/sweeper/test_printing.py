@@ -20,13 +20,13 @@ from sweeper.commands import list as list_command
 from sweeper.commands import merge, rm, run, table
 from sweeper.commands.best import main as best
 from sweeper.commands.compare import main as compare
+from sweeper.definition import Grid, Metric, Sweep, Table
 from sweeper.printing import UNPRINTABLE, print, printable
 from sweeper.report import charts
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import document, publish
 from sweeper.report.tables import FORMULA_STARTS
-from sweeper.spec import Grid, Metric, Sweep, Table
 from sweeper.storage.layout import leases_folder
 from sweeper.storage.lease import Content
 from sweeper.storage.requests import RequestRows, write_request

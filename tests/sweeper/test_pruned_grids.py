@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from sweeper.commands import run
-from sweeper.spec import Grid, Halving, Sweep, Value, registry
-from sweeper.spec.space import Space
+from sweeper.definition import Grid, Halving, Sweep, Value, registry
+from sweeper.definition.space import Space
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import FIXED, TINY, rows

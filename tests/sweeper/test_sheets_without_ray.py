@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from sweeper.commands import restore, run
-from sweeper.spec import Grid, Metric, Sweep, Table, Value, registry
+from sweeper.definition import Grid, Metric, Sweep, Table, Value, registry
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from trainables.metrics import latent_density

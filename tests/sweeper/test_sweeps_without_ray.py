@@ -21,8 +21,8 @@ import sweeper
 from search_spaces import vje_search
 from search_spaces.vje_search import POPULATION
 from sweeper.commands import run, sweep_run
+from sweeper.definition import registry
 from sweeper.report.page.contents import collect
-from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from sweeper.storage.rows import Columns

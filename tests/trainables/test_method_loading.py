@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.spec.user_code import search_folder
+from sweeper.definition.user_code import search_folder
 from tests.cases import for_each
 from tests.user_files import DENOISE, user_folder
 from trainables.catalog import (

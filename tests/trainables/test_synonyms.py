@@ -1,8 +1,8 @@
 """Each synonym is of a key, a value, an option or a command that there is."""
 
 from sweeper.commands.console import COMMANDS
+from sweeper.definition.space import SAMPLERS
 from sweeper.request import PRUNERS, options
-from sweeper.spec.space import SAMPLERS
 from trainables.catalog import METHODS
 from trainables.config import keys
 from trainables.synonyms import SYNONYMS, letters

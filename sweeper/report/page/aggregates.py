@@ -10,6 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from sweeper.definition import Heatmap
+from sweeper.definition.metric import VALIDATION
 from sweeper.report.figures import PresetFigures
 from sweeper.report.formatting import json_values
 from sweeper.report.heatmaps import pivot_of, selection_metric
@@ -18,8 +20,6 @@ from sweeper.report.page.findings import declared_metrics, known_metric, labelle
 from sweeper.report.selections import labelled
 from sweeper.results.replicates import MEASURED
 from sweeper.results.sentences import averaged_over
-from sweeper.spec import Heatmap
-from sweeper.spec.metric import VALIDATION
 from sweeper.storage.requests import StoredRequest
 from sweeper.storage.rows import PROVENANCE
 

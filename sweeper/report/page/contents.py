@@ -16,6 +16,9 @@ import numpy as np
 import pandas as pd
 from msgspec import Meta
 
+from sweeper.definition.figures import Heatmap
+from sweeper.definition.metric import VALIDATION
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.report.figures import PresetFigures, Shown, made
 from sweeper.report.formatting import (
     format_significant,
@@ -31,9 +34,6 @@ from sweeper.report.reruns import Reruns, reruns
 from sweeper.report.selections import labelled
 from sweeper.results.estimates import unit_halves
 from sweeper.results.replicates import group_numbers, in_percent
-from sweeper.spec.figures import Heatmap
-from sweeper.spec.metric import VALIDATION
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files, read_record
 from sweeper.storage.layout import (
     LOGS,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from sweeper.definition import Heatmap, Metric
+from sweeper.definition.metric import VALIDATION
 from sweeper.report.figures import PresetFigures, Shown, made, settings_of
 from sweeper.report.formatting import json_values
 from sweeper.results.best import BestSetting, NoneFeasible, Settings
 from sweeper.results.sentences import MAX_BEST, noun_of, sentences
-from sweeper.spec import Heatmap, Metric
-from sweeper.spec.metric import VALIDATION
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path, figures_folder
 from sweeper.storage.rows import Columns

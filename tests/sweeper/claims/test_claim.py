@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from sweeper.claims import Claim, Filter, Side
 from sweeper.claims.claim import check_claims, meets
+from sweeper.definition import Grid, Metric, Sweep, Table, Value
+from sweeper.definition.judging import judging
 from sweeper.errors import SpecError
-from sweeper.spec import Grid, Metric, Sweep, Table, Value
-from sweeper.spec.judging import judging
 from tests.cases import for_each
 
 SPACE = (

@@ -12,8 +12,8 @@ from sweeper.claims import Claim, Side
 from sweeper.claims import decide as decide_module
 from sweeper.claims.judging import judge
 from sweeper.claims.looks import read_looks
+from sweeper.definition import Grid, Sweep
 from sweeper.errors import SpecError
-from sweeper.spec import Grid, Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray

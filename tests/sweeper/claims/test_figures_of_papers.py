@@ -9,8 +9,8 @@ import pytest
 from search_spaces.anomaly_grid import AXES
 from sweeper.claims.judging import Judged, judge
 from sweeper.claims.verdicts import replicates_expected
+from sweeper.definition import registry
 from sweeper.results.estimates import ALPHA
-from sweeper.spec import registry
 from sweeper.storage.files import Files
 from tests.cases import for_each
 from tests.sweeper.claims.stored_rows import write_rows

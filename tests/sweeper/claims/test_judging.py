@@ -19,14 +19,14 @@ from scipy import special, stats
 from sweeper.claims import Claim, Filter, Side
 from sweeper.claims.judging import Judged, by_row, counts_text, judge, write
 from sweeper.commands import claims as command
+from sweeper.definition import Grid, Metric, Sweep, Table, registry
+from sweeper.definition.judging import JUDGING
 from sweeper.planning.plan import Plan
 from sweeper.record.page import write_claims
 from sweeper.report import publish
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page.contents import collect
-from sweeper.spec import Grid, Metric, Sweep, Table, registry
-from sweeper.spec.judging import JUDGING
 from sweeper.storage import local_disk
 from sweeper.storage.files import Files
 from sweeper.storage.layout import claims_folder, claims_path
@@ -400,7 +400,7 @@ from pathlib import Path
 from sweeper import api
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY
-from sweeper.spec import Grid
+from sweeper.definition import Grid
 from dataclasses import replace
 
 folder = Path(sys.argv[1])

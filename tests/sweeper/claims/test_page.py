@@ -14,9 +14,9 @@ from sweeper.claims import Claim, Side
 from sweeper.claims import page as claims_page
 from sweeper.claims.judging import Judged, write_table
 from sweeper.claims.page import MOST_TRIALS, all_claims
+from sweeper.definition import registry
 from sweeper.report.page import publish
 from sweeper.report.page.contents import collect
-from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.layout import CLAIMS_PAGE, claims_path
 from tests.sweeper.report.page.browsers import browser, tab

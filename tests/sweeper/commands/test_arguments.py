@@ -12,10 +12,10 @@ import pytest
 from sweeper.commands.arguments import parse
 from sweeper.commands.command_line import store_retries
 from sweeper.commands.list import list_sweeps
+from sweeper.definition import registry
 from sweeper.errors import SpecError
 from sweeper.option_values import LARGEST_INTEGER, amount, device_share, memory, whole, whole_or_auto
 from sweeper.request import Request, options
-from sweeper.spec import registry
 from sweeper.storage.retry import LONG_RETRIES, RetryPolicy
 from tests.cases import for_each
 from tests.sweeper.commands.refusals import CommandLine, command_line_of

@@ -14,8 +14,8 @@ from urllib.error import URLError
 import pytest
 
 from sweeper.commands import run
-from sweeper.spec import Metric, registry
-from sweeper.spec.figures import Table, Trajectory
+from sweeper.definition import Metric, registry
+from sweeper.definition.figures import Table, Trajectory
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each

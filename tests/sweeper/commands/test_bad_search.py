@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.spec import Halving, Heatmap, Metric, Population, Search, SpecError, Sweep, Value, registry
+from sweeper.definition import Halving, Heatmap, Metric, Population, Search, SpecError, Sweep, Value, registry
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each

@@ -9,8 +9,8 @@ import pytest
 
 from sweeper.commands import completion
 from sweeper.commands.console import COMMANDS
+from sweeper.definition import registry
 from sweeper.request import options
-from sweeper.spec import registry
 
 WORDS = {
     "commands": ["run", "plan", "completion"],

@@ -8,10 +8,10 @@ import pytest
 
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK
 from sweeper.commands.conclusion import finish, finish_so_far, print_how_to_continue
+from sweeper.definition import Metric, Selection, Table
 from sweeper.planning.plan import Plan
 from sweeper.report.answers import find_answer
 from sweeper.request import Keep, Request
-from sweeper.spec import Metric, Selection, Table
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.models import trials_with_models
 from sweeper.storage.requests import selecting_line, write_request

@@ -8,8 +8,8 @@ from torchvision.datasets import CIFAR10, CIFAR100, MNIST, STL10, SVHN, CelebA, 
 
 from sweeper.commands import run
 from sweeper.commands.descriptions import LISTS, describe
+from sweeper.definition import Heatmap, Ranking, registry
 from sweeper.errors import SpecError
-from sweeper.spec import Heatmap, Ranking, registry
 from tests.cases import for_each
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS

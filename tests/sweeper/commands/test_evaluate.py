@@ -12,8 +12,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import sweeper
 from sweeper.commands import conclusion, evaluate
+from sweeper.definition import Grid, Metric, Sweep, Table, Value
 from sweeper.report import publish
-from sweeper.spec import Grid, Metric, Sweep, Table, Value
 from sweeper.storage.evaluations import remove_evaluations
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import inventory_of

@@ -8,8 +8,8 @@ from sklearn.datasets import load_digits
 
 import sweeper
 from sweeper.commands import export
+from sweeper.definition import Heatmap, Metric, Table
 from sweeper.errors import SpecError, StoreError
-from sweeper.spec import Heatmap, Metric, Table
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import TINY

@@ -6,9 +6,9 @@ import pytest
 
 from sweeper.commands.other_drivers import refuse_others, share, wait_for_others
 from sweeper.planning.plan import Plan
+from sweeper.runtime import Machine, Runtime
 from sweeper.storage.files import Files
 from sweeper.storage.lease import Drivers, Lease
-from sweeper.surroundings import Machine, Surroundings
 from tests.sweeper.small_sweeps import TINY
 
 
@@ -26,7 +26,7 @@ def test_a_run_that_was_asked_to_stop_waits_for_no_other_driver(tmp_path: Path) 
 
     other = Lease(Files(tmp_path), "tiny", "digits", machine=Machine("other", "boot"))
     other.open()
-    files = Files(tmp_path, surroundings=Surroundings(monotonic=lambda: now, sleep=sleep))
+    files = Files(tmp_path, runtime=Runtime(monotonic=lambda: now, sleep=sleep))
     drivers, mine = Drivers(files, "tiny"), Lease(files, "tiny", "digits")
     for wait in (
         lambda: wait_for_others(drivers, print, check),

@@ -9,7 +9,7 @@ from urllib.error import URLError
 import pytest
 
 from sweeper.commands import run
-from sweeper.spec import registry
+from sweeper.definition import registry
 from tests.cases import for_each
 
 PRESETS = [(name, preset) for name in registry.names() for preset in registry.find(name).presets]

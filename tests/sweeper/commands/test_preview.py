@@ -27,6 +27,7 @@ from sweeper.commands.preview import (
     text,
 )
 from sweeper.commands.restore import archive, preview_archive
+from sweeper.definition import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep, Value, registry
 from sweeper.option_values import NodePrice
 from sweeper.packing.compilation import StudySteps, record_steps, recorded_steps
 from sweeper.packing.workloads import COHORT_START_SECONDS
@@ -34,7 +35,6 @@ from sweeper.planning.changes import Change, Changes
 from sweeper.planning.cohorts import Cut, cut
 from sweeper.planning.plan import Plan
 from sweeper.planning.prepare import explain_preset_keys, prepare
-from sweeper.spec import Grid, Heatmap, Metric, Search, Selection, SpecError, Sweep, Value, registry
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load
 from sweeper.storage.store import Store

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from sweeper.commands import table
+from sweeper.definition import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

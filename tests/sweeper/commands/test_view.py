@@ -23,10 +23,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from sweeper.commands import view
+from sweeper.definition import registry
 from sweeper.report.heatmaps import pivot
 from sweeper.report.page import aggregates, document
 from sweeper.report.page.contents import Contents
-from sweeper.spec import registry
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from sweeper.storage.store import Store

@@ -13,6 +13,8 @@ from unittest.mock import Mock, call
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeper.definition import Halving, Metric, Population, Search, When
+from sweeper.definition.space import Study
 from sweeper.execution import loop
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
 from sweeper.execution.loop import CohortFiles, Limits, SlotAssigner, dispatch
@@ -25,8 +27,6 @@ from sweeper.planning.sources import CohortQueue
 from sweeper.record.listener import CohortListener
 from sweeper.search.ask_tell import TrialResult
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart
-from sweeper.spec import Halving, Metric, Population, Search, When
-from sweeper.spec.space import Study
 from sweeper.storage.files import Files
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.definition.user_code import search_folder
 from sweeper.errors import ClusterError
 from sweeper.execution import session
 from sweeper.execution.session import (
@@ -29,7 +30,6 @@ from sweeper.execution.session import (
     remove_abandoned,
     scratch_folder,
 )
-from sweeper.spec.user_code import search_folder
 from tests.cases import for_each
 from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by_nobody
 from tests.user_files import user_folder

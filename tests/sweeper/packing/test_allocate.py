@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.commands.arguments import parse
+from sweeper.definition import Grid, Metric, Sweep
+from sweeper.definition.figures import Heatmap
 from sweeper.errors import ClusterError, SpecError
 from sweeper.packing.allocate import Allocator, least_threads, longest_group, on_cores, on_gpus
 from sweeper.packing.cluster import (
@@ -31,8 +33,6 @@ from sweeper.planning import cohorts
 from sweeper.planning.cohorts import Cut, Trial
 from sweeper.planning.plan import Plan
 from sweeper.request import Request
-from sweeper.spec import Grid, Metric, Sweep
-from sweeper.spec.figures import Heatmap
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, MIB, FakeMeasure, measurement, members
 from trainables.training.measurement import DeviceMeasurement

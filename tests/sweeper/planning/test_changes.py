@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from sweeper.commands.arguments import parse
+from sweeper.definition import Grid, Value
 from sweeper.planning import changes
 from sweeper.planning.changes import Change, Changes, format_value
 from sweeper.planning.plan import Plan
 from sweeper.planning.prepare import prepare
-from sweeper.spec import Grid, Value
 from sweeper.storage.store import Store
 from tests.cases import for_each
 

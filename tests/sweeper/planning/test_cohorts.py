@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from sweeper.definition import Grid, Metric, SpecError, Sweep, Value
+from sweeper.definition.figures import Heatmap
 from sweeper.planning import cohorts
 from sweeper.planning.cohorts import (
     Cohort,
@@ -24,8 +26,6 @@ from sweeper.planning.cohorts import (
     worker_count,
 )
 from sweeper.planning.plan import Plan
-from sweeper.spec import Grid, Metric, SpecError, Sweep, Value
-from sweeper.spec.figures import Heatmap
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 from trainables.config import resolve

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from sweeper.commands import run
 from sweeper.commands.arguments import parse
+from sweeper.definition import Grid, Metric, Sweep
+from sweeper.definition.figures import Heatmap
 from sweeper.errors import SpecError
 from sweeper.option_values import Order
 from sweeper.planning import cohorts
 from sweeper.planning.cohorts import Cohort, Cut, Trial
 from sweeper.planning.order import in_order
 from sweeper.planning.plan import Plan
-from sweeper.spec import Grid, Metric, Sweep
-from sweeper.spec.figures import Heatmap
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import rows, small_grid
 from trainables.worker.messages import CohortTask

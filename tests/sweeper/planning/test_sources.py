@@ -11,9 +11,9 @@ import pytest
 from sweeper.planning import sources
 from sweeper.planning.cohorts import Cohort, Cut, cut, halves
 from sweeper.planning.sources import CohortQueue, Sharing
+from sweeper.runtime import Machine
 from sweeper.storage.files import Files
 from sweeper.storage.lease import Lease
-from sweeper.surroundings import Machine
 from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import members
 from tests.sweeper.storage.interleaved import Interleaving

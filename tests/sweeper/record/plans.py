@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from sweeper.definition import Grid, Metric, Sweep
+from sweeper.definition.figures import Table
+from sweeper.definition.metric import Direction
 from sweeper.planning.cohorts import Group, Trial
 from sweeper.planning.plan import Plan
-from sweeper.spec import Grid, Metric, Sweep
-from sweeper.spec.figures import Table
-from sweeper.spec.metric import Direction
 
 
 class Clock:

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from sweeper.definition import Grid, Metric, Table
 from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.planning.plan import Plan
 from sweeper.record.models import KeptModels, keep_best
-from sweeper.spec import Grid, Metric, Table
 from sweeper.storage.files import Files
 from sweeper.storage.layout import model_path
 from sweeper.storage.models import trials_with_models

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.definition import Value
 from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.record.page import REST, SECONDS_BETWEEN, PageWriter, write_page
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import read_figures
 from sweeper.report.page import publish
-from sweeper.spec import Value
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.load import load_trial_names
 from sweeper.storage.store import Store

@@ -10,11 +10,11 @@ from optuna.distributions import FloatDistribution
 from scipy import stats
 
 from sweeper.commands import export
+from sweeper.definition import Constraint, Grid, Heatmap, Metric, Search, Sweep
 from sweeper.errors import SpecError, StoreError
 from sweeper.report.answers import Answer, find_answer
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
-from sweeper.spec import Constraint, Grid, Heatmap, Metric, Search, Sweep
 from sweeper.storage.layout import model_path
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns

@@ -14,14 +14,14 @@ import sweeper
 from sweeper.commands import export, trial
 from sweeper.commands.arguments import parse
 from sweeper.commands.best import main as best_command
+from sweeper.definition import registry
+from sweeper.definition.space import parts_of
 from sweeper.errors import SpecError
 from sweeper.models import defaults_of
 from sweeper.planning.prepare import prepare
 from sweeper.report.answers import Answer, Choice, find_answer
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
-from sweeper.spec import registry
-from sweeper.spec.space import parts_of
 from sweeper.storage.layout import class_names_path
 from sweeper.storage.load import load
 from sweeper.storage.requests import write_request

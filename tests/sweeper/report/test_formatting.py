@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeper.definition import Grid, Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.report import publish, trajectories
 from sweeper.report.formatting import (
     DASH,
@@ -18,7 +19,6 @@ from sweeper.report.formatting import (
     text_with_class_names,
 )
 from sweeper.report.heatmaps import pivot, values_of
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table, Trajectory
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path
 

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeper.definition.metric import Metric
+from sweeper.definition.sweep import Repeats
 from sweeper.report.heatmaps import breakdown, correlations, selection_metric, text
 from sweeper.results.best import BestSetting, best_settings
 from sweeper.results.replicates import MEASURED
-from sweeper.spec.metric import Metric
-from sweeper.spec.sweep import Repeats
 
 AXES, CLASSES = ("beta", "nu"), Repeats(("class",), ())
 

@@ -6,6 +6,8 @@ import pytest
 from PIL import Image
 from scipy import stats
 
+from sweeper.definition import Grid, Heatmap, Metric, Sweep
+from sweeper.definition.sweep import Repeats
 from sweeper.report import charts
 from sweeper.report.figures import Shown, figures_of
 from sweeper.report.heatmaps import (
@@ -22,8 +24,6 @@ from sweeper.report.heatmaps import (
 from sweeper.results.best import best_settings
 from sweeper.results.replicates import MEASURED
 from sweeper.results.sentences import Over
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
-from sweeper.spec.sweep import Repeats
 from sweeper.storage.files import Files
 from tests.cases import for_each
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from search_spaces import anomaly_grid, collapse_ablation, ssl_cifar10, vje_search
+from sweeper.definition import Grid, Metric, Sweep, Table
+from sweeper.definition.figures import Figure
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import KINDS, read_figures, write_figures
-from sweeper.spec import Grid, Metric, Sweep, Table
-from sweeper.spec.figures import Figure
 from sweeper.storage.files import Files
 from sweeper.storage.layout import FIGURES, page_views_folder
 from tests.sweeper.report.page.stored import SWEEP

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from sweeper.claims import Side
 from sweeper.claims.samples import SweepRows, sample
+from sweeper.definition import Grid, Heatmap, Metric, Ranking, Sweep, Table, Trajectory, Value
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.report import heatmaps, rankings, tables, trajectories
 from sweeper.report.figures import Shown, figures_of
 from sweeper.report.selections import in_order
-from sweeper.spec import Grid, Heatmap, Metric, Ranking, Sweep, Table, Trajectory, Value
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.files import Files
 from sweeper.storage.rows import Columns, plain_value, table_of
 

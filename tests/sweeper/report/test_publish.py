@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeper.definition import Grid, Metric, Sweep
+from sweeper.definition.figures import Heatmap, Table, Trajectory
 from sweeper.report import publish as findings
 from sweeper.report import trajectories
 from sweeper.report.densities import Density
 from sweeper.results.sentences import Over
-from sweeper.spec import Grid, Metric, Sweep
-from sweeper.spec.figures import Heatmap, Table, Trajectory
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 

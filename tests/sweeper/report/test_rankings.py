@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from sweeper.definition import Grid, Metric, Published, Ranking, Sweep, Value
+from sweeper.definition.metric import SPREADS
 from sweeper.errors import SpecError
 from sweeper.report.figures import Shown, figures_of
 from sweeper.report.formatting import DASH
 from sweeper.report.kinds import read_figures, write_figures
 from sweeper.report.rankings import columns_of, markdown, on_page, publish, rank, text
-from sweeper.spec import Grid, Metric, Published, Ranking, Sweep, Value
-from sweeper.spec.metric import SPREADS
 from sweeper.storage.files import Files
 
 METHODS, CLASSES, SEEDS = ("vje", "pixels", "simclr"), (0, 1, 2, 3), (0, 1, 2)

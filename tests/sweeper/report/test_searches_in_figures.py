@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.distributions import FloatDistribution
 
+from sweeper.definition import Constraint, Grid, Heatmap, Metric, Ranking, Search, Sweep, Table, Trajectory
 from sweeper.report import charts, heatmaps, rankings, tables, trajectories
 from sweeper.report.figures import MEAN_OF_STUDY, Shown, figures_of
 from sweeper.report.formatting import DASH
 from sweeper.results.sentences import BEST
-from sweeper.spec import Constraint, Grid, Heatmap, Metric, Ranking, Search, Sweep, Table, Trajectory
 from sweeper.storage.files import Files
 
 KNN, LOSS = Metric("knn_z", "maximize"), Metric("loss", "minimize")

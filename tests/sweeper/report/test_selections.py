@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeper.definition import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory, registry
+from sweeper.definition.space import change_space, parts_of
 from sweeper.planning.cohorts import enumerate_trials
 from sweeper.report import publish, tables, trajectories
 from sweeper.report.figures import Shown, figures_of
 from sweeper.report.selections import in_order, labelled, narrowed
-from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory, registry
-from sweeper.spec.space import change_space, parts_of
 from sweeper.storage.files import Files
 from sweeper.storage.rows import plain_value
 from tests.cases import for_each

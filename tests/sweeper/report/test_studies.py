@@ -10,10 +10,10 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
+from sweeper.definition.metric import Metric
 from sweeper.report import charts, studies
 from sweeper.report.studies import contour_values, history_values, log_ticks, parallel_values, write
 from sweeper.report.study_tables import MIN_TRIALS, copy_for_figures, importances, pareto_front, trials_dataframe
-from sweeper.spec.metric import Metric
 from sweeper.storage.files import Files
 from tests.cases import for_each
 

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from sweeper.definition import Metric, SpecError
+from sweeper.definition.figures import Table
 from sweeper.report.figures import PresetFigures, Shown
 from sweeper.report.tables import average, caption, has_trials, markdown, on_page, text, write
 from sweeper.results.replicates import MEASURED
 from sweeper.results.sentences import Over
-from sweeper.spec import Metric, SpecError
-from sweeper.spec.figures import Table
 from sweeper.storage.files import Files
 from tests.cases import for_each
 

@@ -8,10 +8,10 @@ import pytest
 import scipy.optimize
 import scipy.stats
 
+from sweeper.definition import Metric
+from sweeper.definition.figures import Trajectory
 from sweeper.report.trajectories import average, caption, isotonic_regression, panels, spread, write
 from sweeper.results.replicates import MEASURED
-from sweeper.spec import Metric
-from sweeper.spec.figures import Trajectory
 from sweeper.storage.files import Files
 
 KNN, NLL = Metric("knn", "maximize", percent=True), Metric("nll", "minimize")

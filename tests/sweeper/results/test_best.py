@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from sweeper.definition import Constraint, Metric
 from sweeper.results.best import Settings, best_settings
 from sweeper.results.best_trials import CellRanking
 from sweeper.results.sentences import over, sentence, sentences
-from sweeper.spec import Constraint, Metric
 from tests.cases import for_each
 
 AUROC = Metric("auroc_joint", "maximize")

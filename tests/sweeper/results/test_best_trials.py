@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from sweeper.definition import Constraint, Grid, Heatmap, Metric, Space, Sweep, Table
 from sweeper.planning.cohorts import Trial
 from sweeper.planning.plan import Plan
 from sweeper.results.best_trials import CellRanking, best_of_cells, columns_of, rankings_of, varying_keys
-from sweeper.spec import Constraint, Grid, Heatmap, Metric, Space, Sweep, Table
 
 AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")
 LOSS = Metric("loss", "minimize")

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from sweeper.definition import SpecError
 from sweeper.report.differences import picture, strip, text
 from sweeper.report.formatting import DASH
 from sweeper.results.compare import REPLICATE, STRATUM, PairedTrials, differences, pair
-from sweeper.spec import SpecError
 
 KEYS, METRICS = ("method", "nu", "tau", "epochs", "seed"), ("knn",)
 

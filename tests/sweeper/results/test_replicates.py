@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.results.estimates import MIN_REPLICATES
 from sweeper.results.replicates import (
     Repetition,
@@ -23,7 +24,6 @@ from sweeper.results.replicates import (
     whole_means,
 )
 from sweeper.results.sentences import Over, averaged_over, described
-from sweeper.spec.sweep import SEEDS, Repeats
 
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=12)
 

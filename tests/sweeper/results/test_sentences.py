@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sweeper.definition import Metric, registry
 from sweeper.results.best import BestSetting, best_settings
 from sweeper.results.sentences import chosen, sentence
-from sweeper.spec import Metric, registry
 from tests.cases import for_each
 
 KNN = Metric("knn_z", "maximize")

@@ -11,8 +11,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from sweeper.definition.space import SAMPLERS, SEVERAL_OBJECTIVES, WARM, Study
 from sweeper.search.ask_tell import AskTellStudy, ProposedTrial, TrialResult
-from sweeper.spec.space import SAMPLERS, SEVERAL_OBJECTIVES, WARM, Study
 from tests.cases import for_each
 from tests.sweeper.search.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventful, study, two, waves
 

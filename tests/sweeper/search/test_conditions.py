@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeper.definition.metric import Metric
+from sweeper.definition.space import CONDITIONAL, Search, Study, Value, When
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.search.studies import corners
-from sweeper.spec.metric import Metric
-from sweeper.spec.space import CONDITIONAL, Search, Study, Value, When
 from tests.cases import for_each
 from tests.sweeper.search.toys import WAVE, study, waves
 

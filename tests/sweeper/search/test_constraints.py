@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from sweeper.definition.constraint import Constraint
+from sweeper.definition.space import CONSTRAINED, Study
 from sweeper.option_values import WarmStartRequest
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.search.study_run import WarmStart, mean_result, read_warm_start, result, warm_start_from_rows
-from sweeper.spec.constraint import Constraint
-from sweeper.spec.space import CONSTRAINED, Study
 from sweeper.storage.files import Files
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

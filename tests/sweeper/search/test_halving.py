@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from sweeper.definition.metric import Direction
+from sweeper.definition.pruners import Halving, assign_brackets
 from sweeper.search.rungs import Rungs
-from sweeper.spec.metric import Direction
-from sweeper.spec.pruners import Halving, assign_brackets
 from tests.cases import for_each
 
 

@@ -14,10 +14,10 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweeper.commands.conclusion import finish
+from sweeper.definition import Metric, Sweep
 from sweeper.planning.plan import Plan
 from sweeper.request import Request
 from sweeper.search.journal import DashboardJournal, begin_journal
-from sweeper.spec import Metric, Sweep
 from sweeper.storage.files import Files
 from sweeper.storage.layout import journal_path
 from sweeper.storage.rows import Columns

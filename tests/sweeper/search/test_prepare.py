@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.definition import Grid, Heatmap, Metric, Sweep, Value
+from sweeper.definition.user_code import search_folder
 from sweeper.errors import SpecError
 from sweeper.planning.prepare import prepare
 from sweeper.request import Request
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Value
-from sweeper.spec.user_code import search_folder
 from sweeper.storage.rows import STUDY_COLUMNS, Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each

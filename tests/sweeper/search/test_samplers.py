@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from sweeper.definition.pruners import Halving
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
-from sweeper.spec.pruners import Halving
 from tests.sweeper.search.toys import AUROC, CUBE, LOSS, NUMBERS, SQUARE, Params, loss, study, waves
 
 WAVE = 8

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from sweeper.definition import Sweep
 from sweeper.planning.plan import Plan
 from sweeper.search.study_run import StudyRun
-from sweeper.spec import Sweep
 from tests.sweeper.search.toy_waves import recorded, study, study_run
 
 STUDY = study(trials=8, wave=4)

@@ -8,10 +8,10 @@ from typing import Any
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sweeper.commands.arguments import parse
+from sweeper.definition import Constraint, Grid, Halving, Heatmap, Metric, Search, Sweep, Value
+from sweeper.definition.space import Population, Space, When
 from sweeper.planning.plan import Plan
 from sweeper.planning.prepare import prepare
-from sweeper.spec import Constraint, Grid, Halving, Heatmap, Metric, Search, Sweep, Value
-from sweeper.spec.space import Population, Space, When
 from sweeper.storage.requests import write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeper.definition import Constraint, Halving, Population
+from sweeper.definition.metric import Metric
+from sweeper.definition.space import SECONDS, Search, Study
 from sweeper.errors import SpecError
 from sweeper.search.studies import check, corners
-from sweeper.spec import Constraint, Halving, Population
-from sweeper.spec.metric import Metric
-from sweeper.spec.space import SECONDS, Search, Study
 from trainables.training.checks import PreflightResult
 
 KNN = Metric("knn_z", "maximize")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeper.definition import Halving, Population
 from sweeper.execution.retries import RetryQueue
 from sweeper.planning.cohorts import Cohort, halves
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
 from sweeper.search.waves import Waves
-from sweeper.spec import Halving, Population
 from tests.cases import for_each
 from tests.sweeper.search.toy_waves import (
     asked_trials,

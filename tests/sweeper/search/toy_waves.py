@@ -5,12 +5,12 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
+from sweeper.definition.metric import Metric
+from sweeper.definition.space import Search, Study
 from sweeper.planning.cohorts import Cohort, Cut, Group, Trial
 from sweeper.search.rungs import Rungs
 from sweeper.search.study_run import Recorded, StudyRun, WarmStart, result
 from sweeper.search.waves import Waves
-from sweeper.spec.metric import Metric
-from sweeper.spec.space import Search, Study
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "width": CategoricalDistribution([1, 2])}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeper.definition.metric import Metric
+from sweeper.definition.space import Search, Study, Value
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
-from sweeper.spec.metric import Metric
-from sweeper.spec.space import Search, Study, Value
 
 LOSS, AUROC = Metric("loss", "minimize"), Metric("auroc", "maximize")
 NUMBERS: Mapping[str, BaseDistribution] = {

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from sweeper.errors import StoreError
+from sweeper.runtime import Machine, Runtime
 from sweeper.storage.files import Files
 from sweeper.storage.lease import TERM, Content, Drivers, Lease
-from sweeper.surroundings import Machine, Surroundings
 from tests.cases import for_each
 from tests.sweeper.storage.interleaved import Interleaving
 
@@ -114,7 +114,7 @@ def test_a_killed_process_is_gone_before_its_parent_has_waited_for_it(tmp_path: 
 def test_a_lease_that_this_process_has_left_open_is_void(tmp_path: Path) -> None:
     with opened(tmp_path) as left:
         assert left.claim(["a"])
-        assert Drivers(Files(tmp_path, surroundings=Surroundings()), "s").living() == []
+        assert Drivers(Files(tmp_path, runtime=Runtime()), "s").living() == []
 
 
 def test_a_driver_of_another_machine_counts_until_its_lease_has_not_changed_for_a_term(tmp_path: Path) -> None:

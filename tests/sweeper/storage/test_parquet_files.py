@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeper import surroundings
+from sweeper import runtime
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.option_values import WarmStartRequest
 from sweeper.search.study_run import warm_start_from_rows
@@ -201,7 +201,7 @@ def before_first_read(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
         return read(files, path)
 
     monkeypatch.setattr(Files, "read", read_later)
-    monkeypatch.setattr(surroundings, "THREADS", 1)
+    monkeypatch.setattr(runtime, "THREADS", 1)
 
 
 def test_only_the_requested_columns_are_read_and_the_schema_has_all(files: Files) -> None:
@@ -221,7 +221,7 @@ def test_rows_that_a_writer_moves_meanwhile_are_not_missed(files: Files, monkeyp
 
 def test_a_listing_that_shows_files_which_are_gone_is_waited_for(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     slept, versions = list[float](), files.list_versions(FOLDER, SUFFIX)
-    files.surroundings = dataclasses.replace(files.surroundings, sleep=slept.append)
+    files.runtime = dataclasses.replace(files.runtime, sleep=slept.append)
     list_versions = Files.list_versions
     cached = lambda files, *where: list_versions(files, *where) if sum(slept) > 30 else versions  # noqa: E731
     monkeypatch.setattr(Files, "list_versions", cached)

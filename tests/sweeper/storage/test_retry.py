@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import StoreError
+from sweeper.runtime import REAL, THREADS
 from sweeper.storage import files as files_module
 from sweeper.storage import retry
 from sweeper.storage.files import Files
@@ -31,7 +32,6 @@ from sweeper.storage.retry import (
     is_transient,
     made_progress,
 )
-from sweeper.surroundings import REAL, THREADS
 from tests.cases import for_each
 
 UNREACHABLE = (

@@ -31,7 +31,7 @@ def quick() -> Iterator[None]:
 
 def in_turn(files: Files) -> Files:
     """The files, whose operations come one after the other, as drivers give way between them."""
-    files.surroundings = replace(files.surroundings, map=lambda act, names: [act(name) for name in names])
+    files.runtime = replace(files.runtime, map=lambda act, names: [act(name) for name in names])
     return files
 
 

@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from sweeper.spec import SpecError
+from sweeper.definition import SpecError
 from sweeper.submission import submit
 from sweeper.submission.jobs import entrypoint
 from sweeper.submission.package import check_size, contents, pack

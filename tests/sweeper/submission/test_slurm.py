@@ -1,4 +1,4 @@
-"""Jobs of SLURM: their scripts, what is refused, and what a job makes of its surroundings; `fake_slurm` runs one."""
+"""Jobs of SLURM: their scripts, what is refused, and what a job makes of its runtime; `fake_slurm` runs one."""
 
 import os
 import shlex

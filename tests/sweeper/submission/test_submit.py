@@ -13,9 +13,9 @@ import pytest
 
 from sweeper.commands import arguments as run_arguments
 from sweeper.commands import run
+from sweeper.definition import SpecError
 from sweeper.errors import StoreError
 from sweeper.request import Request
-from sweeper.spec import SpecError
 from sweeper.storage.files import Files
 from sweeper.submission import jobs, submit
 from sweeper.submission.jobs import entrypoint

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeper.definition import Grid, SpecError
 from sweeper.planning.cohorts import trial_id
-from sweeper.spec import Grid, SpecError
 from tests.cases import for_each
 from tests.trainables.functions import own
 from trainables import catalog, config

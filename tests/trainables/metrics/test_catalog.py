@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from sweeper.spec.metric import VALIDATION as SWEEPERS_VALIDATION
+from sweeper.definition.metric import VALIDATION as SWEEPERS_VALIDATION
 from tests.cases import for_each
 from tests.trainables.metrics.evaluated import (
     EVERYTHING,

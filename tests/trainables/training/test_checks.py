@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweeper.spec.user_code import search_folder
+from sweeper.definition.user_code import search_folder
 from tests.cases import for_each
 from tests.trainables.methods.method_configs import config_of
 from tests.trainables.metrics.evaluated import EVERYTHING, eval_config

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from sweeper.definition import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
-from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.layout import sheet_path
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

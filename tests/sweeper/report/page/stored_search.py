@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
+from sweeper.definition import Metric, Search, Sweep
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
-from sweeper.spec import Metric, Search, Sweep
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.stored import BEGIN

@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from sweeper.definition.sweep import SEEDS
 from sweeper.report.heatmaps import pivot
 from sweeper.report.page import aggregates
 from sweeper.report.page.contents import collect
 from sweeper.report.selections import labelled
 from sweeper.results.replicates import MEASURED
-from sweeper.spec.sweep import SEEDS
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from tests.sweeper.report.page import stored_search

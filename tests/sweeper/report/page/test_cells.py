@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 import sweeper.report.page
+from sweeper.definition.metric import SPREADS
+from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.report.formatting import json_values
 from sweeper.report.heatmaps import colour_scale, pivot
 from sweeper.results.estimates import unit_halves
 from sweeper.results.replicates import MEASURED, beside
 from sweeper.results.sentences import Over, beside_text, described
-from sweeper.spec.metric import SPREADS
-from sweeper.spec.sweep import SEEDS, Repeats
 from sweeper.storage.rows import plain_value
 from tests.sweeper.report.page.browsers import browser, tab
 

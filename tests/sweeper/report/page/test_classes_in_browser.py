@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.definition import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 from sweeper.storage.layout import class_names_path
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from optuna.distributions import FloatDistribution
 
+from sweeper.definition import Constraint, Metric, Search, Sweep
 from sweeper.report import figures
 from sweeper.report.figures import Shown, figures_of
 from sweeper.report.formatting import json_values
@@ -20,7 +21,6 @@ from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.page.publish import sweep_names
 from sweeper.results.best import Settings, best_settings
 from sweeper.results.sentences import sentences
-from sweeper.spec import Constraint, Metric, Search, Sweep
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
 from sweeper.storage.load import take_snapshot
 from sweeper.storage.requests import RequestRows, write_request

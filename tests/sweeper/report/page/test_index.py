@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeper.definition import Heatmap, Metric
 from sweeper.report.figures import figures_of
 from sweeper.report.heatmaps import pivot
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import document, publish
 from sweeper.report.page.contents import MAX_CARD_SIDE, Summary, Thumbnail, read_summary, write_summary
 from sweeper.report.page.publish import VIRIDIS, list_of_sweeps
-from sweeper.spec import Heatmap, Metric
 from sweeper.storage.files import Files
 from sweeper.storage.layout import request_path, summary_path
 from sweeper.storage.load import load

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sweeper.definition import Grid, Heatmap, Metric, Selection, Sweep, Table, Value
 from sweeper.report import publish
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
@@ -17,7 +18,6 @@ from sweeper.report.page.contents import collect
 from sweeper.report.page.findings import labelled_name
 from sweeper.report.selections import labelled
 from sweeper.results.sentences import ALIKE, BEST
-from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Value
 from sweeper.storage.layout import figure_path
 from sweeper.storage.load import load
 from sweeper.storage.requests import RequestRows, write_request

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from sweeper.definition import Grid, Heatmap, Metric, Sweep, Table
+from sweeper.definition.metric import SPREADS
 from sweeper.report.figures import figures_of
 from sweeper.report.heatmaps import heading, pivot
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
 from sweeper.results.sentences import averaged_over
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
-from sweeper.spec.metric import SPREADS
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from sweeper.definition import Metric
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import publish
-from sweeper.spec import Metric
 from sweeper.storage.load import load
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store

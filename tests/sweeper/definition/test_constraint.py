@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from optuna.distributions import FloatDistribution
 
+from sweeper.definition import Constraint, Halving, Metric, Search, Sweep
+from sweeper.definition.space import check_space
 from sweeper.errors import SpecError
-from sweeper.spec import Constraint, Halving, Metric, Search, Sweep
-from sweeper.spec.space import check_space
 from tests.cases import for_each
 
 SLOW, KNN = Constraint("seconds", "<=", 60), Constraint("val_knn_z", ">=", 0.8)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeper.commands.arguments import parse
+from sweeper.definition.ranges import MOST_LISTED, as_typed, is_range, listed
 from sweeper.errors import SpecError
-from sweeper.spec.ranges import MOST_LISTED, as_typed, is_range, listed
 from tests.cases import for_each
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeper.definition import Metric, Population, Search, When
 from sweeper.errors import SpecError
-from sweeper.spec import Metric, Population, Search, When
 from tests.cases import for_each
 
 SPACE: Mapping[str, BaseDistribution] = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sweeper.spec.space import EPOCHS, SEED, Grid, Search, Value, part_keys
+from sweeper.definition.space import EPOCHS, SEED, Grid, Search, Value, part_keys
 
 JUDGING = "a claim is judged by trials with the preset's own settings, any seeds and at least its epochs"
 """The rule of `judging`, in words."""

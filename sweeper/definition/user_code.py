@@ -12,7 +12,7 @@ from trainables.own_code import KINDS
 from trainables.validation import is_own
 
 if TYPE_CHECKING:
-    from sweeper.spec.sweep import Sweep
+    from sweeper.definition.sweep import Sweep
 
 from sweeper.errors import SpecError
 

@@ -9,9 +9,9 @@ import sweeper
 from sweeper.commands import run
 from sweeper.commands.arguments import parse
 from sweeper.commands.sweep_run import SweepRun
+from sweeper.definition import Metric, Table, registry
+from sweeper.definition.function_sweep import name_of_command
 from sweeper.errors import SpecError
-from sweeper.spec import Metric, Table, registry
-from sweeper.spec.function_sweep import name_of_command
 from tests.cases import for_each
 from tests.user_files import user_folder
 

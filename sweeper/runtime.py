@@ -102,7 +102,7 @@ def _begin(name: str, act: Callable[[], None]) -> BackgroundThread:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Runtime:
     """The machine as a run sees it."""
 
     monotonic: Callable[[], float] = time.monotonic
@@ -133,8 +133,8 @@ class Surroundings:
     """Ids of the leases that this process has open."""
 
     def __reduce__(self) -> str:
-        """A copy in another process has the surroundings there."""
+        """A copy in another process has the runtime there."""
         return "REAL"
 
 
-REAL = Surroundings()
+REAL = Runtime()

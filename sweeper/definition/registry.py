@@ -13,12 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
+from sweeper.definition.function_sweep import FunctionSweep, name_of_command, sweep_of_function
+from sweeper.definition.space import parts_of
+from sweeper.definition.sweep import Sweep
+from sweeper.definition.user_code import search_folder
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
-from sweeper.spec.function_sweep import FunctionSweep, name_of_command, sweep_of_function
-from sweeper.spec.space import parts_of
-from sweeper.spec.sweep import Sweep
-from sweeper.spec.user_code import search_folder
 from trainables.functions.command import Command
 from trainables.validation import MANY, unknown
 

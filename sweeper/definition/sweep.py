@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from sweeper.definition.constraint import Constraint
+from sweeper.definition.figures import Figure, Heatmap
+from sweeper.definition.metric import OF_EVERY_ROW, Metric
+from sweeper.definition.space import SEED, Grid, Part, Space, check_space, part_keys, parts_of
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
-from sweeper.spec.constraint import Constraint
-from sweeper.spec.figures import Figure, Heatmap
-from sweeper.spec.metric import OF_EVERY_ROW, Metric
-from sweeper.spec.space import SEED, Grid, Part, Space, check_space, part_keys, parts_of
 from trainables.metrics.meanings import FAMILIES, family_of
 from trainables.validation import unknown
 

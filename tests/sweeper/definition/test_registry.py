@@ -14,8 +14,8 @@ from grimp import build_graph
 
 import search_spaces
 from sweeper.commands import run
+from sweeper.definition import Sweep, registry, user_code
 from sweeper.errors import SpecError
-from sweeper.spec import Sweep, registry, user_code
 from tests.test_imports import PACKAGES
 from tests.user_files import user_folder
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeper.definition.metric import OF_EVERY_ROW
 from sweeper.errors import SpecError
-from sweeper.spec.metric import OF_EVERY_ROW
 
 
 @dataclass(frozen=True)

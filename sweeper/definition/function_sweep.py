@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from sweeper.definition.figures import Table
+from sweeper.definition.metric import Direction, Metric
+from sweeper.definition.space import SEED, Grid
+from sweeper.definition.sweep import Sweep
 from sweeper.errors import SpecError
 from sweeper.names import is_name
-from sweeper.spec.figures import Table
-from sweeper.spec.metric import Direction, Metric
-from sweeper.spec.space import SEED, Grid
-from sweeper.spec.sweep import Sweep
 
 MODES: dict[str, Direction] = {"max": "maximize", "min": "minimize"}
 """Value of `--mode` -> the direction of the metric."""

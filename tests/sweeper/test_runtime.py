@@ -3,7 +3,7 @@
 import pickle
 import threading
 
-from sweeper.surroundings import REAL
+from sweeper.runtime import REAL
 
 
 def test_a_single_name_needs_no_thread() -> None:

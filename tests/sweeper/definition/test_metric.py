@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeper.definition.metric import Direction, Metric
 from sweeper.errors import SpecError
-from sweeper.spec.metric import Direction, Metric
 from tests.cases import for_each
 
 finite = st.floats(allow_nan=False)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from sweeper.definition.metric import Metric
+from sweeper.definition.space import Value
 from sweeper.errors import SpecError
-from sweeper.spec.metric import Metric
-from sweeper.spec.space import Value
 from trainables.json_input import Finite
 
 

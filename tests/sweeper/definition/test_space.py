@@ -11,10 +11,9 @@ import pytest
 import torch
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.errors import SpecError
-from sweeper.spec.metric import Metric
-from sweeper.spec.pruners import Halving
-from sweeper.spec.space import (
+from sweeper.definition.metric import Metric
+from sweeper.definition.pruners import Halving
+from sweeper.definition.space import (
     Grid,
     Part,
     Population,
@@ -28,6 +27,7 @@ from sweeper.spec.space import (
     studies_of,
     within,
 )
+from sweeper.errors import SpecError
 from tests.cases import for_each
 
 GRID = Grid(fixed={"method": "vje", "epochs": 5}, axes={"beta": (0.0, 1.0), "nu": (0.5, 3.0, math.inf)})

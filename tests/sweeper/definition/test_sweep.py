@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from optuna.distributions import FloatDistribution
 
+from sweeper.definition import Grid, Halving, Metric, Population, Pruner, Search, Sweep
+from sweeper.definition.figures import Heatmap, Selection, Table, Trajectory
 from sweeper.errors import SpecError
-from sweeper.spec import Grid, Halving, Metric, Population, Pruner, Search, Sweep
-from sweeper.spec.figures import Heatmap, Selection, Table, Trajectory
 
 GRID = Grid(fixed={"method": "vje"}, axes={"beta": (0.0, 1.0)})
 AUROC, KNN, LOSS = Metric("auroc", "maximize"), Metric("knn_z", "maximize", percent=True), Metric("loss", "minimize")

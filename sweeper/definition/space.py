@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+from sweeper.definition.constraint import Constraint
+from sweeper.definition.metric import Metric
+from sweeper.definition.pruners import Pruner
 from sweeper.errors import SpecError
-from sweeper.spec.constraint import Constraint
-from sweeper.spec.metric import Metric
-from sweeper.spec.pruners import Pruner
 from trainables.validation import unknown
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ LAUNCHED = ("aws", "gcp")
 """Files of Ray's cluster launcher."""
 MANIFESTS = ("raycluster", "rayjob")
 """Files of KubeRay."""
-EVERY = sorted(path for path in FOLDER.rglob("*") if path.is_file())
+EVERY = sorted(path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc")
 """All files of `cluster`: cluster files, the image, the README."""
 
 

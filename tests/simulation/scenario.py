@@ -74,7 +74,7 @@ class Scenario:
     reports: bool = False
     """Whether tables and pages are written, which takes a second."""
     retries: int = 3
-    patience: float = 600.0
+    step_timeout: float = 600.0
     refuses: float = 0.0
     """Probability that a call of the tracker fails; 0 without a tracker."""
 
@@ -146,7 +146,7 @@ def drawn(
             first.die_at = (random.randint(20, 120), False), None
         scenario.sessions.insert(0, first)
     scenario.merging, scenario.jumps = some(0.4), some(0.15)
-    scenario.patience = random.choice((60.0, 600.0))
+    scenario.step_timeout = random.choice((60.0, 600.0))
     scenario.reports = some(0.01)
     # What worlds have since is drawn last, so that seeds mean what they meant.
     if scenario.kind.preset == "grids" and scenario.kind.keep.trials == "best" and some(0.7):

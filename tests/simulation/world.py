@@ -307,7 +307,7 @@ def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None
         contextlib.redirect_stdout(_Output(time)),
         contextlib.redirect_stderr(_Output(time)),
     ):
-        patched.setattr(train, "Cohort", CannedCohort)
+        patched.setattr(train, "TrainingCohort", CannedCohort)
         patched.setattr(train, "time", SimpleNamespace(monotonic=lambda: 0.0, perf_counter=lambda: 0.0))
         patched.setattr(cohort, "time", SimpleNamespace(monotonic=lambda: time.now, perf_counter=lambda: 0.0))
         patched.setattr(torch, "save", training.save)
@@ -378,7 +378,7 @@ def run_scenario(scenario: Scenario, seed: int) -> Outcome:
     auditor, poisoned = world.auditor, scenario.mishaps.poisoned
     left = Mishaps(poisoned=poisoned, poisoned_in=scenario.mishaps.poisoned_in)
     request = scenario.kind.request(
-        retries=scenario.retries, save_every=scenario.save_every, patience=scenario.patience
+        retries=scenario.retries, save_every=scenario.save_every, step_timeout=scenario.step_timeout
     )
     with simulated(world.time, scenario.reports, scenario.merging):
         try:

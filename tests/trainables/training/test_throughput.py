@@ -200,7 +200,7 @@ def test_a_device_without_memory_replies_zero_until_another_cohort_is_built(monk
 
         def step(self, *_: object, rate: float) -> None: ...
 
-    monkeypatch.setattr(profiling, "Cohort", Scarce)
+    monkeypatch.setattr(profiling, "TrainingCohort", Scarce)
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     task = {"configs": [config.flat() for config in CONFIGS], "data": "", "device": "cpu"}
     step = {"seconds": 0.0, "threads": 1}

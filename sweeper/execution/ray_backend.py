@@ -120,12 +120,14 @@ class RayBackend(Backend):
             for actor in due:
                 if actor.cohort is not None:
                     self._take(actor, actor.cohort, tell)
-            started = [self._has_started(actor) for actor in starting]
-            self._lost_rounds = 0 if any(started) else self._lost_rounds + bool(started)
+            losses = [self._loss_at_start(actor) for actor in starting]
+            self._lost_rounds = 0 if None in losses else self._lost_rounds + bool(losses)
             if self._lost_rounds == LOST_ROUNDS:
+                *_, cause = str(losses[-1]).strip().splitlines()
                 raise NodeLost(
-                    f"workers were lost before they started, {LOST_ROUNDS} times in succession; after a cluster with a "
-                    "token, such as a local one, only a new process can use one without"
+                    f"workers were lost before they started, {LOST_ROUNDS} times in succession, the last with "
+                    f"{cause.strip()!r}; after a cluster with a token, such as a local one, only a new process can use "
+                    "one without"
                 )
 
     def _assign(self, tell: Tell) -> None:
@@ -158,14 +160,15 @@ class RayBackend(Backend):
             if now - actor.since > IDLE_SECONDS or (actor.node and wanted):
                 self._end(actor)
 
-    def _has_started(self, actor: _Actor) -> bool:
-        """Take the event of an actor's start. Returns False if it has died before; another one is requested then."""
+    def _loss_at_start(self, actor: _Actor) -> RayError | None:
+        """Take the event of an actor's start. Returns Ray's error if it has died before; another one is requested
+        then."""
         try:
             actor.node, actor.event, actor.since = ray.get(actor.event), None, time.monotonic()
-        except RayError:
+        except RayError as error:
             self._end(actor)
-            return False
-        return True
+            return error
+        return None
 
     def _take(self, actor: _Actor, cohort: str, tell: Tell) -> None:
         """Take one event of an actor that trains a cohort."""

@@ -42,7 +42,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def exec_poisoned(module: ModuleType) -> None:
             exec_module(module)
-            original_init, original_step = module.Cohort.__init__, module.Cohort.step
+            original_init, original_step = module.TrainingCohort.__init__, module.TrainingCohort.step
 
             def init(self: Any, configs: Any, *args: Any, **kwargs: Any) -> None:
                 original_init(self, configs, *args, **kwargs)
@@ -54,7 +54,7 @@ class _Finder(importlib.abc.MetaPathFinder):
                 self.steps_completed += 1
                 return losses
 
-            module.Cohort.__init__, module.Cohort.step = init, step
+            module.TrainingCohort.__init__, module.TrainingCohort.step = init, step
 
         loader.exec_module = exec_poisoned
         return spec

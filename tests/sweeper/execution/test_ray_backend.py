@@ -169,7 +169,8 @@ class RefusingRay(FakeRay):
         self.starting = starting
 
     def remote(self, *_: Any, **__: Any) -> Any:
-        dead = ray.exceptions.ActorDiedError()
+        raised = ray.exceptions.RayTaskError("__init__", "Traceback\nAttributeError: no Cohort\n", AttributeError())
+        dead = ray.exceptions.ActorDiedError(raised)
 
         def request(*_: object) -> Any:
             self.options.append({})
@@ -196,7 +197,7 @@ def test_a_cluster_on_which_no_worker_starts_any_more_is_lost(
     told = list[Event]()
     for _ in range(rounds - 1):
         backend.advance(told.append)
-    with pytest.raises(NodeLost, match="workers were lost before they started, 50 times in succession"):
+    with pytest.raises(NodeLost, match="started, 50 times in succession, the last with 'AttributeError: no Cohort'; "):
         backend.advance(told.append)
     assert [type(event) for event in told] == ([Started, Ended] if starting else [])
 

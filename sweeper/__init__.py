@@ -12,6 +12,7 @@
   hyperparameters. The parameter `trial` of a training function is a `RunningTrial`
 - Train a trial under Ray Tune: `tune_trainable`
 - Catch errors: `SweeperError`, which is a `SpecError`, a `StoreError` or a `ClusterError`
+- The version: `__version__`; `CHANGELOG.md` says what stays as it is from one to the next
 
 Each is imported when it is first used, so `import sweeper` takes no time. No module that can be imported has the name
 of one of them: it would take its place.
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # what `MODULE_OF` says, for editors and type checkers
     from sweeper.definition import Population, Pruner, Published, Ranking, Search, Selection, Space, Sweep, Table
     from sweeper.definition import Trajectory, Value, When
     from sweeper.storage.load import load_runs
+    from sweeper.version import __version__
     from trainables.contract import Batch, ConditionalDensity, ImageMethod, Losses, NetworkBuilder, Noise, Noises
     from trainables.contract import PairsMethod, PairStatistics, Shapes
     from trainables.functions.trial import RunningTrial
@@ -54,6 +56,7 @@ MODULE_OF = {
         "sweeper.definition": "Assumption Command Constraint Direction Grid Halving Heatmap Metric Population Pruner "
         "Published Ranking Search Selection Space Sweep Table Trajectory Value When",
         "sweeper.storage.load": "load_runs",
+        "sweeper.version": "__version__",
         "trainables.contract": "Batch ConditionalDensity ImageMethod Losses NetworkBuilder Noise Noises PairStatistics "
         "PairsMethod Shapes",
         "trainables.functions.trial": "RunningTrial",

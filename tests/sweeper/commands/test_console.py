@@ -126,17 +126,17 @@ def test_the_version_has_the_commit_and_says_whether_files_differ_from_it(copied
     git(copied, "add", "version.py")
     git(copied, "commit", "--quiet", "-m", "second")
     commit = git(copied, "rev-parse", "--short", "HEAD").strip()
-    assert said(copied) == f"{version.VERSION}+{commit}"
+    assert said(copied) == f"{version.__version__}+{commit}"
     with (copied / "version.py").open("a") as file:
         file.write("# changed\n")
-    assert said(copied) == f"{version.VERSION}+{commit}.dirty"
+    assert said(copied) == f"{version.__version__}+{commit}.dirty"
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_an_installed_package_does_not_take_the_commit_of_the_project_around_it(copied: Path) -> None:
-    assert said(copied) == version.VERSION
+    assert said(copied) == version.__version__
 
 
 def test_a_job_has_the_version_that_was_submitted(tmp_path: Path) -> None:
     shutil.copy(version.__file__, tmp_path)
-    assert said(tmp_path, **{version.SUBMITTED: "0.1.0+abc1234"}) == "0.1.0+abc1234"
+    assert said(tmp_path, **{version.SUBMITTED: "0.2.0+abc1234"}) == "0.2.0+abc1234"

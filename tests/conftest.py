@@ -101,13 +101,15 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def environment(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a module's tests leave behind in this process ends with the module: environment variables, which Ray sets
-    when it starts, and methods of the user. A connection to Ray fails it: sweeps of later modules would use it."""
-    variables, methods = dict(os.environ), dict(_own_methods())
+    when it starts, and methods and folders of the user. A connection to Ray fails it: sweeps of later modules would
+    use it."""
+    variables, methods, folders = dict(os.environ), dict(_own_methods()), [*_own_folders()]
     yield
     os.environ.clear()
     os.environ.update(variables)
     _own_methods().clear()
     _own_methods().update(methods)
+    _own_folders()[:] = folders
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         ray.shutdown()
@@ -126,3 +128,9 @@ def _own_methods() -> dict[str, object]:
     """The methods of the user that this process knows, if it has imported the catalog."""
     catalog = sys.modules.get("trainables.catalog")
     return {} if catalog is None else catalog._own_methods
+
+
+def _own_folders() -> list[str]:
+    """The folders that this process imports modules of the user from, if it has imported what does."""
+    user_code = sys.modules.get("sweeper.definition.user_code")
+    return [] if user_code is None else user_code._folders

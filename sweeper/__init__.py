@@ -42,8 +42,8 @@ __all__ = [
     "Filter", "Grid", "Halving", "Heatmap", "ImageMethod", "Losses", "Metric", "NetworkBuilder", "Noise", "Noises",
     "PairStatistics", "PairsMethod", "Population", "Pruner", "Published", "Ranking", "RunningTrial", "Search",
     "Selection", "Shapes", "Side", "Space", "SpecError", "StoreError", "Sweep", "SweeperError", "Table", "Trajectory",
-    "Value", "When", "above", "added", "at_least", "at_most", "below", "best", "between", "checked", "compare",
-    "config_of", "load", "load_history", "load_model", "load_runs", "one_of", "plan", "run", "run_differences",
+    "Value", "When", "__version__", "above", "added", "at_least", "at_most", "below", "best", "between", "checked",
+    "compare", "config_of", "load", "load_history", "load_model", "load_runs", "one_of", "plan", "run", "run_differences",
     "tune_trainable",
 ]  # fmt: skip
 MODULE_OF = {

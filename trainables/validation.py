@@ -40,12 +40,14 @@ class Interval:
     infinite: bool = False
 
     def law(self, name: str) -> str:
-        """The law, such as `0 < share <= 0.5`."""
+        """The law, such as `0 < share <= 0.5`. It is the same for 0 and 0.0, whose bounds `typing`
+        takes for one: a field has whichever came first."""
+        low, high = (int(bound) if float(bound).is_integer() else bound for bound in (self.low, self.high))
         if self.low == -math.inf:
-            return f"{name} {'<' if self.below else '<='} {self.high}"
+            return f"{name} {'<' if self.below else '<='} {high}"
         if self.high == math.inf:
-            return f"{name} {'>' if self.above else '>='} {self.low}"
-        return f"{self.low} {'<' if self.above else '<='} {name} {'<' if self.below else '<='} {self.high}"
+            return f"{name} {'>' if self.above else '>='} {low}"
+        return f"{low} {'<' if self.above else '<='} {name} {'<' if self.below else '<='} {high}"
 
     def check(self, name: str, value: Any) -> None:
         """Raises ValueError unless `value` is one of these numbers."""

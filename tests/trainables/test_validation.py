@@ -195,3 +195,11 @@ def test_every_number_has_a_bound() -> None:
         if not bounds(section)[field.name]
     ]
     assert lacking == []
+
+
+@for_each(("declared", "law"), [
+    (Interval(0.0, above=True), "x > 0"), (Interval(0, 1.0), "0 <= x <= 1"), (Interval(high=0.5), "x <= 0.5"),
+])  # fmt: skip
+def test_a_law_reads_alike_for_whole_numbers_of_either_type(declared: Interval, law: str) -> None:
+    """`Annotated[float, above(0)]` and `Annotated[float, above(0.0)]` are one object for `typing`."""
+    assert declared.law("x") == law

@@ -43,8 +43,8 @@ __all__ = [
     "PairStatistics", "PairsMethod", "Population", "Pruner", "Published", "Ranking", "RunningTrial", "Search",
     "Selection", "Shapes", "Side", "Space", "SpecError", "StoreError", "Sweep", "SweeperError", "Table", "Trajectory",
     "Value", "When", "__version__", "above", "added", "at_least", "at_most", "below", "best", "between", "checked",
-    "compare", "config_of", "load", "load_history", "load_model", "load_runs", "one_of", "plan", "run", "run_differences",
-    "tune_trainable",
+    "compare", "config_of", "load", "load_history", "load_model", "load_runs", "one_of", "plan", "run",
+    "run_differences", "tune_trainable",
 ]  # fmt: skip
 MODULE_OF = {
     name: module

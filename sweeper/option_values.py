@@ -195,7 +195,7 @@ def named(option: str, value: object, noun: str) -> str:
     return value
 
 
-def data_folder(option: str, value: object) -> str:
+def data_dir(option: str, value: object) -> str:
     """A folder of data sets. A `~` is the home folder, also where the shell leaves it: `--data=~/data`."""
     return os.path.expanduser(named(option, value, "a folder"))
 

@@ -26,7 +26,7 @@ from sweeper.option_values import (
     WarmStartRequest,
     amount,
     class_name,
-    data_folder,
+    data_dir,
     device_share,
     memory,
     named,
@@ -86,7 +86,7 @@ class Request:
     """One of the sweep's presets; by default the paper's."""
     store: Annotated[str, Option("URI", partial(named, noun="a folder"))] = "results"
     """Folder or URI (s3, gs) of the results."""
-    data: Annotated[str, Option("DIR", data_folder)] = "data"
+    data: Annotated[str, Option("DIR", data_dir)] = "data"
     """Folder of the data sets."""
     # `Text` as typed in `fixed`, `axes` and `replicates`, which a plan makes values of the types of their keys
     fixed: Annotated[

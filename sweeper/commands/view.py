@@ -224,7 +224,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.request_came(self.connection)
-        hosts = self.headers.get_all("Host", [""])
+        hosts = [value for name, value in self.headers.items() if name.lower() == "host"] or [""]
         named = HOST.fullmatch(hosts[0].strip()) if len(hosts) == 1 else None
         try:
             path = unquote(urlsplit(self.path).path)

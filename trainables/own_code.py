@@ -4,11 +4,11 @@ A name may be data, from a row or from a model's file. So `import_own`, which ex
 that the user gives and with no others; everything else finds by `imported_own` what was imported before.
 """
 
-import bdb
 import contextlib
 import importlib
 import importlib.util
 import io
+import pdb
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -71,8 +71,9 @@ def import_named(values: Mapping[str, Any]) -> None:
 def trial_call() -> Iterator[None]:
     """Context, and decorator, in which the user's code is tried and trains nothing: breakpoints do not stop it, and
     what it prints is printed only if it fails, to standard error."""
-    printed, hook, set_trace = io.StringIO(), sys.breakpointhook, bdb.Bdb.set_trace
-    sys.breakpointhook = bdb.Bdb.set_trace = lambda *_, **__: None  # type: ignore[method-assign]
+    debugger: Any = next(each for each in pdb.Pdb.__mro__ if "set_trace" in vars(each))  # Bdb before Python 3.14
+    printed, hook, set_trace = io.StringIO(), sys.breakpointhook, debugger.set_trace
+    sys.breakpointhook = debugger.set_trace = lambda *_, **__: None
     try:
         with contextlib.redirect_stdout(printed):
             yield
@@ -80,7 +81,7 @@ def trial_call() -> Iterator[None]:
         print(printed.getvalue(), end="", file=sys.stderr)
         raise
     finally:
-        sys.breakpointhook, bdb.Bdb.set_trace = hook, set_trace  # type: ignore[method-assign]
+        sys.breakpointhook, debugger.set_trace = hook, set_trace
 
 
 def reason(error: BaseException, module: str) -> str:

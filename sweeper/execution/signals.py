@@ -8,6 +8,7 @@ import ctypes
 import errno
 import math
 import os
+import pdb
 import signal
 import sys
 import termios
@@ -38,12 +39,24 @@ class DebuggerQuit(KeyboardInterrupt):
 @contextlib.contextmanager
 def debugger_interrupts() -> Iterator[None]:
     """Context in which `q` in a debugger raises DebuggerQuit. Its usual BdbQuit is an Exception, which callers of the
-    user's code would take for an error of that code."""
-    before, bdb.BdbQuit = bdb.BdbQuit, DebuggerQuit  # type: ignore[assignment,misc]
+    user's code would take for an error of that code. Python 3.14 and later would ask instead, and exit the process."""
+    names = ("do_q", "do_quit", "do_exit")
+    before, commands = bdb.BdbQuit, {name: getattr(pdb.Pdb, name) for name in names}
+    bdb.BdbQuit = DebuggerQuit  # type: ignore[assignment,misc]
+    for name in names:
+        setattr(pdb.Pdb, name, _quit)
     try:
         yield
     finally:
         bdb.BdbQuit = before  # type: ignore[misc]
+        for name in names:
+            setattr(pdb.Pdb, name, commands[name])
+
+
+def _quit(debugger: pdb.Pdb, _: str) -> bool:
+    """Quit the debugger. Returns True: it reads no further command."""
+    debugger.set_quit()
+    return True
 
 
 class StopSignal:

@@ -259,14 +259,14 @@ def test_an_exception_is_tried_again_unless_it_comes_twice_at_one_place() -> Non
 
     def always(rate: float = 0.0) -> dict[str, float]:
         calls.append(1)
-        return {"loss": rate if rate else int("none")}
+        return {"loss": rate or float("none")}
 
     assert train(once).members[0].status == "finished"
     calls.clear()
     run = train(always, {"rate": 0.0}, {"rate": 1.0})
     assert [member.status for member in run.members] == ["failed", "finished"] and len(calls) == 3
     line = always.__code__.co_firstlineno + 2
-    assert run.members[0].error == f"test_cohort.py, line {line}: ValueError: invalid literal for int() with base 10: 'none'"
+    assert run.members[0].error == f"test_cohort.py, line {line}: ValueError: could not convert string to float: 'none'"
     assert run.said == [run.members[0].error]
 
 

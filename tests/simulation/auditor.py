@@ -19,6 +19,7 @@ import pyarrow as pa
 from sweeper.execution.backend import Ended, Event, Told
 from sweeper.request import Request
 from tests.simulation import laws
+from tests.simulation.accounts import Accounts
 from tests.simulation.backend import Machines, poison_of
 from tests.simulation.files import ROOT, Client, Memory, contents
 from tests.simulation.stored import (
@@ -27,6 +28,7 @@ from tests.simulation.stored import (
     HISTORY,
     LOOKS,
     MODELS,
+    REQUESTS,
     TRIALS,
     UNWRITTEN,
     Expected,
@@ -37,8 +39,10 @@ from tests.simulation.stored import (
     history_in,
     is_function,
     lacking_models,
+    listed_in,
     merged,
     model_path,
+    request_path,
     rows_in,
     trial_of,
     trials_set_aside,
@@ -100,6 +104,7 @@ class Auditor:
     """How many models could not be written and are missing, by the last lines of the driver that ended last."""
 
     def __post_init__(self) -> None:
+        self.accounts = Accounts(self.note)
         self._files: dict[str, tuple[Row, ...]] = {}
         """Path of each file of rows -> its rows."""
         self._results: dict[Key, str] = {}
@@ -129,6 +134,9 @@ class Auditor:
         self._statuses: dict[str, int | None] = {}
         """Preset -> exit status of its driver that ended last."""
         self._ended: set[tuple[Client, str]] = set()
+        self._asked: set[str] = set()
+        """Names of the requests that drivers were asked for."""
+        self._begun_requests: set[str] = set()
         self._begun: set[tuple[Client, str]] = set()
         """Driver and cohort of which a step was made."""
         self._claims: dict[Client, frozenset[str]] = defaultdict(frozenset)
@@ -160,8 +168,14 @@ class Auditor:
             self._put_back.add(path.removeprefix(HISTORY).removesuffix(".parquet"))
         if path.startswith(MODELS) and verb == "delete":
             self._deleters[trial_of(path)] = client.preset
+        if path.startswith(REQUESTS) and verb == "write" and self.expected:
+            request = path.removeprefix(REQUESTS).removesuffix(".parquet")
+            if wrong := laws.wrong_list(request, self.memory.get(f"{ROOT}/{path}") or b"", self.expected.rows):
+                self.note(wrong)
         if not path.startswith(TRIALS) or not path.endswith(".parquet"):
             return
+        if verb == "write" and client.preset and not self.memory.get(f"{ROOT}/{request_path(client.preset)}"):
+            self.note(f"{path} is written before the list of {client.preset}")
         self.deleted_late = self.deleted_late or (verb == "delete" and path in client.late)
         data = self.memory.get(f"{ROOT}/{path}")
         try:
@@ -202,6 +216,7 @@ class Auditor:
         for row in rows:
             trial, cohort = row["trial_id"], row["cohort"]
             of_function = is_function(row)
+            self.accounts.wrote(row)
             if (
                 row["status"] == "finished"
                 and not of_function
@@ -229,6 +244,15 @@ class Auditor:
             self.note("a reader has rows of several moments")
 
     # Events
+
+    def asked(self, request: Request) -> None:
+        """A driver is asked for a request."""
+        preset = request.preset or ""
+        self._asked |= {preset, *([f"{preset}, decided"] if request.decide is not None else ())}
+
+    def began(self, request: Request) -> None:
+        """A driver has begun with a request."""
+        self._begun_requests.add(request.preset or "")
 
     def started(self, client: Client, machines: Machines, task: CohortTask, outstanding: Mapping[str, float]) -> None:
         for kind, taken in outstanding.items():
@@ -358,6 +382,9 @@ class Auditor:
             self.note(f"the last driver has ended with status {status}")
         self._judge_history(history_in(files), poisoned)
         self._judge_tracker(files)
+        self.accounts.judge(best_rows(files).values())
+        for problem in laws.wrong_requests(frozenset(self._begun_requests), frozenset(self._asked), rows, files):
+            self.note(problem)
         for path in self.expected.looks.keys() | {path for path in files if path.startswith(LOOKS)}:
             if files.get(path) != self.expected.looks.get(path):
                 self.note(f"{path} differs")
@@ -374,6 +401,15 @@ class Auditor:
             unknown = unknown or (path.startswith(UNWRITTEN) and bool(lacking_models(files, files[path])))
             if path.startswith(LEFT_BEHIND) and not unknown and not lease:
                 self.note(f"{path} is left behind")
+
+    def judge_figures(self, preset: str) -> None:
+        """Judge the figures of a request whose driver has just ended, which no other driver has disturbed."""
+        files = contents(self.memory)
+        trials, studies = listed_in(files[request_path(preset)])
+        listed = {*trials, *studies}
+        own = {trial: row for trial, row in best_rows(files).items() if {trial, row.get("study_id")} & listed}
+        for problem in laws.wrong_figures(preset, own, files):
+            self.note(problem)
 
     def _judge_models(self, files: Mapping[str, bytes], poisoned: set[str], preset: str) -> None:
         assert self.expected

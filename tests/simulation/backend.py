@@ -16,11 +16,12 @@ import torch
 
 from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told, failure_of
 from sweeper.packing.cluster import PREFIX, Cluster, DeviceKind, MeasurementRequest, SlotResources
+from tests.simulation.accounts import Accounts
 from tests.simulation.files import Client, SimulatedFiles
 from tests.simulation.processes import Killed, Process, Time
 from trainables.reports import OutOfMemory, Stopped
 from trainables.training.measurement import DeviceMeasurement, DeviceMemory, Measurement
-from trainables.worker.messages import CohortTask, Failure, Message, write_failure
+from trainables.worker.messages import CohortReport, CohortTask, DeviceShare, Failure, Message, write_failure
 from trainables.worker.worker import Dispatch, train_cohort
 
 CPU = torch.device("cpu")
@@ -109,6 +110,7 @@ class Observed:
     stopped: Callable[[], None]
     failed: Callable[[CohortTask], None]
     """Called where a function of a task fails for good."""
+    accounts: Accounts
 
 
 class SimulatedBackend(Backend):
@@ -244,7 +246,8 @@ class SimulatedBackend(Backend):
 
     def _work(self, task: CohortTask, worker: Worker) -> None:
         assert self._dispatch
-        settings = self._dispatch.settings
+        settings, process, begun = self._dispatch.settings, self._time.current, self._time.now
+        share = DeviceShare(worker.amount, worker.node.devices, worker.node.kind.accelerator)
         files = self._files.of(worker.node.client)
 
         def here(storage: Any) -> Any:
@@ -256,14 +259,17 @@ class SimulatedBackend(Backend):
         settings = replace(settings, checkpoints=checkpoints, models=models, logs=None)
 
         def send(message: Message) -> None:
+            if isinstance(message, CohortReport):
+                by_member = process.cohort.seconds if process.cohort else {}
+                self._observed.accounts.sent(task, message, process.stepped, by_member)
             for _ in range(1 + (self._random.random() < self._mishaps.twice)):
                 self._mail(Told(task.cohort, message))
 
         failure: Failure | None = None
         try:
-            self._time.current.on_step = lambda epoch, config: self._step(task, worker, epoch, config)
+            process.on_step = lambda epoch, config: self._step(task, worker, epoch, config)
             failed = partial(self._failed, task)
-            train_cohort(replace(task, memory=None), settings, CPU, send, show_exception=failed)
+            train_cohort(replace(task, memory=None), settings, CPU, send, share=share, show_exception=failed)
         except Stopped as stopped:
             write_failure(
                 checkpoints.write, task.spec.checkpoint, settings.run, Failure("machine", f"stopped: {stopped}")
@@ -276,6 +282,8 @@ class SimulatedBackend(Backend):
             raise  # a mistake, which ends the world
         except Exception as error:
             failure = failure_of(error)
+        finally:
+            self._observed.accounts.occupied[task.cohort] += self._time.now - begun
         self._leave(worker, failure)
 
     def _failed(self, task: CohortTask, error: BaseException) -> None:
@@ -293,8 +301,17 @@ class SimulatedBackend(Backend):
                 self._time.say(f"{worker.cohort} ends: {failure.reason}")
             self._mail(Ended(worker.cohort, failure))
 
-    def _step(self, task: CohortTask, worker: Worker, epoch: int, config: Mapping[str, Any] | None) -> None:
-        """A step of a worker: time passes, and mishaps happen. `config`: that of the trial which alone makes it."""
+    def _step(self, task: CohortTask, worker: Worker, epoch: int, config: Mapping[str, Any] | None) -> float:
+        """A step of a worker: time passes, and mishaps happen. `config`: that of the trial which alone makes it.
+        Returns the seconds that it takes."""
+        process, begun = self._time.current, self._time.now
+        try:
+            self._make_step(task, worker, epoch, config)
+        finally:
+            process.stepped += self._time.now - begun
+        return self._time.now - begun
+
+    def _make_step(self, task: CohortTask, worker: Worker, epoch: int, config: Mapping[str, Any] | None) -> None:
         process, mishaps, random = self._time.current, self._mishaps, self._random
         self._observed.stepped(task, epoch)
         process.sleep(random.expovariate(1.0) * mishaps.epoch_seconds / 2)

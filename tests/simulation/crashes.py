@@ -127,7 +127,7 @@ def run(crash: Crash) -> tuple[Crash, int, list[str], list[str]]:
     auditor, disturbed = world.auditor, Disturbed(world.memory, crash)
     request = small.kind.request(**small.options)
     world.memory.operate = disturbed  # type: ignore[method-assign]
-    with pytest.MonkeyPatch.context() as patched, simulated(world.time, reports=False):
+    with pytest.MonkeyPatch.context() as patched, simulated(world.time):
         if small.merging:
             patched.setattr(parquet_files, "MANY", 2)
             patched.setattr(conclusion, "COMPACT_ABOVE", 2)

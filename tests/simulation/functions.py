@@ -15,7 +15,7 @@ import torch
 from tests.simulation.training import STEPS, digest, diverges_in, value
 
 
-def during_step(epoch: int, config: Mapping[str, Any]) -> None:
+def during_step(epoch: int, config: Mapping[str, Any]) -> object:
     """Called in each step of an epoch, counted from 0, with the parameters of the trial: simulated time passes there,
     where a world has replaced it."""
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+import pandas as pd
+from pandas import Series
 from safetensors.numpy import load
 
-from sweeper.definition.space import Search, parts_of
+from sweeper.definition import Table
+from sweeper.definition.space import Grid, Search, parts_of
 from tests.simulation import sweeps, training
-from tests.simulation.stored import BEST, MODELS, History, Row, is_function, trial_of
+from tests.simulation.stored import BEST, MODELS, REQUESTS, History, Row, is_function, listed_in, trial_of
 from tests.simulation.sweeps import OF_IMAGES, RANKED
 
 
@@ -24,6 +31,85 @@ def broken(
     yield from _conditions(kind, rows)
     yield from _best(kind, rows, files)
     yield from _models(kind, rows, history, files, whole)
+
+
+def wrong_list(request: str, data: bytes, rows: Mapping[str, Row]) -> str:
+    """What does not hold of the list of a request; empty if it is right. It has each trial of the preset's grids once,
+    in their order, and with `--decide` further ones; and each study. `rows`: all of the request, by trial."""
+    preset, _, more = request.partition(", ")
+    trials, studies = listed_in(data)
+    asked = [{**grid.fixed, **own} for grid in _grids(preset) if not grid.pruner for own in _combinations(grid)]
+    of_grids = [trial for each in asked for trial, row in rows.items() if each.items() <= row.items()]
+    of_searches = {str(row["study_id"]) for row in rows.values() if "study_id" in row}
+    if len(of_grids) != len(asked) or trials[: len(asked)] != of_grids or bool(more) != (len(trials) > len(asked)):
+        return f"the list of {request} must have the trials {of_grids}, but has {trials}"
+    if len({*trials}) < len(trials) or sorted(studies) != sorted(of_searches):
+        return f"the list of {request} must have the studies {of_searches} and no trial twice, but has {studies}"
+    return ""
+
+
+def _grids(preset: str) -> list[Grid]:
+    """The grids of a preset. One with a pruner is a study."""
+    return [part for part in parts_of(sweeps.SPACES[preset]) if isinstance(part, Grid)]
+
+
+def _combinations(grid: Grid) -> Iterator[Mapping[str, object]]:
+    values = itertools.product(*grid.axes.values())
+    return (dict(zip(grid.axes, each, strict=True)) for each in values)
+
+
+def wrong_requests(
+    begun: frozenset[str], asked: frozenset[str], rows: Mapping[str, Row], files: Mapping[str, bytes]
+) -> Iterator[str]:
+    """Yield what does not hold of the lists of requests at the end: every request that has begun is listed, and none
+    that nobody has asked for; their trials are those that have rows."""
+    listed = {path.removeprefix(REQUESTS).removesuffix(".parquet"): path for path in files if path.startswith(REQUESTS)}
+    if not begun <= listed.keys() <= asked:
+        yield f"the requests {[*begun]} have begun, and {[*asked]} were asked for, but {[*listed]} are listed"
+    contents = {request: listed_in(files[path]) for request, path in listed.items()}
+    for request, (trials, studies) in contents.items():
+        if lacking := {*trials} - rows.keys():
+            yield f"the list of {request} has trials without rows: {sorted(lacking)}"
+        preset = request.partition(", ")[0]
+        searches = [part for part in parts_of(sweeps.SPACES[preset]) if isinstance(part, Search)]
+        due = sum(search.trials * search.repeats * math.prod(map(len, search.axes.values())) for search in searches)
+        due += sum(len([*_combinations(grid)]) for grid in _grids(preset) if grid.pruner)
+        if (count := sum(row.get("study_id") in studies for row in rows.values())) != due:
+            yield f"the studies of {request} must have {due} rows, but have {count}"
+    known = {each for own in contents.values() for each in itertools.chain(*own)}
+    if unknown := [trial for trial, row in rows.items() if known.isdisjoint({trial, row.get("study_id")})]:
+        yield f"rows belong to no request that is listed: {unknown}"
+
+
+def wrong_figures(preset: str, rows: Mapping[str, Row], files: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield what does not hold of the tables and heatmaps of a preset: each cell has the mean over its seeds of the
+    trials that were not pruned, of those alone that meet the constraints."""
+    shown = pd.DataFrame([row for row in rows.values() if row["status"] != "pruned"])
+    bounds = [bound for part in parts_of(sweeps.SPACES[preset]) for bound in getattr(part, "constraints", ())]
+    for figure in sweeps.SWEEP.figures_of(preset):
+        (metric,), keys = figure.shown, [*figure.axes]
+        path = f"{'tables' if isinstance(figure, Table) else 'heatmaps'}/simulated/{preset}/{figure.file}.parquet"
+        if path not in files:
+            if len(shown):
+                yield f"{path} is missing"
+            continue
+        names = dict.fromkeys([*keys, "seed", metric.name, *(bound.column for bound in bounds)])
+        trials = shown.reindex(columns=[*names])
+        trials = trials.assign(value=trials[metric.name].astype("float64"), seed=trials["seed"].fillna(0))
+        for bound in bounds:
+            meets = Series.le if bound.sign == "<=" else Series.ge
+            trials["value"] = trials["value"].where(meets(trials[bound.column], bound.bound))
+        seeds = trials.groupby([*keys, "seed"])["value"].mean().dropna().groupby(keys)
+        of_cell = trials.groupby(keys)["value"]
+        due = {"mean": seeds.mean(), "std": seeds.std(), "replicates": seeds.size(), "count": of_cell.count()}
+        due["missing"] = of_cell.size() - due["count"]
+        cells = pd.read_parquet(io.BytesIO(files[path])).set_index(keys)
+        for name, values in due.items():
+            expected = values.reindex(cells.index)
+            if name in ("replicates", "count", "missing"):
+                expected = expected.fillna(0)
+            if len(cells) != len(of_cell) or not np.allclose(cells[name], expected, equal_nan=True):
+                yield f"{path} has {name} {cells[name].to_dict()}, but its rows give {expected.to_dict()}"
 
 
 def best_epoch(history: History, trial: str, until: int, of_function: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""Forty deliberate faults of the product, of which each is put in alone: does the simulation find it?
+"""Deliberate faults of the product, of which each is put in alone: does the simulation find it?
 
 `python -m tests.simulation.mutants --worlds 2000` runs worlds with each until one fails. The faults stand in
 `mutants.txt`, and are slips that could pass a review: an order, a comparison, a case that is left out. A fault replaces
@@ -177,7 +177,10 @@ class _Hunt:
     @property
     def _seconds(self) -> float:
         """What the process has taken of a core. A world waits for nothing."""
-        times = psutil.Process(self._process.pid).cpu_times()
+        try:
+            times = psutil.Process(self._process.pid).cpu_times()
+        except psutil.NoSuchProcess:  # it has ended, and the start of another one has reaped it
+            return self._heard
         return times.user + times.system
 
     def _ended(self, problem: str) -> Outcome:

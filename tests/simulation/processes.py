@@ -38,10 +38,15 @@ class Process:
         self.killed = self.ended = False
         self.interrupt: Callable[[], BaseException] | None = None
         """Makes what it raises when it goes on, once."""
-        self.on_step: Callable[[int, Mapping[str, Any] | None], None] = lambda epoch, config: None
-        """Called in each step of a training; of a function with the parameters of its trial."""
+        self.on_step: Callable[[int, Mapping[str, Any] | None], float] = lambda epoch, config: 0.0
+        """Called in each step of a training; of a function with the parameters of its trial. Returns the seconds that
+        the step takes."""
         self.asked = False
         """Whether it has received SIGTERM."""
+        self.cohort: Any = None
+        """The cohort that it trains, if that is none of functions."""
+        self.stepped = 0.0
+        """Seconds of the steps that it has made."""
         self._time, self._act, self._turn = time, act, 0
         self._greenlet = greenlet.greenlet(self._run, parent=time.hub)
 

@@ -17,7 +17,7 @@ from tests.simulation.files import Memory, contents
 
 TRIALS, HISTORY, HALVED = "trials/sweep=simulated/", "history/sweep=simulated/", "cuts/sweep=simulated/halved/"
 MODELS, BEST, UNWRITTEN = "models/sweep=simulated/", "models/best/", "models/unwritten/"
-MODEL_SUFFIX, LOOKS = ".safetensors", "looks/"
+MODEL_SUFFIX, LOOKS, REQUESTS = ".safetensors", "looks/", "requests/simulated/"
 CUT = ("cohort", "cohort_size", "preset")
 """Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved, and by which
 request first."""
@@ -68,6 +68,18 @@ def trials_set_aside(files: Mapping[str, bytes]) -> frozenset[str]:
     """The trials of which `--fresh` has set a row aside."""
     paths = (path for path in files if path.startswith("_replaced/") and f"/{TRIALS}" in path)
     return frozenset(row["trial_id"] for path in paths for row in rows_in(files[path]))
+
+
+def request_path(request: str) -> str:
+    """Path of the list of a request."""
+    return f"{REQUESTS}{request}.parquet"
+
+
+def listed_in(data: bytes) -> tuple[list[str], list[str]]:
+    """The trials and the studies of the list of a request, without what fills a column up."""
+    columns = table_in(data).to_pydict()
+    trials, studies = ([each for each in columns.get(name, ()) if each] for name in ("trial_id", "study_id"))
+    return trials, studies
 
 
 def model_path(trial: str) -> str:

@@ -7,12 +7,14 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from sweeper.claims import Claim, Side
-from sweeper.definition import Constraint, Grid, Metric, Search, Sweep, Table, Value
+from sweeper.definition import Constraint, Grid, Heatmap, Metric, Search, Sweep, Table, Value
 from sweeper.definition.pruners import Halving
 from sweeper.definition.space import Population, Space, When
-from sweeper.option_values import Keep
+from sweeper.option_values import Keep, NodePrice
 from sweeper.request import Request
 
+PRICES = {"": 1.0, "A100": 24.0, "T4": 3.0}
+"""Kind of the GPUs of a node, empty for cores -> its price per hour."""
 LOSS = Metric("nll_excess", "minimize")
 FIXED: Mapping[str, Value] = {"method": "jepa_pairs", "dataset": "synthetic_a", "epochs": 4, "examples": 128}
 RATE = {"lr": FloatDistribution(1e-3, 1e-1, log=True)}
@@ -118,6 +120,7 @@ SWEEP = Sweep(
     figures=(
         Table("loss", ("lr",), (LOSS,), presets=tuple(name for name in SPACES if name not in OF_IMAGES)),
         Table("knn", ("lr",), (KNN,), presets=OF_IMAGES),
+        Heatmap(KNN, "lr", "patience", presets=("patient",)),
     ),
 )
 
@@ -132,7 +135,7 @@ class Kind:
 
     def request(self, **options: Any) -> Request:
         own = {**dict(self.options), **options}
-        return Request(SWEEP.name, SWEEP, self.preset, **{**own, "keep": self.keep})
+        return Request(SWEEP.name, SWEEP, self.preset, **{**own, "keep": self.keep, "node_price": NodePrice(PRICES)})
 
     @property
     def keep(self) -> Keep:

@@ -5,6 +5,8 @@ changes in each step by its hyperparameters, and its metrics are functions of it
 made twice, or a checkpoint of another trial, shows in every metric that follows.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import json
@@ -86,8 +88,10 @@ class Watchdog(StepWatchdog):
 class CannedCohort:
     """What the training loop calls of a `trainables.training.cohort.Cohort`."""
 
-    during_step: Callable[[int], None] = staticmethod(lambda epoch: None)
-    """Called in each step of an epoch: simulated time passes there, and things happen."""
+    during_step: Callable[[int], float] = staticmethod(lambda epoch: 0.0)
+    """Called in each step of an epoch: simulated time passes there, and things happen. Returns the seconds."""
+    begun: Callable[[CannedCohort], None] = staticmethod(lambda cohort: None)
+    """Called with each cohort that is made."""
 
     def __init__(
         self,
@@ -109,6 +113,9 @@ class CannedCohort:
         self._metrics = {True: result.metrics, False: result.metrics_during_training}
         self.steps, self.epochs = STEPS, configs[0].training.epochs
         self.pictures: Sequence[Mapping[str, bytes]] = ()
+        self.seconds = dict.fromkeys(self.members, 0.0)
+        """Each member's share of the seconds of its steps; empty if these are not known."""
+        self.begun(self)
 
     def epoch(
         self,
@@ -120,8 +127,9 @@ class CannedCohort:
         if first > self.steps:
             raise CheckpointError(f"an epoch has {self.steps} steps, but it has made {first}")
         for step in range(first, self.steps):
-            self.during_step(number)
+            seconds = self.during_step(number)
             for index in self.members:
+                self.seconds[index] += seconds / len(self.members)
                 self._weights[index] = digest(self._weights[index], self._flat[index], number, step)
             of_step = torch.tensor([self._value("loss", index, number) for index in self.members], dtype=torch.float64)
             sums = {"loss": of_step + sums["loss"] if sums else of_step}
@@ -171,6 +179,7 @@ class CannedCohort:
                     name: torch.tensor([self._flat[index][name] for index in stack], dtype=torch.float64)
                     for name in ("lr", "weight_decay")
                 },
+                "seconds": torch.tensor([*self.seconds.values()], dtype=torch.float64),
             }
             for stack in self._members_by_stack()
         ]
@@ -179,6 +188,7 @@ class CannedCohort:
         stacks = self._members_by_stack()
         if len(state) != len(stacks):
             raise CheckpointError(f"its state must be of {len(stacks)} stacks, but is another")
+        self.seconds = dict(enumerate(state[0]["seconds"].tolist())) if state else {}
         for stack, saved in zip(stacks, state, strict=True):
             for slot, index in enumerate(stack):
                 self._weights[index] = int(saved["weights"]["digest"][slot])

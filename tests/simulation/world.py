@@ -126,6 +126,7 @@ class World:
     ) -> Process:
         """Begin a driver. `end` is called with its exit status, or with None when it has died."""
         client.preset = request.preset or ""
+        self.auditor.asked(request)
         statuses: list[int] = []
 
         def act() -> None:
@@ -153,6 +154,7 @@ class World:
             partial(auditor.stepped, client),
             partial(auditor.stopped, client),
             auditor.function_failed,
+            auditor.accounts,
         )
         cluster = SimulatedBackend(
             *(self.time, self.random, machines, mishaps, own, client, observed, request.step_timeout)
@@ -165,6 +167,7 @@ class World:
                 planned.trackers = {"simulated": connect}
             run = planned.begin(stopping)
             client.begun_at = self.time.now
+            auditor.began(request)
             end(run.execute("the command"))
         except (SpecError, ClusterError, StoreError) as error:
             print(error_line(error))
@@ -192,7 +195,7 @@ class World:
             if session.sleeps[1] and not index:
                 client.asleep = self.time.now + session.sleeps[0], self.time.now + session.sleeps[1]
             client.asleep_at = session.falls_asleep if not index else None
-            judge, mishaps = partial(self._judge, own), self.scenario.mishaps
+            judge, mishaps = partial(self._judge, own, session.drivers == 1), self.scenario.mishaps
             processes.append(self.drive(client, own, mishaps, judge, after, session.machines))
             if session.signal_at is not None and not index:
                 signal = partial(self._signal, client, processes[0], session.unheard)
@@ -217,8 +220,12 @@ class World:
                 process.interrupt = interrupted
                 process.wake()
 
-    def _judge(self, request: Request, client: Client, status: int | None) -> None:
+    def _judge(self, request: Request, alone: bool, client: Client, status: int | None) -> None:
+        """Judge a driver that has ended. `alone`: whether it was the only one."""
         self.auditor.ended(request, client, status)
+        drawn = self.scenario.reports or self.scenario.figures
+        if alone and drawn and status in (0, 1) and self.auditor.sure and request.decide is None:
+            self.auditor.judge_figures(request.preset or "")
         if self.scenario.faults != Faults() or client.asleep[1] or status is None:
             return
         if request.hours and client.begun_at and self.time.now > client.begun_at + request.hours * 3600:
@@ -232,7 +239,7 @@ class World:
 
         def end(client: Client, status: int | None) -> None:
             ended.append(status)
-            self._judge(request, client, status)
+            self._judge(request, True, client, status)
 
         client = Client("host last", faulty=False)
         process = self.drive(client, request, mishaps or Mishaps(), end)
@@ -296,11 +303,11 @@ def _decoded(data: bytes, names: list[str] | None = None) -> tuple[pa.Schema, pa
 
 
 @contextlib.contextmanager
-def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None]:
+def simulated(time: Time, reports: bool = False, merging: bool = False, figures: bool = False) -> Iterator[None]:
     """Context in which a world runs: its cohorts train nothing, and what its drivers print is kept.
 
-    No picture is drawn, which takes seconds. Without `reports` no tables and pages are written either, nor is the best
-    setting named.
+    No picture is drawn, which takes seconds. Without `reports` no pages are written either, nor is the best setting
+    named, and without `figures`, in addition, no tables.
     """
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -308,13 +315,14 @@ def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None
         contextlib.redirect_stderr(_Output(time)),
     ):
         patched.setattr(train, "TrainingCohort", CannedCohort)
-        patched.setattr(train, "time", SimpleNamespace(monotonic=lambda: 0.0, perf_counter=lambda: 0.0))
-        patched.setattr(cohort, "time", SimpleNamespace(monotonic=lambda: time.now, perf_counter=lambda: 0.0))
+        patched.setattr(train, "time", SimpleNamespace(monotonic=lambda: 0.0, perf_counter=lambda: time.now))
+        patched.setattr(cohort, "time", SimpleNamespace(monotonic=lambda: time.now, perf_counter=lambda: time.now))
         patched.setattr(torch, "save", training.save)
         patched.setattr(torch, "load", training.load)
         patched.setattr(worker, "StepWatchdog", Watchdog)
         patched.setattr(Watchdog, "process", staticmethod(lambda: time.current), raising=False)
         patched.setattr(CannedCohort, "during_step", staticmethod(lambda epoch: time.current.on_step(epoch, None)))
+        patched.setattr(CannedCohort, "begun", staticmethod(lambda made: setattr(time.current, "cohort", made)))
         patched.setattr(functions, "during_step", lambda epoch, config: time.current.on_step(epoch, config))
         patched.setattr(version, "_git", lambda *_: None)  # a process
         patched.setattr(page, "_writing", Lock(time))
@@ -325,8 +333,9 @@ def simulated(time: Time, reports: bool, merging: bool = False) -> Iterator[None
         if merging:
             patched.setattr(parquet_files, "MANY", 2)
             patched.setattr(conclusion, "COMPACT_ABOVE", 2)
-        if not reports:
+        if not (reports or figures):
             patched.setattr(publish, "write", lambda *_, **__: "")
+        if not reports:
             patched.setattr(conclusion, "_answer", lambda *_: ())
             patched.setattr(page, "write", lambda files, sweep: report_path(sweep))
             patched.setattr(journal, "write", lambda *_: "")
@@ -355,7 +364,7 @@ def expected(scenario: Scenario) -> Expected:
 @functools.cache
 def _expected(kind: sweeps.Kind, machines: Machines) -> Expected:
     world = World(Scenario(kind, machines=machines), 0)
-    with simulated(world.time, reports=False):
+    with simulated(world.time):
         status = world.last(kind.request())
     assert status == 0, "\n".join([*world.time.history, *world.auditor.problems])
     return Expected.of(world.memory)
@@ -369,7 +378,9 @@ def run(seed: int) -> Outcome:
 def scenario_of(seed: int) -> Scenario:
     """What the world of a seed is."""
     functions = Random(f"functions {seed}") if seed >= FUNCTIONS_SINCE else None
-    return drawn(Random(f"scenario {seed}"), Random(f"kinds {seed}"), functions, expected)
+    scenario = drawn(Random(f"scenario {seed}"), Random(f"kinds {seed}"), functions, expected)
+    scenario.figures = Random(f"figures {seed}").random() < 0.2
+    return scenario
 
 
 def run_scenario(scenario: Scenario, seed: int) -> Outcome:
@@ -380,7 +391,7 @@ def run_scenario(scenario: Scenario, seed: int) -> Outcome:
     request = scenario.kind.request(
         retries=scenario.retries, save_every=scenario.save_every, step_timeout=scenario.step_timeout
     )
-    with simulated(world.time, scenario.reports, scenario.merging):
+    with simulated(world.time, scenario.reports, scenario.merging, scenario.figures):
         try:
             if scenario.jumps:
                 world.time.begin("clock", world.jump)

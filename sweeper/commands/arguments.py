@@ -25,8 +25,8 @@ EXITS = (
 )
 SWEEP = "one that `sweeper list` shows, a file (path/to/my_sweep.py) or a module (package.module:SWEEP)"
 DESCRIBED = (
-    "a method and its keys, a data set, a key, a metric or a sweep, or list all `keys`, `methods`, `datasets` or "
-    "`metrics`"
+    "a method and its keys, a data set, a key, a metric, a score, a column or a sweep, or list all `keys`, `methods`, "
+    "`datasets`, `metrics`, `scores` or `columns`"
 )
 WAITS = "--wait waits before a run; it cannot be combined with --restore or --plan"
 OF_COMMAND_LINE = ("describe", "help", "json", "list", "plan", "restore", "version")

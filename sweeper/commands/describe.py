@@ -1,4 +1,4 @@
-"""`sweeper describe WHAT`: what a method, a data set, a key, a metric or a sweep is."""
+"""`sweeper describe WHAT`: what a method, a data set, a key, a metric, a column or a sweep is."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,9 @@ from sweeper.printing import print
 def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser("describe", f"Describe {DESCRIBED}.")
-    parser.add_argument("name", metavar="WHAT", help="a name, or keys, methods, datasets, metrics or ours")
+    parser.add_argument(
+        "name", metavar="WHAT", help="a name, or keys, methods, datasets, metrics, scores, columns or ours"
+    )
     print_description(parser.parse_args(arguments).name)
     return EXIT_OK
 

@@ -1,13 +1,14 @@
-"""Text of `--describe` for a method, a data set, a key, a metric or a sweep, from docstrings and declarations.
+"""Text of `sweeper describe` for a name or a kind of names, from docstrings and declarations.
 
 Of a sweep it says the question, the presets, which of their settings are ours and not the paper's, and what is drawn.
-`--describe ours` lists such settings of all sweeps, which are in `search_spaces/README.md`, too.
+`--describe ours` lists such settings of all sweeps.
 """
 
 import contextlib
 import functools
 import inspect
 import itertools
+import re
 import shlex
 import sys
 import textwrap
@@ -21,6 +22,7 @@ from sweeper.definition.space import Part
 from sweeper.definition.user_code import search_folder
 from sweeper.errors import SpecError
 from sweeper.planning.changes import format_value
+from sweeper.storage.rows import FIXED
 from trainables import config
 from trainables.catalog import METHODS, import_method, installed_methods, is_function, known_methods, method_of
 from trainables.config import KeyDoc, describe_keys
@@ -52,12 +54,19 @@ OURS = "ours"
 
 OWN_DATA = "my_data:MyDataset"
 """An example of the name of a data set that is code of the user's own."""
-LISTS = {"keys": "key", "methods": "method", "datasets": "data set", "metrics": "family of metrics"}
+LISTS = {
+    "keys": "key, with its default and range",
+    "methods": "method",
+    "datasets": "data set",
+    "metrics": "family of metrics, with its range",
+    "scores": "anomaly score",
+    "columns": "column that all rows have beside hyperparameters and metrics",
+}
 """What describes all of a kind, one a line -> the kind."""
 
 
 def describe(name: str) -> str:
-    """Describe whatever has this name: a method, a data set, a key, a sweep, a metric or a score; or list a kind.
+    """Describe whatever has this name (method, data set, key, sweep, metric, score or column), or list all of a kind.
 
     Raises SpecError, with one line, for any other name.
     """
@@ -76,6 +85,7 @@ def describe(name: str) -> str:
         _key_of_methods: ("method", *_keys()),
         _metric: (*FAMILIES, *methods_by_metric()),
         _score: SCORES,
+        _column: FIXED,
         describe_sweep: registry.names(),
     }
     if texts := [describer(name) for describer, names in describers.items() if name in names]:
@@ -83,8 +93,8 @@ def describe(name: str) -> str:
     known = [known for names in describers.values() for known in names]
     lists = ", ".join(LISTS)
     raise SpecError(
-        f"no method, data set, key, metric or sweep '{name}'{nearest(name, [*known, *LISTS])}; --list shows the "
-        f"sweeps, and --describe lists all of a kind: {lists}"
+        f"no method, data set, key, metric, column or sweep '{name}'{nearest(name, [*known, *LISTS])}; --list shows "
+        f"the sweeps, and --describe lists all of a kind: {lists}"
     )
 
 
@@ -124,27 +134,46 @@ def _own_part(name: str) -> str:
 def _listed(kind: str) -> str:
     """All names of a kind, each with its meaning."""
     meanings: Mapping[str, str] = {
-        "keys": {name: next(iter(docs)).doc for name, docs in _keys().items()},
+        "keys": {name: _in_short(list(forms)) for name, forms in _keys().items()},
         "methods": {name: _summary(name) for name in METHODS},
         "datasets": {
-            **{name: source.about for name, source in DATASETS.items()},
-            FOLDER: inspect.getdoc(load_folder) or "",
-            **{name: inspect.getdoc(source) or "" for name, source in SOURCES.items()},
-            OWN_DATA: inspect.getdoc(own_function) or "",
+            **{name: _first_sentence(source.about) for name, source in DATASETS.items()},
+            FOLDER: _first_sentence(inspect.getdoc(load_folder) or ""),
+            **{name: _first_sentence(inspect.getdoc(source) or "") for name, source in SOURCES.items()},
+            OWN_DATA: _first_sentence(inspect.getdoc(own_function) or ""),
             **{name: branches.about for name, branches in BRANCHES.items()},
         },
         "metrics": {
-            **{name: family.meaning for name, family in FAMILIES.items()},
-            f"{VALIDATION}METRIC": "The same metric on validation images, which the key `validation` holds out.",
+            **{name: f"{_first_sentence(family.meaning)} ({_scale(family)})" for name, family in FAMILIES.items()},
+            f"{VALIDATION}METRIC": "The same metric on validation images, which the key `validation` holds out",
         },
+        "scores": SCORES,
+        "columns": {name: column.meaning for name, column in FIXED.items()},
     }[kind]
     width = max(map(len, meanings)) + 2
     lines = [f"Each {LISTS[kind]}; --describe NAME says more:"]
     for name, meaning in sorted(meanings.items()):
-        short = " ".join(meaning.split("\n\n")[0].split()).split(". ")[0].rstrip(".")
         indent = " " * (width + 2)
-        lines += textwrap.wrap(short, WIDTH, initial_indent=f"  {name:<{width}}", subsequent_indent=indent)
+        lines += textwrap.wrap(
+            meaning.rstrip("."), WIDTH, initial_indent=f"  {name:<{width}}", subsequent_indent=indent
+        )
     return "\n".join(lines)
+
+
+def _in_short(forms: Sequence[KeyDoc]) -> str:
+    """Text such as `Peak learning rate (default 0.05, lr > 0)`."""
+    texts = {", ".join(filter(None, (f"default {_shown(key.default)}", key.law))) for key in forms}
+    return f"{_first_sentence(forms[0].doc)} ({texts.pop() if len(texts) == 1 else 'default and range by method'})"
+
+
+def _first_sentence(text: str) -> str:
+    """The first sentence of a text, without its full stop."""
+    return re.split(r"\.\s+(?=[A-Z0-9`])", " ".join(text.split("\n\n")[0].split()))[0].rstrip(".")
+
+
+def _scale(family: MetricFamily) -> str:
+    better = {"maximize": ", higher is better", "minimize": ", lower is better", None: ""}
+    return f"{family.unit}{better[family.direction]}"
 
 
 @functools.cache
@@ -195,6 +224,10 @@ def _score(name: str) -> str:
         "methods": ", ".join(methods),
     }
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
+
+
+def _column(name: str) -> str:
+    return f"{name}: a column of every row\n" + "\n".join(_wrapped(FIXED[name].meaning, "  "))
 
 
 def _summary(method: str) -> str:

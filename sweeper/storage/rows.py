@@ -56,36 +56,36 @@ def _run(arrow_type: pa.DataType, meaning: str, added: bool = False) -> FixedCol
 
 
 FIXED: Mapping[str, FixedColumn] = {
-    "trial_id": FixedColumn(pa.string(), "a hash of the trial's method, data set, hyperparameters and seed"),
-    "preset": FixedColumn(pa.string(), "the preset that asked for it first", added=True),
+    "trial_id": FixedColumn(pa.string(), "hash of the method, data set, hyperparameters and seed"),
+    "preset": FixedColumn(pa.string(), "preset of the request that first asked for the trial", added=True),
     "changes": FixedColumn(pa.string(), "what that request changed in its preset, such as `epochs=100`", added=True),
     "status": FixedColumn(pa.string(), "`finished`, `diverged`, `pruned` or `failed`"),
-    "error": FixedColumn(pa.string(), "why it failed or diverged; else null"),
-    "cohort": FixedColumn(pa.string(), "the id of the trials that were trained together with it"),
-    "cohort_size": FixedColumn(pa.int64(), "how many these are"),
-    "epochs_run": FixedColumn(pa.int64(), "epochs that it trained"),
-    "seconds": _run(pa.float64(), "its share of its cohort's training time"),
+    "error": FixedColumn(pa.string(), "why the trial failed, diverged or was pruned; else null"),
+    "cohort": FixedColumn(pa.string(), "id of the cohort: the trials that were trained together"),
+    "cohort_size": FixedColumn(pa.int64(), "number of trials in the cohort"),
+    "epochs_run": FixedColumn(pa.int64(), "epochs that the trial trained"),
+    "seconds": _run(pa.float64(), "the trial's share of its cohort's training time"),
     "device_seconds": _run(
         pa.float64(),
-        "`seconds` times the GPUs, or without GPUs the cores, that its cohort reserved: 0.25 for a quarter of a GPU",
+        "`seconds` times the GPUs (without GPUs: cores) that the cohort reserved, such as 0.25 for a quarter of a GPU",
         added=True,
     ),
     "cost": _run(
         pa.float64(),
-        "price of the device seconds; null without `--node-price`. A node's price is divided equally among its "
-        "devices; evaluation, idle time and lost attempts are not in it",
+        "price of the device seconds, where a node's price is divided equally among its devices. Evaluation, idle time "
+        "and lost attempts are not included. Null without `--node-price`",
         added=True,
     ),
-    "device": _run(pa.string(), "the device that trained it, as the training process saw it"),
-    "host": _run(pa.string(), "the machine of that process"),
+    "device": _run(pa.string(), "device that trained the trial, as the training process saw it"),
+    "host": _run(pa.string(), "machine of the training process"),
     "code_version": _run(pa.string(), "version and commit, with `.dirty` for a checkout with uncommitted changes"),
-    "python": _run(pa.string(), "version of Python in that process", added=True),
+    "python": _run(pa.string(), "version of Python in the training process", added=True),
     "torch": _run(pa.string(), "version of PyTorch", added=True),
     "cuda": _run(pa.string(), "version of CUDA that PyTorch was built for; null on a CPU", added=True),
     "driver": _run(pa.string(), "version of the GPU's driver; null on a CPU", added=True),
     "compiled": _run(pa.bool_(), "whether its training steps were compiled", added=True),
-    "started": _run(_TIME, "when its training began"),
-    "ended": _run(_TIME, "when it ended"),
+    "started": _run(_TIME, "when training began"),
+    "ended": _run(_TIME, "when training ended"),
 }
 """Name of each column that all rows have, beside hyperparameters and metrics -> the column, in the order of a file."""
 PROVENANCE = tuple(name for name, column in FIXED.items() if column.provenance)

@@ -10,6 +10,7 @@ from sweeper.commands import run
 from sweeper.commands.descriptions import LISTS, describe
 from sweeper.definition import Heatmap, Ranking, registry
 from sweeper.errors import SpecError
+from sweeper.storage.rows import FIXED
 from tests.cases import for_each
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
@@ -127,8 +128,8 @@ def test_another_name_is_refused_with_the_nearest_and_how_to_list_all(name: str,
     with pytest.raises(SpecError) as refused:
         describe(name)
     assert str(refused.value) == (
-        f"no method, data set, key, metric or sweep '{name}'{hint}; --list shows the sweeps, and --describe lists all "
-        "of a kind: keys, methods, datasets, metrics"
+        f"no method, data set, key, metric, column or sweep '{name}'{hint}; --list shows the sweeps, and --describe "
+        "lists all of a kind: keys, methods, datasets, metrics, scores, columns"
     )
 
 
@@ -190,8 +191,25 @@ def test_all_of_a_kind_are_listed(kind: str) -> None:
         "methods": set(METHODS),
         "datasets": {*DATASETS, *SOURCES, "folder", *BRANCHES},
         "metrics": {*FAMILIES, "val_METRIC"},
+        "scores": set(SCORES),
+        "columns": set(FIXED),
     }
     assert set(re.findall(r"^  (\w+) ", describe(kind), re.M)) == names[kind]
+
+
+def test_lists_show_defaults_ranges_and_directions() -> None:
+    listed = {kind: " ".join(describe(kind).split()) for kind in LISTS}
+    assert "lr Peak learning rate, `lr > 0` (default 0.05, lr > 0) " in listed["keys"]
+    assert re.search(r" ema [^(]*\(default and range by method\)", listed["keys"])
+    assert "fpr95 Share of outliers that are taken for inliers" in listed["metrics"]
+    assert "95 % of the inliers are accepted (a share in [0, 1], lower is better) " in listed["metrics"]
+    assert "deep_svdd Deep SVDD: " in listed["methods"] and "(Ruff et al. 2018)" in listed["methods"]
+
+
+def test_a_column_is_explained_beside_the_metric_of_its_name() -> None:
+    assert describe("device_seconds").startswith("device_seconds: a column of every row\n  `seconds` times the GPUs")
+    text = describe("seconds")
+    assert "an objective of searches" in text and text.endswith("share of its cohort's training time")
 
 
 @for_each("name", [*METHODS, *DATASETS])
@@ -206,4 +224,6 @@ def test_the_command_line_describes_and_runs_nothing(capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     assert out.startswith("digits:\n  scikit-learn's 1,797 real digits") and err == ""
     assert run.main(["--describe", "digit"]) == 2
-    assert capsys.readouterr().err.startswith("error: no method, data set, key, metric or sweep 'digit' (did you mean ")
+    assert capsys.readouterr().err.startswith(
+        "error: no method, data set, key, metric, column or sweep 'digit' (did you mean "
+    )

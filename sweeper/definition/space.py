@@ -280,7 +280,8 @@ class Search:
     """What is searched in some proposals alone. A condition is on a key of `space`, of a condition before it or of
     `axes`."""
     given: tuple[Mapping[str, Value], ...] = ()
-    """Values of `space` in the first proposals, in place of the sampler's: those of a grid (`Grid.compared`)."""
+    """Values of `space` in the first proposals, in place of the sampler's. In a grid that is pruned they are all
+    proposals (`Grid.compared`)."""
     pinned: ClassVar[frozenset[str]] = frozenset()
     """Keys that `change_space` leaves unchanged."""
 
@@ -419,8 +420,8 @@ class Search:
 
     @property
     def proposer(self) -> str:
-        """What proposes: the sampler, or `grid`."""
-        return "grid" if self.given else self.sampler
+        """What proposes: the sampler, or `grid` where all proposals are given."""
+        return "grid" if len(self.given) == self.trials else self.sampler
 
     @property
     def searched(self) -> Mapping[str, BaseDistribution]:

@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS := 3
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: install demo docs lint check test soak nightly coverage clean
+.PHONY: install demo lint check test soak nightly coverage clean
 
 install: .venv/installed
 
@@ -18,10 +18,6 @@ install: .venv/installed
 
 demo: install
 	$(BIN)/sweeper run anomaly_grid --preset digits
-
-# The tables of the READMEs, from the code.
-docs: install
-	$(BIN)/python -m tests.documentation
 
 lint: install
 	$(BIN)/ruff check .

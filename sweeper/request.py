@@ -1,7 +1,7 @@
 """What a user asks for, on the command line or in Python: one `Request`, not yet checked against any sweep.
 
-Each option is declared once, on its field: the command line, Python's keywords, the option table of the README and the
-completion of shells are made of `options`.
+Each option is declared once, on its field: the command line, Python's keywords and the completion of shells are made of
+`options`.
 """
 
 import functools

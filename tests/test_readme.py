@@ -1,6 +1,8 @@
-"""What the READMEs and CONTRIBUTING.md say of models, Python runs, sweeps and methods from outside runs as it stands;
-their links lead somewhere, and files and tests that any text names exist; tables that are written from the code are up
-to date; the first README is short."""
+"""What the READMEs and guides say of models, Python runs, sweeps and methods from outside runs as it stands.
+
+Their links lead somewhere, and files and tests that any text names exist. Their lists of methods, data sets and metrics
+are complete, and they are short.
+"""
 
 import ast
 import importlib.util
@@ -9,7 +11,7 @@ import json
 import math
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Never
 
@@ -30,28 +32,35 @@ from sweeper.definition.user_code import search_folder
 from sweeper.errors import SpecError
 from sweeper.request import Request
 from sweeper.submission import submit
-from tests import documentation
 from tests.cases import for_each
 from tests.fake_executor import without_ray
 from tests.user_files import user_folder
-from trainables.catalog import import_method
+from trainables.catalog import METHODS, import_method
 from trainables.config import resolve
+from trainables.data.datasets.catalog import DATASETS
+from trainables.data.datasets.class_folders import FOLDER
+from trainables.data.datasets.own_data import SOURCES as SOURCES_OF_OWN_DATA
+from trainables.data.pairs import BRANCHES
 from trainables.functions.cohort import FunctionCallbacks, FunctionCohort
 from trainables.functions.method import FunctionMethod
+from trainables.metrics.meanings import FAMILIES
 from trainables.reports import Record, Stopped
 
 ROOT = Path(__file__).parents[1]
-RUNNING = ROOT / "sweeper" / "README.md"
+FOLDERS = ("sweeper", "trainables", "search_spaces", "cluster", "tests")
+GUIDES = ROOT / "sweeper" / "guides"
+TRAINABLES = ROOT / "trainables" / "README.md"
+OWN_CODE, OWN_DATA = ROOT / "trainables" / "guides" / "own_code.md", ROOT / "trainables" / "guides" / "own_data.md"
 PROMISES = ROOT / "sweeper" / "storage" / "README.md"
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), PROMISES]
-LINES = 150
-"""Most lines of the first README: what does not fit belongs beside what it is about."""
+PAGES = [*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("*.md")))]
+LINES = {ROOT / "README.md": 150, ROOT / "sweeper" / "README.md": 60, **dict.fromkeys(GUIDES.glob("*.md"), 150)}
+"""Most lines of a page: what does not fit belongs beside what it is about."""
 NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_class": [0]}, "cohort": 2}
 """Few trials of the preset, unchanged."""
 
 
 COMMAND = re.compile(r"(?:\w+=\S+ )?(?:sweeper |python -m sweeper\.)(\w+) (.*)")
-"""A command of a README: its name, and its arguments."""
+"""A command of a page: its name, and its arguments."""
 
 
 def commands(page: Path) -> list[tuple[str, list[str]]]:
@@ -71,15 +80,19 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
     ]
 
 
-def blocks(section: str, page: Path = RUNNING) -> list[tuple[str, str]]:
+def blocks(section: str, page: Path) -> list[tuple[str, str]]:
     """Language and text of each block of code in a section."""
     text = page.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return blocks_of(text)
+
+
+def blocks_of(text: str) -> list[tuple[str, str]]:
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
 EXAMPLES = {
     name: text
-    for page in (ROOT / "README.md", ROOT / "trainables" / "README.md")
+    for page in (ROOT / "README.md", OWN_CODE)
     for text, name in re.findall(r"```\w+\n(# (\w+\.\w+).*?)```", page.read_text(), re.DOTALL)
 }
 """File -> its text, of the user's files whose first line names them."""
@@ -97,7 +110,7 @@ def missing_library(words: list[str]) -> str | None:
 
 SOURCES = [
     path
-    for folder in ("sweeper", "trainables", "search_spaces", "cluster", "tests")
+    for folder in FOLDERS
     for path in (ROOT / folder).rglob("*")
     if path.is_file() and "__pycache__" not in path.parts
 ]
@@ -111,7 +124,7 @@ OF_USERS = re.compile(r"^(my_\w+|secrets)\.|[A-Z]{4}")
 
 
 def texts_of(path: Path) -> list[str]:
-    """The prose of a file: all of a README, and of a module its docstrings, comments and short descriptions."""
+    """The prose of a file: all of a guide, and of a module its docstrings, comments and short descriptions."""
     if path.suffix == ".md":
         return [path.read_text()]
     nodes = list(ast.walk(ast.parse(path.read_text())))
@@ -141,13 +154,11 @@ def test_files_and_tests_that_texts_name_exist() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unreported")
 def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last block is of a run with models of other epochs."""
     monkeypatch.chdir(tmp_path)
     with without_ray(tmp_path):
         sweeper.run("anomaly_grid", preset="digits", **NARROW)
     names: dict[str, Any] = {}
-    *used, (_, commands), (_, of_epoch) = blocks("Use a model")
-    for language, text in used:
+    for language, text in blocks("Use a model", GUIDES / "models.md"):
         if language == "python":
             exec(text, names)
         for line in () if language else text.splitlines():
@@ -155,6 +166,7 @@ def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert export.main(command) == 0
     assert len(names["model"].score(names["images"])) == 1797
     assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
+    (_, commands), (_, of_epoch) = blocks("Models of other epochs", GUIDES / "models.md")
     for line in commands.splitlines():
         words = shlex.split(line, comments=True)[2:]
         narrow = [f"--axis={key}={','.join(map(str, values))}" for key, values in NARROW["axis"].items()]
@@ -175,7 +187,7 @@ def test_models_are_evaluated_on_other_data_as_written(tmp_path: Path, monkeypat
         np.save(f"other_lab/{split}_images.npy", (images.reshape(-1, 8, 8) / 16).astype(np.float32)[part])
         np.save(f"other_lab/{split}_labels.npy", labels[part])
     names: dict[str, Any] = {}
-    for language, text in blocks("Other data"):
+    for language, text in blocks("Other data", GUIDES / "models.md"):
         if language == "python":
             exec(text, names)
         for line in () if language else text.splitlines():
@@ -189,7 +201,7 @@ def test_one_trial_is_looked_at_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ((_, text),) = blocks("Look at one trial")
+    ((_, text),) = blocks("Look at one trial", GUIDES / "models.md")
     for line in text.splitlines():
         assert trial.main(shlex.split(line, comments=True)[2:]) == 0, line
     out = capsys.readouterr().out
@@ -207,7 +219,7 @@ def test_sweeps_are_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     with without_ray(tmp_path):
-        for _, text in blocks("From Python"):
+        for _, text in blocks("From Python", GUIDES / "running.md"):
             exec(text, names)
             if "mine" not in names:
                 assert len(names["rows"]) == 20 and set(names["rows"]["status"]) == {"finished"}
@@ -217,19 +229,39 @@ def test_sweeps_are_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {path.name for path in (tmp_path / "results/trials").iterdir()} == {"sweep=anomaly_grid", "sweep=vje_lr"}
 
 
-@pytest.mark.parametrize("file", documentation.TABLES)
-def test_tables_are_as_the_code_is(file: str) -> None:
-    text = (ROOT / file).read_text()
-    assert documentation.updated(file, text) == text, f"tables of {file} are old: run `{documentation.COMMAND}`"
+@pytest.mark.slow
+@pytest.mark.usefixtures("unreported")
+def test_results_are_read_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with without_ray(tmp_path):
+        sweeper.run("anomaly_grid", preset="digits", **NARROW)
+    names: dict[str, Any] = {}
+    for text in re.findall(r"```python\n(.*?)```", (GUIDES / "results.md").read_text(), re.DOTALL):
+        exec(text, names)
+    assert len(names["rows"]) == 2 and names["best"].at["beta"] in NARROW["axis"]["beta"]
+    assert len(names["runs"]) == 2
 
 
-def test_a_missing_marker_is_named() -> None:
-    with pytest.raises(ValueError, match="must have the lines <!-- options: written by make docs --> and <!-- end of"):
-        documentation.updated("sweeper/README.md", "# no tables")
+LISTED = {
+    "Methods": METHODS,
+    "Data sets": {*DATASETS, *SOURCES_OF_OWN_DATA, FOLDER, *BRANCHES},
+    "Metrics": FAMILIES,
+}
+"""Section with a table of names -> the names."""
 
 
-def test_the_first_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= LINES
+@pytest.mark.parametrize("section", LISTED)
+def test_lists_of_names_are_complete(section: str) -> None:
+    """The first column of a table says the kind, the second has the names."""
+    text = TRAINABLES.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    cells = [line.split("|")[2] for line in text.splitlines() if line.startswith("| ")]
+    named = re.findall(r"`(\w+)`", " ".join(cells))
+    assert sorted(named) == sorted(LISTED[section])
+
+
+@pytest.mark.parametrize("page", LINES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_short(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= LINES[page]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -302,25 +334,39 @@ def test_its_commands_run(example: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert (store / "heatmaps/my_sweep").is_dir() and submitted[0] == "my_sweep.py"
 
 
-SEARCHES = RUNNING.read_text().split("## Searches")[1].split("\n## ")[0]
+((_, SEARCH),) = [block for block in blocks_of((GUIDES / "searches.md").read_text()) if block[0] == "python"]
 
 
-def test_searches_are_planned_as_written(user_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each example is a file of a sweep."""
-    bounded, conditional = re.findall(r"```python\n(.*?)```", SEARCHES, re.DOTALL)
-    expected = {
-        bounded: "  constraint val_auroc_dir >= 0.7, seconds <= 20\n",
-        conditional: "    if lr_schedule is exponential\n      lr_gamma       0.8 to 1\n",
-    }
-    for number, (text, line) in enumerate(expected.items()):
-        (user_folder / f"my_search{number}.py").write_text(text)
-        assert run.main([f"my_search{number}.py", "--plan", "--store", str(tmp_path / "store")]) == 0
-        assert line in capsys.readouterr().out
+def test_the_search_of_the_guide_has_every_field() -> None:
+    """In one call, so that a reader finds each beside the others."""
+    (call,) = [
+        node
+        for node in ast.walk(ast.parse(SEARCH))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Search"
+    ]
+    assert {keyword.arg for keyword in call.keywords} == {field.name for field in fields(sweeper.Search)}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unreported")
+def test_the_search_of_the_guide_runs(user_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each study begins with what is given, and prunes, and has all replicates of a proposal."""
+    (user_folder / "my_search.py").write_text(SEARCH)
+    assert run.main(["my_search.py", "--plan", "--store", "store"]) == 0
+    planned = capsys.readouterr().out
+    assert "  constraint val_auroc_dir >= 0.7\n" in planned and "waves of 8, tpe, Halving(first=4" in planned
+    assert "    if lr_schedule is exponential\n      lr_gamma       0.8 to 1\n" in planned
+    with without_ray(user_folder):
+        assert run.main(["my_search.py", "--store", "store"]) == 0
+    rows = pd.read_parquet("store/trials/sweep=my_search")
+    assert len(rows) == 2 * 16 * 3 and set(rows["status"]) == {"finished", "pruned"}
+    first = rows[rows["number"] == 0]
+    assert len(first) == 6 and set(first["lr"]) == {0.003} and set(first["lr_schedule"]) == {"one_cycle"}
 
 
 @pytest.mark.slow
 def test_rungs_of_a_grid_are_planned_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ((_, text),) = blocks("Rungs of a grid")
+    (text,) = [text for _, text in blocks("Waves and rungs", GUIDES / "searches.md")]
     for line in text.splitlines():
         words = shlex.split(line, comments=True)[2:]
         assert run.main([*words, "--plan", "--store", str(tmp_path / "store")]) == 0, line
@@ -334,15 +380,11 @@ def write_examples(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-OWN_CODE = [
+OWN_LINES = [
     *(line for _, text in blocks("Your own sweep", ROOT / "README.md") for line in text.splitlines()),
-    *(
-        line
-        for _, text in blocks("Your own training code", ROOT / "trainables/README.md")
-        for line in text.splitlines()
-    ),
+    *(line for _, text in blocks_of(OWN_CODE.read_text()) for line in text.splitlines()),
 ]
-TRAINED = [shlex.split(line, comments=True)[2:] for line in OWN_CODE if line.startswith("sweeper run ")]
+TRAINED = [shlex.split(line, comments=True)[2:] for line in OWN_LINES if line.startswith("sweeper run ")]
 FEWER = {"boosting_search.py": ["--trials=6", "--wave=3"]}
 """A sweep's file -> options with which it is a short one."""
 
@@ -434,7 +476,7 @@ def test_examples_of_own_code_are_short_and_import_nothing_of_this_project() -> 
     assert {"digits.py", "loop.py", "fit.awk"} <= EXAMPLES.keys() - of_sweeps and of_sweeps
 
 
-OWN = (ROOT / "trainables/README.md").read_text().split("## Your own data, encoder and views")[1].split("\n## ")[0]
+OWN = OWN_DATA.read_text().split("## Your own data\n")[1]
 
 
 @pytest.fixture
@@ -483,11 +525,12 @@ def test_every_command_is_accepted(
     page: Path, user_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is read, and the trials that it would train are planned."""
-    monkeypatch.setenv("WANDB_MODE", "offline")  # as the README sets it
+    monkeypatch.setenv("WANDB_MODE", "offline")  # as the guide sets it
     method, sweep = re.findall(r"```python\n(.*?)```", EXAMPLE, re.DOTALL)
     simclr = "\n\nfrom trainables.methods.baselines.simclr import SimCLR\n\n\nclass MyMethod(SimCLR):\n    pass\n"
     (user_folder / "my_method.py").write_text(method + simclr)
     (user_folder / "my_sweep.py").write_text(sweep)
+    (user_folder / "my_search.py").write_text(SEARCH)
     write_examples(user_folder)
     for part in ("train/good", "test/good", "test/bad"):
         (folder := user_folder / "my_images" / part).mkdir(parents=True, exist_ok=True)

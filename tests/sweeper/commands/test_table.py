@@ -16,7 +16,7 @@ from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
-README = (Path(__file__).parents[3] / "sweeper/README.md").read_text().split("\n## Tables\n")[1].split("\n## ")[0]
+GUIDE = Path(__file__).parents[3] / "sweeper/guides/results.md"
 PROBE, LOSS = Metric("probe_z", "maximize", percent=True), Metric("loss", "minimize")
 GRID = Grid({}, {"method": ("vje", "smc_gmje", "byol"), "seed": (0, 1, 2)})
 PUBLISHED = {"digits": {("byol",): {"probe_z": 79.0}}}
@@ -49,7 +49,7 @@ def test_commands_run_as_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_store(Path("results"), *BOTH)
-    for line in re.findall(r"^sweeper table (.*)$", README, re.MULTILINE):
+    for line in re.findall(r"^sweeper table (.*)$", GUIDE.read_text(), re.MULTILINE):
         assert table.main(shlex.split(line, comments=True)) == 0, line
     assert re.findall("^# (.*)$", capsys.readouterr().out, re.MULTILINE) == ["accuracy", "losses"]
     assert Path("table.tex").read_text().startswith(r"\begin{table}")

@@ -19,7 +19,7 @@ from sweeper.storage.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 from sweeper.version import code_version
 from trainables.synonyms import SYNONYMS, letters
 
-EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_UNCONFIRMED, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 
 Main = Callable[[Sequence[str]], int]

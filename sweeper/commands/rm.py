@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_line
+from sweeper.commands.command_line import EXIT_OK, EXIT_UNCONFIRMED, Parser, add_options, command_line
 from sweeper.commands.list import size_text
 from sweeper.commands.other_drivers import refuse_others
 from sweeper.definition import registry
@@ -24,13 +24,14 @@ ABOUT = (
     "pictures and pages. Trials that another request has stay, and so do results that --fresh has set aside. "
     "Without --yes it says what would go, and asks at a terminal."
 )
+EXITS = "Exit status: 0 it is removed; 2 the request was wrong; 3 nothing is removed, because --yes was not given."
 NOT_REMOVED = "nothing is removed; --yes removes it"
 
 
 @command_line(LAST_LINE)
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
-    parser = Parser("rm", ABOUT)
+    """Run the command line. Returns the exit status, one of `EXITS`."""
+    parser = Parser("rm", ABOUT, EXITS)
     parser.add_argument(
         "name", metavar="NAME[:REQUEST]", help="the sweep, and a request as `sweeper list STORE` names it"
     )
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     print(_text(removal, files))
     if not options.yes and not _confirmed():
         print(NOT_REMOVED)
-        return EXIT_OK
+        return EXIT_UNCONFIRMED
     law, remedy = "a sweep that is removed must not run", "try again when it has ended"
     try:
         check_writable(files)

@@ -86,7 +86,7 @@ def test_a_request_is_removed_only_when_it_is_confirmed_and_no_driver_runs(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = ["grid:digits", "--store", store.files.uri]
-    assert run("rm", wanted) == 0 and set(store.statuses("grid")) == {"a", "b", "c"}
+    assert run("rm", wanted) == 3 and set(store.statuses("grid")) == {"a", "b", "c"}
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith(f"request 'digits' of grid in {store.files.uri}: 1 trials, ")
     assert first.endswith("; 1 trials that other requests have stay") and last == rm.NOT_REMOVED

@@ -5,6 +5,7 @@ and nothing is random.
 """
 
 import contextlib
+import getpass
 import os
 import random
 import socket
@@ -36,6 +37,21 @@ class Machine:
                 boot = stream.read().strip()
             boot += f" {os.readlink('/proc/self/ns/pid')}"
         return Machine(socket.gethostname(), boot)
+
+
+USER = "SWEEPER_USER"
+"""Environment variable: the user who began the run. A submitted job has it from the process that submitted it, and a
+container where everyone has one account can set it."""
+
+
+def user_name() -> str | None:
+    """The user who began the run; None if this machine does not know the account."""
+    if named := os.environ.get(USER, "").strip():
+        return named
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # the account has no name, as in some containers
+        return None
 
 
 class BackgroundThread(Protocol):

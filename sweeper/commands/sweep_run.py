@@ -32,6 +32,7 @@ from sweeper.record.progress import SweepProgress
 from sweeper.record.tracker import Tracker
 from sweeper.record.trackers import RunTrials, connections, tracked
 from sweeper.request import Request
+from sweeper.runtime import user_name
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path, trials_folder
 from sweeper.storage.lease import Drivers, Lease
@@ -259,7 +260,7 @@ class SweepRun:
             if plan.trials_left < plan.total:
                 ranked = progress.ranked
                 progress.rank(of_request[[name for name in of_request if name in ranked]].to_dict("records"))
-            row_format = RowFormat(self.columns, code_version(), request.node_price)
+            row_format = RowFormat(self.columns, code_version(), request.node_price, user_name())
             for stage in plan_stages:
                 self.stopping.check()
                 stage.begin(self.budget)

@@ -135,6 +135,8 @@ class RowFormat:
     code_version: str
     node_price: NodePrice | None = None
     """Price of a node per hour, for the cost of each trial."""
+    user: str | None = None
+    """Who began the run."""
 
     def rows(
         self, cohort: Cohort, members: Iterable[Member], origin: Origin | None, started: datetime, ended: datetime
@@ -145,6 +147,7 @@ class RowFormat:
             "cohort": cohort.id,
             "cohort_size": len(cohort.trials),
             **_provenance(origin),
+            "user": self.user,
             "code_version": self.code_version,
             "started": origin.started if origin else started,
             "ended": ended,

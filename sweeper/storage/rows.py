@@ -78,6 +78,11 @@ FIXED: Mapping[str, FixedColumn] = {
     ),
     "device": _run(pa.string(), "device that trained the trial, as the training process saw it"),
     "host": _run(pa.string(), "machine of the training process"),
+    "user": _run(
+        pa.string(),
+        "user who began the run, or submitted its job: the account, or `SWEEPER_USER` where that is set",
+        added=True,
+    ),
     "code_version": _run(pa.string(), "version and commit, with `.dirty` for a checkout with uncommitted changes"),
     "python": _run(pa.string(), "version of Python in the training process", added=True),
     "torch": _run(pa.string(), "version of PyTorch", added=True),

@@ -18,6 +18,7 @@ from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, JobLost, first_line
 from sweeper.masking import remember
 from sweeper.printing import print
+from sweeper.runtime import USER, user_name
 from sweeper.servers import bound_answers
 from sweeper.version import SUBMITTED, code_version
 
@@ -125,6 +126,8 @@ class Jobs:
         `command` is a shell command, run in a copy of the packed working directory. `metadata` is stored with the job.
         """
         variables = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS), SUBMITTED: code_version()}
+        if user := user_name():
+            variables[USER] = user
         environment = {"working_dir": str(package), "env_vars": variables}
         with _cluster_errors(self.address):
             self._client.submit_job(

@@ -61,7 +61,7 @@ class Harness:
             plan_of(3, metric="auroc"), console=Console(file=self.out, highlight=False, width=200)
         )
         self.now = 0.0
-        row_format = RowFormat(COLUMNS, "0.1.0+abc")
+        row_format = RowFormat(COLUMNS, "0.1.0+abc", user="ada")
         self._listeners = listeners(
             self.store, "grid", row_format, self.source, [self.progress], clock=lambda: self.now
         )
@@ -103,6 +103,7 @@ def test_a_finished_cohort_becomes_a_row_a_trial(harness: Harness) -> None:
     assert (
         set(rows["code_version"]) == {"0.1.0+abc"} and set(rows["host"]) == {"here"} and set(rows["device"]) == {"cpu"}
     )
+    assert set(rows["user"]) == {"ada"}
     assert (rows["started"] == pd.Timestamp(STARTED)).all() and (rows["ended"] > rows["started"]).all()
     assert harness.progress.done == 2
 

@@ -110,13 +110,15 @@ def test_a_running_job_is_found_by_its_sweep_and_store() -> None:
     assert Jobs(ADDRESS, client).running({**metadata, "sweep": "other"}) is None
 
 
-def test_a_driver_has_longer_than_rays_three_seconds_to_save(tmp_path: Path) -> None:
+def test_a_driver_has_longer_than_rays_three_seconds_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEPER_USER", "ada")
     client = FakeClient()
     package.pack(tmp_path, [], packed := tmp_path / "code.zip")
     Jobs(ADDRESS, client).send("j", "true", packed, {"sweep": "grid"})
     (submission,) = client.submissions
     assert int(submission["runtime_env"]["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"]) >= 30
     assert submission["runtime_env"]["env_vars"]["SWEEPER_CODE_VERSION"] == code_version()
+    assert submission["runtime_env"]["env_vars"]["SWEEPER_USER"] == "ada"  # the job has an account of the cluster
     assert (submission["entrypoint"], submission["submission_id"]) == ("true", "j")
     assert submission["metadata"] == {"sweep": "grid"}
 

@@ -5,12 +5,15 @@ move a terminal's cursor, reverse the text after them, or hide it.
 """
 
 import builtins
+import json
+import math
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from datetime import datetime
 from typing import Any, TextIO
 
-from sweeper.masking import masked_addresses
+from sweeper.masking import masked, masked_addresses
 
 UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format (bidirectional and zero-width) and surrogate characters, and of separators of
@@ -40,6 +43,27 @@ def printable_values(value: Any, keep: str = "") -> Any:
     if isinstance(value, Mapping):
         return {printable_values(key, keep): printable_values(item, keep) for key, item in value.items()}
     return [printable_values(item, keep) for item in value] if isinstance(value, list | tuple) else value
+
+
+def json_text(value: object) -> str:
+    """Return values as one line of JSON. Null stands for NaN, NA and infinity; times are in ISO 8601; addresses have no
+    secrets."""
+    return json.dumps(_json_value(value), allow_nan=False)
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, Sequence | Set):
+        return [*map(_json_value, value)]
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, datetime):
+        return value.isoformat()
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print(

@@ -114,7 +114,8 @@ class Request:
     measure: Annotated[bool, Option()] = False
     """In a plan: measure now what the plan depends on."""
     json: Annotated[bool, Option()] = False
-    """In a plan: print JSON."""
+    """Print JSON on standard output: of a run one object a line for each event, and all other lines on standard error;
+    of a plan one object."""
     plan: bool = False
     """Say what would run, and run nothing."""
     node_price: Annotated[NodePrice | None, Option("P", NodePrice.read)] = None

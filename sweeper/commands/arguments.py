@@ -37,6 +37,8 @@ OF_COMMAND_LINE = ("describe", "help", "json", "list", "plan", "restore", "versi
 class Listing:
     """List the sweeps."""
 
+    json: bool = False
+
 
 @dataclass(frozen=True)
 class Description:
@@ -62,7 +64,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     """Parse the arguments of `sweeper run`. Raises SpecError for wrong ones; `--help` prints and exits."""
     parser = run_parser("run", ABOUT, EXITS)
     add = parser.add_argument_group("instead of running").add_argument
-    add("--plan", action="store_true", help="print what would run; --measure and --json belong to it")
+    add("--plan", action="store_true", help="print what would run; --measure belongs to it")
     add("--list", action="store_true", help="list the sweeps and their presets")
     add("--describe", metavar="WHAT", help=f"describe {DESCRIBED}")
     add("--restore", metavar="TIME", help="bring back what --fresh set aside at TIME")
@@ -75,8 +77,10 @@ def parse_command(arguments: Sequence[str]) -> Command:
         raise SpecError("--restore cannot be combined with --fresh or --plan")
     if time is not None and request.wait:
         raise SpecError(WAITS)
+    if request.json and (time is not None or described is not None):
+        raise SpecError("--json is for a run, --plan and --list; it cannot be combined with --restore or --describe")
     if lists:
-        return Listing()
+        return Listing(request.json)
     if time is not None:
         return Restoration(request.name, request.store, time)
     return request if described is None else Description(described)
@@ -115,9 +119,8 @@ def request_of(values: Mapping[str, Any]) -> Request:
     for option, asked in (("--set", request.fixed), ("--axis", request.axes)):
         if both := next((key for key in request.replicates if key in asked), None):
             raise SpecError(f"{both} must be given by {option} or by --replicates, but is given by both")
-    for option in ("json", "measure"):
-        if getattr(request, option) and not request.plan:
-            raise SpecError(f"--{option} requires --plan")
+    if request.measure and not request.plan:
+        raise SpecError("--measure requires --plan")
     if request.cost is not None and request.node_price is None:
         raise SpecError(f"--cost {request.cost:g} needs the price of a node per hour; give --node-price P")
     if "most_seeds" in values and request.decide is None:

@@ -12,7 +12,7 @@ from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_
 from sweeper.definition import Sweep, registry
 from sweeper.definition.space import unknown
 from sweeper.errors import SpecError, StoreError, error_text
-from sweeper.printing import print
+from sweeper.printing import json_text, print
 from sweeper.report.formatting import DASH, MINUS, format_significant, text_table
 from sweeper.report.page import publish
 from sweeper.storage.files import Files
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     add("--changes", default="", metavar="TEXT", help=changes_help)
     add_options(parser, "store")
     add("--holm", action="store_true", help="correct the verdicts for the number of claims, by Holm's procedure")
+    add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     _judge(options)
     return EXIT_OK
@@ -71,12 +72,20 @@ def _judge(options: argparse.Namespace) -> None:
             except StoreError as error:
                 unwritten.append(error_text(error))
             texts.append(f"{sweep.name} ({request})\n{_text(own)}")
-    print("\n\n".join([*texts, summary(shown, holm=options.holm)]))
+    if not options.json:
+        print("\n\n".join([*texts, summary(shown, holm=options.holm)]))
+    page = None
     try:
-        if not unwritten and (page := publish.write_claims(files)):
-            print(f"page: {files.display_uri_of(page)}")
+        if not unwritten and (path := publish.write_claims(files)):
+            page = files.display_uri_of(path)
     except StoreError as error:
         unwritten.append(error_text(error))
+    if options.json:
+        rows, counts = judging.table(shown).to_dict("records"), Counter(each.verdict for each in shown)
+        claims = [{"sweep": each.sweep, **row} for each, row in zip(shown, rows, strict=True)]
+        print(json_text({"claims": claims, "counts": counts, "page": page}), mask=False)
+    elif page:
+        print(f"page: {page}")
     if unwritten:
         print(f"note: the verdicts above are not written: {unwritten[0]}", file=sys.stderr)
 

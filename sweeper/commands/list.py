@@ -10,7 +10,7 @@ from sweeper.commands.other_drivers import named_drivers
 from sweeper.definition import registry
 from sweeper.errors import SpecError
 from sweeper.option_values import named
-from sweeper.printing import print, printable
+from sweeper.printing import json_text, print, printable
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import RequestInventory, SweepInventory, take_inventory
 from sweeper.storage.parquet_files import say_damaged
@@ -24,28 +24,59 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
     parser = Parser("list", ABOUT)
     parser.add_argument("store", nargs="?", metavar="STORE", help="folder or URI (s3, gs) of results")
-    store = parser.parse_args(arguments).store
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    store = options.store
     if store is None:
-        list_sweeps()
+        list_sweeps(options.json)
         return EXIT_OK
     files = Files(named("STORE", store, "a folder"))
     sweeps = take_inventory(files)
-    print(listing(files.display_uri, sweeps))
+    if options.json:
+        print(json_text({"store": files.display_uri, "sweeps": [*map(_values, sweeps)]}), mask=False)
+    else:
+        print(listing(files.display_uri, sweeps))
     for sweep in sweeps:
         say_damaged(files, sweep.damaged)
     return EXIT_OK
 
 
-def list_sweeps() -> None:
+def list_sweeps(as_json: bool = False) -> None:
     """Print all sweeps and their presets. A sweep that cannot be read gets one line on standard error."""
+    found = list[dict[str, object]]()
     for name in registry.names():
         try:
             sweep = registry.find(name)
         except SpecError as error:
             print(f"error: {error}", file=sys.stderr)
             continue
-        sizes = ", ".join(f"{preset} ({sweep.trial_count(preset)} trials)" for preset in sweep.presets)
+        counts = {preset: sweep.trial_count(preset) for preset in sweep.presets}
+        found.append({"sweep": name, "about": sweep.about, "presets": counts})
+        if as_json:
+            continue
+        sizes = ", ".join(f"{preset} ({count} trials)" for preset, count in counts.items())
         print(f"{name}: {sweep.about}\n  presets: {sizes}")
+    if as_json:
+        print(json_text({"sweeps": found}), mask=False)
+
+
+def _values(sweep: SweepInventory) -> dict[str, object]:
+    """What the store holds of a sweep, as JSON has it."""
+    requests = [
+        {
+            **{"request": each.label, "rows": len(each.trials), "total": each.total},
+            **{"statuses": each.counts, "last": each.last},
+        }
+        for each in sweep.requests
+    ]
+    return {
+        **{"sweep": sweep.name, "rows": len(sweep.trials), "statuses": sweep.counts, "last": sweep.last},
+        "bytes": {kind: sum(files.values()) for kind, files in sweep.sizes.items()},
+        "requests": requests,
+        "drivers": [*map(str, sweep.drivers)],
+        "problem": sweep.problem or None,
+        "damaged": sweep.damaged,
+    }
 
 
 def listing(store: str, sweeps: Sequence[SweepInventory]) -> str:

@@ -12,6 +12,7 @@ from sweeper.commands.restore import restore
 from sweeper.commands.sweep_run import SweepRun
 from sweeper.execution.signals import LAST_LINE, StopSignal
 from sweeper.masking import masked
+from sweeper.record.events import lines_of_json
 
 
 @command_line(LAST_LINE)
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     with stopping.on_signals():
         command = parse_command(arguments)
         if isinstance(command, Listing):
-            list_sweeps()
+            list_sweeps(command.json)
         elif isinstance(command, Description):
             print_description(command.name)
         elif isinstance(command, Restoration):
@@ -30,5 +31,6 @@ def main(arguments: Sequence[str]) -> int:
             print_plan(command)
         else:
             again = ["sweeper", "run", *(word for word in arguments if word != "--fresh")]
-            return SweepRun.planned(command).begin(stopping).execute(masked(shlex.join(again)))
+            with lines_of_json(command.json) as write:
+                return SweepRun.planned(command).begin(stopping).execute(masked(shlex.join(again)), write)
     return EXIT_OK

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, store_retries
+from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, store_retries
 from sweeper.commands.conclusion import finish, finish_so_far, print_how_to_continue
 from sweeper.commands.other_drivers import OtherDriver, share, wait_for_others
 from sweeper.commands.restore import CheckpointPath, archive, preview_archive
 from sweeper.definition import SpecError, registry
-from sweeper.errors import NodeLost, StoreError, error_line
+from sweeper.errors import NodeLost, StoreError, SweeperError, error_line, error_text, first_line
 from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.signals import StopSignal
@@ -25,6 +25,7 @@ from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
 from sweeper.planning.keep import epoch_ranking
 from sweeper.planning.plan import Plan
 from sweeper.printing import print, printable
+from sweeper.record.events import EventWriter, begun, ended
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, keep_best
 from sweeper.record.page import PageWriter, write_names
@@ -75,6 +76,8 @@ class SweepRun:
     checkpoint_path: CheckpointPath = field(init=False)
     lease: Lease = field(init=False)
     budget: Budget = field(init=False)
+    events: EventWriter | None = field(init=False, default=None)
+    """What writes the events of the run; None if nobody reads them."""
 
     @classmethod
     def planned(cls, request: Request, files: Files | None = None, backends: Backends | None = None) -> Self:
@@ -155,9 +158,11 @@ class SweepRun:
         """The request, planned by what is in the store now."""
         return self.planned(self.request, self.store.files, self.backends)
 
-    def execute(self, command: str = "") -> int:
-        """As `run`, but print an error and return the exit status, for the `command` line that continues."""
+    def execute(self, command: str = "", write: Callable[[str], None] | None = None) -> int:
+        """As `run`, but print an error and return the exit status, for the `command` line that continues. `write` is
+        called with each event as a line of JSON."""
         begin_collection()
+        self.events = EventWriter(write, self.store.files.runtime.now) if write else None
         try:
             return self.run(lambda error: print(error_line(error), file=sys.stderr), command)
         except KeyboardInterrupt:
@@ -169,10 +174,28 @@ class SweepRun:
         """Train what is left of the plan and show the results. Returns the exit status. If interrupted, by a signal or
         by an error, which is given to `report`, print how to continue, and raise it. If stopped by `--hours` or
         `--cost`, show the results so far and that the `command` continues."""
-        with contextlib.closing(self.lease):
-            return self._run(report, command)
+        began = self.store.files.runtime.monotonic()
+        if self.events:
+            self.events.tell(begun(self.plan, self.store.files, user_name(), code_version()))
+        try:
+            with contextlib.closing(self.lease):
+                status, reason = self._run(report, command)
+        except BaseException as error:
+            self._tell_end(began, *_end_by(error))
+            raise
+        self._tell_end(began, status, reason)
+        return status
 
-    def _run(self, report: Callable[[Exception], None], command: str) -> int:
+    def _tell_end(self, began: float, status: int, reason: str) -> None:
+        """Tell whoever asked for it how the run has ended, which `began` at this reading of the clock."""
+        if not self.events:
+            return
+        files = self.store.files
+        event = ended(self.plan, files, user_name(), status, reason or None, files.runtime.monotonic() - began)
+        self.events.tell(event)
+
+    def _run(self, report: Callable[[Exception], None], command: str) -> tuple[int, str]:
+        """As `run`. Returns also what stopped the run early; empty if nothing did."""
         spent, decision = "", decision_of(self.request, self.plan, self.store)
         try:
             fresh, longest_wait = self.request.fresh, self.budget.longest_wait
@@ -193,7 +216,7 @@ class SweepRun:
                     print("\n".join(decision.summary()))
                 if spent:
                     print_how_to_continue(self.plan, self.store, fresh, spent, command)
-                return EXIT_INTERRUPTED if spent else status
+                return (EXIT_INTERRUPTED, spent) if spent else (status, "")
         except (KeyboardInterrupt, StoreError, NodeLost) as error:
             if isinstance(error, Exception):
                 report(error)
@@ -246,7 +269,7 @@ class SweepRun:
             SweepProgress(
                 plan,
                 None if plan.study_runs else total_cohorts,
-                live=not request.debug,
+                live=not (request.debug or request.json),
                 clock=store.files.runtime.monotonic,
             ) as progress,
             PageWriter(plan, store.files, progress.print_line) as page,
@@ -254,6 +277,8 @@ class SweepRun:
         ):
             of_request = load_request(store.files, plan.name, plan.request_rows)
             followers: list[CohortListener] = [self.budget, tracked_trials, page, progress]
+            if self.events:
+                followers.append(self.events)
             if kept == "best":
                 keep_best(store.files, plan, of_request)
                 followers = [KeptModels(store.files, plan), *followers]
@@ -274,6 +299,15 @@ class SweepRun:
                     listeners(store, plan.name, row_format, stage.source, followers),
                     self.stopping,
                 )
+
+
+def _end_by(error: BaseException) -> tuple[int, str]:
+    """The exit status of a run that an error ends, and why in one line."""
+    if isinstance(error, KeyboardInterrupt):
+        return EXIT_INTERRUPTED, "interrupted"
+    if isinstance(error, SweeperError):
+        return EXIT_FAILED if isinstance(error, StoreError | NodeLost) else EXIT_WRONG, error_text(error)
+    return EXIT_FAILED, f"{type(error).__name__}: {first_line(error, '')}"
 
 
 def prepared(request: Request, store: Store) -> tuple[Plan, Columns]:

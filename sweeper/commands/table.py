@@ -26,7 +26,7 @@ ABOUT = (
     "cells are not told apart from the best of their column."
 )
 EXITS = "Exit status: 0, or 2 for a wrong request, said in one line."
-FORMATS, KINDS_OF_SPREAD = get_args(Format), tuple(SPREADS)
+FORMATS, KINDS_OF_SPREAD = tuple(form for form in get_args(Format) if form != "json"), tuple(SPREADS)
 
 
 @command_line()
@@ -38,7 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     add("--table", metavar="TABLE", help="this table alone (default: all of the preset)")
     form = partial(one_of, "--format", choices=FORMATS)
     form_help = "LaTeX needs the package booktabs; CSV has mean, the ends of its interval and n in columns of their own"
-    add("--format", type=form, default=FORMATS[0], metavar="|".join(FORMATS), help=form_help)
+    form_of = parser.add_mutually_exclusive_group().add_argument
+    form_of("--format", type=form, default=FORMATS[0], metavar="|".join(FORMATS), help=form_help)
+    form_of("--json", dest="format", action="store_const", const="json", help="one JSON object a line for each table")
     spread = partial(one_of, "--spread", choices=KINDS_OF_SPREAD)
     spread_help = "beside means: the 95 %% interval, or the standard deviation; CSV has both"
     add("--spread", type=spread, default=KINDS_OF_SPREAD[0], metavar="|".join(KINDS_OF_SPREAD), help=spread_help)
@@ -53,10 +55,11 @@ def main(arguments: Sequence[str]) -> int:
         spread=cast(Spread, options.spread),
         store=options.store,
     )
+    text = ("" if options.format == "json" else "\n").join(found)
     if options.out is None:
-        print("\n".join(found), end="")
+        print(text, end="", mask=options.format != "json")
     else:
-        _write(options.out, "\n".join(found))
+        _write(options.out, text)
     return EXIT_OK
 
 

@@ -17,7 +17,7 @@ from sweeper.definition import Metric
 from sweeper.definition.figures import Table
 from sweeper.definition.metric import REPORTED, SPREADS, Spread
 from sweeper.definition.sweep import SEEDS, Repeats
-from sweeper.printing import printable
+from sweeper.printing import json_text, printable
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import (
@@ -48,7 +48,7 @@ MOST_PRINTED = 60
 """Most rows of a table that are printed in a terminal."""
 MAX_MARKED = 20_000
 """Most trials of a table with marks: their comparisons take longer than everything else of it."""
-Format = Literal["markdown", "latex", "csv"]
+Format = Literal["markdown", "latex", "csv", "json"]
 """Of a table that is taken elsewhere."""
 LATEX = str.maketrans(
     {
@@ -97,6 +97,10 @@ def document(shown: Shown, table: Table, form: Format) -> str | None:
         return None
     if form == "csv":
         return csv(cells, table)
+    if form == "json":
+        records = cells.to_dict("records")
+        about = {"table": table.name, "caption": caption(cells, table, over, shown.spread), "axes": table.axes}
+        return json_text({**about, "cells": records}) + "\n"
     return (latex if form == "latex" else markdown)(cells, table, over, shown.value_text, shown.spread)
 
 

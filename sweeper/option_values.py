@@ -207,6 +207,15 @@ def device(option: str, value: str) -> str:
     return value
 
 
+def command_words(option: str, value: object) -> tuple[str, ...]:
+    """A program and its arguments, in words as a shell would split them."""
+    try:
+        words = shlex.split(named(option, value, "a command"))
+    except ValueError as error:
+        raise SpecError(f"{option} must be a command and its arguments, but got {value!r} ({error})") from None
+    return tuple(words)
+
+
 def class_name(option: str, value: object) -> Value:
     """A class: an index, or a name as typed."""
     return value if isinstance(value, int) else Text(named(option, value, "a class"))

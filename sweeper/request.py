@@ -26,6 +26,7 @@ from sweeper.option_values import (
     WarmStartRequest,
     amount,
     class_name,
+    command_words,
     data_dir,
     device_share,
     memory,
@@ -178,6 +179,9 @@ class Request:
     """Wait until no other driver runs this sweep on this store; else their work is shared."""
     fresh: Annotated[bool, Option()] = False
     """Set the rows of these trials aside and train them again; keep all others."""
+    on_end: Annotated[Sequence[str], Option("COMMAND", command_words)] = ()
+    """Run this command when the run ends, however it does, with a summary as JSON on its standard input: for mail or
+    chat. It is a program and its arguments, without a shell."""
     trials: Annotated[int | None, OfSearch("N", COUNT)] = None
     """Trials of each study; with replicates its proposals."""
     wave: Annotated[int | None, OfSearch("N", COUNT)] = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from sweeper.commands import on_end
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, store_retries
 from sweeper.commands.conclusion import finish, finish_so_far, print_how_to_continue
 from sweeper.commands.other_drivers import OtherDriver, share, wait_for_others
@@ -25,7 +26,7 @@ from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
 from sweeper.planning.keep import epoch_ranking
 from sweeper.planning.plan import Plan
 from sweeper.printing import print, printable
-from sweeper.record.events import EventWriter, begun, ended
+from sweeper.record.events import EventWriter, begun, ended, json_line
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, keep_best
 from sweeper.record.page import PageWriter, write_names
@@ -127,6 +128,7 @@ class SweepRun:
         from sweeper.planning.prepare import prepare  # here because torch takes seconds to import
 
         request, plan, columns = self.request, self.plan, self.columns
+        on_end.check(request.on_end)
         check_address(address_of(request))
         check_free_space(self.store.files)
         if request.wait and wait_for_others(Drivers(self.store.files, plan.name), _print_line, stopping.check):
@@ -188,11 +190,14 @@ class SweepRun:
 
     def _tell_end(self, began: float, status: int, reason: str) -> None:
         """Tell whoever asked for it how the run has ended, which `began` at this reading of the clock."""
-        if not self.events:
+        if not (self.events or self.request.on_end):
             return
         files = self.store.files
         event = ended(self.plan, files, user_name(), status, reason or None, files.runtime.monotonic() - began)
-        self.events.tell(event)
+        if self.events:
+            self.events.tell(event)
+        if self.request.on_end:
+            on_end.run(self.request.on_end, json_line(event, files.runtime.now()) + "\n")
 
     def _run(self, report: Callable[[Exception], None], command: str) -> tuple[int, str]:
         """As `run`. Returns also what stopped the run early; empty if nothing did."""

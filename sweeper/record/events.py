@@ -1,4 +1,4 @@
-"""The events of a run as JSON: what `sweeper run --json` prints, one object a line.
+"""The events of a run as JSON: what `sweeper run --json` prints, one object a line, and what `--on-end` gets.
 
 Each class is an object, and each of its fields a field of it. Every object also has `event`, the name of its class in
 small letters, and `time`, in UTC.

@@ -100,6 +100,8 @@ def test_auto_is_no_number() -> None:
         (["grid", "--gpu-memory", "8gb", "--gpu-fraction", "0.5"], "once, but got --gpu-memory 8GB --gpu-fraction 0.5"),
         (["grid", "--save-every", "-1"], "`--save-every >= 0` must hold"),
         (["grid", "--json", "--describe", "vje"], "--json is for a run, --plan and --list"),
+        (["grid", "--on-end", " "], "--on-end must name a command, but got ''"),
+        (["grid", "--on-end", "mail 'me"], "--on-end must be a command and its arguments"),
         (["grid", "--measure"], "--measure requires --plan"),
         (["grid", "--plan", "--node-price", "cheap"], "--node-price must be a number, but got cheap"),
         (["grid", "--plan", "--node-price", "-1"], "`--node-price >= 0` must hold, but got -1"),

@@ -1,7 +1,9 @@
-"""The events of a run as lines of JSON."""
+"""The events of a run as lines of JSON, and the command that a run ends with."""
 
 import json
 import re
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from sweeper.commands import run
+from sweeper.commands import on_end, run
+from sweeper.errors import SpecError
 from sweeper.record.events import EVENTS, name_of
 from tests.fake_executor import without_ray
 from tests.sweeper.small_sweeps import small_grid
@@ -84,6 +87,37 @@ def test_a_request_that_is_refused_prints_no_object(tmp_path: Path, capsys: pyte
     assert run.main([*small_grid(tmp_path), "--json", "--axis", "lr=x"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ")
+
+
+def test_the_command_at_the_end_gets_the_last_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "a notice"
+    program.write_text(f"#!{sys.executable}\nimport sys\nopen(sys.argv[1], 'w').write(sys.stdin.read())\nprint('sent')")
+    program.chmod(0o700)
+    command = shlex.join([str(program), str(tmp_path / "it's ended; $HOME")])
+    with without_ray(tmp_path):
+        assert run.main(small_grid(tmp_path / "store", "--on-end", command)) == 0
+    end = json.loads((tmp_path / "it's ended; $HOME").read_text())
+    assert {*end} == OF_EVENT["run_ended"] and (end["exit_status"], end["counts"]) == (0, {"finished": 6})
+    out, err = capsys.readouterr()
+    assert "sent" in err and "6 finished of 6 trials" in out
+
+
+def test_a_command_that_fails_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    on_end.run([sys.executable, "-c", "import sys; sys.exit(3)"], "{}")
+    on_end.run(["/nowhere/notify"], "{}")
+    monkeypatch.setattr(on_end, "LONGEST", 0.2)
+    on_end.run([sys.executable, "-c", "import time; time.sleep(60)"], "{}")
+    failed, absent, late = capsys.readouterr().err.splitlines()
+    assert failed == f"error: --on-end {sys.executable} ended with status 3"
+    assert absent.startswith("error: --on-end /nowhere/notify cannot be run: ")
+    assert late == f"error: --on-end {sys.executable} was ended after 0 s"
+
+
+def test_a_command_that_does_not_exist_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="--on-end must name a program on PATH or the path of one, but got 'notfy'"):
+        on_end.check(["notfy", "me"])
+    assert run.main(small_grid(tmp_path / "store", "--on-end", "/nowhere/notify")) == 2
+    assert not (tmp_path / "store").exists()
 
 
 def test_the_guide_has_the_fields_of_every_object() -> None:

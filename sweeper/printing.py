@@ -6,6 +6,7 @@ move a terminal's cursor, reverse the text after them, or hide it.
 
 import builtins
 import json
+import logging
 import math
 import sys
 import unicodedata
@@ -18,6 +19,10 @@ from sweeper.masking import masked, masked_addresses
 UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format (bidirectional and zero-width) and surrogate characters, and of separators of
 lines and paragraphs."""
+LOGGER = logging.Logger("sweeper", logging.INFO)
+"""Takes what is printed, and what runs note. It leads nowhere unless a run writes its log. It is none of `getLogger`,
+because libraries that configure logging, such as those of trackers, disable all of these."""
+LOGGER.addHandler(logging.NullHandler())
 LAYOUT = "\n\t"
 """Unprintable characters that text of several lines consists of."""
 
@@ -69,7 +74,11 @@ def _json_value(value: Any) -> Any:
 def print(
     *values: object, sep: str = " ", end: str = "\n", file: TextIO | None = None, flush: bool = False, mask: bool = True
 ) -> None:
-    """Print as the built-in function does, but escape all but printable characters and `LAYOUT`, and `mask` URLs."""
+    """Print as the built-in function does, but escape all but printable characters and `LAYOUT`, and `mask` URLs. What
+    is masked is also logged."""
     text = sep.join(map(str, values)) + end
     shown = printable(masked_addresses(text) if mask else text, keep=LAYOUT)
+    if mask and shown.strip():
+        is_error = shown.startswith("error:")
+        LOGGER.log(logging.ERROR if is_error else logging.INFO if file is None else logging.WARNING, "%s", shown)
     builtins.print(shown, end="", file=sys.stdout if file is None else file, flush=flush)

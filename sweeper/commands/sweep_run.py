@@ -25,12 +25,13 @@ from sweeper.execution.startup import begin_collection, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
 from sweeper.planning.keep import epoch_ranking
 from sweeper.planning.plan import Plan
-from sweeper.printing import print, printable
+from sweeper.printing import LOGGER, print, printable
 from sweeper.record.events import EventWriter, begun, ended, json_line
 from sweeper.record.listener import CohortListener
 from sweeper.record.models import KeptModels, keep_best
 from sweeper.record.page import PageWriter, write_names
 from sweeper.record.progress import SweepProgress
+from sweeper.record.run_log import RunLog
 from sweeper.record.tracker import Tracker
 from sweeper.record.trackers import RunTrials, connections, tracked
 from sweeper.request import Request
@@ -79,6 +80,8 @@ class SweepRun:
     budget: Budget = field(init=False)
     events: EventWriter | None = field(init=False, default=None)
     """What writes the events of the run; None if nobody reads them."""
+    log: RunLog = field(init=False)
+    """Set by `run`."""
 
     @classmethod
     def planned(cls, request: Request, files: Files | None = None, backends: Backends | None = None) -> Self:
@@ -176,12 +179,13 @@ class SweepRun:
         """Train what is left of the plan and show the results. Returns the exit status. If interrupted, by a signal or
         by an error, which is given to `report`, print how to continue, and raise it. If stopped by `--hours` or
         `--cost`, show the results so far and that the `command` continues."""
-        began = self.store.files.runtime.monotonic()
+        began, self.log = self.store.files.runtime.monotonic(), RunLog(self.plan, self.store.files)
         if self.events:
-            self.events.tell(begun(self.plan, self.store.files, user_name(), code_version()))
+            self.events.tell(begun(self.plan, self.store.files, user_name(), code_version(), self.log.address))
         try:
-            with contextlib.closing(self.lease):
+            with contextlib.closing(self.lease), self.log:
                 status, reason = self._run(report, command)
+                LOGGER.info(f"the run ends with status {status}{f': {reason}' if reason else ''}")
         except BaseException as error:
             self._tell_end(began, *_end_by(error))
             raise
@@ -193,7 +197,8 @@ class SweepRun:
         if not (self.events or self.request.on_end):
             return
         files = self.store.files
-        event = ended(self.plan, files, user_name(), status, reason or None, files.runtime.monotonic() - began)
+        seconds = files.runtime.monotonic() - began
+        event = ended(self.plan, files, user_name(), status, reason or None, seconds, self.log.address)
         if self.events:
             self.events.tell(event)
         if self.request.on_end:
@@ -269,6 +274,11 @@ class SweepRun:
             LogStorage(store.files.with_retries(SHORT_RETRIES), plan.name),
             registry.folder_of(plan.name),
         )
+
+        def say(line: str) -> None:
+            LOGGER.warning(line)
+            progress.print_line(line)
+
         total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
         with (
             SweepProgress(
@@ -277,11 +287,11 @@ class SweepRun:
                 live=not (request.debug or request.json),
                 clock=store.files.runtime.monotonic,
             ) as progress,
-            PageWriter(plan, store.files, progress.print_line) as page,
+            PageWriter(plan, store.files, say) as page,
             imported_meanwhile(REPORT_MODULES),
         ):
             of_request = load_request(store.files, plan.name, plan.request_rows)
-            followers: list[CohortListener] = [self.budget, tracked_trials, page, progress]
+            followers: list[CohortListener] = [self.log, self.budget, tracked_trials, page, progress]
             if self.events:
                 followers.append(self.events)
             if kept == "best":

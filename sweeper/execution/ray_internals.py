@@ -3,6 +3,7 @@
 - `ray.init` also starts a server for dashboards, for whose answer it waits even without a dashboard, the monitor of an
   autoscaler and one of logs: together a second and a half of processor time, 170 MB, and most of the wait at both ends.
 - It then asks once a second whether its node has come up.
+- A driver prints what the processes of a cluster print; here these lines go to the log of the run (`ray_logs`).
 - `ray.init` and `ray.shutdown` put a handler of their own in the place of this process's handler of SIGTERM.
 
 A version of Ray that lacks one of these names does as it does by itself, and one line says so.
@@ -19,7 +20,9 @@ import ray
 import ray._private.node
 import ray._private.services
 import ray._private.utils
+import ray._private.worker
 
+from sweeper.execution.ray_logs import take_lines
 from sweeper.execution.signals import kept_disposition
 from sweeper.printing import print
 
@@ -46,6 +49,15 @@ def lean_start() -> Iterator[None]:
         soon = partial(_node_soon, get_node)
         stack.enter_context(_replaced(services, "get_node", soon, slower))
         yield
+
+
+@contextlib.contextmanager
+def captured_lines() -> Iterator[bool]:
+    """Context in which `ray.init` takes `take_lines` for what prints the lines of a cluster's processes. Yields whether
+    it does."""
+    name = "print_to_stdstream"
+    with _replaced(ray._private.worker, name, take_lines, "the log of the run lacks what a cluster's processes print"):
+        yield getattr(ray._private.worker, name, None) is take_lines
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ A local cluster has a scratch folder `sweep-XXXXXXXX` in the temporary folder. I
 import contextlib
 import fcntl
 import importlib
-import logging
 import os
 import secrets
 import shutil
@@ -29,6 +28,7 @@ import psutil
 
 from sweeper.definition import user_code
 from sweeper.errors import ClusterError, first_line
+from sweeper.execution.ray_logs import captured_files, captured_loggers
 from sweeper.execution.signals import hangup_blocked
 from sweeper.execution.startup import imported_meanwhile
 from sweeper.packing.cluster import is_local
@@ -110,9 +110,11 @@ def connected(address: str | None, meanwhile: Sequence[str] = ()) -> Iterator[st
     set_environment(local)
     importlib.import_module("ray")  # here: it reads the environment, and sets its loggers up
     with contextlib.ExitStack() as stack:
-        stack.enter_context(quiet_loggers())
+        stack.enter_context(captured_loggers())
         scratch = str(stack.enter_context(scratch_folder()))
         if not session:
+            if local:
+                stack.enter_context(captured_files(Path(scratch)))
             stack.callback(shut_down)
             if local:
                 stack.enter_context(environment_of_workers())
@@ -126,13 +128,20 @@ def start_or_join(address: str | None, scratch: str) -> None:
     """Start a local cluster, or join the one at `address`. Raises ClusterError if that fails."""
     import ray
 
-    from sweeper.execution.ray_internals import lean_start, own_sigterm
+    from sweeper.execution.ray_internals import captured_lines, lean_start, own_sigterm
 
     if is_local(address):
         make_token(Path.home(), os.environ)
+    sends_lines = not is_local(address) and not str(address).startswith("ray://")
     try:
-        with own_sigterm(), hangup_blocked(), lean_start() if is_local(address) else quiet_stderr():
-            ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
+        with (
+            own_sigterm(),
+            hangup_blocked(),
+            lean_start() if is_local(address) else quiet_stderr(),
+            captured_lines() as captured,
+        ):
+            arguments = _init_arguments(address, scratch)
+            ray.init(log_to_driver=sends_lines and captured, configure_logging=False, **arguments)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "start Ray here" if is_local(address) else f"join the Ray cluster at {address}"
         raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
@@ -192,20 +201,6 @@ def set_environment(local: bool) -> None:
     """Set what is not set yet of the environment that Ray reads when it is imported; `local`: for a local cluster."""
     defaults = {**QUIET, **LOOPBACK} if local else QUIET
     os.environ.update({name: value for name, value in defaults.items() if name not in os.environ})
-
-
-@contextlib.contextmanager
-def quiet_loggers() -> Iterator[None]:
-    """Context in which Ray logs nothing here."""
-    loggers = [logging.getLogger(name) for name in ("ray", "ray.train", "ray.data")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sweeper.errors import SweeperError
 from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.planning.plan import Plan
-from sweeper.printing import json_text, print
+from sweeper.printing import json_text
 from sweeper.record.listener import CohortListener, Row
 from sweeper.storage.files import Files
 from sweeper.storage.layout import REPORTS, report_path
@@ -49,6 +49,8 @@ class RunBegun(Event):
     """Trials of the finished request."""
     left: int
     """Those without a result."""
+    log: str
+    """Address of the run's log."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,7 @@ class RunEnded(Event):
     best: str | None
     """The sentence about the best setting."""
     page: str | None
+    log: str
 
 
 EVENTS: Sequence[type[Event]] = Event.__subclasses__()
@@ -168,7 +171,8 @@ def lines_of_json(wanted: bool) -> Iterator[Callable[[str], None] | None]:
     out = sys.stdout
 
     def write(line: str) -> None:
-        print(line, file=out, flush=True, mask=False)
+        out.write(f"{line}\n")
+        out.flush()
 
     with contextlib.redirect_stdout(sys.stderr):
         yield write
@@ -222,12 +226,14 @@ def _trial_ended(trial: Trial, row: Row) -> TrialEnded:
     )
 
 
-def begun(plan: Plan, files: Files, user: str | None, code_version: str) -> RunBegun:
+def begun(plan: Plan, files: Files, user: str | None, code_version: str, log: str) -> RunBegun:
     """Return the beginning of a run."""
-    return RunBegun(plan.name, plan.request, files.display_uri, user, code_version, plan.total, plan.trials_left)
+    return RunBegun(plan.name, plan.request, files.display_uri, user, code_version, plan.total, plan.trials_left, log)
 
 
-def ended(plan: Plan, files: Files, user: str | None, exit_status: int, reason: str | None, seconds: float) -> RunEnded:
+def ended(
+    plan: Plan, files: Files, user: str | None, exit_status: int, reason: str | None, seconds: float, log: str
+) -> RunEnded:
     """Return the end of a run, with what is in the store. `seconds` is how long it took."""
     from sweeper.report.answers import find_answer  # here: it imports pandas
 
@@ -242,5 +248,5 @@ def ended(plan: Plan, files: Files, user: str | None, exit_status: int, reason: 
     left = None if counts is None else plan.total - counts.total() + counts["failed"]
     return RunEnded(
         *(plan.name, plan.request, files.display_uri, user, exit_status, reason),
-        *(counts, left, round(seconds, 3), best, page),
+        *(counts, left, round(seconds, 3), best, page, log),
     )

@@ -23,7 +23,7 @@ LEASES = ".drivers"
 TRIALS, HISTORIES, REPORTS, CLAIMS = "trials", "history", "reports", "claims"
 """Folders of the rows, the history, the pages and the verdicts of all sweeps."""
 LOGS = "logs"
-"""Folder of what the trials of all sweeps printed."""
+"""Folder of what the trials of all sweeps printed, and of the logs of runs."""
 EVALUATIONS = "evaluations"
 """Folder of what kept models are on other data, of all sweeps."""
 FIGURES = ("heatmaps", "rankings", "tables", "trajectories", "studies", "sheets")
@@ -139,6 +139,16 @@ def logs_folder(sweep: str) -> str:
 def log_path(sweep: str, trial: str) -> str:
     """The path of what a trial printed."""
     return f"{logs_folder(sweep)}/{check_name(trial)}{LOG_SUFFIX}"
+
+
+def run_logs_folder(sweep: str) -> str:
+    """The folder of the logs of the sweep's runs."""
+    return f"{LOGS}/runs/{check_name(sweep)}"
+
+
+def run_log_path(sweep: str, time: str) -> str:
+    """The path of the log of the run that began at a `timestamp`."""
+    return f"{run_logs_folder(sweep)}/{time}.log"
 
 
 def report_path(sweep: str) -> str:
@@ -266,7 +276,7 @@ def sweep_folders(sweep: str) -> Mapping[str, tuple[str, ...]]:
         "history": (history_folder(sweep),),
         "evaluations": (evaluations_folder(sweep),),
         "models": (models_folder(sweep), unwritten_models_folder(sweep), f"models/best/{sweep}"),
-        "logs": (logs_folder(sweep),),
+        "logs": (logs_folder(sweep), run_logs_folder(sweep)),
         "checkpoints": (checkpoints_folder(sweep), cuts_folder(sweep)),
         "figures": (*figures, tensorboard_folder(sweep)),
         "pages": (claims_folder(sweep), f"looks/{sweep}", *pages, page_views_folder(sweep), requests_folder(sweep)),

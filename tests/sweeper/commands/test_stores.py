@@ -11,7 +11,7 @@ import pytest
 from sweeper.commands import list as list_command
 from sweeper.commands import merge, rm
 from sweeper.storage import local_disk
-from sweeper.storage.layout import model_path
+from sweeper.storage.layout import model_path, run_log_path
 from sweeper.storage.lease import Lease
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.store import Store
@@ -96,8 +96,14 @@ def test_a_request_is_removed_only_when_it_is_confirmed_and_no_driver_runs(
         assert run("rm", [*wanted, "--yes"]) == 2
     assert "a sweep that is removed must not run, but another driver runs it" in capsys.readouterr().err
     assert run("rm", [*wanted, "--yes"]) == 0 and set(store.statuses("grid")) == {"b", "c"}
+    store.files.write(run_log_path("grid", "20260101T000000.000000Z"), b"a line")
     assert run("rm", ["grid", "--store", store.files.uri, "--yes"]) == 0
-    assert store.statuses("grid") == {} and store.files.list("requests") == [] and not store.files.sizes(".drivers")
+    assert (
+        store.files.list("logs/runs") == []
+        and store.statuses("grid") == {}
+        and store.files.list("requests") == []
+        and not store.files.sizes(".drivers")
+    )
     assert run("rm", ["grid", "--store", store.files.uri]) == 2
     assert f"store {store.files.uri}: nothing of sweep 'grid' is there" in capsys.readouterr().err
 

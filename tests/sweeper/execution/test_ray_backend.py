@@ -258,6 +258,6 @@ def test_no_other_file_names_what_is_private_in_ray() -> None:
     assert {name: private for name, private in found.items() if private} == {
         "sweeper.execution.ray_internals": [
             *("ray._private.node", "ray._private.node.Node", "ray._private.services", "ray._private.utils"),
-            "ray._raylet",
+            *("ray._private.worker", "ray._raylet"),
         ]
     }

@@ -58,6 +58,7 @@ def test_a_run_prints_an_object_for_each_event_and_nothing_else(
         *(6, 6),
     )
     assert (end["exit_status"], end["reason"], end["counts"], end["left"]) == (1, None, {"finished": 4, "failed": 2}, 2)
+    assert Path(begun["log"]).exists() and begun["log"] == end["log"]
     assert Path(end["page"]).exists() and end["best"].startswith("best auroc_joint")
     trials = {each["trial"]: each for each in found if each["event"] == "trial_ended"}
     assert len(trials) == 6

@@ -17,7 +17,7 @@ from trainables.sections import TrialConfig
 from trainables.training.cohort import TrainingCohort
 from trainables.training.function_alone import train_function_alone
 from trainables.training.profiling import PROFILED_STEPS, WARM_UP_STEPS, profile_trial
-from trainables.training.train import train
+from trainables.training.train import Callbacks, train
 
 Print = Callable[[str], None]
 OVERFIT_STEPS = 200
@@ -28,13 +28,15 @@ FALLS = 0.05
 """Least fall of the loss that counts, as a share of where it began."""
 
 
-def train_alone(config: TrialConfig, data: Path, device: torch.device, shown: Sequence[str], say: Print) -> int:
+def train_alone(
+    config: TrialConfig, data: Path, device: torch.device, shown: Sequence[str], say: Print, debug: bool = False
+) -> int:
     """Train a trial to its end. Print the loss and the metrics in `shown` of each report, and all metrics of the last.
-    Returns the exit status."""
+    Returns the exit status. With `debug` a loss that is not finite raises Divergence."""
     if is_function(config.method):
         return _call_alone(config, device, say)
     epochs = config.training.epochs
-    for report in train([config], data, device=device):
+    for report in train([config], data, device=device, callbacks=Callbacks(stop_at_divergence=debug)):
         (member,) = report.members
         values = _numbers({name: member.metrics.get(name) for name in ("loss", *shown)})
         if not report.done:

@@ -199,10 +199,12 @@ class SweepRun:
         files = self.store.files
         seconds = files.runtime.monotonic() - began
         event = ended(self.plan, files, user_name(), status, reason or None, seconds, self.log.address)
-        if self.events:
-            self.events.tell(event)
-        if self.request.on_end:
-            on_end.run(self.request.on_end, json_line(event, files.runtime.now()) + "\n")
+        try:
+            if self.events:
+                self.events.tell(event)
+        finally:  # also where nobody reads the events any more
+            if self.request.on_end:
+                on_end.run(self.request.on_end, json_line(event, files.runtime.now()) + "\n")
 
     def _run(self, report: Callable[[Exception], None], command: str) -> tuple[int, str]:
         """As `run`. Returns also what stopped the run early; empty if nothing did."""

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     add("--preset", help="one of the sweep's presets; by default the paper's")
     add_options(parser, "store", "data")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter, as in a run")
-    add("--debug", action="store_true", help="open pdb where the trial raises an exception")
+    add("--debug", action="store_true", help="open pdb at an exception, and at the first step whose loss is not finite")
     mode = parser.add_mutually_exclusive_group()
     profile_help = "print where the time of a step goes, and write a trace of steps for chrome://tracing"
     mode.add_argument("--profile", action="store_true", help=profile_help)
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
                 return overfit(*where, options.overfit, _say)
             if options.profile:
                 return print_profile(*where, Path(options.out or f"trial-{trial.id}.json"), _say)
-            return train_alone(*where, _shown(plan), _say)
+            return train_alone(*where, _shown(plan), _say, options.debug)
         except (SpecError, DataError, OSError):
             raise
         except Exception as error:

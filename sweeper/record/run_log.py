@@ -171,8 +171,9 @@ class _Lines(logging.Handler):
         self._lines.append(f"{moment}.{int(record.msecs):03}Z {record.levelname:<7} {record.name}: {text}\n")
 
     def take(self) -> bytes:
-        with self.lock or threading.RLock():
-            lines, self._lines = self._lines, []
+        self.acquire()
+        lines, self._lines = self._lines, []
+        self.release()
         return "".join(lines).encode()
 
 

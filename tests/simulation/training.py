@@ -117,12 +117,19 @@ class CannedCohort:
         """Each member's share of the seconds of its steps; empty if these are not known."""
         self.begun(self)
 
+    def sums_to_save(self, sums: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return dict(sums)
+
+    def about_divergence(self, row: int) -> str:
+        return ""
+
     def epoch(
         self,
         number: int,
         first: int = 0,
         sums: Mapping[str, torch.Tensor] | None = None,
         after_step: Callable[[int, Mapping[str, torch.Tensor]], None] = lambda step, sums: None,
+        stop_at_divergence: bool = False,
     ) -> dict[str, Any]:
         if first > self.steps:
             raise CheckpointError(f"an epoch has {self.steps} steps, but it has made {first}")

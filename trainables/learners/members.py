@@ -21,6 +21,9 @@ from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.learners.phases import part_of_step
 from trainables.reports import CheckpointError
 
+LATER_KIND = "gradient"
+"""What states of an earlier version lack: the norms of the gradients, which are measured anew."""
+UNMEASURED = -1.0
 LATER_RATE = "clip_grad_norm"
 """A rate that states of an earlier version lack: their members have the one that they are built with."""
 Tensors = dict[str, dict[str, Tensor]]
@@ -65,10 +68,17 @@ class StackedMembers(ABC):
         noise: Sequence[Mapping[str, Tensor]],
         after_noise: Sequence[Mapping[str, Tensor]],
         schedule: float | Sequence[float],
+        measure: bool = False,
     ) -> Losses:
         """Make one step. `batches[s]` is the batch of stream s, `noise[s]` its noise, and `after_noise[s]` that of
         `after_step`. `schedule` is the share of its peak that the learning rate has, or that of each member. Returns
-        the losses before the step, `[K]` each. A member whose loss is not finite affects no other member."""
+        the losses before the step, `[K]` each. A member whose loss is not finite affects no other member. `measure`:
+        whether to measure the norm of the gradients, which only eager steps have."""
+
+    def gradient_norm(self, slot: int) -> float:
+        """The norm of the gradient of the member in this slot, where it was last measured and the loss was finite;
+        negative if that was never."""
+        return UNMEASURED
 
     def copy_member(self, slot: int) -> Tensors:
         """A copy of the state of the member in this slot, without its hyperparameters: weights, buffers, momentum."""
@@ -164,6 +174,8 @@ class StackedMembers(ABC):
         own = self.state()
         if isinstance(state, dict) and isinstance(state.get("rates"), dict) and LATER_RATE in own["rates"]:
             state = {**state, "rates": {LATER_RATE: own["rates"][LATER_RATE], **state["rates"]}}
+        if isinstance(state, dict) and LATER_KIND in own:
+            state = {LATER_KIND: own[LATER_KIND], **state}
         _check_alike(own, state)
         for kind, tensors in self._tensors().items():
             for name, tensor in tensors.items():
@@ -285,6 +297,7 @@ class FittedMembers(StackedMembers):
         noise: Sequence[Mapping[str, Tensor]],
         after_noise: Sequence[Mapping[str, Tensor]],
         schedule: float | Sequence[float],
+        measure: bool = False,
     ) -> Losses:
         self.method.train()
         with part_of_step("forward"):

@@ -102,7 +102,7 @@ class StackedOptimiser(ABC):
 
     def _clipped(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients, each member's divided such that their norm over all parameters is at most its largest."""
-        norms_K = torch.stack([_norms(gradient) for gradient in gradients]).norm(dim=0)
+        norms_K = gradient_norms(gradients)
         shares_K = (self._limit_K / (norms_K + NORM_EPSILON)).clamp(max=1.0)
         return list(torch._foreach_mul(list(gradients), self._views(shares_K)))
 
@@ -242,6 +242,11 @@ class StackedAdam(StackedOptimiser):
 
     def _set_moments(self, moments: Mapping[str, list[Tensor]]) -> None:
         self.mean, self.square, self.steps = moments["mean"], moments["square"], moments["steps"]
+
+
+def gradient_norms(gradients: Sequence[Tensor]) -> Tensor:
+    """The norm of each member's gradient over all parameters, `[K]`."""
+    return torch.stack([_norms(gradient) for gradient in gradients]).norm(dim=0)
 
 
 def _norms(tensor: Tensor) -> Tensor:

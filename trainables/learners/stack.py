@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from trainables.contract import Batch, Losses, Method
 from trainables.learners.compiled import CompiledStep, FindLibrary, Part, StepShape
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.learners.members import StackedMembers, Tensors
-from trainables.learners.optimisers import Rates, StackedOptimiser
+from trainables.learners.members import LATER_KIND, UNMEASURED, StackedMembers, Tensors
+from trainables.learners.optimisers import Rates, StackedOptimiser, gradient_norms
 from trainables.learners.phases import part_of_step
 
 MakeOptimiser = Callable[[Sequence[Tensor], Sequence[float], Sequence[float]], StackedOptimiser]
@@ -53,6 +53,7 @@ class Stack(StackedMembers):
         self.optimiser = make_optimiser(list(self.parameters.values()), rates.lr, rates.weight_decay)
         if rates.clip_grad_norm:
             self.optimiser.set_rates(*rates)
+        self._norm_K = torch.full((self.size,), UNMEASURED, device=self.device)
 
     @classmethod
     def from_members(cls, members: Sequence[tuple[Self, int]], streams: Sequence[int]) -> Self:
@@ -83,9 +84,11 @@ class Stack(StackedMembers):
         noise: Sequence[Mapping[str, Tensor]],
         after_noise: Sequence[Mapping[str, Tensor]],
         schedule: float | Sequence[float],
+        measure: bool = False,
     ) -> Losses:
         self.method.train()
-        return self._step(self._gather(batches), self._gather(noise), self._gather(after_noise), schedule)
+        inputs = self._gather(batches), self._gather(noise), self._gather(after_noise)
+        return self._step(*inputs, schedule, measure)
 
     def _step(
         self,
@@ -93,12 +96,24 @@ class Stack(StackedMembers):
         noise: Mapping[str, Tensor],
         after_noise: Mapping[str, Tensor],
         schedule: float | Sequence[float],
+        measure: bool,
     ) -> Losses:
         """`step` with the members' inputs gathered."""
         losses, gradients = self.gradients(batch, noise)
         self._peers.average(gradients)
+        if measure:
+            self._measure(losses, gradients)
         self.update(gradients, after_noise, schedule if isinstance(schedule, float) else self._share(schedule))
         return losses
+
+    @torch.no_grad()
+    def _measure(self, losses: Losses, gradients: Sequence[Tensor]) -> None:
+        """Keep the norm of the gradient of each member whose loss is finite."""
+        norms_K = gradient_norms(gradients).to(self._norm_K.dtype)
+        self._norm_K.copy_(torch.where(losses.total.isfinite(), norms_K, self._norm_K))
+
+    def gradient_norm(self, slot: int) -> float:
+        return float(self._norm_K[slot])
 
     def _share(self, schedule: float | Sequence[float]) -> Tensor:
         """The share of their learning rates that members have, or `[K]` the shares."""
@@ -162,9 +177,13 @@ class Stack(StackedMembers):
 
     def step_tensors(self) -> Tensors:
         """All tensors that a step reads or changes, but for its inputs."""
-        return {**self._tensors(), "rates": self.optimiser.rates()}
+        return {**self._trained(), "rates": self.optimiser.rates()}
 
     def _tensors(self) -> Tensors:
+        return {**self._trained(), LATER_KIND: {"norm": self._norm_K}}
+
+    def _trained(self) -> Tensors:
+        """The tensors that steps change."""
         moments = {
             kind: dict(zip(self.parameters, tensors, strict=True)) for kind, tensors in self.optimiser.moments().items()
         }
@@ -201,12 +220,13 @@ class CompiledStack(Stack):
         noise: Mapping[str, Tensor],
         after_noise: Mapping[str, Tensor],
         schedule: float | Sequence[float],
+        measure: bool,
     ) -> Losses:
         rate = self._share(schedule)
         if self._peers.size == 1:
             inputs = (batch, noise, after_noise, rate)
             step = self._find("step", inputs)
-            return _losses(step.parts, step(*inputs)) if step else super()._step(*inputs[:3], schedule)
+            return _losses(step.parts, step(*inputs)) if step else super()._step(*inputs[:3], schedule, measure)
         first = self._find("gradients", (batch, noise))
         if first:
             outputs = first(batch, noise)
@@ -214,6 +234,8 @@ class CompiledStack(Stack):
         else:
             losses, gradients = self.gradients(batch, noise)
         self._peers.average(gradients)
+        if measure:
+            self._measure(losses, gradients)
         second = self._find("update", (gradients, after_noise, rate))
         if second:
             second(gradients, after_noise, rate)

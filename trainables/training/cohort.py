@@ -5,7 +5,7 @@ Shapes: K members still in the cohort, B examples a step.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -20,6 +20,7 @@ from trainables.reports import CheckpointError, Move
 from trainables.sections import SCHEDULES, TrialConfig
 from trainables.training.checks import split_into_stacks, stack_width, why_not_stacked
 from trainables.training.compiled_steps import StepCompiler
+from trainables.training.divergence import LossWatch, described, diverge, is_measured
 from trainables.training.model_file import TrainedModel
 from trainables.training.stacks import build_models, build_stack
 
@@ -59,6 +60,7 @@ class TrainingCohort:
         self._evaluated = self.members
         """Indices of the members of the last evaluation."""
         self._phases = self.method.phases(configs[0].options)
+        self._watch, self._epoch = LossWatch({}), 0
         by_gradients = self.method.trains() and not self.method.fitted()
         if not by_gradients or self._phases or (compiler and why_not_stacked(configs[0])):
             compiler = None  # what cannot be stacked may have values that are no tensors of its own, as phases have
@@ -93,26 +95,66 @@ class TrainingCohort:
         first: int = 0,
         sums: Mapping[str, torch.Tensor] | None = None,
         after_step: Callable[[int, Mapping[str, torch.Tensor]], None] = lambda step, sums: None,
+        stop_at_divergence: bool = False,
     ) -> dict[str, Floats]:
         """Train epoch `number`, counted from 0, from step `first` on. Returns each loss `[K]`, averaged over all steps.
 
         `sums` are the losses of the first `first` steps, summed. `after_step` is called with the number of steps done
         and the sums; it may raise to end the epoch there. Raises CheckpointError if `first` exceeds the steps of an
         epoch or, at the first step, if `sums` does not have the losses of this method.
+
+        With `stop_at_divergence`, of a member alone, a step of which a loss is not finite raises Divergence, in a frame
+        that has the model before it, and what it was given. That takes a copy of the model for each step.
         """
         orders, steps = self.orders(number), self.steps
         if first > steps:
             raise CheckpointError(f"an epoch has {steps} steps, but it has made {first}")
         self.begin_epoch(number, first)
         sums = {name: sum_K.to(self._device) for name, sum_K in (sums or {}).items()}
+        self._watch, self._epoch = LossWatch.of(sums), number
         for step in range(first, steps):
-            losses = self.step(number, step, orders, self._rate(number * steps + step))
+            before = self.state() if stop_at_divergence else None
+            losses = self.step(number, step, orders, self._rate(number * steps + step), stop_at_divergence)
+            if before and not bool(torch.stack([*losses.values()]).isfinite().all()):
+                self.load_state(before)
+                self._raise_divergence(losses, number, step, orders)
             if step and set(sums) != set(losses):
                 raise CheckpointError(f"its sums must be of {', '.join(losses)}, but are of {', '.join(sums)}")
             sums = {name: sums[name] + loss_K if step else loss_K for name, loss_K in losses.items()}
+            self._watch.add(step, losses, sums)
             after_step(step + 1, sums)
+        self._watch.look(sums)
         self.average_over_peers(sums)
         return {name: (sum_K / steps).double().cpu().numpy() for name, sum_K in sums.items()}
+
+    def sums_to_save(self, sums: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The sums of an epoch that is interrupted, and what is known of divergences: `epoch` continues from them."""
+        self._watch.look(sums)
+        return {**sums, **self._watch.tensors()}
+
+    def about_divergence(self, row: int) -> str:
+        """Where the loss of the member in this row `[K]` left the finite numbers in the last epoch, as the end of a
+        line; empty if it is not known."""
+        departure = self._watch.departure(row)
+        if departure is None:
+            return ""
+        stack, slot = self._slots()[self.members[row]]
+        return described(departure, self._epoch, self.steps, stack.gradient_norm(slot))
+
+    def _raise_divergence(
+        self, losses: Mapping[str, torch.Tensor], number: int, step: int, orders: Sequence[torch.Tensor]
+    ) -> NoReturn:
+        """Raise Divergence of the only member, whose weights are those before the step."""
+        stack, (stream,) = self._stacks[0], self._streams
+        weights, method = stack.tensors_of(0), stack.method
+        with torch.no_grad():
+            for name, tensor in (*method.named_parameters(), *method.named_buffers()):
+                tensor.copy_(weights[name])
+        (noise,) = self._noise("noise", method.noise(stream.batch_size), number, step)
+        values = {name: float(loss_K[0]) for name, loss_K in losses.items()}
+        about = f"the loss diverges at step {step + 1} of {self.steps} of epoch {number + 1}"
+        norm = stack.gradient_norm(0)
+        diverge(method.train(), stream.batch(orders[0][step], number, step), noise, values, about, norm)
 
     def begin_epoch(self, number: int, first: int = 0) -> None:
         """Tell the method the epoch, counted from 0. Begin a phase of the training if it is the first of one, unless
@@ -133,10 +175,15 @@ class TrainingCohort:
         return [stream.order(epoch) for stream in self._streams]
 
     def step(
-        self, epoch: int, step: int, orders: Sequence[torch.Tensor], rate: float | Sequence[float]
+        self,
+        epoch: int,
+        step: int,
+        orders: Sequence[torch.Tensor],
+        rate: float | Sequence[float],
+        measure: bool = False,
     ) -> dict[str, torch.Tensor]:
         """Step every member at `rate` times its learning rate, or each at a rate of its own. Returns each loss before
-        the step, `[K]`."""
+        the step, `[K]`. The norms of gradients are measured where it is time to, and with `measure`."""
         batches, method = [], self._stacks[0].method
         with part_of_step("data"):
             for stream, order in zip(self._streams, orders, strict=True):
@@ -144,10 +191,10 @@ class TrainingCohort:
                 stream.prefetch(order, epoch, step + 1)
             noise = self._noise("noise", method.noise(self._streams[0].batch_size), epoch, step)
             after_noise = self._noise("after_step", method.after_step_noise(), epoch, step)
-        losses, first = [], 0
+        losses, first, measure = [], 0, measure or is_measured(epoch * self.steps + step)
         for stack in self._stacks:
             own = rate if isinstance(rate, float) else rate[first : first + stack.size]
-            losses.append(stack.step(batches, noise, after_noise, own))
+            losses.append(stack.step(batches, noise, after_noise, own, measure))
             first += stack.size
         total = {"loss": torch.cat([loss.total for loss in losses])}
         return total | {

@@ -86,6 +86,8 @@ class Callbacks:
     """Returns whether the model of a finished member is kept. Called before a checkpoint is resumed."""
     notify: Callable[[str], None] = lambda line: None
     """Called with one line about a checkpoint that cannot be used."""
+    stop_at_divergence: bool = False
+    """Whether a loss of a member alone that is not finite raises Divergence, for a debugger."""
 
 
 def train(
@@ -214,6 +216,7 @@ class Checkpointer:
         """`save_every`: seconds of training between two checkpoints."""
         self._cohort, self._save, self._save_every, self._peers = cohort, save, save_every, peers
         self._stop, self._send = callbacks.stop, callbacks.send_heartbeat
+        self.stop_at_divergence = callbacks.stop_at_divergence
         self._saved_at, self._last_heartbeat = progress.seconds, time.monotonic()
         self.begin(progress)
         self._begun_at = self._epoch
@@ -255,9 +258,11 @@ class Checkpointer:
         """Save the state after the last step and return one line about it. An evaluation that has begun since then is
         not saved: it is repeated after a resume."""
         begun = time.perf_counter()
-        reached = self._from.advanced(self._spent, self._from.epoch, self._step, self._sums)
+        sums = self._sums
         if self._step:
+            sums = self._cohort.sums_to_save(sums)
             self._cohort.average_over_peers(self._sums)
+        reached = self._from.advanced(self._spent, self._from.epoch, self._step, sums)
         if self._save:
             self._save(reached)
         self._saved_at = reached.seconds
@@ -352,8 +357,10 @@ def _train_epoch(cohort: TrainingCohort, before: Progress, training: Training, c
     """Train an epoch, or the rest of one, then evaluate and report where a report is due. Members that diverge have
     ended in the returned progress but are still in the cohort."""
     epoch = before.epoch + 1
-    losses = cohort.epoch(before.epoch, before.step, before.sums, checkpointer.after_step)
-    diverged = _diverged({"loss": losses["loss"]}, before.running, epoch)
+    losses = cohort.epoch(
+        before.epoch, before.step, before.sums, checkpointer.after_step, checkpointer.stop_at_divergence
+    )
+    diverged = _diverged({"loss": losses["loss"]}, before.running, epoch, cohort.about_divergence)
     all_diverged = len(diverged) == len(before.running)
     is_last = all_diverged or epoch == training.epochs
     report_due = is_last or epoch % training.report_every == 0
@@ -367,15 +374,21 @@ def _train_epoch(cohort: TrainingCohort, before: Progress, training: Training, c
     return replace(progress, reports=(*progress.reports, report))
 
 
-def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int) -> dict[int, Member]:
+def _diverged(
+    metrics: Mapping[str, Floats],
+    members: Sequence[int],
+    epoch: int,
+    about: Callable[[int], str] = lambda row: "",
+) -> dict[int, Member]:
     """The members that have diverged, by index: those with a metric that is not finite. `members` are the indices of
-    the values `[K]` of `metrics`. Metrics that may be undefined do not count."""
+    the values `[K]` of `metrics`. Metrics that may be undefined do not count. `about` returns the end of a line about
+    the member in a row."""
     checked = [name for name in metrics if not may_be_undefined(name)]
     diverged = {}
     for row, index in enumerate(members):
         not_finite = [name for name in checked if not math.isfinite(metrics[name][row])]
         if not_finite:
-            error = f"{not_finite[0]} was not finite in epoch {epoch}"
+            error = f"{not_finite[0]} was not finite in epoch {epoch}{about(row)}"
             diverged[index] = Member("diverged", epoch, dict.fromkeys(metrics), error)
     return diverged
 

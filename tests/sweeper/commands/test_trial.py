@@ -35,6 +35,8 @@ SWEEP = Sweep("mine", {"tiny": Grid(KEYS, {"sigma": (0.1, 0.2), "seed": (0, 1)})
 """
 RAISES = DENOISE.replace("first, second", "assert not getattr(self, 'epoch', 0), 'here'\n        first, second")
 """A method that raises in its second epoch."""
+DIVERGES = DENOISE.replace("error.square().mean()", "error.square().mean() / (1 - getattr(self, 'epoch', 0))")
+"""A method whose loss is infinite in its second epoch."""
 
 
 @pytest.fixture
@@ -136,6 +138,26 @@ def test_debug_opens_pdb_at_the_exception(
         frames.append(opened[0].tb_frame.f_code.co_filename)
         opened[0] = opened[0].tb_next
     assert frames[-1] == str(folder / "own_method.py")
+
+
+def test_debug_opens_pdb_at_the_step_that_diverges(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "own_method.py").write_text(DIVERGES)
+    opened: list[Any] = []
+    monkeypatch.setattr(pdb.Pdb, "interaction", lambda self, frame, traceback: opened.append(traceback))
+    arguments = ["own_sweep.py", "sigma=0.1", "seed=0"]
+    assert trial.main(arguments) == 1
+    assert "diverged: loss was not finite in epoch 2, first at step 1 of " in capsys.readouterr().out
+    assert trial.main([*arguments, "--debug"]) == 1 and not opened, "nobody is there"
+    assert re.search(r"step 1 of \d+ of epoch 2: loss inf; the norm of the gradient was ", capsys.readouterr().err)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    assert trial.main([*arguments, "--debug"]) == 1
+    (last,) = opened
+    while last.tb_next:
+        last = last.tb_next
+    names = last.tb_frame.f_locals
+    assert names["method"].losses(names["batch"], names["noise"]).total.isinf()
 
 
 @pytest.mark.slow

@@ -377,7 +377,7 @@ def test_a_member_that_has_diverged_cannot_be_pruned(monkeypatch: pytest.MonkeyP
     _spoil(monkeypatch, 0.8)
     reports = list(train(six(), HERE, callbacks=Callbacks(pruning({1: {1: "slow", 0: "slow"}}))))
     assert [member.status for member in reports[-1].members[:2]] == ["pruned", "diverged"]
-    assert reports[-1].members[1].error == "loss was not finite in epoch 1"
+    assert reports[-1].members[1].error == "loss was not finite in epoch 1, first at step 1 of 2 (loss)"
 
 
 def test_training_ends_when_all_members_have_diverged_or_were_pruned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,8 @@ def test_a_loss_that_is_not_finite_ends_only_that_member(width: int | None, monk
     assert [report.members[0].status for report in reports] == ["running", "running", "finished"]
     for report in reports:
         bad = report.members[1]
-        assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 1, "loss was not finite in epoch 1")
+        error = "loss was not finite in epoch 1, first at step 1 of 2 (loss)"
+        assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 1, error)
         assert set(bad.metrics.values()) == {None} and set(bad.metrics) <= set(metric_names(config_of(), 10))
     assert [report.epoch for report in reports] == [2, 4, 5]
 
@@ -248,9 +249,9 @@ def test_learning_rate_follows_the_schedule_step_by_step(monkeypatch: pytest.Mon
     rates: list[float] = []
     real = TrainingCohort.step
 
-    def step(self: TrainingCohort, epoch: int, number: int, orders: Any, rate: float) -> dict[str, Tensor]:
+    def step(self: TrainingCohort, epoch: int, number: int, orders: Any, rate: float, *rest: Any) -> dict[str, Tensor]:
         rates.append(rate)
-        return real(self, epoch, number, orders, rate)
+        return real(self, epoch, number, orders, rate, *rest)
 
     monkeypatch.setattr(TrainingCohort, "step", step)
     list(train([config_of(warmup_epochs=2)], HERE))

@@ -1,5 +1,6 @@
 """The sections of a trial on images: its networks, its data, its views and its evaluation."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -275,8 +276,13 @@ class Folder:
     your own it is of the labels and of a sample of the pixels."""
     image_width: Annotated[int, at_least(0)] = added(0)
     """Columns of images of your own that are not square; 0 where they are."""
+    alarm_rates: str = added("0.01+0.05")
+    """False-alarm rates, joined by +, at which a trial on one class reports the share of each class of test images that
+    it flags."""
 
     def __post_init__(self) -> None:
+        if len(set(self.detection_rates)) < len(self.detection_rates):
+            raise ValueError(f"each false-alarm rate must be named once, but got alarm_rates={self.alarm_rates}")
         if not all(char in "0123456789abcdef" for char in self.image_digest):
             raise ValueError(f"image_digest must be hexadecimal, but got image_digest={self.image_digest}")
 
@@ -284,6 +290,22 @@ class Folder:
     def shape(self) -> tuple[int, int, int]:
         """`(C, H, W)` of an image as models see it."""
         return self.image_channels, self.image_size, self.image_width or self.image_size
+
+    @property
+    def detection_rates(self) -> tuple[float, ...]:
+        """The rates in `alarm_rates`. Raises ValueError for text that is none."""
+        rates = []
+        for part in self.alarm_rates.split("+") if self.alarm_rates else ():
+            try:
+                rate = float(part)
+            except ValueError:
+                rate = math.nan
+            if not 0 < rate < 1:
+                raise ValueError(
+                    f"alarm_rates must be shares in (0, 1), joined by +, but got alarm_rates={self.alarm_rates}"
+                )
+            rates.append(rate)
+        return tuple(rates)
 
 
 @checked

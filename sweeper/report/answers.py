@@ -21,7 +21,7 @@ from sweeper.report.figures import PresetFigures, Shown
 from sweeper.report.formatting import CLASS, ValueText, text_with_class_names
 from sweeper.report.kinds import read_figures
 from sweeper.results.best import BestSetting
-from sweeper.results.sentences import MAX_BEST, measured_on, over, sentences, short_text
+from sweeper.results.sentences import MAX_BEST, detection_sentences, measured_on, over, sentences, short_text
 from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, model_path
 from sweeper.storage.load import absent, in_order_of_ends
@@ -72,6 +72,9 @@ class Choice:
     """Address of the kept model of the first trial; None if none was kept."""
     epoch: int | None
     """The epoch of that model if it is not the last, as `--keep best-epoch` keeps it; else None."""
+    detection: tuple[str, ...]
+    """A sentence for each false-alarm rate: the share of each class of test images that the first trial flags, of the
+    user's own images."""
     keep: str | None
     """The command that writes the model of the first trial to a file. Where none was kept it is trained again. None for
     a trial that copied others of its population, which cannot be trained alone."""
@@ -85,7 +88,8 @@ class Choice:
 
     @property
     def lines(self) -> Iterator[str]:
-        """How it is trained again, and where its model is."""
+        """What its best trial flags, how it is trained again, and where its model is."""
+        yield from self.detection
         trial = f"trial {self.trials[0]}{f', the best of its {len(self.trials)}' if len(self.trials) > 1 else ''}"
         if self.retrain:
             yield f"train again: {self.retrain}" + f" ({trial})" * (self.trials[0] in self.retrain)
@@ -291,6 +295,7 @@ def _choice(
         trials=trials,
         model=files.display_uri_of(path) if is_kept else None,
         epoch=known_metadata(files, path).get("epoch") if is_kept else None,
+        detection=tuple(detection_sentences(best, shown.value_text)),
         keep=commands.export(request, trials[0]),
         retrain=commands.train_again(request, trials, shown),
     )

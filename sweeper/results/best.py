@@ -35,6 +35,7 @@ from sweeper.results.estimates import ALPHA, MIN_REPLICATES, Bounds, over_images
 from sweeper.results.replicates import strata_means, whole_means, within_unit
 from sweeper.results.selection import chosen_interval, not_told_apart
 from sweeper.storage.rows import QUESTIONS
+from trainables.metrics.detection import Detection, detections_of, is_detection
 from trainables.metrics.meanings import CHOICES, CHOSEN, MARGIN
 from trainables.validation import is_own
 
@@ -117,6 +118,9 @@ class BestSetting:
     infeasible: int = 0
     """Number of settings that were not compared because they do not meet one of the `constraints`."""
     constraints: tuple[Constraint, ...] = ()
+    detection: tuple[Detection, ...] = ()
+    """What the trial that comes first flags at each false-alarm rate; empty but for trials on one class of the user's
+    own images."""
 
     @property
     def mean(self) -> float:
@@ -383,7 +387,12 @@ class Settings:
             scores=chosen_scores(self._rows(order)) if name == CHOSEN else {},
             infeasible=comparison.infeasible,
             constraints=self._constraints,
+            detection=tuple(detections_of(self._detection_columns(order[0]))),
         )
+
+    def _detection_columns(self, place: int) -> dict[str, float | None]:
+        """Return the metrics of detection of the trial at this place."""
+        return {name: values[place] for name, values in self._columns.items() if is_detection(name)}
 
     def _comparison(
         self, settings: Mapping[Key, Sequence[int]], trials: _TrialScores, scores: Sequence[float | None]
@@ -480,7 +489,7 @@ class Settings:
 def columns_of(metric: str, known: Collection[str]) -> list[str]:
     """Return the columns of rows that are read of a metric, as far as they are `known`."""
     shown = metric.removeprefix(VALIDATION)
-    names = [metric, shown, f"{VALIDATION}{shown}"]
+    names = [metric, shown, f"{VALIDATION}{shown}", *filter(is_detection, known)]
     if shown == CHOSEN:
         names += [name for name in known if name.removeprefix(VALIDATION).startswith(AUROC)]
     return [name for name in dict.fromkeys(names) if name in known]

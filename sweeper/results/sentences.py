@@ -7,6 +7,7 @@ and a `±` is always a standard deviation, as papers print it.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from sweeper.planning.changes import format_value
 from sweeper.results.best import BestSetting, NoneFeasible
 from sweeper.results.estimates import improvement
 from sweeper.results.replicates import replicate_columns, strata_means
+from trainables.metrics.detection import Detection, Share
 from trainables.metrics.meanings import CHOSEN
 
 NOUNS: Mapping[str, tuple[str, str]] = {
@@ -134,6 +136,38 @@ def sentence(
     beyond = f"; {best.infeasible} of {best.settings} settings are {_infeasible(best)}" if best.infeasible else ""
     lacking = f"; {left_out} of {best.settings} settings lack results and are not compared" if left_out else ""
     return f"{name}: {value}{place}; {choice}{_alike(best, value_text)}{_ahead(best, value_text)}{beyond}{lacking}"
+
+
+def detection_sentences(best: BestSetting, value_text: ValueText = short_text) -> list[str]:
+    """Return for each false-alarm rate what the best trial of a setting flags, e.g. `at a false-alarm rate of 1 % (at
+    most 3.6 %) trial 3f2a flags 53 % [27, 79] of bent and 0 % [0, 22] of scratch; of normal test images 2.5 % [0.1, 13]
+    (95 % intervals over images)`; or how many held-out images the rate needs. `value_text` names classes."""
+    trial = next(iter(best.values), "")
+    return [_detection(each, trial, value_text) for each in best.detection]
+
+
+def _detection(found: Detection, trial: str, value_text: ValueText) -> str:
+    rate = f"at a false-alarm rate of {_percent(found.rate)}"
+    if found.normal is None or found.anomalous is None:
+        needed = math.ceil(1 / Fraction(str(found.rate))) - 1
+        return f"{rate} nothing is known of trial {trial}: that needs at least {needed} held-out normal images"
+    shares = [f"{_share(share)} of {value_text('normal_class', number)}" for number, share in found.classes.items()]
+    named = " and ".join(filter(None, [", ".join(shares[:-1]), *shares[-1:]])) or f"{_share(found.anomalous)} of all"
+    normal = f"of normal test images {_share(found.normal)}"
+    return (
+        f"{rate} (at most {_percent(found.bound)}) trial {trial} flags {named}; {normal} (95 % intervals over images)"
+    )
+
+
+def _share(share: Share) -> str:
+    """Return e.g. `53 % [27, 79]`."""
+    low, high = (_percent(bound).removesuffix(" %") for bound in (share.low, share.high))
+    return f"{_percent(share.share)} [{low}, {high}]"
+
+
+def _percent(share: float) -> str:
+    """Return a share with two significant figures, e.g. `53 %` or `3.6 %`."""
+    return f"{float(f'{100 * share:.2g}'):g} %"
 
 
 def _about(answer: BestSetting | NoneFeasible, so_far: bool, value_text: ValueText) -> str:

@@ -10,10 +10,12 @@ import numpy as np
 import torch
 
 from trainables.contract import ImageMethod
+from trainables.data.datasets.catalog import DATASETS
 from trainables.image_trial import ImageTrial
 from trainables.learners.members import StackedMembers
 from trainables.metrics.classification import Classification
 from trainables.metrics.clustering import MixtureClusters
+from trainables.metrics.detection import detection_names
 from trainables.metrics.embeddings import EmbeddingGeometry, PosteriorSpread
 from trainables.metrics.evaluator import (
     EvaluationImages,
@@ -36,6 +38,7 @@ from trainables.metrics.scores import (
     AnomalyDetection,
     OutlierDetection,
     choice_metrics,
+    detection_metrics,
     kept_results,
     margins,
 )
@@ -97,10 +100,17 @@ def metric_names(config: ImageTrial, method: type[ImageMethod], classes: int, la
         for evaluator in group
         for name in evaluator.metric_names(config, method, classes, last)
     )
+    detection = detection_names(config.folder.detection_rates, classes) if last and has_detection(config) else ()
     if not (last and config.evaluation.one_class_scores):
-        return tuple(names)
+        return (*names, *detection)
     choices, margin = (CHOICES, (MARGIN,)) if config.data.validation else ((BEST_ON_TEST,), ())
-    return (*names, *(f"{prefix}{name}" for prefix in prefixes for name in choices), *margin)
+    return (*names, *(f"{prefix}{name}" for prefix in prefixes for name in choices), *margin, *detection)
+
+
+def has_detection(config: ImageTrial) -> bool:
+    """Whether a trial reports what it flags: one on one class of the user's own images, some of which are held out."""
+    data = config.data
+    return data.normal_class is not None and data.validation > 0 and data.dataset not in DATASETS
 
 
 class CohortEvaluator(Evaluator):
@@ -137,6 +147,8 @@ class CohortEvaluator(Evaluator):
         if CHOSEN in metrics:
             outlier_KN = self._images.sets[0].outlier_KN[list(members)]
             metrics[MARGIN] = margins(self._scored(""), outlier_KN, self._kept)
+        if last and has_detection(self._images.config) and self._kept:
+            metrics |= self._detection(members)
         if last and self._images.config.generation.sheets and self._scored(""):
             self._pictures = [self._anomalies(slot, members[slot]) for slot in range(len(members))]
         return metrics
@@ -163,6 +175,18 @@ class CohortEvaluator(Evaluator):
         for arrays in kept:
             results = [each._replace(arrays={**each.arrays, **own}) for each, own in zip(results, arrays, strict=True)]
         return results
+
+    def _detection(self, members: Sequence[int]) -> dict[str, Floats]:
+        """What each member flags of the test images, by its chosen score."""
+        tested = self._images.sets[0]
+        return detection_metrics(
+            self._images.config.folder.detection_rates,
+            self._scored(""),
+            tested.labels.cpu().numpy(),
+            tested.outlier_KN[list(members)],
+            self._images.classes,
+            self._kept,
+        )
 
     def _scored(self, prefix: str) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name, in the last evaluation, of the set of images with this prefix."""

@@ -404,6 +404,35 @@ _SCORES = {
         at_end=True,
         chosen_on_test=True,
     ),
+    "detected": MetricFamily(
+        "Share of anomalous test images that the chosen score flags at the threshold of a false-alarm rate: "
+        "`detected_0.01` of all, `detected_0.01_3` of those of class 3. Null for a class without test images, and for "
+        "a rate that the held-out normal images are too few for.",
+        "maximize",
+        at_end=True,
+        may_be_undefined=True,
+        pattern=r"detected_[0-9.e-]+(_\d+)?",
+    ),
+    "false_alarms": MetricFamily(
+        "Share of normal test images that the chosen score flags at the threshold of a false-alarm rate.",
+        "minimize",
+        at_end=True,
+        may_be_undefined=True,
+        pattern=r"false_alarms_[0-9.e-]+",
+    ),
+    "detection_interval": MetricFamily(
+        "End of the 95 % interval over test images of `detected` or `false_alarms`, by Clopper and Pearson.",
+        at_end=True,
+        may_be_undefined=True,
+        pattern=r"(detected|false_alarms)_.*_(low|high)",
+    ),
+    "alarm_bound": MetricFamily(
+        "Share of new normal images that is flagged at most at the threshold of a false-alarm rate, as the upper end "
+        "of its 95 % interval over held-out images: 0.036 for a rate of 0.01 and 100 of them.",
+        at_end=True,
+        may_be_undefined=True,
+        pattern=r"alarm_bound_[0-9.e-]+",
+    ),
     "fpr95": MetricFamily(
         "Share of outliers that are taken for inliers where 95 % of the inliers are accepted.", "minimize"
     ),

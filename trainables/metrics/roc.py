@@ -1,4 +1,5 @@
-"""What the ROC curve of one score says: its area with an interval, and the threshold at a false-alarm rate.
+"""What the ROC curve of one score says: its area with an interval, the threshold at a false-alarm rate, and how sure a
+share of images is.
 
 Reports compute them, too, so this needs no PyTorch. Shapes: N inliers, M outliers.
 """
@@ -71,3 +72,28 @@ def alarm_threshold(held_out_N: Floats, rate: float) -> float:
     """
     place = len(held_out_N) - check_alarm_rate(rate, len(held_out_N))
     return float(np.partition(held_out_N, place)[place])
+
+
+def alarm_bound(held_out: int, rate: float, level: float = 0.95) -> float:
+    """The upper end of the central interval of the real false-alarm rate of `alarm_threshold`, which is a random number
+    because the held-out images are.
+
+    With a = `check_alarm_rate(rate, held_out)` and continuous scores the share of new normal images above the threshold
+    has the distribution Beta(a, held_out + 1 - a), as an order statistic of uniform numbers; with ties it is smaller.
+    For a rate of 0.01 and 100 held-out images the bound is 0.036. Raises ValueError as `check_alarm_rate` does.
+    """
+    from scipy.special import betaincinv  # here: plans import this module, and SciPy is slow to import
+
+    allowed = check_alarm_rate(rate, held_out)
+    return float(betaincinv(allowed, held_out + 1 - allowed, (1 + level) / 2))
+
+
+def clopper_pearson(count: int, images: int, level: float = 0.95) -> tuple[float, float]:
+    """The interval of a share of which `count` of `images` are known, by Clopper and Pearson (1934). It holds the true
+    share at least as often as `level` says, for any share and any number of images."""
+    from scipy.special import betaincinv  # here: plans import this module, and SciPy is slow to import
+
+    tail = (1 - level) / 2
+    low = betaincinv(count, images - count + 1, tail) if count else 0.0
+    high = betaincinv(count + 1, images - count, 1 - tail) if count < images else 1.0
+    return float(low), float(high)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trainables.contract import Capability, ImageMethod
 from trainables.image_trial import ImageTrial
 from trainables.learners.members import StackedMembers
+from trainables.metrics.detection import detection, detection_names
 from trainables.metrics.evaluator import EvaluationSet, Floats, KeptResults, ScoreEvaluator
 from trainables.metrics.meanings import BEST_ON_TEST, CHOSEN, VALIDATION
 from trainables.metrics.roc import auroc_margin, mann_whitney
@@ -135,6 +136,24 @@ def margins(scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], kept: S
     values = [scores[name][member] for member, name in enumerate(chosen)]
     pairs = zip(values, outlier_KN, strict=True)
     return np.array([auroc_margin(own_N[~outlier_N], own_N[outlier_N]) for own_N, outlier_N in pairs])
+
+
+def detection_metrics(
+    rates: Sequence[float],
+    scores: Mapping[str, Floats],
+    labels_N: NDArray[np.int64],
+    outlier_KN: NDArray[np.bool_],
+    classes: int,
+    kept: Sequence[KeptResults],
+) -> dict[str, Floats]:
+    """What each member flags of the test images at these false-alarm rates, by its chosen score or its first, `[K]` by
+    the names of `detection_names`. `scores` `[K, N]` are those of the test images, by name."""
+    members = []
+    for member, result in enumerate(kept):
+        name = result.inputs["score"] or result.inputs["scores"][0]
+        held_out = result.arrays.get(f"{HELD_OUT}{name}", torch.empty(0)).double().numpy()
+        members.append(detection(rates, scores[name][member], held_out, labels_N, outlier_KN[member], classes))
+    return {metric: np.array([own[metric] for own in members]) for metric in detection_names(rates, classes)}
 
 
 def choice_metrics(metrics: Mapping[str, Floats], scores: Sequence[str], validation: bool) -> dict[str, Floats]:

@@ -13,7 +13,7 @@ from sweeper.definition.metric import VALIDATION
 from sweeper.report.figures import PresetFigures, Shown, made, settings_of
 from sweeper.report.formatting import json_values
 from sweeper.results.best import BestSetting, NoneFeasible, Settings
-from sweeper.results.sentences import MAX_BEST, noun_of, sentences
+from sweeper.results.sentences import MAX_BEST, detection_sentences, noun_of, sentences
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path, figures_folder
 from sweeper.storage.rows import Columns
@@ -80,6 +80,7 @@ def best(shown: Shown, columns: Columns) -> dict[str, Any]:
         trials = [int(places[trial]) for setting in found for trial in setting.values]
         alike = [places[trial] for setting in found for other in setting.alike for trial in other.trials]
         text = sentences(found, MAX_BEST, so_far=shown.so_far, none_feasible=none_feasible)
+        text += [line for setting in found for line in detection_sentences(setting, shown.value_text)]
         return {"text": text, "trials": trials, "alike": sorted(map(int, alike))}
 
     return {

@@ -8,7 +8,7 @@ from scipy import stats
 
 from sweeper.definition import Metric, registry
 from sweeper.results.best import BestSetting, best_settings
-from sweeper.results.sentences import chosen, sentence
+from sweeper.results.sentences import chosen, detection_sentences, sentence
 from tests.cases import for_each
 
 KNN = Metric("knn_z", "maximize")
@@ -111,6 +111,38 @@ def test_the_sentence_names_the_scores_that_were_chosen() -> None:
     assert sentence(worse).endswith(
         "; the other is told apart from it; better than method=c with a probability of 1.00"
     )
+
+
+ENDS = ("low", "high")
+CHOSEN = Metric("auroc_chosen", "maximize")
+
+
+def test_what_the_best_trial_flags_is_said_by_class() -> None:
+    """Of the trial whose model is kept, the first by the criterion; brackets are intervals."""
+    flags: dict[str, object] = {
+        "detected_0.01": 0.5,
+        "detected_0.01_1": 1.0,
+        "detected_0.01_2": 0.0,
+        "detected_0.01_3": None,
+    }
+    flags |= {"false_alarms_0.01": 0.025, "alarm_bound_0.01": 0.0362, "alarm_bound_0.001": None}
+    bounds = {"detected_0.01": (0.3, 0.7), "detected_0.01_1": (0.782, 1.0), "detected_0.01_2": (0.0, 0.218)}
+    bounds |= {"false_alarms_0.01": (0.0006, 0.1316)}
+    flags |= {f"{name}_{end}": value for name, both in bounds.items() for end, value in zip(ENDS, both, strict=True)}
+    other: dict[str, object] = dict.fromkeys(flags, 0.9)
+    rows = [
+        {"trial_id": f"t{seed}", "method": "vje", "seed": seed, "auroc_chosen": 0.9 + seed / 100, **values}
+        for seed, values in enumerate([other, flags])
+    ]
+    (best,) = best_settings(rows, CHOSEN, ("method", "seed"))
+    names: dict[object, str] = {1: "missing head", 2: "scratch"}
+    assert detection_sentences(best, lambda key, value: names[value]) == [
+        "at a false-alarm rate of 0.1 % nothing is known of trial t1: that needs at least 999 held-out normal images",
+        "at a false-alarm rate of 1 % (at most 3.6 %) trial t1 flags 100 % [78, 100] of missing head and 0 % [0, 22] "
+        "of scratch; of normal test images 2.5 % [0.06, 13] (95 % intervals over images)",
+    ]
+    (plain,) = best_settings([row | dict.fromkeys(flags) for row in rows], CHOSEN, ())
+    assert detection_sentences(plain)[0].startswith("at a false-alarm rate of 0.1 % nothing is known")
 
 
 def of_classes(values: dict[str, dict[int, list[float]]]) -> BestSetting:

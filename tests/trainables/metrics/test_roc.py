@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import beta, binomtest, norm
 from sklearn.metrics import roc_auc_score
 
 from tests.cases import for_each
-from trainables.metrics.roc import alarm_threshold, auroc_margin, mann_whitney
+from trainables.metrics.roc import alarm_bound, alarm_threshold, auroc_margin, clopper_pearson, mann_whitney
 
 
 @given(st.lists(st.integers(-4, 4), min_size=30, max_size=50), st.lists(st.integers(-4, 4), min_size=30, max_size=50))
@@ -83,3 +83,38 @@ def test_a_rate_that_cannot_be_had_is_refused_with_one_that_can(held_out: int, r
     offered = re.search(r"--alarm-rate ([0-9.]+) or more", str(raised.value))
     if offered:
         alarm_threshold(np.zeros(held_out), float(offered[1]))
+
+
+@given(st.integers(0, 60).flatmap(lambda images: st.tuples(st.integers(0, images), st.just(images))))
+def test_the_interval_of_a_share_is_that_of_clopper_and_pearson(counted: tuple[int, int]) -> None:
+    """Against SciPy's, and at each end against its definition: the binomial tail there has 2.5 %."""
+    count, images = counted
+    low, high = clopper_pearson(count, max(images, 1))
+    known = binomtest(count, max(images, 1)).proportion_ci(0.95, "exact")
+    assert (low, high) == pytest.approx((known.low, known.high), abs=1e-9)
+    if count > 0:
+        tail = sum(math.comb(images, i) * low**i * (1 - low) ** (images - i) for i in range(count, images + 1))
+        assert tail == pytest.approx(0.025, abs=1e-6)
+
+
+@for_each("share", [0.02, 0.3, 0.5, 0.97])
+@for_each("images", [5, 25, 100])
+def test_the_interval_of_a_share_holds_it_at_least_as_often_as_it_says(share: float, images: int) -> None:
+    counts = np.random.default_rng(images).binomial(images, share, 4000)
+    bounds = {count: clopper_pearson(int(count), images) for count in {*counts.tolist()}}
+    held = np.mean([bounds[count][0] <= share <= bounds[count][1] for count in counts.tolist()])
+    assert held >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 4000)
+
+
+@for_each(("held_out", "rate"), [(100, 0.01), (19, 0.05), (199, 0.05), (40, 0.1)])
+def test_a_real_false_alarm_rate_exceeds_its_bound_as_rarely_as_it_says(held_out: int, rate: float) -> None:
+    """Uniform scores, whose share above a threshold is known exactly: 2.5 % of draws are beyond. Ties only lower it."""
+    bound, rng = alarm_bound(held_out, rate), np.random.default_rng(held_out)
+    assert (held_out, rate) != (100, 0.01) or bound == pytest.approx(1 - 0.025 ** (1 / 100))
+    scores = rng.uniform(size=(4000, held_out))
+    beyond = np.mean([1 - alarm_threshold(own_N, rate) > bound for own_N in scores])
+    assert beyond == pytest.approx(0.025, abs=4 * math.sqrt(0.025 * 0.975 / 4000))
+    tied = np.mean([np.mean(np.arange(20) > alarm_threshold(np.floor(20 * own_N), rate)) > bound for own_N in scores])
+    assert tied <= 0.025 + 4 * math.sqrt(0.025 * 0.975 / 4000)
+    allowed = math.floor((held_out + 1) * rate + 1e-9)
+    assert bound == pytest.approx(beta.ppf(0.975, allowed, held_out + 1 - allowed))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.catalog import DATASETS
+from trainables.data.datasets.class_folders import FOLDER
 from trainables.data.outliers import OUTLIERS
 from trainables.data.own_views import about_views
 from trainables.image_trial import ImageTrial
@@ -150,7 +151,7 @@ class Images(Task):
             "adhoc_epochs": 1,
             "fid_weights": "inception.pth",
         }
-        one_class: Mapping[str, Value] = {"normal_class": 0, "one_class_scores": "all"}
+        one_class: Mapping[str, Value] = {"dataset": FOLDER, "normal_class": 0, "one_class_scores": "all"}
         sampled: Mapping[str, Value] = {
             "density": "gaussian",
             "density_samples": 16,

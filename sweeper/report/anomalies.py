@@ -4,7 +4,7 @@ Shapes: N test images, A that are shown, M held-out normal images.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,43 +58,62 @@ def write(files: Files, name: str, folder: str, dataset: str, trial: str, title:
         files.write(figure_path("sheets", folder, f"{dataset}-anomalies.png"), png(draw(anomalies, title, alarm_rate)))
 
 
+class SheetImage(NamedTuple):
+    """An image on a sheet."""
+
+    image: NDArray[np.uint8]
+    """[H, W, C]."""
+    name: str
+    score: float
+    flagged: bool
+    """Whether it has a frame."""
+    bold: bool = False
+
+
 def draw(anomalies: Anomalies, title: str, alarm_rate: float | None = None) -> Figure:
     """Draw the images with the name of their class and their score below, in two halves."""
     threshold, *about = _threshold(anomalies, alarm_rate)
-    half, shown = len(anomalies.places) // 2, len(anomalies.places)
-    halves = {"most anomalous": range(half), "least anomalous": range(shown - 1, half - 1, -1)}
-    lines = max(1, -(-half // ABREAST))
-    height = TOP + 2 * (BETWEEN + lines * (SIDE + BELOW))
+    samples = []
+    for image, place in zip(anomalies.shown, anomalies.places, strict=True):
+        score, name = float(anomalies.scores[place]), anomalies.classes[anomalies.labels[place]]
+        samples.append(SheetImage(image, name, score, score > threshold, not anomalies.outlier[place]))
+    half = len(samples) // 2
+    return draw_images(title, about, {"most anomalous": samples[:half], "least anomalous": samples[half:][::-1]})
+
+
+def draw_images(title: str, about: Sequence[str], parts: Mapping[str, Sequence[SheetImage]]) -> Figure:
+    """Draw parts below each other, each with its name above and its images in lines of `ABREAST`. `about` has at most
+    two lines, which stand below the title."""
+    lines = [max(1, -(-len(samples) // ABREAST)) for samples in parts.values()]
+    height = TOP + sum(BETWEEN + count * (SIDE + BELOW) for count in lines)
     figure = Figure((ABREAST * SIDE * 1.08, height))
     FigureCanvasAgg(figure)
     texts = zip((title, *about), (12.5, 9, 9), ("bold", "normal", "normal"), (0.16, 0.45, 0.68), strict=False)
     for text, size, weight, below in texts:
         style: dict[str, Any] = {"fontsize": size, "weight": weight, "parse_math": False}
         figure.text(0, 1 - below / height, text, color=INK, va="center", **style)
-    for number, (name, places) in enumerate(halves.items()):
-        top = TOP + number * (BETWEEN + lines * (SIDE + BELOW))
+    top = TOP
+    for (name, samples), count in zip(parts.items(), lines, strict=True):
         figure.text(0, 1 - (top + 0.12) / height, name, fontsize=9, color=MUTED, va="center")
-        for position, index in enumerate(places):
+        for position, sample in enumerate(samples):
             row, column = divmod(position, ABREAST)
             bottom = top + BETWEEN + row * (SIDE + BELOW) + SIDE
             box = (column / ABREAST, 1 - bottom / height, 1 / (1.08 * ABREAST), SIDE / height)
-            _draw_image(figure.add_axes(box), anomalies, index, threshold)
+            _draw_image(figure.add_axes(box), sample)
+        top += BETWEEN + count * (SIDE + BELOW)
     return figure
 
 
-def _draw_image(axis: Axes, anomalies: Anomalies, index: int, threshold: float) -> None:
-    """One image, with its class and its score below, and a frame if its score is above the threshold."""
-    image, place = anomalies.shown[index], anomalies.places[index]
-    score, normal = float(anomalies.scores[place]), not anomalies.outlier[place]
-    axis.imshow(image if image.shape[-1] == 3 else image[..., 0], cmap="gray", vmin=0, vmax=255)
+def _draw_image(axis: Axes, sample: SheetImage) -> None:
+    """One image, with its name and its score below, and a frame if it is flagged."""
+    axis.imshow(sample.image if sample.image.shape[-1] == 3 else sample.image[..., 0], cmap="gray", vmin=0, vmax=255)
     axis.set(xticks=[], yticks=[])
     for spine in axis.spines.values():
-        spine.set(color=FLAGGED if score > threshold else PALE, linewidth=2.5 if score > threshold else 0.8)
-    label = anomalies.classes[anomalies.labels[place]]
-    label = label if len(label) <= LONGEST_NAME else f"{label[: LONGEST_NAME - 1]}…"
+        spine.set(color=FLAGGED if sample.flagged else PALE, linewidth=2.5 if sample.flagged else 0.8)
+    label = sample.name if len(sample.name) <= LONGEST_NAME else f"{sample.name[: LONGEST_NAME - 1]}…"
     style: dict[str, Any] = {"transform": axis.transAxes, "ha": "center", "va": "top", "parse_math": False}
-    axis.text(0.5, -0.05, label, fontsize=7.5, color=INK, weight="bold" if normal else "normal", **style)
-    axis.text(0.5, -0.22, format_significant(score), fontsize=7.5, color=MUTED, **style)
+    axis.text(0.5, -0.05, label, fontsize=7.5, color=INK, weight="bold" if sample.bold else "normal", **style)
+    axis.text(0.5, -0.22, format_significant(sample.score), fontsize=7.5, color=MUTED, **style)
 
 
 def _threshold(anomalies: Anomalies, alarm_rate: float | None) -> tuple[float, *tuple[str, ...]]:

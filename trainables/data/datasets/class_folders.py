@@ -7,6 +7,7 @@ Shapes: N images, C channels, S the length of a side.
 import hashlib
 import os
 import stat
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -40,6 +41,12 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".ti
 """Endings of the names of image files, in upper or lower case."""
 IGNORED = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx", "@eadir"})
 """Names, in lower case, of what file managers and archives leave in folders."""
+MADE = {
+    FOLDER: "each file upright, as a whole, resized to a square by Pillow's bilinear filter",
+    "imagenet": "each file resized to 256/224 of the side by Pillow's bilinear filter, then its central square",
+}
+"""Data set of image files -> how its files become arrays, as the file of a model has it. A change of how they do must
+change this text, too, so that a model refuses files that it would see otherwise than in training."""
 MAX_NAMED = 20
 """Most foreign files that an error names."""
 MAX_PAGED = 3
@@ -129,7 +136,7 @@ def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:
             f"the images in {root} must not exceed {MAX_BYTES >> 30} GiB in memory, but need {need / 2**30:.1f} GiB "
             f"with image_size={size}; choose a smaller image_size, or dataset=imagenet, which decodes during training"
         )
-    train_NCSS, test_NCSS = (_decoded(paths, size, channels) for paths in listing.paths)
+    train_NCSS, test_NCSS = (read_images(paths, size, channels) for paths in listing.paths)
     mean, std = channel_statistics(train_NCSS)
     train_N, test_N = (
         torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
@@ -167,8 +174,9 @@ def _digests(root: Path, paths: list[str]) -> tuple[str, list[bytes]]:
     return hashlib.sha256(b"".join(name + b"\0" + content for name, content in named)).hexdigest()[:12], contents
 
 
-def _decoded(paths: tuple[str, ...], size: int, channels: int) -> Tensor:
-    """uint8 `[N, C, S, S]`."""
+def read_images(paths: Sequence[str], size: int, channels: int) -> Tensor:
+    """Image files as `dataset=folder` has them, uint8 `[N, C, S, S]`: see `MADE`. Raises DataError for a file that
+    cannot be decoded."""
     images_NCSS = np.empty((len(paths), channels, size, size), dtype=np.uint8)
 
     def fill(row: int) -> None:
@@ -239,12 +247,16 @@ def _images(name: str, folder: Path) -> tuple[list[str], list[str]]:
     return [entry.name for entry in entries], foreign
 
 
+def is_ignored(name: str) -> bool:
+    """Whether a file or a folder of this name is left out: one of the `IGNORED`, or one that is hidden."""
+    return name[0] == "." or name.lower() in IGNORED
+
+
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     """The entries of a folder, sorted by name, without those that are ignored."""
     try:
         with os.scandir(folder) as entries:
-            kept = [entry for entry in entries if entry.name[0] != "." and entry.name.lower() not in IGNORED]
-            return sorted(kept, key=lambda entry: entry.name)
+            return sorted((entry for entry in entries if not is_ignored(entry.name)), key=lambda entry: entry.name)
     except OSError as error:
         raise DataError(f"{folder} cannot be read ({error.strerror})") from error
 

@@ -3,16 +3,21 @@
 Shapes: B images of C channels, H by W pixels; D dimensions, L classes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from trainables.contract import Capability, ImageMethod
+from trainables.data.datasets.class_folders import FOLDER, MADE, read_images
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.image_files import ImageFiles
 from trainables.data.views import PixelViews, prepare, prepare_pixels, scale_pixels
 from trainables.image_trial import ImageTrial
 from trainables.json_input import Finite, PositiveAmount, PositiveCount, decode
@@ -37,6 +42,7 @@ def inputs_of(dataset: Dataset) -> dict[str, Any]:
         "levels": dataset.levels,
         "mean": list(dataset.mean),
         "std": list(dataset.std),
+        **({"made": MADE[dataset.name]} if dataset.name in MADE else {}),
     }
 
 
@@ -52,6 +58,7 @@ class _Inputs:
     score: str | None = None
     score_chosen_by: str | None = None
     alarm_rate: Finite | None = None
+    made: str | None = None
 
 
 class ImageModel(nn.Module):
@@ -93,6 +100,8 @@ class ImageModel(nn.Module):
         normalised."""
         self.std: tuple[float, ...] = known.std
         """Standard deviation of each channel, likewise, or their range."""
+        self.made: str | None = known.made or MADE.get(config.data.dataset)
+        """How image files became the arrays that it was trained on; None for images that were no files."""
         self.scores: tuple[str, ...] = known.scores or method.scores
         """Names of the anomaly scores that the model has; the first is the default."""
         self.chosen_by: str | None = known.score_chosen_by
@@ -126,6 +135,26 @@ class ImageModel(nn.Module):
         with self._precision():
             z_BD: Tensor = self.method(self.prepare(images))
         return z_BD
+
+    def load_images(self, paths: Iterable[str | os.PathLike[str]]) -> Tensor:
+        """Image files as the model was trained on them, uint8 `[B, C, H, W]`: by the same resize, which its scores
+        depend on. Raises DataError, with one line, for a file that cannot be decoded, and ValueError if its training
+        images were no files, or were made of files in another way than this version of the code does."""
+        name, names = self.config.data.dataset, [os.fspath(path) for path in paths]
+        if name not in MADE:
+            raise ValueError(
+                f"the model was trained on {name}, whose images are no files that this package resizes, so give it "
+                f"arrays of {_shape_text(self.image_shape)}, made as those of its training"
+            )
+        if self.made != MADE[name]:
+            raise ValueError(
+                f"the model was trained on images made so: {self.made}; this version of the code makes them otherwise: "
+                f"{MADE[name]}"
+            )
+        channels, side, _ = self.image_shape
+        if name == FOLDER:
+            return read_images(names, side, channels)
+        return ImageFiles(Path(), np.array([os.fsencode(path) for path in names]), side)[:]
 
     @torch.no_grad()
     def embed(self, images: Any) -> dict[str, Tensor]:
@@ -258,9 +287,10 @@ class ImageModel(nn.Module):
             return images.permute(0, 3, 1, 2)
         if channels == 1 and tuple(images.shape[1:]) == (height, width):
             return images.unsqueeze(1)
+        how = f"; it was trained on {self.made}: model.load_images(paths) does that" if self.made else ""
         raise ValueError(
             f"images must have the shape [B, {channels}, {height}, {width}] or [B, {height}, {width}, {channels}], but "
-            f"got {[*images.shape]}"
+            f"got {[*images.shape]}{how}"
         )
 
     def _pixels(self, images_BCHW: Tensor) -> Tensor:
@@ -292,3 +322,9 @@ class ImageModel(nn.Module):
         """The precision of the networks in training."""
         device = next(self.method.parameters(), torch.empty(0)).device
         return torch.autocast(device.type, torch.bfloat16, enabled=self._autocast)
+
+
+def _shape_text(shape: Sequence[int]) -> str:
+    """Return e.g. `32 x 32 pixels and 3 channels`."""
+    channels, height, width = shape
+    return f"{height} x {width} pixels and {channels} channel{'s' if channels > 1 else ''}"

@@ -81,6 +81,16 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
             "the normal class must have training images, but goood of folder (normal_class=2) has none (did you mean "
             "'good'?); those that have some are: bad, good",
         ),
+        (
+            ["--normal-class", "good", "--data", "{beside}"],
+            "test/Good has no training images and is named nearly as the normal class 'good': rename it to test/good "
+            "if its images are normal, or to a name that differs more if they are anomalies",
+        ),
+        (
+            ["--normal-class", "good", "--data", "{five}", "--set", "validation=0.4"],
+            "batch_size must not exceed the 3 training images of folder with normal_class=1, but got batch_size=4; add "
+            "images until the class has 7, or choose --set batch_size=3",
+        ),
         (["--normal-class", "2", "--data", "{numbers}"], "a class whose name is a number must have that number, so "),
         (["--set", "normal_class=1", "--data", "{numbers}"], "a class whose name is a number must have that number, "),
         (
@@ -112,7 +122,17 @@ def test_a_wrong_request_is_refused_in_one_line(
     misspelt = write_own_images(tmp_path / "misspelt", ("bad", "good"))
     (misspelt / "test/good").rename(misspelt / "test/goood")
     numbers = write_own_images(tmp_path / "numbers", ("1", "2", "3"))
-    paths = {"{good}": good, "{none}": tmp_path, "{misspelt}": misspelt, "{numbers}": numbers}
+    beside = write_own_images(tmp_path / "beside", ("bad", "good"))
+    shutil.copytree(beside / "test/good", beside / "test/Good")
+    five = write_own_images(tmp_path / "five", ("bad", "good"), train=5)
+    paths = {
+        "{beside}": beside,
+        "{five}": five,
+        "{good}": good,
+        "{none}": tmp_path,
+        "{misspelt}": misspelt,
+        "{numbers}": numbers,
+    }
     data = [] if "--data" in arguments else ["--data", str(images)]
     assert run.main([*ARGUMENTS, *data, *(str(paths.get(word, word)) for word in arguments), "--plan"]) == 2
     error = capsys.readouterr().err

@@ -49,8 +49,8 @@ MADE = {
 change this text, too, so that a model refuses files that it would see otherwise than in training."""
 MAX_NAMED = 20
 """Most foreign files that an error names."""
-MAX_PAGED = 3
-"""Most files with several pages that a line for the user names."""
+MAX_PAGED, MAX_IGNORED = 3, 3
+"""Most files with several pages, and most files that are left out, that a line for the user names."""
 
 
 def imagenet(root: Path) -> Dataset:
@@ -87,6 +87,10 @@ def list_folder(root: Path) -> ImageListing:
     with ThreadPoolExecutor() as pool:
         headers = list(pool.map(read_header, paths))
     remarks = []
+    if ignored := ignored_files(root):
+        named = ", ".join(ignored[:MAX_IGNORED])
+        more = f" and {len(ignored) - MAX_IGNORED} more" if len(ignored) > MAX_IGNORED else ""
+        remarks.append(f"skipped, as no images: {named}{more}")
     if paged := [path for path, header in zip(paths, headers, strict=True) if header.paged]:
         named = ", ".join(os.path.relpath(path, root) for path in paged[:MAX_PAGED])
         more = f" and {len(paged) - MAX_PAGED} more" if len(paged) > MAX_PAGED else ""
@@ -250,6 +254,14 @@ def _images(name: str, folder: Path) -> tuple[list[str], list[str]]:
 def is_ignored(name: str) -> bool:
     """Whether a file or a folder of this name is left out: one of the `IGNORED`, or one that is hidden."""
     return name[0] == "." or name.lower() in IGNORED
+
+
+def ignored_files(root: Path) -> list[str]:
+    """The files and folders below the splits of `root` that are left out, sorted, those of the splits first."""
+    folders = [root / split for split in SPLITS]
+    folders += [Path(entry.path) for folder in folders for entry in _entries(folder)]
+    found = (os.path.relpath(path, root) for folder in folders for path in folder.iterdir() if is_ignored(path.name))
+    return sorted(found, key=lambda path: (path.count(os.sep), path))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -24,12 +24,15 @@ from trainables.data.splits import Split
 from trainables.data.views import contrast_range, scale_pixels
 from trainables.image_trial import Data, Folder, ImageTrial
 from trainables.metrics.sample_quality import check_fid
+from trainables.synonyms import letters
 from trainables.tasks.images.stream import TrialSplits, make_splits, steps_per_epoch
 from trainables.tasks.task import TrialSize
 from trainables.validation import nearest
 
 MOST_NAMED = 10
 """Most classes that a line for the user names."""
+LEAST_MISSPELT = 4
+"""Fewest letters of the longer of two names that may be one with a wrong letter: `ok` and `nok` are not."""
 BLOCK = 1024
 """Training images whose contrast is measured at a time."""
 
@@ -195,6 +198,32 @@ def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) ->
             "test images must be of the normal class and of others, but for "
             f"normal_class={normal} {dataset.name} has {got}"
         )
+    if data.normal_class is not None:
+        _check_misnamed(dataset.classes[data.normal_class], dataset)
+
+
+def _check_misnamed(normal: str, dataset: Dataset) -> None:
+    """Raise ValueError for a class of test images alone that is named nearly as the normal class of image files: its
+    images would be taken for anomalies."""
+    trained = {*dataset.train_labels.tolist()}
+    for label in sorted({*dataset.test_labels.tolist()} - trained):
+        name = dataset.classes[label]
+        if dataset.name == FOLDER and is_misspelt(name, normal):
+            raise ValueError(
+                f"test/{name} has no training images and is named nearly as the normal class '{normal}': rename it to "
+                f"test/{normal} if its images are normal, or to a name that differs more if they are anomalies"
+            )
+
+
+def is_misspelt(name: str, normal: str) -> bool:
+    """Whether two names differ in upper case, blanks, hyphens and underscores alone, or of at least four letters in one
+    that is wrong, missing or too many. `abnormal` is another word than `normal`, and `type2` another than `type1`."""
+    first, second = sorted((letters(name), letters(normal)), key=len)
+    of_digits = [[char for char in each if char.isdigit()] for each in (first, second)]
+    if len(second) - len(first) > 1 or len(second) < LEAST_MISSPELT or of_digits[0] != of_digits[1]:
+        return first == second
+    same = next((index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first))
+    return first[same + (len(first) == len(second)) :] == second[same + 1 :]
 
 
 def dataset_of(config: ImageTrial, data: Path) -> Dataset:

@@ -1,5 +1,6 @@
 """The training images of a trial as batches: their order, and their augmented views."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod
+from trainables.data.datasets.class_folders import FOLDER
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.image_files import Decoding, ImageFiles, LazyImages
 from trainables.data.own_views import views_of
@@ -51,9 +53,12 @@ def steps_per_epoch(config: ImageTrial, images: int) -> int:
     """Number of steps of an epoch over `images` training images. Raises ValueError if there is none."""
     size = config.training.batch_size if isinstance(config.training, GradientTraining) else images
     if size > images:
+        needed = math.ceil(size / (1 - config.data.validation))
+        remedy = f"; add images until the class has {needed}, or choose --set batch_size={images}"
         raise ValueError(
             f"batch_size must not exceed the {images} training images of {config.data.dataset} with "
             f"normal_class={config.data.normal_class}, but got batch_size={size}"
+            f"{remedy if config.data.dataset == FOLDER and config.data.normal_class is not None else ''}"
         )
     return images // size
 

@@ -24,6 +24,7 @@ from trainables.networks.pretrained import TORCHVISION
 from trainables.networks.trial_networks import PUBLISHED_SIZES
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images import preflight
+from trainables.tasks.images.preflight import is_misspelt
 from trainables.training.checks import check_trials
 from trainables.training.cohort import TrainingCohort
 from trainables.training.metric_names import metric_names
@@ -337,3 +338,16 @@ def test_batches_of_views_make_as_many_steps_as_batches_of_images(method: str, c
     """In training, too, where a step takes fewer images the more views it encodes of each."""
     config = resolve({"method": method, "batch_size": 60, "batch_unit": "views", "decoder_hidden": "8", **changes})
     assert check_trials([config], None)[0].steps == 1260 // 60 == TrainingCohort([config], Path(), CPU, None).steps
+
+
+@for_each(
+    ("name", "expected"),
+    [
+        *((name, True) for name in ("Good", "GOOD", "go od", "goood", "god", "gold", "_good")),
+        *((name, False) for name in ("bad", "good2", "no good", "scratch", "goods of ours", "")),
+    ],
+)
+def test_a_name_of_a_folder_that_may_be_a_misspelt_one(name: str, expected: bool) -> None:
+    assert is_misspelt(name, "good") == is_misspelt("good", name) == expected
+    assert not is_misspelt("abnormal", "normal") and not is_misspelt("type2", "type1")
+    assert is_misspelt("OK", "ok") and not is_misspelt("nok", "ok")

@@ -37,11 +37,12 @@ def write_screws(
 def _photograph(rng: np.random.Generator, defect: str) -> tuple[Image.Image, Image.Image]:
     """The photograph, and the mask of its defect: white where a good screw would look otherwise."""
     side, seed = int(rng.integers(90, 181)), int(rng.integers(2**32))
-    drawn, whole = (_drawn(np.random.default_rng(seed), each) for each in (defect, ""))
+    drawn = _drawn(np.random.default_rng(seed), defect)
+    whole = _drawn(np.random.default_rng(seed), "") if defect else drawn
     differs = Image.fromarray(((np.asarray(drawn, int) - np.asarray(whole, int)) ** 2 > 200).astype(np.uint8) * 255)
     noise = rng.normal(0, 3, (side, side))
     image = np.asarray(drawn.resize((side, side), Image.Resampling.LANCZOS), float) + noise
-    mask = differs.filter(ImageFilter.MaxFilter(9)).resize((side, side), Image.Resampling.NEAREST)
+    mask = differs.resize((side, side), Image.Resampling.NEAREST).filter(ImageFilter.MaxFilter(3))
     return Image.fromarray(image.clip(0, 255).astype(np.uint8)), mask
 
 

@@ -32,6 +32,8 @@ from trainables.validation import is_own
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sweeper.report.answers import Answer
+
 MAX_BEST = 3
 """Most data sets and studies whose best model the end of a run names."""
 COMPACT_ABOVE = 256
@@ -116,9 +118,8 @@ def _stored(plan: Plan, rows: pd.DataFrame) -> StoredRequest:
     return StoredRequest(plan.request, plan.preset, rows, total)
 
 
-def _answer(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, request: Request) -> Iterator[str]:
-    """How the best setting is trained again and its model used, and the sentence about it. Of trials on one class also
-    the score and the threshold of the model."""
+def best_of(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, request: Request) -> Answer:
+    """The best setting of a request by its rows."""
     from sweeper.report.answers import answer_of  # here: they import SciPy
     from sweeper.report.commands import Commands
     from sweeper.report.figures import figures_of
@@ -128,7 +129,13 @@ def _answer(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, requ
     data = None if os.path.abspath(request.data) == os.path.abspath(Request.data) else request.data
     found = None if request.sweep else plan.sweep  # no command finds one that Python has as a value
     commands = Commands(request.name, plan.name, found, store.files.display_uri, data, defaults_of)
-    answer = answer_of(store.files, plan.name, stored, figures, keys, commands, spread=request.spread)
+    return answer_of(store.files, plan.name, stored, figures, keys, commands, spread=request.spread)
+
+
+def _answer(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, request: Request) -> Iterator[str]:
+    """How the best setting is trained again and its model used, and the sentence about it. Of trials on one class also
+    the score and the threshold of the model."""
+    answer = best_of(plan, store, columns, rows, request)
     on_one_class = "normal_class" in rows and rows["normal_class"].notna().any()
     for choice in answer.choices[:MAX_BEST]:
         if on_one_class and choice.model:

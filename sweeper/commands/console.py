@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     "compare": Subcommand("compare two requests, presets or stores trial by trial"),
     "claims": Subcommand("judge the claims of the papers by the rows of a store"),
     "export": Subcommand("write a trained model to a file"),
+    "inspect": Subcommand("learn what is normal in a folder of images, and say which defects are found"),
     "score": Subcommand("score image files by a trained model, and flag those that are unlike its training images"),
     "evaluate": Subcommand("evaluate the kept models of a sweep on other data, without training"),
     "view": Subcommand("serve the pages of a store's sweeps, also while they run"),

@@ -55,6 +55,8 @@ Connections = Mapping[str, Callable[[], Tracker]]
 """Name of a tracker -> a function that connects to it."""
 Backends = Callable[[Request, StopSignal, Callable[[], object]], AbstractContextManager["Backend"]]
 """Opens what trains the cohorts of a request, as `backend_of` does."""
+Conclude = Callable[[Plan, Store, Columns, Request], int]
+"""What `finish` is."""
 TRAINING_MODULES = ("sweeper.execution.ray_backend", "sweeper.execution.loop", "sweeper.record.rows")
 """Imported while Ray starts."""
 REPORT_MODULES = ("sweeper.report.publish", "sweeper.report.page.publish")
@@ -73,6 +75,8 @@ class SweepRun:
     trackers: Connections = field(default_factory=dict)
     backends: Backends | None = None
     """By default `backend_of`."""
+    conclude: Conclude = finish
+    """Shows the results at the end, and returns the exit status."""
     stopping: StopSignal = field(init=False)
     """This and what follows are set by `begin`."""
     checkpoint_path: CheckpointPath = field(init=False)
@@ -84,7 +88,13 @@ class SweepRun:
     """Set by `run`."""
 
     @classmethod
-    def planned(cls, request: Request, files: Files | None = None, backends: Backends | None = None) -> Self:
+    def planned(
+        cls,
+        request: Request,
+        files: Files | None = None,
+        backends: Backends | None = None,
+        conclude: Conclude = finish,
+    ) -> Self:
         """Plan a request and check all that needs no Ray, for the command line and for Python alike. Prints what the
         user should know of a plan that can run. Raises SpecError or StoreError.
 
@@ -100,7 +110,7 @@ class SweepRun:
         trackers = connections(request.track, plan.name, store.files)
         for note in plan.notes:
             print(printable(f"note: {note}"), file=sys.stderr)
-        return cls(request, plan, columns, store, trackers, backends)
+        return cls(request, plan, columns, store, trackers, backends, conclude)
 
     def outline(self) -> dict[str, Any]:
         """What would run, in plain values. Writes nothing."""
@@ -161,7 +171,7 @@ class SweepRun:
 
     def _planned_again(self) -> Self:
         """The request, planned by what is in the store now."""
-        return self.planned(self.request, self.store.files, self.backends)
+        return self.planned(self.request, self.store.files, self.backends, self.conclude)
 
     def execute(self, command: str = "", write: Callable[[str], None] | None = None) -> int:
         """As `run`, but print an error and return the exit status, for the `command` line that continues. `write` is
@@ -237,8 +247,15 @@ class SweepRun:
                 finish_so_far(self.plan, self.store, self.request)  # last: nothing is lost if this is cut off
             raise
 
+    @property
+    def _place(self) -> str:
+        """Where it trains, for its first line."""
+        if self.request.debug or self.backends:
+            return "training in this process"
+        return "starting Ray" if address_of(self.request) is None else "joining Ray"
+
     def _finish(self) -> int:
-        return finish(self.plan, self.store, self.columns, self.request)
+        return self.conclude(self.plan, self.store, self.columns, self.request)
 
     def _train_all(self, tracked_trials: RunTrials, decision: "Decision | None") -> None:
         """Train the plan and, with `--decide`, the rounds that follow, on one backend, started where it is needed."""
@@ -252,7 +269,7 @@ class SweepRun:
                 return running.enter_context((self.backends or backend_of)(self.request, self.stopping, before_exit))
 
             if self.plan.trials_left:
-                _print_line(f"{self.plan.trials_left} of {self.plan.total} trials to run; {_place(self.request)}")
+                _print_line(f"{self.plan.trials_left} of {self.plan.total} trials to run; {self._place}")
                 self._train(tracked_trials, backend())
             while decision and (plan := decision.next()):
                 self.plan = plan
@@ -377,13 +394,6 @@ def backend_of(
 def address_of(request: Request) -> str | None:
     """Ray cluster to use: `--address`, else `RAY_ADDRESS` (set inside a Ray job), else None for a local one."""
     return request.address or os.environ.get("RAY_ADDRESS")
-
-
-def _place(request: Request) -> str:
-    """Where a request trains, for its first line."""
-    if request.debug:
-        return "training in this process"
-    return "starting Ray" if address_of(request) is None else "joining Ray"
 
 
 def _print_line(line: str) -> None:

@@ -147,25 +147,23 @@ def detection_sentences(best: BestSetting, value_text: ValueText = short_text) -
 
 
 def _detection(found: Detection, trial: str, value_text: ValueText) -> str:
-    rate = f"at a false-alarm rate of {_percent(found.rate)}"
+    rate = f"at a false-alarm rate of {percent_text(found.rate)}"
     if found.normal is None or found.anomalous is None:
         needed = math.ceil(1 / Fraction(str(found.rate))) - 1
         return f"{rate} nothing is known of trial {trial}: that needs at least {needed} held-out normal images"
-    shares = [f"{_share(share)} of {value_text('normal_class', number)}" for number, share in found.classes.items()]
-    named = " and ".join(filter(None, [", ".join(shares[:-1]), *shares[-1:]])) or f"{_share(found.anomalous)} of all"
-    normal = f"of normal test images {_share(found.normal)}"
-    return (
-        f"{rate} (at most {_percent(found.bound)}) trial {trial} flags {named}; {normal} (95 % intervals over images)"
-    )
+    shares = [f"{share_text(share)} of {value_text('normal_class', number)}" for number, share in found.classes.items()]
+    named = " and ".join(filter(None, [", ".join(shares[:-1]), *shares[-1:]])) or share_text(found.anomalous)
+    normal = f"of normal test images {share_text(found.normal)} (95 % intervals over images)"
+    return f"{rate} (at most {percent_text(found.bound)}) trial {trial} flags {named}; {normal}"
 
 
-def _share(share: Share) -> str:
+def share_text(share: Share) -> str:
     """Return e.g. `53 % [27, 79]`."""
-    low, high = (_percent(bound).removesuffix(" %") for bound in (share.low, share.high))
-    return f"{_percent(share.share)} [{low}, {high}]"
+    low, high = (percent_text(bound).removesuffix(" %") for bound in (share.low, share.high))
+    return f"{percent_text(share.share)} [{low}, {high}]"
 
 
-def _percent(share: float) -> str:
+def percent_text(share: float) -> str:
     """Return a share with two significant figures, e.g. `53 %` or `3.6 %`."""
     return f"{float(f'{100 * share:.2g}'):g} %"
 

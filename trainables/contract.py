@@ -207,6 +207,9 @@ class ImageMethod(Method):
     scores_pixels: ClassVar[bool] = False
     """Whether `score` takes the images in [0, 1], as decoders are to return them, as its third argument."""
 
+    embeds_pixels: ClassVar[bool] = False
+    """Whether the representation is the image itself, its prepared pixels in their order."""
+
     score_means: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Name of a metric -> the anomaly score whose mean over the test images it is."""
 

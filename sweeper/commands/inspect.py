@@ -16,6 +16,7 @@ from PIL import Image
 
 from sweeper.commands.command_line import Parser, add_options, command_line
 from sweeper.commands.conclusion import best_of, finish
+from sweeper.commands.score import ScoredFile, draw_grid
 from sweeper.commands.sweep_run import SweepRun
 from sweeper.definition import Grid, Metric, Sweep, Table, Value
 from sweeper.errors import SpecError
@@ -32,7 +33,7 @@ from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from trainables.metrics.detection import Detection, Share, detections_of
 from trainables.metrics.meanings import CHOSEN
-from trainables.metrics.roc import alarm_bound, clopper_pearson
+from trainables.metrics.roc import alarm_bound, clopper_pearson, mann_whitney
 from trainables.validation import unknown
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ GREY = 8
 STEPS = 240
 """Training steps of a method that is trained by gradients."""
 BATCH = 32
+MOST_OF_CLASS = 5
+"""Images of a class in the sample grid."""
+MASK = 127
+"""Grey level of a mask above which a pixel is of a defect."""
 MOST_PIXELS = 4096
 """Most numbers of an image whose covariance is estimated: of more it takes minutes and gigabytes."""
 
@@ -217,12 +222,12 @@ def conclude(found: ImageFolder, size: int, plan: Plan, store: Store, columns: C
     status."""
     with contextlib.redirect_stdout(io.StringIO()):
         status = finish(plan, store, columns, request)
-    for line in lines(found, plan, store, columns, request):
+    for line in lines(found, size, plan, store, columns, request):
         print(printable(line))
     return status
 
 
-def lines(found: ImageFolder, plan: Plan, store: Store, columns: Columns, request: Request) -> Iterator[str]:
+def lines(found: ImageFolder, size: int, plan: Plan, store: Store, columns: Columns, request: Request) -> Iterator[str]:
     """Which method is best, what it flags, how sure that is and would be, and where everything is."""
     rows = load_request(store.files, plan.name, plan.request_rows)
     answer = best_of(plan, store, columns, rows, request)
@@ -250,12 +255,75 @@ def lines(found: ImageFolder, plan: Plan, store: Store, columns: Columns, reques
         yield _detected(each, found.listing.classes, found.normal)
     if known:
         yield from _surer(known[0], found, held_out, choice.chosen_on)
+    scored = _tested(found, model, name)
+    threshold = model.threshold_at(known[0].rate) if known else math.inf
+    model.alarm_rate = known[0].rate if known else None
+    picture = draw_grid(model, name, _hardest(scored, found, threshold), threshold, f"{found.path}: test images")
+    store.files.write(_grid_path(plan), picture)
+    if model.has_heat and (masks := _masks(found, size)):
+        yield _where(model, scored, masks, found)
     yield f"model: {file}"
     yield f"sample grid: {store.files.display_uri_of(_grid_path(plan))}"
     yield f"page: {store.files.display_uri_of(report_path(plan.name))}"
     rate = known[0].rate if known else found.rates[0]
     words = [file, "NEW_IMAGES", "--alarm-rate", f"{rate:g}", "--csv", "scores.csv", "--flag-to", "flagged"]
     yield f"next: sweeper score {shlex.join(words)}"
+
+
+def _tested(found: ImageFolder, model: Any, name: str) -> list[ScoredFile]:
+    """The test images with their scores, the most anomalous first."""
+    paths = found.listing.paths[1]
+    images = model.load_images(paths)
+    values = model.score(images, name).tolist()
+    scored = [ScoredFile(path, value, image) for path, value, image in zip(paths, values, images, strict=True)]
+    return sorted(scored, key=lambda each: (-each.score, each.path))
+
+
+def _hardest(scored: Sequence[ScoredFile], found: ImageFolder, threshold: float) -> dict[str, list[ScoredFile]]:
+    """Of each class the images nearest to the wrong side of the threshold: the least anomalous of each kind of defect,
+    and the most anomalous normal ones."""
+    parts = {}
+    for label in (*(name for name in found.listing.classes if name != found.normal), found.normal):
+        own = [each for each in scored if Path(each.path).parent.name == label]
+        flagged = sum(each.score > threshold for each in own)
+        if own:
+            which = "most" if label == found.normal else "least"
+            shown = own[:MOST_OF_CLASS] if label == found.normal else own[::-1][:MOST_OF_CLASS]
+            parts[f"{label}: {flagged} of {len(own)} flagged, the {which} anomalous"] = shown
+    return parts
+
+
+def _masks(found: ImageFolder, size: int) -> dict[str, Any]:
+    """Path of each test image with a mask -> the mask, bool `[H, W]`: `ground_truth/CLASS/NAME_mask.png`, as MVTec has
+    them, resized as images are. Raises SpecError for one that cannot be read."""
+    from trainables.data.errors import DataError
+    from trainables.data.image_files import decode_file
+
+    masks = {}
+    for path in found.listing.paths[1]:
+        image = Path(path)
+        file = Path(found.path) / "ground_truth" / image.parent.name / f"{image.stem}_mask.png"
+        if file.is_file():
+            try:
+                (mask,) = decode_file(str(file), lambda opened: [opened.convert("L").resize((size, size))])
+            except DataError as error:
+                raise SpecError(str(error)) from error
+            masks[path] = np.asarray(mask) > MASK
+    return masks
+
+
+def _where(model: Any, scored: Sequence[ScoredFile], masks: dict[str, Any], found: ImageFolder) -> str:
+    """How well the heat map finds the defects of the images that have masks, among all of their pixels and those of
+    normal images."""
+    own = [each for each in scored if each.path in masks or Path(each.path).parent.name == found.normal]
+    heat_NHW = model.heat(np.stack([each.image.numpy() for each in own])).double().numpy()
+    mask_NHW = np.stack(
+        [masks.get(each.path, np.zeros(heat.shape, bool)) for each, heat in zip(own, heat_NHW, strict=True)]
+    )
+    if not mask_NHW.any() or mask_NHW.all():
+        return f"where: the masks of {len(masks)} images mark no pixels, or all"
+    area = mann_whitney(heat_NHW[~mask_NHW], heat_NHW[mask_NHW])
+    return f"where: the heat map beside each image has a pixel AUROC of {area:.3f}, by the masks of {len(masks)} images"
 
 
 def _grid_path(plan: Plan) -> str:

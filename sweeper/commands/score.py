@@ -5,7 +5,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -186,19 +186,27 @@ def _csv(scored: Sequence[ScoredFile], threshold: float, faults: dict[str, str])
 
 
 def _grid(model: Any, name: str, scored: Sequence[ScoredFile], threshold: float, title: str) -> bytes:
-    """A PNG file of the images with the highest and with the lowest scores."""
+    """A PNG file of the images with the highest and with the lowest scores, the most anomalous first."""
+    shown = min(MOST_SHOWN // (2 if model.has_heat else 1), (len(scored) + 1) // 2)
+    ends = {"most anomalous": scored[:shown], "least anomalous": scored[max(shown, len(scored) - shown) :][::-1]}
+    return draw_grid(model, name, ends, threshold, title)
+
+
+def draw_grid(model: Any, name: str, parts: Mapping[str, Sequence[ScoredFile]], threshold: float, title: str) -> bytes:
+    """A PNG file of images below the names of their parts, each with a heat map beside it if the model has one."""
     from sweeper.report.anomalies import SheetImage, draw_images  # here: they import Matplotlib
     from sweeper.report.sheets import png
 
-    shown = min(MOST_SHOWN, (len(scored) + 1) // 2)
-    samples = [
-        SheetImage(each.image.permute(1, 2, 0).numpy(), _short(each.path), each.score, each.score > threshold)
-        for each in (*scored[:shown], *scored[len(scored) - (shown if len(scored) > shown else 0) :])
-    ]
-    about = [f"score {name}", "no image is flagged: the model has no threshold"]
+    def sheet_image(each: ScoredFile) -> SheetImage:
+        heat = model.heat(each.image[None])[0].cpu().numpy() if model.has_heat else None
+        pixels = each.image.permute(1, 2, 0).numpy()
+        return SheetImage(pixels, _short(each.path), each.score, each.score > threshold, heat=heat)
+
+    beside = "; beside each image where it is anomalous (bright)" if model.has_heat else ""
+    about = [f"score {name}{beside}", "no image is flagged: the model has no threshold"]
     if threshold < np.inf:
         about[1] = f"framed are those above {format_significant(threshold)}: a false-alarm rate of {model.alarm_rate:g}"
-    return png(draw_images(title, about, {"most anomalous": samples[:shown], "least anomalous": samples[shown:][::-1]}))
+    return png(draw_images(title, about, {part: [*map(sheet_image, files)] for part, files in parts.items()}))
 
 
 def _short(path: str) -> str:

@@ -29,6 +29,8 @@ SIDE, BELOW, BETWEEN, TOP = 0.8, 0.36, 0.3, 0.95
 """Side of an image, height of the text below it and of the title above each half, and space above both, in inches."""
 LONGEST_NAME = 12
 """Most characters that are shown of the name of a class."""
+HOTTEST = 0.999
+"""Share of the pixels of the hottest image below which heat has shades of its own."""
 FLAGGED = CATEGORIES[1]
 """Colour of the frame of an image that is flagged."""
 
@@ -68,6 +70,9 @@ class SheetImage(NamedTuple):
     flagged: bool
     """Whether it has a frame."""
     bold: bool = False
+    heat: NDArray[np.float32] | None = None
+    """[H, W], how anomalous each pixel is, at least 0. Its root is drawn to the right of the image, in shades that all
+    images share; None draws the image alone."""
 
 
 def draw(anomalies: Anomalies, title: str, alarm_rate: float | None = None) -> Figure:
@@ -84,7 +89,10 @@ def draw(anomalies: Anomalies, title: str, alarm_rate: float | None = None) -> F
 def draw_images(title: str, about: Sequence[str], parts: Mapping[str, Sequence[SheetImage]]) -> Figure:
     """Draw parts below each other, each with its name above and its images in lines of `ABREAST`. `about` has at most
     two lines, which stand below the title."""
-    lines = [max(1, -(-len(samples) // ABREAST)) for samples in parts.values()]
+    heats = [sample.heat for samples in parts.values() for sample in samples if sample.heat is not None]
+    hottest = max((float(np.quantile(heat, HOTTEST)) for heat in heats), default=1.0)
+    wide = 2 if heats else 1
+    lines = [max(1, -(-len(samples) * wide // ABREAST)) for samples in parts.values()]
     height = TOP + sum(BETWEEN + count * (SIDE + BELOW) for count in lines)
     figure = Figure((ABREAST * SIDE * 1.08, height))
     FigureCanvasAgg(figure)
@@ -96,10 +104,15 @@ def draw_images(title: str, about: Sequence[str], parts: Mapping[str, Sequence[S
     for (name, samples), count in zip(parts.items(), lines, strict=True):
         figure.text(0, 1 - (top + 0.12) / height, name, fontsize=9, color=MUTED, va="center")
         for position, sample in enumerate(samples):
-            row, column = divmod(position, ABREAST)
+            row, column = divmod(position * wide, ABREAST)
             bottom = top + BETWEEN + row * (SIDE + BELOW) + SIDE
             box = (column / ABREAST, 1 - bottom / height, 1 / (1.08 * ABREAST), SIDE / height)
             _draw_image(figure.add_axes(box), sample)
+            if sample.heat is not None:
+                axis = figure.add_axes(((column + 0.94) / ABREAST, *box[1:]))
+                axis.imshow(np.sqrt(sample.heat), cmap="inferno", vmin=0, vmax=math.sqrt(hottest) or 1.0)
+                axis.set(xticks=[], yticks=[])
+                axis.spines[:].set_visible(False)
         top += BETWEEN + count * (SIDE + BELOW)
     return figure
 

@@ -4,9 +4,12 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
+from sklearn.metrics import roc_auc_score
 
 import sweeper
 from sweeper.commands import inspect, score
@@ -17,7 +20,22 @@ from tests.screws import DEFECTS, write_screws
 
 @pytest.fixture(scope="module")
 def screws(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_screws(tmp_path_factory.mktemp("screws") / "screws", good=44, tested_good=10, each=5)
+    return write_screws(tmp_path_factory.mktemp("screws") / "screws", good=44, tested_good=10, each=5, masks=True)
+
+
+WHERE = re.compile(r"where: the heat map beside each image has a pixel AUROC of ([\d.]+), by the masks of 20 images")
+
+
+def pixel_area(model: Any, screws: Path) -> float:
+    """By scikit-learn, of all pixels of the test images; those of good screws have no mask."""
+    heats, marked = [], []
+    for path in sorted((screws / "test").rglob("*.png")):
+        heats.append(model.heat(model.load_images([path]))[0].numpy())
+        mask = screws / "ground_truth" / path.parent.name / f"{path.stem}_mask.png"
+        shape = heats[-1].shape
+        is_marked = mask.exists() and np.asarray(Image.open(mask).resize(shape[::-1])) > 127
+        marked.append(np.broadcast_to(is_marked, shape))
+    return float(roc_auc_score(np.ravel(marked), np.ravel(heats)))
 
 
 @pytest.mark.slow
@@ -44,6 +62,10 @@ def test_a_folder_becomes_ten_lines_a_model_and_the_next_command(
     ):
         assert line.startswith(f"found at {rate}: bent ")
         assert [*re.findall(r"(\w+) [\d.]+ % \[[\d.]+, [\d.]+\]", line)] == [*DEFECTS, "good"]
+    first = lines
+    *lines, where = [line for line in lines if not line.startswith("where")] + [*filter(WHERE.match, lines)]
+    model = sweeper.load_model(lines[7].removeprefix("model: "))
+    assert WHERE.fullmatch(where)[1] == f"{pixel_area(model, screws):.3f}"  # type: ignore[index]
     assert [line.split(":")[0] for line in lines[4:]] == [
         *(line.split(":")[0] for line in lines[4:5]),
         *("surer of false alarms", "surer of the method", "model", "sample grid", "page", "next"),
@@ -57,7 +79,7 @@ def test_a_folder_becomes_ten_lines_a_model_and_the_next_command(
     assert score.main([str(screws / "test") if word == "NEW_IMAGES" else word for word in command[2:]]) == 0
     assert "flagged: " in capsys.readouterr().out
     assert inspect.main(words) == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if not line.startswith("images")][1:] == lines
+    assert [line for line in capsys.readouterr().out.splitlines() if not line.startswith("images")][1:] == first
 
 
 @for_each(

@@ -13,7 +13,7 @@ from PIL import Image
 from scipy import stats
 
 from sweeper.report import anomalies
-from sweeper.report.anomalies import FLAGGED, Anomalies
+from sweeper.report.anomalies import FLAGGED, Anomalies, SheetImage, draw_images
 from sweeper.storage.files import Files
 
 N, A, M = 40, 12, 30
@@ -117,3 +117,15 @@ def test_a_damaged_sheet_is_named_and_left_out(tmp_path: Path, changes: dict[str
     anomalies.write(files, "grid", "grid/paper", "digits", "a", "title", None)
     assert len(lines) == 1 and re.search(f"'sheets/grid/a/anomalies.npz' cannot be shown: {reason}", lines[0])
     assert files.list("sheets/grid") == ["a"]
+
+
+def test_heat_is_drawn_beside_its_image_in_shades_that_all_images_share() -> None:
+    image, heats = np.zeros((4, 4, 1), np.uint8), [np.full((4, 4), heat, np.float32) for heat in (1.0, 4.0)]
+    parts = {"a": [SheetImage(image, "a", 1.0, True, heat=heat) for heat in heats], "b": []}
+    axes = draw_images("a title", [], parts).axes
+    assert len(axes) == 4
+    for shown, beside, heat in zip(axes[::2], axes[1::2], heats, strict=True):
+        (drawn,), at = beside.images, [axis.get_position() for axis in (shown, beside)]
+        assert np.array_equal(np.asarray(drawn.get_array()), np.sqrt(heat)) and drawn.get_clim() == (0, 2)
+        assert at[0].y0 == at[1].y0 and at[0].x0 < at[1].x0 < at[0].x0 + 2 * at[0].width
+    assert len(draw_images("a title", [], {"a": [SheetImage(image, "a", 1.0, True)]}).axes) == 1

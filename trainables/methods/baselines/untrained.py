@@ -26,6 +26,7 @@ class Pixels(ImageMethod):
     """The image as its representation, the baseline for all encoders. Every seed gives the same result."""
 
     Config = UntrainedConfig
+    embeds_pixels = True
 
     @property
     def features(self) -> int:

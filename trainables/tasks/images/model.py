@@ -253,6 +253,40 @@ class ImageModel(nn.Module):
 
         return self._in_batches("decode", images, reconstruct)["images"]
 
+    @property
+    def has_heat(self) -> bool:
+        """Whether the model says where an image is anomalous (`heat`)."""
+        return "decode" in self.method.capabilities or self._nearest_pixels is not None
+
+    @torch.no_grad()
+    def heat(self, images: Any) -> Tensor:
+        """How anomalous each pixel is, `[B, H, W]`, at least 0: the squared error of the reconstruction, summed over
+        channels; or for `method=pixels` the squared difference from the nearest training image, of prepared pixels.
+        Raises ValueError if the model has neither."""
+        train_ND = self._nearest_pixels
+        if train_ND is None and "decode" not in self.method.capabilities:
+            raise ValueError(
+                f"a heat map needs a method that decodes, or method=pixels with a fitted score, but got "
+                f"{self.config.method}"
+            )
+
+        def compute(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            own_BCHW = prepare(pixels_BCHW, *self._scaling)
+            if train_ND is not None:
+                nearest_B = torch.cdist(own_BCHW.flatten(1), train_ND).argmin(1)
+                differences_BCHW = own_BCHW - train_ND[nearest_B].view_as(own_BCHW)
+            else:
+                decoded_BCHW = self.method.decode(self.method.embed(own_BCHW)["z"])
+                differences_BCHW = prepare_pixels(pixels_BCHW, *self._scaling) - decoded_BCHW
+            return {"heat": differences_BCHW.square().sum(1)}
+
+        return self._in_batches("embed", images, compute)["heat"]
+
+    @property
+    def _nearest_pixels(self) -> Tensor | None:
+        """The training images as prepared pixels, `[N, D]`, of a model whose representation they are."""
+        return getattr(self, f"{BUFFER}z", None) if self.method.embeds_pixels else None
+
     @torch.no_grad()
     def classify(self, images: Any) -> Tensor:
         """Probabilities `[B, L]` of the `classes`, in their order. Raises ValueError if the method cannot classify."""

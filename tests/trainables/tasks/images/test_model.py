@@ -313,3 +313,27 @@ def test_normal_images_alone_have_a_threshold_but_no_chosen_score(tmp_path: Path
     assert not [name for name in member.metrics if name.startswith("val_auroc")]
     assert model.chosen_score == "joint" and model.chosen_by is None
     assert {len(scores) for scores in model.held_out.values()} == {4}
+
+
+def test_the_heat_of_a_reconstruction_adds_up_to_its_score() -> None:
+    model, images_BCHW = image_model("autoencoder"), digits()[:300]
+    heat_BHW = model.heat(images_BCHW)
+    assert model.has_heat and heat_BHW.shape == (300, 8, 8)
+    torch.testing.assert_close(heat_BHW.sum((1, 2)), model.score(images_BCHW, "reconstruction"))
+    with pytest.raises(
+        ValueError, match="a heat map needs a method that decodes, or method=pixels with a fitted score, "
+    ):
+        image_model("vje").heat(images_BCHW)
+
+
+def test_the_heat_of_pixels_is_the_difference_from_the_nearest_training_image() -> None:
+    """Its sum is the square of the distance that is the score knn1."""
+    config, trained_model, _ = trained(method="pixels", epochs=0, report_every=1, one_class_scores="knn1")
+    assert config.method == "pixels"
+    model = trained_model.build()
+    assert isinstance(model, ImageModel) and model.has_heat
+    changed = digits()[:20].clone()
+    changed[:, :, 2, 3] = 16 - changed[:, :, 2, 3]
+    heat_BHW = model.heat(changed)
+    torch.testing.assert_close(heat_BHW.sum((1, 2)), model.score(changed, "knn1_z").square(), atol=1e-3, rtol=1e-3)
+    assert (heat_BHW >= 0).all() and heat_BHW[:, 2, 3].mean() > 2 * heat_BHW.mean()

@@ -67,6 +67,10 @@ MOST_PIXELS = 4096
 """Most numbers of an image whose covariance is estimated: of more it takes minutes and gigabytes."""
 
 
+Masks = dict[str, Any]
+"""Path of a test image -> where its defect is, bool `[H, W]`."""
+
+
 @dataclass(frozen=True)
 class ImageFolder:
     """The user's images, and what is chosen by them."""
@@ -86,7 +90,7 @@ class ImageFolder:
     @property
     def validation(self) -> float:
         """Share that is held out for thresholds: half, or of many images as many as the smallest rate needs twice."""
-        return round(max(0.2, min(0.5, 200 / self.images)), 3)
+        return round(max(0.2, min(0.5, 200 / max(1, self.images))), 3)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -124,8 +128,8 @@ def main(arguments: Sequence[str]) -> int:
     with stopping.on_signals():
         found = image_folder(data_dir("FOLDER", options.folder), options.normal)
         size = options.image_size or found.size()
-        request = request_for(found, size, options.store)
-        run = SweepRun.planned(request, backends=_in_this_process, conclude=partial(conclude, found, size))
+        request, masks = request_for(found, size, options.store), read_masks(found, size)
+        run = SweepRun.planned(request, backends=_in_this_process, conclude=partial(conclude, found, masks))
         for line in _of_files(found, size):
             print(printable(line))
         return run.begin(stopping).execute(shlex.join(["sweeper", "inspect", *arguments]))
@@ -217,17 +221,19 @@ def _of_files(found: ImageFolder, size: int) -> Iterator[str]:
         )
 
 
-def conclude(found: ImageFolder, size: int, plan: Plan, store: Store, columns: Columns, request: Request) -> int:
+def conclude(found: ImageFolder, masks: Masks, plan: Plan, store: Store, columns: Columns, request: Request) -> int:
     """Write figures and page as any run does, and print ten lines in place of what it prints. Returns the exit
     status."""
     with contextlib.redirect_stdout(io.StringIO()):
         status = finish(plan, store, columns, request)
-    for line in lines(found, size, plan, store, columns, request):
+    for line in lines(found, masks, plan, store, columns, request):
         print(printable(line))
     return status
 
 
-def lines(found: ImageFolder, size: int, plan: Plan, store: Store, columns: Columns, request: Request) -> Iterator[str]:
+def lines(
+    found: ImageFolder, masks: Masks, plan: Plan, store: Store, columns: Columns, request: Request
+) -> Iterator[str]:
     """Which method is best, what it flags, how sure that is and would be, and where everything is."""
     rows = load_request(store.files, plan.name, plan.request_rows)
     answer = best_of(plan, store, columns, rows, request)
@@ -260,7 +266,7 @@ def lines(found: ImageFolder, size: int, plan: Plan, store: Store, columns: Colu
     model.alarm_rate = known[0].rate if known else None
     picture = draw_grid(model, name, _hardest(scored, found, threshold), threshold, f"{found.path}: test images")
     store.files.write(_grid_path(plan), picture)
-    if model.has_heat and (masks := _masks(found, size)):
+    if model.has_heat and masks:
         yield _where(model, scored, masks, found)
     yield f"model: {file}"
     yield f"sample grid: {store.files.display_uri_of(_grid_path(plan))}"
@@ -293,7 +299,7 @@ def _hardest(scored: Sequence[ScoredFile], found: ImageFolder, threshold: float)
     return parts
 
 
-def _masks(found: ImageFolder, size: int) -> dict[str, Any]:
+def read_masks(found: ImageFolder, size: int) -> Masks:
     """Path of each test image with a mask -> the mask, bool `[H, W]`: `ground_truth/CLASS/NAME_mask.png`, as MVTec has
     them, resized as images are. Raises SpecError for one that cannot be read."""
     from trainables.data.errors import DataError
@@ -312,7 +318,7 @@ def _masks(found: ImageFolder, size: int) -> dict[str, Any]:
     return masks
 
 
-def _where(model: Any, scored: Sequence[ScoredFile], masks: dict[str, Any], found: ImageFolder) -> str:
+def _where(model: Any, scored: Sequence[ScoredFile], masks: Masks, found: ImageFolder) -> str:
     """How well the heat map finds the defects of the images that have masks, among all of their pixels and those of
     normal images."""
     own = [each for each in scored if each.path in masks or Path(each.path).parent.name == found.normal]

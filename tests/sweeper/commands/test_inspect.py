@@ -94,6 +94,8 @@ def test_a_folder_becomes_ten_lines_a_model_and_the_next_command(
             "beside",
             "test/Good has no training images and is named nearly as the normal class 'good': rename it to test",
         ),
+        ("mask", "the image {own}/ground_truth/bent/000_mask.png cannot be decoded ("),
+        ("tested", "inspect needs at least 20 training images of bent, half of them for a threshold at a false-alarm "),
         ("absent", "dataset=folder is without the split 'train': there is no folder "),
         ("cut", "the image {own}/test/bent/000.png cannot be decoded (image file is truncated); remove or replace it"),
         (
@@ -116,10 +118,12 @@ def test_a_folder_that_cannot_be_used_is_refused_in_one_line(
         shutil.rmtree(own / "train")
     elif change == "cut":
         (own / "test/bent/000.png").write_bytes((own / "test/bent/000.png").read_bytes()[:700])
+    elif change == "mask":
+        (own / "ground_truth/bent/000_mask.png").write_text("none")
     elif change == "defects":
         for defect in DEFECTS:
             shutil.rmtree(own / "test" / defect)
-    name = "goood" if change == "named" else "good"
+    name = {"named": "goood", "tested": "bent"}.get(change, "good")
     assert inspect.main([str(own), "--normal", name, "--store", str(tmp_path / "store")]) == 2
     out, err = capsys.readouterr()
     assert err.startswith(f"error: {law.format(own=own)}") and err.count("\n") == 1 and not out

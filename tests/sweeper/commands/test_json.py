@@ -12,7 +12,7 @@ from sweeper.commands import best, claims, table
 from sweeper.commands import list as list_command
 from tests.sweeper.commands.test_table import BOTH, NAME, write_store
 
-GUIDE = (Path(__file__).parents[3] / "sweeper/README.md").read_text().split("### Machine-readable output")[1]
+GUIDE = (Path(__file__).parents[3] / "sweeper/guides/operations.md").read_text().split("## Machine-readable output")[1]
 Main = Callable[[Sequence[str]], int]
 
 

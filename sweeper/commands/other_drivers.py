@@ -21,14 +21,14 @@ class OtherDriver(StoreError):
 def wait_for_others(drivers: Drivers, say: Callable[[str], None], check: Callable[[], None]) -> bool:
     """Wait until no other driver runs the sweep. Returns whether there was one. Calls `check` between two looks, which
     raises KeyboardInterrupt if this process was asked to stop."""
-    told = False
+    announced = False
     while others := drivers.living():
-        if not told:
+        if not announced:
             say(f"waiting for another driver of this sweep: {named_drivers(others)}")
-        told = True
+        announced = True
         drivers.runtime.sleep(LOOK_SECONDS)
         check()
-    return told
+    return announced
 
 
 def share(lease: Lease, plan: Plan, fresh: bool, say: Callable[[str], None], check: Callable[[], None]) -> None:

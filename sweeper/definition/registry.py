@@ -61,7 +61,7 @@ def find_command(line: str, metrics_from: Literal["report", "stdout"] = "report"
 
 
 def as_named(name: str) -> str:
-    """Return how this process was told of a sweep: the file or the module that defines it, or its name in a store."""
+    """Return where this process has a sweep from: the file or the module that defines it, or its name in a store."""
     return _references.get(name, name)
 
 

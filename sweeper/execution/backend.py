@@ -32,7 +32,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Told:
+class MessageReceived:
     """The cohort has sent a message."""
 
     cohort: str
@@ -48,13 +48,13 @@ class Ended:
     """Why its training failed or was lost; None if it returned."""
 
 
-Event = Started | Told | Ended
-Tell = Callable[[Event], None]
+Event = Started | MessageReceived | Ended
+Emit = Callable[[Event], None]
 """Takes an event. An exception that it raises leaves `Backend.advance`."""
 
 
 class Backend(ABC):
-    """Runs cohorts, and tells what happens to them. It decides nothing: what fails is not tried again here.
+    """Runs cohorts and emits an event for what happens to them. It decides nothing: what fails is not tried again here.
 
     Events of one cohort come in order: one `Started`, messages, one `Ended`.
     """
@@ -72,8 +72,8 @@ class Backend(ABC):
         """Train the task's cohort, as soon as devices with the slot's resources are free. Returns at once."""
 
     @abstractmethod
-    def advance(self, tell: Tell) -> None:
-        """Tell the events that have come. Waits for one, for about a second at most."""
+    def advance(self, emit: Emit) -> None:
+        """Emit the events that have arrived. Waits at most about a second for one."""
 
 
 MEMORY = "OutOfMemory"

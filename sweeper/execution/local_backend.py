@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from sweeper.definition import user_code
-from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
+from sweeper.execution.backend import Backend, Emit, Ended, MessageReceived, Started, failure_of
 from sweeper.execution.signals import DebuggerQuit
 from sweeper.packing.cluster import Cluster, DeviceKind, MeasurementRequest, SlotResources
 from trainables.training.measurement import DeviceMeasurement
@@ -61,18 +61,18 @@ class LocalBackend(Backend):
     def start(self, task: CohortTask, slot: SlotResources) -> None:
         self._tasks.append(replace(task, memory=None))
 
-    def advance(self, tell: Tell) -> None:
+    def advance(self, emit: Emit) -> None:
         if not self._tasks:
             time.sleep(1.0)  # for what the caller waits for elsewhere
             return
         task = self._tasks.popleft()
-        tell(Started(task.cohort))
-        tell(self._trained(task, tell))
+        emit(Started(task.cohort))
+        emit(self._trained(task, emit))
 
-    def _trained(self, task: CohortTask, tell: Tell) -> Ended:
+    def _trained(self, task: CohortTask, emit: Emit) -> Ended:
         def send(message: Message) -> None:
             try:
-                tell(Told(task.cohort, message))
+                emit(MessageReceived(task.cohort, message))
             except Exception as error:
                 raise _Refused(error) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sweeper.definition import user_code
-from sweeper.execution.backend import Backend, Ended, Event, Started, Told, read_exit_file
+from sweeper.execution.backend import Backend, Ended, Event, MessageReceived, Started, read_exit_file
 from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
@@ -169,7 +169,7 @@ def dispatch(
                 stopping.check()
                 budget.check()
                 for cohort, report in queue.last_reports():
-                    take(Told(cohort, report))
+                    take(MessageReceived(cohort, report))
                 while len(events.pending) < MOST_PENDING and len(events.pending) + len(events.running) < most:
                     assignment = slot_assigner.next()
                     if assignment is None:
@@ -190,7 +190,7 @@ def dispatch(
 
 @dataclass(frozen=True)
 class _Events:
-    """Takes the events of a backend to the retry queue, and tells the listeners what becomes of each cohort."""
+    """Takes the events of a backend to the retry queue, and notifies the listeners of what becomes of each cohort."""
 
     source: CohortSource
     queue: RetryQueue
@@ -210,16 +210,16 @@ class _Events:
             case Started(cohort):
                 self.pending.remove(cohort)
                 self.running.add(cohort)
-                self._tell(cohort, lambda listener, cohort: listener.started(cohort))
-            case Told(cohort) if not self.queue.runs(cohort):
+                self._notify(cohort, lambda listener, cohort: listener.started(cohort))
+            case MessageReceived(cohort) if not self.queue.runs(cohort):
                 pass  # it has sent its last report, or has failed for good
-            case Told(cohort, CohortReport() as message):
+            case MessageReceived(cohort, CohortReport() as message):
                 if message.waits:
                     self.at_rung.add(cohort)
-                self._tell(cohort, lambda listener, cohort: listener.reported(cohort, message))
+                self._notify(cohort, lambda listener, cohort: listener.reported(cohort, message))
                 self.queue.reported(cohort, message.report.epoch, message.report.done)
-            case Told(cohort, Heartbeat() as heartbeat):
-                self._tell(cohort, lambda listener, cohort: listener.advanced(cohort, heartbeat))
+            case MessageReceived(cohort, Heartbeat() as heartbeat):
+                self._notify(cohort, lambda listener, cohort: listener.advanced(cohort, heartbeat))
             case Ended(cohort, failure):
                 self.running.remove(cohort)
                 self.slot_assigner.release(cohort)
@@ -227,7 +227,7 @@ class _Events:
                 self.at_rung.discard(cohort)
                 if waits:
                     self.queue.wait(cohort)
-                    self._tell(cohort, lambda listener, cohort: listener.waits(cohort))
+                    self._notify(cohort, lambda listener, cohort: listener.waits(cohort))
                 elif self.queue.runs(cohort):  # else it has sent its last report
                     self._lost(cohort, failure or NO_LAST_REPORT)
 
@@ -235,13 +235,13 @@ class _Events:
         failure = self.read_exit_file(cohort) or failure
         decision = self.queue.lost(cohort, failure.cause)
         if decision.kind == "again":
-            self._tell(cohort, lambda listener, cohort: listener.interrupted(cohort, failure))
+            self._notify(cohort, lambda listener, cohort: listener.interrupted(cohort, failure))
         elif decision.kind == "smaller":
-            self._tell(cohort, lambda listener, cohort: listener.split(cohort, decision.parts, failure))
+            self._notify(cohort, lambda listener, cohort: listener.split(cohort, decision.parts, failure))
         else:
-            self._tell(cohort, lambda listener, cohort: listener.failed(cohort, failure))
+            self._notify(cohort, lambda listener, cohort: listener.failed(cohort, failure))
 
-    def _tell(self, cohort: str, event: Callable[[CohortListener, Cohort], None]) -> None:
+    def _notify(self, cohort: str, event: Callable[[CohortListener, Cohort], None]) -> None:
         for listener in self.listeners:
             event(listener, self.source.cohorts[cohort])
 

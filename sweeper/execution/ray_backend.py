@@ -14,7 +14,7 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskEr
 
 from sweeper.definition import user_code
 from sweeper.errors import NodeLost
-from sweeper.execution.backend import Backend, Ended, Started, Tell, Told, failure_of
+from sweeper.execution.backend import Backend, Emit, Ended, MessageReceived, Started, failure_of
 from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import (
     ASSUMED_KIND,
@@ -104,9 +104,9 @@ class RayBackend(Backend):
         resources = () if self._several else tuple(sorted(slot.resources.items()))
         self._tasks.setdefault(resources, deque()).append(task)
 
-    def advance(self, tell: Tell) -> None:
+    def advance(self, emit: Emit) -> None:
         """As `Backend.advance`. Raises NodeLost if no actor starts any more."""
-        self._assign(tell)
+        self._assign(emit)
         self._release()
         waiting = [actor for actor in self._actors if actor.event is not None]
         if not waiting:
@@ -119,7 +119,7 @@ class RayBackend(Backend):
             starting = [actor for actor in due if actor.cohort is None]
             for actor in due:
                 if actor.cohort is not None:
-                    self._take(actor, actor.cohort, tell)
+                    self._take(actor, actor.cohort, emit)
             losses = [self._loss_at_start(actor) for actor in starting]
             self._lost_rounds = 0 if None in losses else self._lost_rounds + bool(losses)
             if self._lost_rounds == LOST_ROUNDS:
@@ -130,7 +130,7 @@ class RayBackend(Backend):
                     "one without"
                 )
 
-    def _assign(self, tell: Tell) -> None:
+    def _assign(self, emit: Emit) -> None:
         """Give tasks to free actors, and request an actor for each task that is left."""
         for resources, tasks in self._tasks.items():
             alike = [actor for actor in self._actors if actor.resources == resources and actor.cohort is None]
@@ -139,7 +139,7 @@ class RayBackend(Backend):
                     task = tasks.popleft()
                     actor.cohort = task.cohort
                     actor.event = actor.handle.train.options(num_returns="streaming").remote(task)
-                    tell(Started(task.cohort))
+                    emit(Started(task.cohort))
             requested = sum(actor.node is None for actor in alike)
             self._actors += [self._request(resources) for _ in range(len(tasks) - requested)]
 
@@ -170,18 +170,18 @@ class RayBackend(Backend):
             return error
         return None
 
-    def _take(self, actor: _Actor, cohort: str, tell: Tell) -> None:
+    def _take(self, actor: _Actor, cohort: str, emit: Emit) -> None:
         """Take one event of an actor that trains a cohort."""
         try:
             message = ray.get(next(actor.event))
         except StopIteration:
             actor.cohort, actor.event, actor.since = None, None, time.monotonic()
-            tell(Ended(cohort))
+            emit(Ended(cohort))
         except RayError as error:
             self._end(actor)
-            tell(Ended(cohort, _failure(error, actor.node)))
+            emit(Ended(cohort, _failure(error, actor.node)))
         else:
-            tell(Told(cohort, message))
+            emit(MessageReceived(cohort, message))
 
     def _end(self, actor: _Actor) -> None:
         self._actors.remove(actor)

@@ -59,7 +59,7 @@ class Stage:
     """The metric that ranks trials."""
 
     def begin(self, budget: Budget) -> None:
-        """Tell a budget what is known of this stage."""
+        """Update a budget with what is known of this stage."""
         budget.begin(_shape, self.expected, self.price)
 
 

@@ -5,7 +5,7 @@ A request that narrows an axis changes nothing, because all its trials are trial
 request without the narrowing, whose name it has.
 
 Rows of an earlier definition of a request stay in the store, but belong to the request no longer, because its preset or
-a default has changed since they were trained. Its trials are trained again, and the user is told before.
+a default has changed since they were trained. Its trials are trained again, after a warning.
 """
 
 import functools

@@ -35,7 +35,7 @@ RecordHalved = Callable[[str, Sequence[Cohort]], None]
 
 
 class CohortSource:
-    """Gives cohorts to train and is told of their progress; a string `cohort` is the id of one."""
+    """Gives cohorts to train and receives their progress; a string `cohort` is the id of one."""
 
     def __init__(self, record_halved: RecordHalved) -> None:
         """`record_halved` is called with every cohort that is halved."""
@@ -137,7 +137,7 @@ class CohortQueue(CohortSource):
         """The version of the leases before the rows were read last."""
         self._elsewhere = TrainedElsewhere({}, 0)
         self._waits = False
-        """Whether the user was told that this driver waits for others."""
+        """Whether the wait for other drivers was announced."""
 
     @property
     def exhausted(self) -> bool:

@@ -1,4 +1,4 @@
-"""What becomes of cohorts on their way to rows: the events of which the training loop tells its listeners."""
+"""What becomes of cohorts on their way to rows: the events of which the training loop notifies its listeners."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = Mapping[str, object]
 class CohortListener:
     """Receives on the driver what happens to cohorts. Each method does nothing here.
 
-    The loop tells each event to a list of listeners, in their order (`sweeper.record.rows.listeners`). An exception
+    The loop passes each event to a list of listeners, in their order (`sweeper.record.rows.listeners`). An exception
     that a method raises ends the dispatch, which raises it again.
     """
 

@@ -236,7 +236,9 @@ class StudyRun:
     @property
     def diverged(self) -> bool:
         """Whether the study has ended and none of its proposals has a result other than diverged."""
-        return self.ended and all(result.status == "diverged" for wave in self.waves for result in self._told(wave))
+        return self.ended and all(
+            result.status == "diverged" for wave in self.waves for result in self._results_of(wave)
+        )
 
     def write_definition(self, files: Files, sweep: str) -> None:
         """Write the definition and the warm start of the study to the store, unless they are already there."""
@@ -265,7 +267,7 @@ class StudyRun:
         """Number of proposals so far."""
         return len(self.trials) // self.study.search.repeats
 
-    def _told(self, wave: Sequence[Trial]) -> Iterator[TrialResult]:
+    def _results_of(self, wave: Sequence[Trial]) -> Iterator[TrialResult]:
         """Yield the result of each proposal of a wave whose trials all have one."""
         for start in range(0, len(wave), repeats := self.study.search.repeats):
             yield mean_result(
@@ -276,7 +278,7 @@ class StudyRun:
         """Tell complete waves and ask for the next, until a wave is open or the study has all its trials."""
         while not self._open:
             if self.waves:
-                self.engine.tell(list(self._told(self.waves[-1])))
+                self.engine.tell(list(self._results_of(self.waves[-1])))
             if self._proposed == self.study.search.trials:
                 break
             self.waves.append(self._ask())

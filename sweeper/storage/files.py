@@ -48,7 +48,7 @@ MIN_BYTES_PER_SECOND = 256 << 10
 MIN_ATTEMPT_SECONDS = 3.0
 """Seconds that the last attempt at a silent store can take."""
 REST_SECONDS = 1.0
-"""Seconds between two attempts at a store of whose silence the user was told."""
+"""Seconds between two attempts at a store whose silence was reported to the user."""
 LARGEST_FILE = 1 << 30
 """Bytes of the largest local file of a listing that is read whole: a sparse file of any size costs nothing to make."""
 MOST_LINES = 5
@@ -452,25 +452,25 @@ class Files:
         return self._call_remotely(lambda: open_filesystem(self.uri), deadline)  # which may ask for a bucket's region
 
     def _call_remotely(self, operation: Callable[[], Result], deadline: float) -> Result:
-        """As `call_remotely`. The user is told of a silence, and for how long it is still tried; until then transient
-        errors are tried again, whatever the policy."""
-        told = False
+        """As `call_remotely`. A silence is reported to the user, with the time for which attempts go on; until then
+        transient errors are tried again, whatever the policy."""
+        warned = False
 
         def say(seconds_left: float) -> None:
-            nonlocal told
-            if not told:
+            nonlocal warned
+            if not warned:
                 line = (
                     f"store {self.display_uri} does not answer; trying for another {seconds_left:.0f} s, Ctrl-C stops"
                 )
                 print(line, file=sys.stderr, flush=True) if self._log is None else self._log(line)
-            told = True
+            warned = True
 
         while True:
             try:
                 left = deadline - self.runtime.monotonic()
                 return call_remotely(operation, max(MIN_ATTEMPT_SECONDS, left), say)
             except (OSError, ArrowException) as error:
-                if not told or not is_transient(error) or self.runtime.monotonic() + REST_SECONDS > deadline:
+                if not warned or not is_transient(error) or self.runtime.monotonic() + REST_SECONDS > deadline:
                     raise
                 self.runtime.sleep(REST_SECONDS)
 
@@ -567,19 +567,19 @@ Record = TypeVar("Record")
 
 
 @functools.cache
-def _told(folder: str) -> set[str]:
-    """The damaged files of a folder that the user was told of."""
+def _warned_of(folder: str) -> set[str]:
+    """The damaged files of a folder that were reported to the user."""
     return set()
 
 
 def _say_damaged(folder: str, path: str, problem: str) -> None:
     """Say that a file is damaged, unless that was said of many of its folder before."""
-    told = _told(folder)
-    if path not in told and len(told) <= MOST_LINES:
-        told.add(path)
+    warned = _warned_of(folder)
+    if path not in warned and len(warned) <= MOST_LINES:
+        warned.add(path)
         file = f"{folder}/{path.rpartition('/')[2]}" if "/" in path else f"{folder}{path}"
         law = "is damaged and counts as absent"
-        say_once(f"{file}' {law}: {problem}" if len(told) <= MOST_LINES else f"{folder}' has more such files")
+        say_once(f"{file}' {law}: {problem}" if len(warned) <= MOST_LINES else f"{folder}' has more such files")
 
 
 def read_record(

@@ -163,14 +163,14 @@ def call_remotely(
         return operation()
     call = _ThreadedCall(operation)
     threading.Thread(target=call.run, name="store", daemon=True).start()
-    told = False
+    warned = False
     try:
-        while not call.ended.wait(max(0.01, call.progress_at + (limit if told else min(limit, silence)) - _now())):
+        while not call.ended.wait(max(0.01, call.progress_at + (limit if warned else min(limit, silence)) - _now())):
             silent = _now() - call.progress_at
             if silent >= limit:
                 raise NoAnswerError(f"no answer for {silent:.0f} s")
-            if silent >= silence and not told:
-                told = True
+            if silent >= silence and not warned:
+                warned = True
                 on_silence(limit - silent)
     except BaseException as error:
         if not isinstance(error, NoAnswerError):

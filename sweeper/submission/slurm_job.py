@@ -48,11 +48,11 @@ STARTED_AGAIN = "SLURM_RESTART_COUNT"
 
 
 class Stop:
-    """Whether SLURM or the user has asked the job to stop, and the process that is to be told."""
+    """Whether SLURM or the user has asked the job to stop, and how to stop the process that runs then."""
 
     def __init__(self) -> None:
         self.asked = False
-        self.tell: Callable[[], None] = lambda: None
+        self.stop_process: Callable[[], None] = lambda: None
 
     def on_signals(self) -> None:
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -61,7 +61,7 @@ class Stop:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if not self.asked:
             self.asked = True
-            self.tell()
+            self.stop_process()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -248,8 +248,8 @@ def _sweep(words: Sequence[str], nodes: int, cluster: Mapping[str, subprocess.Po
     status = EXIT_INTERRUPTED
     for command in commands:
         with _ended(subprocess.Popen(command, text=True)) as process:
-            stop.tell = process.terminate
-            if stop.asked:  # before it could be told
+            stop.stop_process = process.terminate
+            if stop.asked:  # before there was a process to stop
                 process.terminate()
             while (ended := process.poll()) is None:
                 if lost := [name for name, part in cluster.items() if part.poll() is not None and not stop.asked]:

@@ -101,7 +101,7 @@ def stop(processes: Sequence[psutil.Process], seconds: float) -> int:
 
 
 def drain(node: Node, seconds: float) -> None:
-    """Tell Ray that the node ends in `seconds`. If that fails, Ray loses the node without announcement."""
+    """Notify Ray that the node ends in `seconds`. If that fails, Ray loses the node without announcement."""
     command = ["ray", "drain-node", "--address", node.cluster, "--node-id", node.id]
     command += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot notice"]
     try:
@@ -109,7 +109,7 @@ def drain(node: Node, seconds: float) -> None:
             [*command, "--deadline-remaining-seconds", str(int(seconds))], timeout=DRAIN_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        print(f"Ray was not told: {error}", file=sys.stderr)
+        print(f"Ray was not notified: {error}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

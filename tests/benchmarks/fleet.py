@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
+from sweeper.execution.backend import Backend, Emit, Ended, Event, MessageReceived, Started
 from sweeper.packing.cluster import MEMORY_MARGIN, PREFIX, Cluster, DeviceKind, MeasurementRequest, SlotResources
 from trainables.reports import Member, Report, Status
 from trainables.training.measurement import DeviceMeasurement, DeviceMemory, Measurement
@@ -106,7 +106,7 @@ class Fleet(Backend):
         self._random, self._loss_every = random.Random(seed), loss_every
         self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
-        self._told, self._waiting = deque[Event](), list[tuple[CohortTask, SlotResources]]()
+        self._events, self._waiting = deque[Event](), list[tuple[CohortTask, SlotResources]]()
         self._saved: dict[str, float] = {}
         """Cohort -> what of its steps its checkpoint has."""
         self.spent: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
@@ -162,13 +162,13 @@ class Fleet(Backend):
     def start(self, task: CohortTask, slot: SlotResources) -> None:
         self._waiting.append((task, slot))
 
-    def advance(self, tell: Tell) -> None:
+    def advance(self, emit: Emit) -> None:
         self._assign()
-        while not self._told:
+        while not self._events:
             self.now, _, act = heapq.heappop(self._heap)
             act()
-        while self._told:
-            tell(self._told.popleft())
+        while self._events:
+            emit(self._events.popleft())
 
     def _at(self, time: float, act: Callable[[], object]) -> None:
         heapq.heappush(self._heap, (time, next(self._order), act))
@@ -196,7 +196,7 @@ class Fleet(Backend):
         running = Running(task, share, self.now, self._saved.get(task.cohort, 0.0), seconds)
         node.used += share
         node.running[task.cohort] = running
-        self._told.append(Started(task.cohort))
+        self._events.append(Started(task.cohort))
         epochs, every = (int(task.spec.shared[key]) for key in ("epochs", "report_every"))
         for epoch in range(every, epochs + 1, every):
             if epoch / epochs > running.fraction:
@@ -215,7 +215,7 @@ class Fleet(Backend):
         )
         share = DeviceShare(running.share, node.devices, node.gpu.name)
         origin = Origin(node.gpu.name, "paper", 1, datetime.now(UTC), share=share)
-        self._told.append(Told(task.cohort, CohortReport(Report(epoch, members, 0.0, done), origin)))
+        self._events.append(MessageReceived(task.cohort, CohortReport(Report(epoch, members, 0.0, done), origin)))
         if done:
             self._end(node, running, None)
 
@@ -234,7 +234,7 @@ class Fleet(Backend):
             ("trains in vain", useful, self.now),
         ):
             self.spent[name, what].append((begin, end, running.share))
-        self._told.append(Ended(cohort, failure))
+        self._events.append(Ended(cohort, failure))
 
     def _lose(self, node: Node) -> None:
         self.losses += 1

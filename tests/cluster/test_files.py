@@ -181,7 +181,7 @@ def test_every_node_runs_the_same_image_whose_tag_names_the_version_of_ray() -> 
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_kuberay_is_told_the_version_in_the_image(name: str) -> None:
+def test_kuberay_gets_the_version_in_the_image(name: str) -> None:
     assert cluster_spec(name)["rayVersion"] == RAY
 
 

@@ -74,7 +74,7 @@ class BothTrain:
 
 def test_nodes_die(sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One node gets a notice, one dies without, and a new one joins. `test_worlds_hold` (`tests/simulation/`) asserts
-    the same of simulated nodes, and `test_ray_is_told_of_the_node_before_its_training_is_stopped` the notice."""
+    the same of simulated nodes, and `test_ray_is_notified_of_the_node_before_its_training_is_stopped` the notice."""
     with head(cores=0, jobs=False) as cluster:
         for name, value in cluster.key().items():
             monkeypatch.setenv(name, value)

@@ -228,8 +228,9 @@ def test_a_sweep_that_is_stopped_and_killed_again_and_again(sweeps: Sweeps, tmp_
     driver. Each time the same command continues, the last time without Ray.
 
     The search below asserts it of a killed driver, `test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step` of
-    `test_worker.py` of a training process, `test_the_cause_of_a_failure_is_told_after_the_messages_before_it` of
-    `test_ray_backend.py` what is told of its death, and the worlds of `tests/simulation` that rows are undisturbed."""
+    `test_worker.py` of a training process, `test_the_cause_of_a_failure_follows_the_messages_before_it` of
+    `test_ray_backend.py` what is reported of its death, and the worlds of `tests/simulation` that rows are
+    undisturbed."""
     with temporary_home() as home:
         stop_by_ctrl_c(sweeps.start(tmp_path, *GRID, cores=2), tmp_path, home)
         kill_driver(sweeps.start(tmp_path, *GRID, cores=1))

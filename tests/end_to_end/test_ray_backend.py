@@ -1,4 +1,4 @@
-"""Actors of a real cluster with two cores: what runs where, what is told of deaths, and how many calls one takes."""
+"""Actors of a real cluster with two cores: what runs where, reported deaths, and how many calls one takes."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from sweeper.execution import ray_backend
-from sweeper.execution.backend import Ended, Event, Started, Told
+from sweeper.execution.backend import Ended, Event, MessageReceived, Started
 from sweeper.execution.ray_backend import RayBackend
 from sweeper.execution.session import connected
 from sweeper.execution.signals import StopSignal
@@ -29,7 +29,7 @@ SETTINGS = WorkerSettings("run", "data", checkpoints=None)  # type: ignore[arg-t
 
 
 def act(task: CohortTask, dispatch: Dispatch, messages: Any) -> None:
-    """Instead of `run_cohort`: tell this process's id, then do what the cohort is named after."""
+    """Instead of `run_cohort`: send this process's id, then do what the cohort is named after."""
     messages.put(os.getpid())
     what = task.cohort.rstrip("0123456789")
     if what == "killed":
@@ -92,14 +92,14 @@ def test_an_actor_trains_one_cohort_after_the_other(training: RayBackend) -> Non
     """The events of each cohort keep their order."""
     start(training, CORE, *(f"c{index}" for index in range(6)))
     events = until(training, ended(6))
-    processes = {event.message for event in events if isinstance(event, Told)}
+    processes = {event.message for event in events if isinstance(event, MessageReceived)}
     for index in range(6):
         own = [event for event in events if event.cohort == f"c{index}"]
-        assert [type(event) for event in own] == [Started, Told, Ended] and own[-1] == Ended(f"c{index}")
+        assert [type(event) for event in own] == [Started, MessageReceived, Ended] and own[-1] == Ended(f"c{index}")
     assert 1 <= len(processes) < 6 and os.getpid() not in processes
 
 
-def test_the_cause_of_a_failure_is_told_after_the_messages_before_it(training: RayBackend) -> None:
+def test_the_cause_of_a_failure_follows_the_messages_before_it(training: RayBackend) -> None:
     failures = {
         "killed": Failure("error", "its worker process has died"),
         "raises": Failure("error", "ValueError: out of luck"),
@@ -110,7 +110,7 @@ def test_the_cause_of_a_failure_is_told_after_the_messages_before_it(training: R
     events = until(training, ended(4))
     for name, failure in failures.items():
         own = [event for event in events if event.cohort == name]
-        assert [type(event) for event in own] == [Started, Told, Ended] and own[-1] == Ended(name, failure)
+        assert [type(event) for event in own] == [Started, MessageReceived, Ended] and own[-1] == Ended(name, failure)
 
 
 def test_actors_give_their_cores_up_to_tasks_with_other_resources(training: RayBackend) -> None:
@@ -126,5 +126,7 @@ def test_a_cohort_that_waits_for_devices_holds_none_back(training: RayBackend) -
     """It still waits, and another one still trains, when the backend ends."""
     start(training, GPU, "waits")
     start(training, all_cores(), "c0", "long")
-    events = until(training, lambda events: any(isinstance(event, Told) and event.cohort == "long" for event in events))
+    events = until(
+        training, lambda events: any(isinstance(event, MessageReceived) and event.cohort == "long" for event in events)
+    )
     assert {event.cohort for event in events} == {"c0", "long"}

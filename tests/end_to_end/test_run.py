@@ -129,7 +129,7 @@ def test_a_trial_that_cannot_train_takes_no_other_with_it(tmp_path: Path, capsys
 def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
     poisoned_ray: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`test_the_cause_of_a_failure_is_told_after_the_messages_before_it` of `test_ray_backend.py`,
+    """`test_the_cause_of_a_failure_follows_the_messages_before_it` of `test_ray_backend.py`,
     `test_a_process_that_hangs_ends_itself_and_says_where` of `test_worker.py`, and
     `test_a_trial_that_cannot_train_fails_alone_and_is_tried_again_by_the_next_run` assert its parts."""
     status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *POISONED])

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sweeper.execution.backend import Ended, Event, Told
+from sweeper.execution.backend import Ended, Event, MessageReceived
 from sweeper.request import Request
 from tests.simulation import laws
 from tests.simulation.accounts import Accounts
@@ -60,7 +60,7 @@ Key = tuple[Any, ...]
 
 
 def _key(config: Mapping[str, Any]) -> Key:
-    """What tells a trial from others, in its config and in its row."""
+    """What distinguishes a trial from others, in its config and in its row."""
     return tuple(
         config.get(name)
         for name in ("lr", "seed", "epochs", "width", "examples", "weight_decay", "ema", "patience", "method")
@@ -288,10 +288,10 @@ class Auditor:
             self.note(f"--fresh begins cohort {task.cohort} with epoch {epoch}")
         self._begun.add((client, task.cohort))
 
-    def told(self, client: Client, task: CohortTask, event: Event) -> None:
+    def emitted(self, client: Client, task: CohortTask, event: Event) -> None:
         key = client, task.cohort
         match event:
-            case Told(_, CohortReport(report)):
+            case MessageReceived(_, CohortReport(report)):
                 if report.epoch > self._reached.get(key, -1):
                     self._reached[key] = report.epoch
                     self._losses[key] = self._failures[key] = 0

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told, failure_of
+from sweeper.execution.backend import Backend, Emit, Ended, Event, MessageReceived, Started, failure_of
 from sweeper.packing.cluster import PREFIX, Cluster, DeviceKind, MeasurementRequest, SlotResources
 from tests.simulation.accounts import Accounts
 from tests.simulation.files import Client, SimulatedFiles
@@ -105,7 +105,7 @@ class Observed:
 
     started: Callable[[CohortTask, Mapping[str, float]], None]
     """Called with a task, and the devices that all begun cohorts take, by kind."""
-    told: Callable[[CohortTask, Event], None]
+    emitted: Callable[[CohortTask, Event], None]
     stepped: Callable[[CohortTask, int], None]
     stopped: Callable[[], None]
     failed: Callable[[CohortTask], None]
@@ -193,7 +193,7 @@ class SimulatedBackend(Backend):
                 outstanding[node.kind.accelerator if _accelerator(slot) else ""] += worker.amount
         self._observed.started(task, outstanding)
 
-    def advance(self, tell: Tell) -> None:
+    def advance(self, emit: Emit) -> None:
         self._assign()
         deadline = self._time.now + 1.0
         while not self._inbox and self._time.now < deadline:
@@ -202,8 +202,8 @@ class SimulatedBackend(Backend):
         while events:
             event = events.pop(0)
             task = self._tasks[event.cohort]
-            self._observed.told(task, event)
-            tell(event)
+            self._observed.emitted(task, event)
+            emit(event)
 
     def _assign(self) -> None:
         """Start what waits on nodes that have room."""
@@ -263,7 +263,7 @@ class SimulatedBackend(Backend):
                 by_member = process.cohort.seconds if process.cohort else {}
                 self._observed.accounts.sent(task, message, process.stepped, by_member)
             for _ in range(1 + (self._random.random() < self._mishaps.twice)):
-                self._mail(Told(task.cohort, message))
+                self._mail(MessageReceived(task.cohort, message))
 
         failure: Failure | None = None
         try:

@@ -150,7 +150,7 @@ class World:
         auditor = self.auditor
         observed = Observed(
             partial(auditor.started, client, machines),
-            partial(auditor.told, client),
+            partial(auditor.emitted, client),
             partial(auditor.stepped, client),
             partial(auditor.stopped, client),
             auditor.function_failed,

@@ -192,7 +192,7 @@ def test_a_grid_of_an_earlier_version_is_continued_and_its_rows_stay(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [FIRST, UNNAMED])
-def test_trials_that_had_other_ids_are_told_and_trained_again(
+def test_trials_that_had_other_ids_are_reported_and_trained_again(
     version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = at(version, tmp_path)
@@ -208,7 +208,7 @@ def test_trials_that_had_other_ids_are_told_and_trained_again(
 
 
 @pytest.mark.parametrize("preset", ["grid", "search"])
-def test_rows_of_an_earlier_definition_are_told_and_left_out(
+def test_rows_of_an_earlier_definition_are_reported_and_left_out(
     preset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, space = at(NOW, tmp_path), SWEEP.presets[preset]

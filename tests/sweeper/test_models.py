@@ -50,7 +50,7 @@ def test_a_row_that_has_finished_comes_first(store: Files) -> None:
         row_of(store, "t", sweep="d")
 
 
-def test_models_that_differ_are_told(store: Files) -> None:
+def test_models_that_differ_are_reported(store: Files) -> None:
     said: list[str] = []
     assert find_model(store, "t", sweep="c", log=said.append)[1].endswith(b"c") and not said
     path, content = find_model(store, "t", log=said.append)

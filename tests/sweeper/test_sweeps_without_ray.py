@@ -132,15 +132,15 @@ def test_a_search_of_means_that_was_interrupted_continues_to_the_same_rows(tmp_p
     assert (proposals["cohort"].nunique() == 1).all() and (proposals["status"].nunique() == 1).all()
     assert {"finished", "pruned"} == set(whole["status"]) and whole["error"].dropna().str.contains("mean of 3").all()
     (table,) = (tmp_path / "store/studies/vje_search").glob("*/all/trials.parquet")
-    told = pd.read_parquet(table).set_index("number")
+    reported = pd.read_parquet(table).set_index("number")
     finished = whole[whole["status"] == "finished"].groupby("number")["val_auroc_joint"]
-    assert told.loc[finished.mean().index, "val_auroc_joint"].to_dict() == pytest.approx(finished.mean().to_dict())
+    assert reported.loc[finished.mean().index, "val_auroc_joint"].to_dict() == pytest.approx(finished.mean().to_dict())
     means = finished.mean()
     halves = 4.302653 * finished.std() / 3**0.5 / (means * (1 - means))  # of the logit, by the delta method
     for end, sign in (("low", -1), ("high", 1)):
         ends = 1 / (1 + np.exp(-(np.log(means / (1 - means)) + sign * halves)))
-        assert told.loc[means.index, f"{end}_val_auroc_joint"].to_dict() == pytest.approx(ends.to_dict(), rel=1e-6)
-    assert set(told["replicates"]) == {3}
+        assert reported.loc[means.index, f"{end}_val_auroc_joint"].to_dict() == pytest.approx(ends.to_dict(), rel=1e-6)
+    assert set(reported["replicates"]) == {3}
 
 
 BOUNDED = """

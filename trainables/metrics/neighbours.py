@@ -158,7 +158,7 @@ class Neighbours(RepresentationEvaluator):
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         metrics: dict[str, Floats] = {}
-        foretold: dict[str, Floats] = {}
+        predicted: dict[str, Floats] = {}
         for name, bank_KND in vectors.bank().items():
             correct_K = self._correct(bank_KND, vectors.test(tested)[name], tested.labels)
             shares = [(math.nan, math.nan) if each is None else _shares(each) for each in correct_K]
@@ -166,8 +166,8 @@ class Neighbours(RepresentationEvaluator):
             metrics |= {f"knn_{name}": majority, f"knn_weighted_{name}": weighted}
             if name == "z" and vectors.method.variance:
                 var_KMD = vectors.test(tested)[vectors.method.variance]
-                foretold["error_auroc"] = np.array([*map(error_auroc, var_KMD, correct_K)])
-        return {**metrics, **foretold}
+                predicted["error_auroc"] = np.array([*map(error_auroc, var_KMD, correct_K)])
+        return {**metrics, **predicted}
 
     def _correct(self, bank_KND: Tensor, test_KMD: Tensor, labels_M: Tensor) -> list[Tensor | None]:
         """Of each member."""

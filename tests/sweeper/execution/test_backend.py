@@ -13,7 +13,7 @@ import pytest
 
 from sweeper.commands import run
 from sweeper.execution import local_backend
-from sweeper.execution.backend import Ended, Event, Started, Told, failure_of, read_exit_file
+from sweeper.execution.backend import Ended, Event, MessageReceived, Started, failure_of, read_exit_file
 from sweeper.execution.local_backend import LocalBackend
 from sweeper.packing.cluster import SlotResources
 from sweeper.storage.files import Files
@@ -69,20 +69,24 @@ def task(name: str = "c0") -> CohortTask:
 
 
 def events(backend: LocalBackend, folder: Path, *tasks: CohortTask) -> list[Event]:
-    told: list[Event] = []
+    emitted: list[Event] = []
     with backend.training(Dispatch(settings(folder))):
         for each in tasks:
             backend.start(each, SLOT)
         for _ in tasks:
-            backend.advance(told.append)
-    return told
+            backend.advance(emitted.append)
+    return emitted
 
 
 def test_cohorts_train_one_after_the_other_without_a_memory_limit(tmp_path: Path) -> None:
-    told = events(LocalBackend("data"), tmp_path, task("a"), task("b"))
-    assert [event.cohort for event in told if isinstance(event, Started | Ended)] == ["a", "a", "b", "b"]
-    last = [event.message for event in told if isinstance(event, Told) and isinstance(event.message, CohortReport)][-1]
-    assert last.report.done and told[-1] == Ended("b")
+    emitted = events(LocalBackend("data"), tmp_path, task("a"), task("b"))
+    assert [event.cohort for event in emitted if isinstance(event, Started | Ended)] == ["a", "a", "b", "b"]
+    last = [
+        event.message
+        for event in emitted
+        if isinstance(event, MessageReceived) and isinstance(event.message, CohortReport)
+    ][-1]
+    assert last.report.done and emitted[-1] == Ended("b")
 
 
 def test_a_cohort_is_not_ended_if_it_makes_no_step(tmp_path: Path) -> None:
@@ -108,22 +112,22 @@ def test_an_exception_of_a_training_is_its_failure_and_is_printed_to_debug(
     monkeypatch.setattr(local_backend, "train_cohort", fail)
     monkeypatch.setattr(pdb.Pdb, "interaction", lambda self, frame, traceback: opened.append(traceback))
     monkeypatch.setattr(sys, "stdin", Terminal())
-    told = events(LocalBackend("data", debug=debug), tmp_path, task())
-    assert told[-1] == Ended("c0", Failure("error", "ValueError: out of luck"))
+    emitted = events(LocalBackend("data", debug=debug), tmp_path, task())
+    assert emitted[-1] == Ended("c0", Failure("error", "ValueError: out of luck"))
     assert len(opened) == debug and ("Traceback" in capsys.readouterr().err) == debug
 
 
 def test_an_exception_of_who_takes_a_message_is_no_failure_of_the_cohort(tmp_path: Path) -> None:
     backend = LocalBackend("data")
 
-    def tell(event: Event) -> None:
-        if isinstance(event, Told):
+    def emit(event: Event) -> None:
+        if isinstance(event, MessageReceived):
             raise OSError("the disk is full")
         assert not isinstance(event, Ended)
 
     with backend.training(Dispatch(settings(tmp_path))), pytest.raises(OSError, match="the disk is full"):
         backend.start(task(), SLOT)
-        backend.advance(tell)
+        backend.advance(emit)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from sweeper.definition import Halving, Metric, Population, Search, When
 from sweeper.definition.space import Study
 from sweeper.execution import loop
-from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
+from sweeper.execution.backend import Backend, Emit, Ended, Event, MessageReceived, Started
 from sweeper.execution.loop import CohortFiles, Limits, SlotAssigner, dispatch
 from sweeper.execution.retries import RetryQueue
 from sweeper.execution.signals import StopSignal
@@ -68,16 +68,16 @@ class ScriptedBackend(Backend):
         self._tasks.append(task)
         self.tasks.append(task)
 
-    def advance(self, tell: Tell) -> None:
+    def advance(self, emit: Emit) -> None:
         assert self._tasks, "nothing trains, and nothing ever will"
         self.at_once.append(len(self._tasks))
         task = self._tasks.pop(0)
         for event in [Started(task.cohort), *self._script(task)]:
-            tell(event)
+            emit(event)
 
 
 def finished(task: CohortTask) -> list[Event]:
-    return [Told(task.cohort, LAST), Ended(task.cohort)]
+    return [MessageReceived(task.cohort, LAST), Ended(task.cohort)]
 
 
 def failing(task: CohortTask) -> list[Event]:
@@ -107,7 +107,7 @@ def run(
 
 def test_reports_and_heartbeats_reach_the_listener_in_order(tmp_path: Path) -> None:
     heartbeat = Heartbeat(2.5, 4, 1.0)
-    backend = ScriptedBackend(lambda task: [Told(task.cohort, heartbeat), *finished(task)])
+    backend = ScriptedBackend(lambda task: [MessageReceived(task.cohort, heartbeat), *finished(task)])
     listener = run(backend, tmp_path)
     (cohort,), _ = listener.started.call_args
     assert cohort.id == backend.tasks[0].cohort and listener.method_calls == [
@@ -139,7 +139,11 @@ def test_a_message_that_comes_twice_or_of_a_cohort_that_failed_for_good_changes_
     heartbeat = Heartbeat(2.5, 4, 1.0)
     listener = run(
         ScriptedBackend(
-            lambda task: [*[Told(task.cohort, LAST)] * 2, Told(task.cohort, heartbeat), Ended(task.cohort)]
+            lambda task: [
+                *[MessageReceived(task.cohort, LAST)] * 2,
+                MessageReceived(task.cohort, heartbeat),
+                Ended(task.cohort),
+            ]
         ),
         tmp_path,
     )
@@ -148,7 +152,7 @@ def test_a_message_that_comes_twice_or_of_a_cohort_that_failed_for_good_changes_
 
     def script(task: CohortTask) -> list[Event]:
         second.append(task.cohort)
-        late = [Told(second[0], LAST), Told(second[0], heartbeat)] if len(second) > 1 else []
+        late = [MessageReceived(second[0], LAST), MessageReceived(second[0], heartbeat)] if len(second) > 1 else []
         return [*late, Ended(task.cohort, LUCK)]
 
     listener = run(ScriptedBackend(script), tmp_path, trials=2)
@@ -156,7 +160,9 @@ def test_a_message_that_comes_twice_or_of_a_cohort_that_failed_for_good_changes_
 
 
 def test_a_process_that_dies_after_the_last_report_has_not_failed(tmp_path: Path) -> None:
-    listener = run(ScriptedBackend(lambda task: [Told(task.cohort, LAST), Ended(task.cohort, LUCK)]), tmp_path)
+    listener = run(
+        ScriptedBackend(lambda task: [MessageReceived(task.cohort, LAST), Ended(task.cohort, LUCK)]), tmp_path
+    )
     assert not listener.failed.called and not listener.interrupted.called
 
 

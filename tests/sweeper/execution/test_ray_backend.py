@@ -194,12 +194,12 @@ def test_a_cluster_on_which_no_worker_starts_any_more_is_lost(
     backend = RayBackend(None, "data", "scratch", StopSignal(), print)
     for name in ("c0", "c1"):
         backend.start(CohortTask(name, CohortSpec.of(CONFIGS, 1, "c.pt")), SlotResources({"CPU": 1.0}, 2))
-    told = list[Event]()
+    emitted = list[Event]()
     for _ in range(rounds - 1):
-        backend.advance(told.append)
+        backend.advance(emitted.append)
     with pytest.raises(NodeLost, match="started, 50 times in succession, the last with 'AttributeError: no Cohort'; "):
-        backend.advance(told.append)
-    assert [type(event) for event in told] == ([Started, Ended] if starting else [])
+        backend.advance(emitted.append)
+    assert [type(event) for event in emitted] == ([Started, Ended] if starting else [])
 
 
 CHILDREN = """

@@ -115,7 +115,7 @@ def test_a_cohort_at_a_rung_holds_no_other_back_and_goes_on_before_those_that_ha
     first, second = next_attempt(attempts).cohort, next_attempt(attempts).cohort
     source.waiting = frozenset({second.id})
     attempts.wait(second.id)
-    assert attempts.runs(second.id), "it is not told to have failed"
+    assert attempts.runs(second.id), "its failure is not taken"
     attempts.reported(first.id, 1, True)
     source.waiting = frozenset()
     assert next_attempt(attempts).cohort == second

@@ -69,13 +69,13 @@ def test_a_closed_terminal_stops_in_order_and_ends_no_child(tmp_path: Path) -> N
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-    command = [sys.executable, "-c", PRINTS, str(tmp_path / "told")]
+    command = [sys.executable, "-c", PRINTS, str(tmp_path / "notified")]
     with subprocess.Popen(command, stdin=own, stdout=own, stderr=own, preexec_fn=take) as process:
         os.close(own)
         assert b"begun" in printed_until(terminal, b"begun")
         os.close(terminal)
         assert process.wait(60) == 0
-    assert (tmp_path / "told").read_text() == "saved, None"
+    assert (tmp_path / "notified").read_text() == "saved, None"
 
 
 def printed_until(terminal: int, text: bytes) -> bytes:

@@ -66,15 +66,15 @@ class Harness:
             self.store, "grid", row_format, self.source, [self.progress], clock=lambda: self.now
         )
 
-    def tell(self, event: str, cohort: str, *what: object) -> None:
-        """Tell the listeners an event of a cohort, as the loop does."""
+    def notify(self, event: str, cohort: str, *what: object) -> None:
+        """Notify the listeners of an event of a cohort, as the loop does."""
         for listener in self._listeners:
             getattr(listener, event)(self.source.cohorts[cohort], *what)
 
     def report(self, cohort: str, *messages: CohortReport) -> None:
-        self.tell("started", cohort)
+        self.notify("started", cohort)
         for message in messages:
-            self.tell("reported", cohort, message)
+            self.notify("reported", cohort, message)
 
     def rows(self) -> pd.DataFrame:
         return load("grid", self.store.files).set_index("trial_id").sort_index()
@@ -128,8 +128,8 @@ def test_frequent_reports_are_written_together_with_the_next_heartbeat(harness: 
     harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8]))
     assert len(harness.history()) == 2
     harness.now += HISTORY_SECONDS
-    harness.tell("started", "c1")
-    harness.tell("advanced", "c1", Heartbeat(0.5, 4, 1.0))
+    harness.notify("started", "c1")
+    harness.notify("advanced", "c1", Heartbeat(0.5, 4, 1.0))
     assert len(harness.history()) == 4
 
 
@@ -145,7 +145,7 @@ def test_halves_report_in_place_of_their_whole(harness: Harness) -> None:
     assert harness.source.next() is not None
     harness.report("c0", message(1, [0.5, 0.6]))
     parts = harness.source.halve(COHORTS[0])
-    harness.tell("split", "c0", parts, error("out of memory"))
+    harness.notify("split", "c0", parts, error("out of memory"))
     harness.report(parts[0].id, message(1, [0.55], done=True))
     assert harness.history() == [("a0", 1, "auroc", 0.55)]
 
@@ -156,7 +156,7 @@ def test_a_cohort_that_is_halved_leaves_the_history_of_those_with_a_result(harne
     assert harness.source.next() is not None
     harness.report("c0", message(1, [0.5, 0.6]))
     part, _ = harness.source.halve(COHORTS[0])
-    harness.tell("split", "c0", [part], error("out of memory"))
+    harness.notify("split", "c0", [part], error("out of memory"))
     assert harness.history() == [("a2", 1, "auroc", 0.7)]
 
 
@@ -169,16 +169,16 @@ def test_a_cohort_that_is_halved_leaves_the_history_of_what_another_driver_has_t
     other = Harness(tmp_path)
     other.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
     history = other.history()
-    harness.tell("split", "c0", harness.source.halve(COHORTS[0]), error("out of memory"))
+    harness.notify("split", "c0", harness.source.halve(COHORTS[0]), error("out of memory"))
     assert harness.history() == history and len(history) == 4
 
 
 def test_the_epoch_and_the_last_metric_of_running_cohorts_are_shown(harness: Harness) -> None:
     view = harness.progress.running_cohorts
     harness.report("c0", message(1, [0.5, 0.6]))
-    harness.tell("advanced", "c0", Heartbeat(1.5, 4, 2.25))
+    harness.notify("advanced", "c0", Heartbeat(1.5, 4, 2.25))
     assert view.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  mean auroc 0.55"]
-    harness.tell("interrupted", "c0", error("the worker died"))
+    harness.notify("interrupted", "c0", error("the worker died"))
     assert view.lines("auroc") == []
     harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
     assert view.lines("auroc") == []
@@ -186,7 +186,7 @@ def test_the_epoch_and_the_last_metric_of_running_cohorts_are_shown(harness: Har
 
 def test_a_cohort_that_starts_again_is_not_in_the_history_twice(harness: Harness) -> None:
     harness.report("c0", message(1, [0.5, 0.6]))
-    harness.tell("interrupted", "c0", error("the worker died"))
+    harness.notify("interrupted", "c0", error("the worker died"))
     harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
     assert len(harness.history()) == 4
     assert "cohort c0 (2 trials)" in harness.out.getvalue() and "the worker died" in harness.out.getvalue()
@@ -221,7 +221,7 @@ def test_the_checkpoint_of_a_whole_goes_when_it_is_halved_and_those_of_its_parts
     paths = [checkpoint_path("grid", cohort.id) for cohort in (COHORTS[0], *parts)]
     for path in paths:
         files.write(path, b"standing")
-    harness.tell("split", "c0", parts, error("out of memory"))
+    harness.notify("split", "c0", parts, error("out of memory"))
     assert [files.read(path) is not None for path in paths] == [False, True, True]
     assert "begins anew in 2 halves: out of memory" in harness.out.getvalue()
     for part, left in zip(parts, ([False, False, True], [False] * 3), strict=True):
@@ -231,8 +231,8 @@ def test_the_checkpoint_of_a_whole_goes_when_it_is_halved_and_those_of_its_parts
 
 
 def test_a_cohort_that_failed_has_rows_that_say_why(harness: Harness) -> None:
-    harness.tell("started", "c0")
-    harness.tell("failed", "c0", error("RuntimeError: out of luck"))
+    harness.notify("started", "c0")
+    harness.notify("failed", "c0", error("RuntimeError: out of luck"))
     rows = harness.rows()
     assert set(rows["status"]) == {"failed"} and set(rows["error"]) == {"RuntimeError: out of luck"}
     assert set(rows["epochs_run"]) == {0} and rows["auroc"].isna().all()
@@ -240,13 +240,13 @@ def test_a_cohort_that_failed_has_rows_that_say_why(harness: Harness) -> None:
 
 
 def test_a_cohort_that_failed_before_it_started_has_rows_too(harness: Harness) -> None:
-    harness.tell("failed", "c0", error("no room in the cluster"))
+    harness.notify("failed", "c0", error("no room in the cluster"))
     assert set(harness.rows()["status"]) == {"failed"} and harness.rows()["started"].notna().all()
 
 
 def test_a_later_success_replaces_a_failure(harness: Harness) -> None:
-    harness.tell("started", "c0")
-    harness.tell("failed", "c0", error("lost"))
+    harness.notify("started", "c0")
+    harness.notify("failed", "c0", error("lost"))
     harness.report("c0", message(2, [0.7, 0.8], done=True))
     rows = harness.rows()
     assert set(rows["status"]) == {"finished"} and rows["error"].isna().all() and len(rows) == 2
@@ -261,14 +261,16 @@ def test_the_checkpoint_goes_once_the_rows_are_there(harness: Harness) -> None:
     assert harness.store.files.read(path) is None
 
 
-def test_followers_are_told_of_rows_that_are_in_the_store(tmp_path: Path) -> None:
+def test_followers_are_notified_of_rows_that_are_in_the_store(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
-    told: list[tuple[str, dict[str, str]]] = []
+    notified: list[tuple[str, dict[str, str]]] = []
     with pytest.MonkeyPatch.context() as patched:
         for event in ("ended", "recorded"):
-            patched.setattr(harness.progress, event, lambda *_, event=event: told.append((event, statuses(harness))))
+            patched.setattr(
+                harness.progress, event, lambda *_, event=event: notified.append((event, statuses(harness)))
+            )
         harness.report("c0", message(2, [0.7, 0.8], done=True))
-    assert told == [("ended", {}), ("recorded", {"a0": "finished", "a1": "finished"})]
+    assert notified == [("ended", {}), ("recorded", {"a0": "finished", "a1": "finished"})]
 
 
 def statuses(harness: Harness) -> dict[str, str]:
@@ -279,22 +281,22 @@ def test_a_cohort_that_is_cut_off_or_fails_keeps_its_checkpoint(harness: Harness
     path = checkpoint_path("grid", "c0")
     harness.store.files.write(path, b"state")
     harness.report("c0", message(1, [0.5, 0.6]))
-    harness.tell("interrupted", "c0", error("killed"))
+    harness.notify("interrupted", "c0", error("killed"))
     assert harness.store.files.read(path) == b"state"
-    harness.tell("failed", "c0", error("killed"))
+    harness.notify("failed", "c0", error("killed"))
     assert harness.store.files.read(path) == b"state"
 
 
 def test_cohorts_that_overlap_in_time_do_not_mix(harness: Harness) -> None:
-    harness.tell("started", "c0")
-    harness.tell("started", "c1")
+    harness.notify("started", "c0")
+    harness.notify("started", "c1")
     for cohort, report in [
         ("c0", message(1, [0.1, 0.2])),
         ("c1", message(1, [0.9])),
         ("c1", message(2, [0.95], done=True)),
         ("c0", message(2, [0.3, 0.4], done=True)),
     ]:
-        harness.tell("reported", cohort, report)
+        harness.notify("reported", cohort, report)
     assert harness.rows()["auroc"].to_dict() == {"a0": 0.3, "a1": 0.4, "b0": 0.95}
     assert len(harness.history()) == 6
 

@@ -37,7 +37,7 @@ def names(best: BestSetting) -> set[str]:
 def test_two_settings_with_the_same_seeds_are_told_apart_by_the_paired_t_test(direction: Any) -> None:
     """Shared seeds: what all settings have in common of a seed cancels out."""
     rng, sign = np.random.default_rng(0), 1 if direction == "maximize" else -1
-    told = 0
+    significant = 0
     for shift in np.linspace(0, 0.3, 12):
         shared = rng.normal(0, 1.0, SEEDS)
         values = {"a": shared + rng.normal(0, 0.1, SEEDS), "b": shared + rng.normal(-sign * shift, 0.1, SEEDS)}
@@ -46,8 +46,8 @@ def test_two_settings_with_the_same_seeds_are_told_apart_by_the_paired_t_test(di
         side = "less" if direction == "maximize" else "greater"
         p = stats.ttest_rel(values[other], values[str(best.at["method"])], alternative=side).pvalue
         assert names(best) == ({other} if p >= 0.05 else set())
-        told += p < 0.05
-    assert 0 < told < 12
+        significant += p < 0.05
+    assert 0 < significant < 12
 
 
 def test_a_method_without_a_seed_is_a_number() -> None:

@@ -153,8 +153,8 @@ def test_the_sampler_is_told_the_mean_of_the_rows_of_a_proposal_before_and_after
     if not run.ended:
         run.add_results({str(row["trial_id"]): result(definition, row, []) for row in rows})
     assert run.ended
-    told = run.engine.optuna_study.get_trials()
-    for number, optuna_trial in enumerate(told):
+    optuna_trials = run.engine.optuna_study.get_trials()
+    for number, optuna_trial in enumerate(optuna_trials):
         statuses, values = zip(*outcomes[3 * number : 3 * number + 3], strict=True)
         if set(statuses) == {"finished"}:
             assert optuna_trial.values == [statistics.fmean(values)] and optuna_trial.user_attrs["replicates"] == [

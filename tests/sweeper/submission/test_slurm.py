@@ -212,7 +212,7 @@ def users(job: str) -> list[psutil.Process]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", ["1", pytest.param("2", marks=pytest.mark.soak)])
-def test_a_job_that_is_told_its_time_is_over_requeues_itself_and_ends_the_sweep(
+def test_a_job_whose_time_is_over_requeues_itself_and_ends_the_sweep(
     jobs: Path, capsys: pytest.CaptureFixture[str], nodes: str
 ) -> None:
     """Nodes of one core; nothing of the job is left at its end. Jobs of two nodes differ by what `settings` and

@@ -133,7 +133,7 @@ def test_processes_that_have_gone_are_passed_over(work: dict[str, psutil.Process
 
 
 @pytest.mark.parametrize("arguments", [["--cloud", "aws"], ["--now", "--raylet", "7"]])
-def test_ray_is_told_of_the_node_before_its_training_is_stopped(
+def test_ray_is_notified_of_the_node_before_its_training_is_stopped(
     arguments: list[str],
     work: dict[str, psutil.Process],
     monkeypatch: pytest.MonkeyPatch,
@@ -162,7 +162,7 @@ def test_no_node_or_several_are_not_stopped_as_one(
     pids: list[int], listed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(map(raylet, pids)))
-    monkeypatch.setattr(spot_notice, "drain", lambda *_: pytest.fail("Ray was told"))
+    monkeypatch.setattr(spot_notice, "drain", lambda *_: pytest.fail("Ray was notified"))
     assert main(["--now"]) == 2
     err = capsys.readouterr().err
     assert err == (

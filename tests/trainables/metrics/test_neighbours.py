@@ -191,7 +191,7 @@ def test_more_neighbours_than_images_are_refused(sets: Sets) -> None:
         accuracies_by_k(*sets, C, 0)
 
 
-def test_errors_are_foretold_by_the_entropy_as_scikit_learns_curve_says() -> None:
+def test_errors_are_predicted_by_the_entropy_as_scikit_learns_curve_says() -> None:
     """Of the majority vote. Undefined where all are right."""
     source = torch.Generator().manual_seed(0)
     var_MD = torch.rand(40, 3, generator=source) + 0.1

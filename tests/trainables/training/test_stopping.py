@@ -189,12 +189,12 @@ def test_a_checkpoint_comes_before_a_heartbeat(monkeypatch: pytest.MonkeyPatch) 
 def test_a_training_that_continues_says_first_where_it_begins() -> None:
     """Before the reports of the first process come again."""
     _, saved = _whole(None)
-    told: list[object] = []
+    sent: list[object] = []
     for report in train(
-        three(), HERE, checkpointing=Checkpointing(saved[2]), callbacks=Callbacks(send_heartbeat=told.append)
+        three(), HERE, checkpointing=Checkpointing(saved[2]), callbacks=Callbacks(send_heartbeat=sent.append)
     ):
-        told.append(report.epoch)
-    first, *later = told
+        sent.append(report.epoch)
+    first, *later = sent
     assert isinstance(first, Heartbeat) and first.epoch == first.begun > 0 and first.loss is None
     assert later and not any(isinstance(one, Heartbeat) for one in later)
 

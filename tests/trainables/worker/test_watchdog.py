@@ -36,11 +36,11 @@ def test_the_first_step_may_take_longer_than_any_other() -> None:
 
 
 @for_each(
-    ("number", "ignored", "told"),
+    ("number", "ignored", "expected"),
     [(signal.SIGTERM, False, 1), (signal.SIGHUP, False, 1), (signal.SIGHUP, True, 0)],
 )
-def test_a_training_is_told_of_the_end_of_its_process(
-    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, ignored: bool, told: int
+def test_a_training_is_notified_of_the_end_of_its_process(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, ignored: bool, expected: int
 ) -> None:
     """Unless that is the end of a terminal that the process ignores, as under `nohup`."""
     monkeypatch.setattr(watchdog, "_process", watchdog._Process())
@@ -52,7 +52,7 @@ def test_a_training_is_told_of_the_end_of_its_process(
             signal.signal(number, signal.SIG_IGN)
         with on_termination(lambda: calls.append(number)):
             signal.raise_signal(number)
-        assert calls == [number] * told
+        assert calls == [number] * expected
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -185,7 +185,7 @@ class Page {
 }
 
 /* What the server has if it is another version than that of the source; null if it is not, or if there is no such
-   answer, which `say` is told. */
+   answer, which is passed to `say`. */
 async function newerData(name, { every, version }, say) {
   let answer;
   try {

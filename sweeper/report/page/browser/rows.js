@@ -79,9 +79,9 @@ class Rows {
     this.trials = report.trialsOf(request);
     const vary = varying(report, this.trials).filter((column) => column.name !== "schedule");
     const run = ["error", "epochs_run", "seconds", "device"].map((key) => report.columns.get(key)).filter(Boolean);
-    const told = run.filter((column) => this.trials.some((trial) => column.at(trial) !== null));
+    const recorded = run.filter((column) => this.trials.some((trial) => column.at(trial) !== null));
     const first = ["trial_id", "status"].map((key) => report.columns.get(key));
-    this.few = [...first, ...vary, ...measured(report, this.trials), ...told];
+    this.few = [...first, ...vary, ...measured(report, this.trials), ...recorded];
     this.headline = report.views[request.preset]?.headline;
     if (this.order === null) {
       const metric = report.columns.get(this.headline);

@@ -72,10 +72,10 @@ class Search {
       report.importances.find((known) => known.study === this.study);
     const several = view.objectives.length === 2;
     const every = !report.lacksTrials;
-    const told = repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial");
+    const proposed = repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial");
     body.replaceChildren(
       ...(controls.length ? [el("div", { class: "controls" }, controls)] : []),
-      el("p", {}, `${every ? `${told}, ${complete.length} trained to the end${this.infeasible.size ? ` and met ${this.view.constraints.join(", ")}` : ""}` : `${told} of the study on this page; its history and parallel coordinates need all`}. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
+      el("p", {}, `${every ? `${proposed}, ${complete.length} trained to the end${this.infeasible.size ? ` and met ${this.view.constraints.join(", ")}` : ""}` : `${proposed} of the study on this page; its history and parallel coordinates need all`}. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
       el("div", { class: "sides" },
         every ? el("div", {}, el("h3", {}, "History"), history) : null,
         shares ? el("div", {}, el("h3", {}, `Importance (fANOVA, n = ${shares.complete} complete trials)`), importance) : null,

@@ -1,8 +1,8 @@
-"""`--decide`: the rounds of a run that adds seeds until claims are decided. The rule is in `sweeper.claims.looks`.
+"""`--decide`: the rounds of a run that adds seeds until claims are decided. The rule is in `sweeper.claims.interim`.
 
 A round is a plan as any other, of the trials that the open claims' sides select, with the seeds up to each claim's next
-look. Its rows belong to the request `PRESET, decided`. A look is recorded once the rows of its round are there, so an
-interrupted round is planned again, with the same cohorts, and no look is counted twice.
+interim analysis. Its rows belong to the request `PRESET, decided`. An analysis is recorded once the rows of its round
+are there, so an interrupted round is planned again, with the same cohorts, and no analysis is counted twice.
 
 A claim whose seeds show a spread has a number of seeds that it is expected to need (`verdicts.replicates_expected`). It
 gets seeds only if that is at most `--most-seeds`. One with fewer than `MIN_REPLICATES` seeds gets so many first, also
@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import Any
 
 from sweeper.claims.claim import check_claims, meets
+from sweeper.claims.interim import InterimAnalyses, next_count, read_analyses, write_analyses
 from sweeper.claims.judging import Judged, judge_at
-from sweeper.claims.looks import Looks, next_count, read_looks, write_looks
 from sweeper.claims.verdicts import MOST_EXPECTED, replicates_expected
 from sweeper.definition import Value
 from sweeper.definition.judging import JUDGING, judging
@@ -75,16 +75,16 @@ class Decision:
             raise SpecError(f"{JUDGING}, but the request changes {', '.join(changed)}: --decide decides none")
         if not self._base:
             raise SpecError(f"--decide adds seeds, but the trials of {plan.name} ({plan.preset}) have none")
-        looks = read_looks(self.store.files, plan.name, plan.preset, self._changes)
-        if looks and looks.seeds[: looks.first] != self._base:
-            seeds = ",".join(map(str, looks.seeds[: looks.first]))
-            raise SpecError(f"the claims of '{plan.request}' were first looked at with seeds {seeds}; ask for the same")
-        if looks and self.request.most_seeds > looks.most:
+        analyses = read_analyses(self.store.files, plan.name, plan.preset, self._changes)
+        if analyses and analyses.seeds[: analyses.first] != self._base:
+            seeds = ",".join(map(str, analyses.seeds[: analyses.first]))
+            raise SpecError(f"the claims of '{plan.request}' were first analysed with seeds {seeds}; ask for the same")
+        if analyses and self.request.most_seeds > analyses.most:
             raise SpecError(
-                f"`--most-seeds <= {looks.most}` must hold, by which the looks at '{plan.request}' are paid for, but "
-                f"got {self.request.most_seeds}"
+                f"`--most-seeds <= {analyses.most}` must hold, for which the interim analyses of '{plan.request}' are "
+                f"planned, but got {self.request.most_seeds}"
             )
-        self.looks = looks or self._new_looks
+        self.analyses = analyses or self._new_analyses
 
     @cached_property
     def _base(self) -> tuple[int, ...]:
@@ -92,10 +92,10 @@ class Decision:
         return tuple(sorted({int(str(trial.config[SEED])) for trial in self.plan.grid_trials if SEED in trial.config}))
 
     @property
-    def _new_looks(self) -> Looks:
+    def _new_analyses(self) -> InterimAnalyses:
         base, most = self._base, max(self.request.most_seeds, len(self._base))
         further = range(base[-1] + 1, base[-1] + 1 + most - len(base))
-        return Looks(most, len(base), (*base, *further), {})
+        return InterimAnalyses(most, len(base), (*base, *further), {})
 
     @property
     def _changes(self) -> str:
@@ -103,13 +103,13 @@ class Decision:
 
     @property
     def most(self) -> int:
-        """Seeds of the last look that this run may take."""
-        return max(self.looks.first, min(self.request.most_seeds, self.looks.most))
+        """Seeds of the last analysis that this run may do."""
+        return max(self.analyses.first, min(self.request.most_seeds, self.analyses.most))
 
     def next(self) -> Plan | None:
-        """Take the looks whose rows are there, and return the plan of the next round; None if no claim is open, or all
-        seeds are used. The rows of the request, and of the plan that was returned last, are there."""
-        self._look(self._first_looks)
+        """Do the interim analyses whose rows are there, and return the plan of the next round; None if no claim is
+        open, or all seeds are used. The rows of the request, and of the plan that was returned last, are there."""
+        self._analyse(self._first_counts)
         while counts := self._next_counts(self._planned(self._open())):
             plan = self._round(counts)
             trials = [trial for group in plan.groups for stream in group for trial in stream]
@@ -120,19 +120,19 @@ class Decision:
                 seeds = sorted({int(str(trial.config[SEED])) for trial in trials})
                 self.say(f"{len(left)} trials with seeds {','.join(map(str, seeds))} for {names_text([*counts])}")
                 return plan
-            self._look(counts)
+            self._analyse(counts)
         return None
 
     def summary(self) -> list[str]:
         """A line for each claim: its verdict, and the seeds that it took."""
-        judged = self._judged(self.looks)
+        judged = self._judged(self.analyses)
         return [_line(judged[name]) for name in self.claims]
 
     def outline(self) -> dict[str, Any]:
         """What would be run first and at most, in plain values. Nothing is recorded."""
         complete, opened, lines = not self.plan.trials_left, self._helpable(self.claims), dict[str, str]()
         if complete:
-            self.looks, _ = self._looked(self._first_looks)
+            self.analyses, _ = self._analysed(self._first_counts)
             of_open = self._open()
             opened = [name for name, needed in of_open.items() if needed.planned]
             lines = {name: needed.line(name, self.most) for name, needed in of_open.items()}
@@ -151,37 +151,39 @@ class Decision:
         }
 
     @property
-    def _first_looks(self) -> dict[str, int]:
-        """Claims that were not looked at yet -> the seeds of the request."""
-        return {name: self.looks.first for name in self.claims if name not in self.looks.taken}
+    def _first_counts(self) -> dict[str, int]:
+        """Claims without an analysis so far -> the seeds of the request."""
+        return {name: self.analyses.first for name in self.claims if name not in self.analyses.taken}
 
-    def _judged(self, looks: Looks) -> dict[str, Judged]:
-        """Name -> the claim as judged at its last look."""
+    def _judged(self, analyses: InterimAnalyses) -> dict[str, Judged]:
+        """Name -> the claim as judged at its last analysis."""
         plan = self.plan
-        found = judge_at(self.store.files, plan.sweep, plan.preset, self._changes, looks)
+        found = judge_at(self.store.files, plan.sweep, plan.preset, self._changes, analyses)
         return {each.claim.name: each for each in found}
 
-    def _looked(self, counts: Mapping[str, int]) -> tuple[Looks, list[Judged]]:
-        """Return the looks with one at these numbers of seeds, and what it has shown. A claim whose rows have no value
-        is not looked at."""
-        judged = self._judged(self.looks.plus(counts))
+    def _analysed(self, counts: Mapping[str, int]) -> tuple[InterimAnalyses, list[Judged]]:
+        """Return the analyses with one more at these numbers of seeds, and its results. A claim whose rows have no
+        value is not analysed."""
+        judged = self._judged(self.analyses.plus(counts))
         own = [judged[name] for name in counts if judged[name].n]
-        return self.looks.plus({each.claim.name: counts[each.claim.name] for each in own}), own
+        return self.analyses.plus({each.claim.name: counts[each.claim.name] for each in own}), own
 
-    def _look(self, counts: Mapping[str, int]) -> None:
-        """Take looks, record them, and say what they have shown."""
-        self.looks, judged = self._looked(counts)
+    def _analyse(self, counts: Mapping[str, int]) -> None:
+        """Do interim analyses, record them, and print their results."""
+        self.analyses, judged = self._analysed(counts)
         if judged:
-            write_looks(self.store.files, self.plan.name, self.plan.request, self.looks)
-        for count in sorted({each.looks[-1] for each in judged}):
-            own = [each for each in judged if each.looks[-1] == count]
+            write_analyses(self.store.files, self.plan.name, self.plan.request, self.analyses)
+        for count in sorted({each.analyses[-1] for each in judged}):
+            own = [each for each in judged if each.analyses[-1] == count]
             left = [each.claim.name for each in own if _is_open(each)]
             opened = f", open: {names_text(left)}" if left else ""
-            self.say(f"look at {count} seeds: {len(own) - len(left)} of {len(own)} claims are decided{opened}")
+            self.say(
+                f"interim analysis at {count} seeds: {len(own) - len(left)} of {len(own)} claims are decided{opened}"
+            )
 
     def _open(self) -> dict[str, Needed]:
         """The open claims that read further seeds -> the seeds that they need."""
-        judged = self._judged(self.looks)
+        judged = self._judged(self.analyses)
         helpable = self._helpable([name for name in self.claims if _is_open(judged[name])])
         return {name: self._needed(judged[name]) for name in helpable}
 
@@ -199,7 +201,9 @@ class Decision:
             return Needed(False, "the value is at the margin, which no number of seeds decides")
         if math.isinf(judged.low) and math.isinf(judged.high):
             return Needed(True, "no spread seen yet")
-        expected = replicates_expected(judged.p_of_look, judged.n, lambda count: ALPHA * self.looks.share_at(count))
+        expected = replicates_expected(
+            judged.p_of_analysis, judged.n, lambda count: ALPHA * self.analyses.share_at(count)
+        )
         if expected is None:
             return Needed(False, f"more than {MOST_EXPECTED} seeds expected: it is too near to its margin")
         return Needed(expected <= self.most, f"about {expected} seeds expected", expected)
@@ -221,11 +225,11 @@ class Decision:
         return [name for name in seeded if self._configs({name: (0, 1)})]
 
     def _count(self, name: str) -> int:
-        """Seeds at the last look at a claim."""
-        return self.looks.taken.get(name, (self.looks.first,))[-1]
+        """Seeds at the last analysis of a claim."""
+        return self.analyses.taken.get(name, (self.analyses.first,))[-1]
 
     def _next_counts(self, names: Sequence[str]) -> dict[str, int]:
-        """Claim -> seeds at its next look, where there is one."""
+        """Claim -> seeds at its next analysis, where there is one."""
         counts = {name: self._count(name) for name in names}
         return {
             name: min(self.most, max(MIN_REPLICATES, next_count(count, self.most)))
@@ -236,7 +240,7 @@ class Decision:
     def _round(self, counts: Mapping[str, int]) -> Plan:
         """The plan of a round: all trials with the seeds that were added so far, and those that are added now."""
         now = self._configs({name: (self._count(name), count) for name, count in counts.items()})
-        earlier = self._configs({name: (self.looks.first, self._count(name)) for name in self._known})
+        earlier = self._configs({name: (self.analyses.first, self._count(name)) for name in self._known})
         every = {**now, **{key: config for key, config in earlier.items() if key not in now}}
         name = request_name(self.plan.preset, decided_changes(self._changes))
         return with_replicates(self.request, self.store, self.plan, name, [*every.values()], len(now))
@@ -251,7 +255,7 @@ class Decision:
                 for trial in self._judging if not side.sweep else ():
                     config = trial.config
                     if config.get(SEED) == self._base[0] and all(meets(config.get(key), where[key]) for key in where):
-                        for seed in self.looks.seeds[start:stop]:
+                        for seed in self.analyses.seeds[start:stop]:
                             found.setdefault((trial.id, seed), {**config, SEED: seed})
         return found
 
@@ -292,6 +296,6 @@ def _at_margin(judged: Judged) -> bool:
 
 
 def _line(judged: Judged) -> str:
-    """For example `VJE-30a holds: the full loss beats ... (look 2 at 5 seeds, ...)`."""
+    """For example `VJE-30a holds: the full loss beats ... (interim analysis 2 at 5 seeds, ...)`."""
     reason = f" ({judged.reason})" if judged.reason else ""
     return f"{judged.claim.name} {judged.verdict}: {judged.claim.sentence}{reason}"

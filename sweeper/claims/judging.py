@@ -11,7 +11,7 @@ import pandas as pd
 
 from sweeper.claims import verdicts
 from sweeper.claims.claim import Claim, Side, check_claims, value_text
-from sweeper.claims.looks import Looks, read_looks
+from sweeper.claims.interim import InterimAnalyses, read_analyses
 from sweeper.claims.samples import (
     DATASET,
     MissingRows,
@@ -52,7 +52,7 @@ class Judged:
     claim: Claim
     verdict: str
     reason: str = ""
-    """Why there is no verdict, or which of several looks it is and what that costs."""
+    """Why there is no verdict, or which of several interim analyses it is, and the level of its interval."""
     command: str = ""
     """What would run the rows that are missing."""
     left: float = math.nan
@@ -62,18 +62,18 @@ class Judged:
     high: float = math.nan
     """The interval of the difference at `level`; NaN if there is none."""
     level: float = LEVEL
-    """Confidence level of the interval: 95 %, or more where several looks are paid for."""
-    looks: tuple[int, ...] = ()
-    """Seeds at each look of `--decide`, the last of which has given the verdict."""
+    """Confidence level of the interval: 95 %, or more where several interim analyses share the level."""
+    analyses: tuple[int, ...] = ()
+    """Seeds at each interim analysis of `--decide`, the last of which has given the verdict."""
     n: int = 0
     """Replicates, or pairs of them; where there are too few of these, what is named in `over`."""
     over: str = ""
     """What its interval is over, if that is not replicates: `10 classes of one seed`."""
     paired: bool = False
     p: float = 1.0
-    """The smallest alpha at which the verdict is given, the looks paid for."""
-    p_of_look: float = 1.0
-    """The same without paying for looks."""
+    """The smallest alpha at which the verdict is given, over all interim analyses."""
+    p_of_analysis: float = 1.0
+    """The same of the last analysis alone."""
     holm: float = 1.0
     """The same, adjusted for all claims that were judged together."""
     data: str = ""
@@ -86,41 +86,43 @@ class Judged:
 def judge(files: Files, sweep: Sweep, preset: str, changes: str = "", *, alpha: float = ALPHA) -> list[Judged]:
     """Judge all claims of a preset by the rows of a request: the preset's, with `changes` such as `seed=3,4`. Rows that
     are of other data, methods or settings than the preset's are left out (`sweeper.definition.judging`). A claim for
-    which `--decide` has added seeds is judged on those and at the level of its last look.
+    which `--decide` has added seeds is judged on those and at the level of its last interim analysis.
 
     Rows of another sweep are those of its preset of the same name. Raises SpecError for a claim that does not fit the
     preset, and StoreError for a store that cannot be read.
     """
     check_claims(sweep, preset)
     changes = undecided_changes(changes)
-    looks = read_looks(files, sweep.name, preset, changes)
-    return judge_at(files, sweep, preset, changes, looks, alpha=alpha)
+    analyses = read_analyses(files, sweep.name, preset, changes)
+    return judge_at(files, sweep, preset, changes, analyses, alpha=alpha)
 
 
 def judge_at(
-    files: Files, sweep: Sweep, preset: str, changes: str, looks: Looks | None, *, alpha: float = ALPHA
+    files: Files, sweep: Sweep, preset: str, changes: str, analyses: InterimAnalyses | None, *, alpha: float = ALPHA
 ) -> list[Judged]:
-    """Judge as `judge` at these looks."""
+    """Judge as `judge` at these interim analyses."""
     known: dict[str, SweepRows] = {}
 
     def rows_of(side: Side, claim: Claim) -> SweepRows:
         if side.sweep not in known:
             other = registry.find(side.sweep) if side.sweep else sweep
-            further = not side.sweep and looks and looks.added
+            further = not side.sweep and analyses and analyses.added
             known[side.sweep] = _read(files, other, preset, decided_changes(changes) if further else changes)
         source = known[side.sweep]
-        return source if side.sweep or not looks else source.with_seeds(looks.seeds_of(claim.name))
+        return source if side.sweep or not analyses else source.with_seeds(analyses.seeds_of(claim.name))
 
     def judged(claim: Claim) -> Judged:
         sources = [rows_of(side, claim) for side in claim.sides]
-        share = looks.share(claim.name) if looks else 1.0
+        share = analyses.share(claim.name) if analyses else 1.0
         found = _judged(claim, sweep, preset, sources, alpha * share)
-        taken = looks.taken.get(claim.name, ()) if looks else ()
+        taken = analyses.taken.get(claim.name, ()) if analyses else ()
         if not taken:
             return found
         level, p = 1 - alpha * share, min(1.0, found.p / share)
-        cost = f"look {len(taken)} at {taken[-1]} seeds, paid for by an interval at {100 * level:.1f} %"
-        return replace(found, level=level, looks=taken, p=p, reason="; ".join(filter(None, [found.reason, cost])))
+        analysed = f"interim analysis {len(taken)} at {taken[-1]} seeds, with an interval at {100 * level:.1f} %"
+        return replace(
+            found, level=level, analyses=taken, p=p, reason="; ".join(filter(None, [found.reason, analysed]))
+        )
 
     return [judged(claim) for claim in sweep.claims_of(preset)]
 
@@ -187,7 +189,7 @@ def table(judged: Sequence[Judged]) -> pd.DataFrame:
             "margin": each.claim.margin,
             **{name: getattr(each, name) for name in ("left", "right", "difference", "low", "high", "n", "paired")},
             **{name: getattr(each, name) for name in ("p", "holm", "reason", "command", "data", "level")},
-            "looks": list(each.looks),
+            "looks": list(each.analyses),
             "trials": list(each.trials),
         }
         for each in judged
@@ -263,7 +265,7 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
     equal = "all replicates are equal: they show no spread" if math.isinf(low) and math.isinf(high) else ""
     over = f"over {estimate.over}: it says nothing of other seeds" if estimate.over else ""
     reason = "; ".join(filter(None, [equal, over, _stand_in(claim, list(data)), *lacks]))
-    return Judged(**found, verdict=verdict, reason=reason, low=low, high=high, p=p, p_of_look=p)
+    return Judged(**found, verdict=verdict, reason=reason, low=low, high=high, p=p, p_of_analysis=p)
 
 
 def _samples(claim: Claim, sources: Sequence[SweepRows], chosen: Sequence[pd.DataFrame]) -> list[Sample]:

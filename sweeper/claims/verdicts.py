@@ -42,7 +42,7 @@ def p_value(estimate: Estimate, relation: str, margin: float = 0.0) -> float:
 def replicates_expected(p: float, n: int, alpha_at: Callable[[int], float]) -> int | None:
     """Return the smallest number of replicates, of more than n and at most `MOST_EXPECTED`, at which an interval is
     expected to decide a claim; None if none is. `p` is the smallest alpha at which n replicates decide it, and
-    `alpha_at` returns the alpha of a look at a number of replicates.
+    `alpha_at` returns the alpha of an analysis at a number of replicates.
 
     The estimate and the standard deviation s of a replicate are taken to stay what they are. At the level `1 - p` half
     the interval is as wide as the estimate is far from where it is decided, so m replicates are enough if

@@ -6,8 +6,8 @@ from sweeper.errors import StoreError
 from sweeper.planning.plan import Plan
 from sweeper.storage.lease import Driver, Drivers, Lease
 
-LOOK_SECONDS = 2.0
-"""Seconds between two looks at the leases of other drivers."""
+POLL_SECONDS = 2.0
+"""Seconds between two reads of the leases of other drivers."""
 MOST_NAMED = 3
 """Most drivers that a line names."""
 WAIT = "--wait waits for its end"
@@ -19,14 +19,14 @@ class OtherDriver(StoreError):
 
 
 def wait_for_others(drivers: Drivers, say: Callable[[str], None], check: Callable[[], None]) -> bool:
-    """Wait until no other driver runs the sweep. Returns whether there was one. Calls `check` between two looks, which
+    """Wait until no other driver runs the sweep. Returns whether there was one. Calls `check` between two reads, which
     raises KeyboardInterrupt if this process was asked to stop."""
     announced = False
     while others := drivers.living():
         if not announced:
             say(f"waiting for another driver of this sweep: {named_drivers(others)}")
         announced = True
-        drivers.runtime.sleep(LOOK_SECONDS)
+        drivers.runtime.sleep(POLL_SECONDS)
         check()
     return announced
 
@@ -53,13 +53,13 @@ def refuse_others(
 ) -> None:
     """Raise OtherDriver if another driver runs the sweep, or has one of these claims.
 
-    A driver on another machine may have died, which a look for up to a minute shows. Calls `check` as `wait_for_others`
+    A driver on another machine may have died, which shows within a minute. Calls `check` as `wait_for_others`
     does.
     """
     while others := [other for other in drivers.living() if claims is None or claims.intersection(other.lease.claims)]:
         if any(other.proven for other in others):
             raise OtherDriver(f"{law}, but another driver runs it: {named_drivers(others)}; {remedy}")
-        drivers.runtime.sleep(LOOK_SECONDS)
+        drivers.runtime.sleep(POLL_SECONDS)
         check()
 
 

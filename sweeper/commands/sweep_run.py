@@ -234,7 +234,7 @@ class SweepRun:
                     status = self._finish()
                 else:
                     finish_so_far(self.plan, self.store, self.request)
-                if decision and (decision.looks.taken or not spent):
+                if decision and (decision.analyses.taken or not spent):
                     print("\n".join(decision.summary()))
                 if spent:
                     print_how_to_continue(self.plan, self.store, fresh, spent, command)

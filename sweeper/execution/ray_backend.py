@@ -32,8 +32,8 @@ from trainables.worker.ray_train import CohortActor, assigned_device, import_fro
 from trainables.worker.resources import measure_device
 from trainables.worker.worker import Dispatch
 
-LOOK_SECONDS = 1.0
-"""Longest time, in seconds, that a look for events takes."""
+POLL_SECONDS = 1.0
+"""Longest time, in seconds, that a poll for events takes."""
 IDLE_SECONDS = 5.0
 """Seconds for which an actor without a cohort is kept for the next one with equal resources."""
 NODE_LOST = "node has died"
@@ -110,10 +110,10 @@ class RayBackend(Backend):
         self._release()
         waiting = [actor for actor in self._actors if actor.event is not None]
         if not waiting:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
             return
         events = [actor.event for actor in waiting]
-        if ray.wait(events, num_returns=1, timeout=LOOK_SECONDS, fetch_local=False)[0]:
+        if ray.wait(events, num_returns=1, timeout=POLL_SECONDS, fetch_local=False)[0]:
             ready, _ = ray.wait(events, num_returns=len(events), timeout=0, fetch_local=False)
             due = [actor for actor in waiting if actor.event in ready]
             starting = [actor for actor in due if actor.cohort is None]

@@ -28,8 +28,8 @@ from sweeper.printing import print
 
 UNUSED = ("start_api_server", "start_monitor", "start_log_monitor")
 """Methods of Ray's `Node` that start a process for dashboards, autoscalers and logs in the terminal."""
-LOOK_SECONDS, MOST_SECONDS = 0.02, 30.0
-"""Time between two looks for the node, and the time after which Ray looks by itself."""
+POLL_SECONDS, MOST_SECONDS = 0.02, 30.0
+"""Seconds between two polls for the node, and after which Ray polls itself."""
 _missing: set[str] = set()
 """Names that this version of Ray lacks, of which a line was printed."""
 
@@ -93,9 +93,9 @@ def _start_nothing(*_: object, **__: object) -> None:
 def _node_soon(get_node: Callable[[str, str], Any], gcs_address: str, node_id: str) -> Any:
     """`get_node(gcs_address, node_id)`, as soon as the node is known: called before, it sleeps for whole seconds."""
     last = time.monotonic() + MOST_SECONDS
-    with contextlib.suppress(Exception):  # whatever fails here, Ray's own look reports it
+    with contextlib.suppress(Exception):  # whatever fails here, Ray's own poll reports it
         core: Any = ray._raylet  # untyped
         client = core.GcsClient(address=gcs_address)
         while node_id not in {node.hex() for node in client.get_all_node_info()} and time.monotonic() < last:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
     return get_node(gcs_address, node_id)

@@ -86,8 +86,8 @@ class CohortSource:
         return left
 
 
-LOOK_SECONDS = 2.0
-"""Seconds between two looks at the others' claims while nothing else is left."""
+POLL_SECONDS = 2.0
+"""Seconds between two reads of the others' claims while nothing else is left."""
 SOON = 1.0
 """Seconds within which another claim makes the next ones twice as large."""
 MOST_CLAIMED = 64
@@ -132,7 +132,7 @@ class CohortQueue(CohortSource):
         self._sharing = sharing
         self._claimed: list[Cohort] = []
         """Cohorts to give."""
-        self._most, self._claimed_at, self._look_at = 1, -math.inf, -math.inf
+        self._most, self._claimed_at, self._poll_at = 1, -math.inf, -math.inf
         self._read: Hashable = None
         """The version of the leases before the rows were read last."""
         self._elsewhere = TrainedElsewhere({}, 0)
@@ -161,9 +161,9 @@ class CohortQueue(CohortSource):
 
     def _claim(self, sharing: Sharing) -> list[Cohort]:
         """Claim cohorts that no other driver has claimed, and return them. Empty if there are none, or if another
-        driver has claimed one of them at the same moment: then nobody looks again for `LOOK_SECONDS`."""
+        driver has claimed one of them at the same moment: then nobody tries again for `POLL_SECONDS`."""
         lease, now = sharing.lease, sharing.clock()
-        if now < self._look_at:
+        if now < self._poll_at:
             return []
         others = lease.living()
         self._leave_out_trained(sharing)
@@ -171,10 +171,10 @@ class CohortQueue(CohortSource):
         chosen = self._free(others, backwards=not lease.is_first)
         names = {trial.id for cohort in chosen for trial in cohort.trials}
         if not chosen or not lease.claim(names):
-            self._look_at = now + LOOK_SECONDS
+            self._poll_at = now + POLL_SECONDS
             self._say_waiting(sharing, [] if chosen else others)
             return []
-        self._leave_out_trained(sharing)  # by a driver that ended between the look and the claim
+        self._leave_out_trained(sharing)  # by a driver that ended between the read and the claim
         claimed = [self._left.pop(cohort.id) for cohort in chosen if cohort.id in self._left]
         lease.release(names - {trial.id for cohort in claimed for trial in cohort.trials})
         self._claimed_at, self._waits = now, False

@@ -111,8 +111,8 @@ def claims_path(sweep: str, request: str) -> str:
     return f"{claims_folder(sweep)}/{file_name(request)}{SUFFIX}"
 
 
-def looks_path(sweep: str, request: str) -> str:
-    """The path of the looks at the claims of a sweep that were taken while seeds were added to a request."""
+def interim_path(sweep: str, request: str) -> str:
+    """The path of the interim analyses of a sweep's claims, made while seeds were added to a request."""
     return f"looks/{check_name(sweep)}/{file_name(request)}.json"
 
 
@@ -287,7 +287,7 @@ def request_files(sweep: str, request: str) -> tuple[str, ...]:
     """The folders and files that belong to a request of the sweep alone, its list last."""
     figures = (figures_folder(kind, f"{sweep}/{file_name(request)}") for kind in FIGURES)
     best = best_models_path(f"{sweep}/{file_name(request)}")
-    return *figures, best, claims_path(sweep, request), looks_path(sweep, request), request_path(sweep, request)
+    return *figures, best, claims_path(sweep, request), interim_path(sweep, request), request_path(sweep, request)
 
 
 def removals_folder(sweep: str) -> str:

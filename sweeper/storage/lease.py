@@ -32,7 +32,7 @@ TERM = 60.0
 RENEWAL_SECONDS = 15.0
 """Seconds between two renewals of a lease."""
 MOST = 1000
-"""Most leases that are read at a look, those written last: a driver that lives renews its own."""
+"""Most leases that are read at once, those written last: a driver that lives renews its own."""
 SUFFIX = ".json"
 
 
@@ -97,10 +97,10 @@ class Drivers:
         """Id of a lease of another machine -> its number of renewals, when this was seen first, and whether it has
         changed since the lease was found."""
         self.version: Hashable = frozenset[object]()
-        """Equal after two looks if no driver has changed its claims, begun, ended or died between them."""
+        """Equal after two reads if no driver has changed its claims, begun, ended or died between them."""
 
     def living(self) -> list[Driver]:
-        """Look at the leases, and return the drivers that count as alive, oldest first. Raises StoreError."""
+        """Read the leases, and return the drivers that count as alive, oldest first. Raises StoreError."""
         seen, living, damaged = set[tuple[str, int, bool]](), list[Driver](), list[str]()
         for lease_id in self._latest():
             content, problem = (self._ended.get(lease_id), "") if lease_id in self._ended else self._read(lease_id)
@@ -180,7 +180,7 @@ class Lease(Drivers):
         self._closed = threading.Event()
         self._renewal_seconds = renewal_seconds
         self._others: list[str] = []
-        """Ids of the other drivers that were alive at the last look. Ids begin with the time."""
+        """Ids of the other drivers that were alive at the last read. Ids begin with the time."""
 
     def open(self) -> None:
         """Write the lease, and renew it from now on. Raises StoreError."""
@@ -190,7 +190,7 @@ class Lease(Drivers):
 
     @property
     def is_first(self) -> bool:
-        """Whether no other driver that was alive at the last look began earlier."""
+        """Whether no other driver that was alive at the last read began earlier."""
         return all(self.id < other for other in self._others)
 
     def living(self) -> list[Driver]:

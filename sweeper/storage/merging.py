@@ -29,9 +29,9 @@ from sweeper.storage.layout import (
     evaluations_folder,
     file_name,
     history_folder,
+    interim_path,
     is_sheet,
     log_path,
-    looks_path,
     model_path,
     page_views_folder,
     request_path,
@@ -155,7 +155,7 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
     merge_evaluations(source, target, sweep, merged.shared)
     for request in merged.requests:
         folder = f"{sweep}/{file_name(request)}"
-        _copy(source, target, [best_models_path(folder), looks_path(sweep, request)], parse_json)
+        _copy(source, target, [best_models_path(folder), interim_path(sweep, request)], parse_json)
         _copy(source, target, [request_path(sweep, request)])
     listed, damaged = list_requests(source, sweep)
     say_few(list(damaged.values()))

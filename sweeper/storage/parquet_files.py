@@ -139,7 +139,7 @@ MERGED_PREFIXES = ("segment-", "compact-")
 _ATTEMPTS = 20
 """Number of times that `contents_of` lists a folder before it gives up."""
 LONGEST_WAIT = 4.0
-"""Seconds between two looks at a listing that shows files which are gone. All waits together take a minute, as long as
+"""Seconds between two reads of a listing that shows files which are gone. All waits together take a minute, as long as
 a network file system may show an old listing."""
 Tables = dict[str, tuple[pa.Schema, pa.Table]]
 """Maps a file's name to its schema and its rows."""
@@ -173,10 +173,10 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
     """Return the bytes of every Parquet file in the folder at one moment after the call began.
 
     Changed files are read again until two listings in a row agree: what was read is then what the folder held between
-    them. If it changes at each of 20 looks, the result is of several moments. It may then lack rows that moved from one
-    file to another at the last look.
+    them. If it changes at each of 20 reads, the result is of several moments. It may then lack rows that moved from one
+    file to another at the last read.
 
-    Raises StoreError if a file has vanished at the last look, too.
+    Raises StoreError if a file has vanished at the last read, too.
     """
     versions, contents = dict[str, Entry](), dict[str, bytes]()
     listed, wait = dict[str, Entry](), 0.1

@@ -23,10 +23,10 @@ from tests.simulation.accounts import Accounts
 from tests.simulation.backend import Machines, poison_of
 from tests.simulation.files import ROOT, Client, Memory, contents
 from tests.simulation.stored import (
+    ANALYSES,
     BEST,
     HALVED,
     HISTORY,
-    LOOKS,
     MODELS,
     REQUESTS,
     TRIALS,
@@ -385,8 +385,8 @@ class Auditor:
         self.accounts.judge(best_rows(files).values())
         for problem in laws.wrong_requests(frozenset(self._begun_requests), frozenset(self._asked), rows, files):
             self.note(problem)
-        for path in self.expected.looks.keys() | {path for path in files if path.startswith(LOOKS)}:
-            if files.get(path) != self.expected.looks.get(path):
+        for path in self.expected.analyses.keys() | {path for path in files if path.startswith(ANALYSES)}:
+            if files.get(path) != self.expected.analyses.get(path):
                 self.note(f"{path} differs")
         if not (self.divided and self.failed):
             self._judge_models(files, poisoned, kind.preset)
@@ -395,7 +395,7 @@ class Auditor:
         leases = [json.loads(data) for path, data in files.items() if path.startswith(".drivers/")]
         living = any(lease["host"] != "host" and not lease["ended"] for lease in leases)
         for path in files:
-            lease = path.startswith(".drivers/") and living  # for a minute from the first look at it
+            lease = path.startswith(".drivers/") and living  # for a minute from the first read of it
             unknown = path.startswith("checkpoints/") and (poisoned or self.cut_anew)
             unknown = unknown or (path.startswith(".write-check-") and self._cut_off)  # it goes an hour later
             unknown = unknown or (path.startswith(UNWRITTEN) and bool(lacking_models(files, files[path])))

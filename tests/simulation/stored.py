@@ -17,7 +17,7 @@ from tests.simulation.files import Memory, contents
 
 TRIALS, HISTORY, HALVED = "trials/sweep=simulated/", "history/sweep=simulated/", "cuts/sweep=simulated/halved/"
 MODELS, BEST, UNWRITTEN = "models/sweep=simulated/", "models/best/", "models/unwritten/"
-MODEL_SUFFIX, LOOKS, REQUESTS = ".safetensors", "looks/", "requests/simulated/"
+MODEL_SUFFIX, ANALYSES, REQUESTS = ".safetensors", "looks/", "requests/simulated/"
 CUT = ("cohort", "cohort_size", "preset")
 """Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved, and by which
 request first."""
@@ -123,13 +123,13 @@ class Expected:
     history: History
     figures: frozenset[str]
     """Paths of the files besides rows and history, without those that are named at random."""
-    looks: Mapping[str, bytes]
-    """Path of each record of looks at claims -> its content."""
+    analyses: Mapping[str, bytes]
+    """Path of each record of interim analyses -> its content."""
 
     @classmethod
     def of(cls, memory: Memory) -> Expected:
         files = contents(memory)
         rows = {trial: comparable(row) for trial, row in best_rows(files).items()}
         shown = (path for path in files if path.startswith(("tables/", "studies/", "reports/", "requests/", "models/")))
-        looks = {path: data for path, data in files.items() if path.startswith(LOOKS)}
-        return cls(rows, history_in(files), frozenset(shown), looks)
+        analyses = {path: data for path, data in files.items() if path.startswith(ANALYSES)}
+        return cls(rows, history_in(files), frozenset(shown), analyses)

@@ -23,7 +23,7 @@ from trainables.sections import Value
 REPORT, CHECKPOINT, DEVICE_NAME = "SWEEPER_REPORT", "SWEEPER_CHECKPOINT", "SWEEPER_DEVICE"
 """Environment variables of a command: the file of its metrics, the folder of what it resumes from, and its device."""
 TURN = 0.05
-"""Seconds between two looks at what a command has written."""
+"""Seconds between two reads of what a command has written."""
 GRACE = 10.0
 """Seconds that a command has to end after SIGTERM."""
 
@@ -50,7 +50,7 @@ def _type_of(values: Sequence[Value]) -> type:
 
 
 def plain(text: str) -> Value:
-    """A value by its looks: a truth value, a number or text."""
+    """A value by its form: a truth value, a number or text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

@@ -36,7 +36,7 @@ SCRATCH = "compiler"
 ABANDONED = 3600.0
 """Seconds after which files of a compilation that did not end are deleted."""
 TURN = 0.05
-"""Seconds between two looks at a compilation that is under way."""
+"""Seconds between two checks of a compilation that is under way."""
 
 
 class CompilationError(Exception):

@@ -28,9 +28,9 @@ SIDE = 1 << 20
 MOST_ON_DISK = 4 * SIDE
 """Size of the temporary file from which it is truncated."""
 CATCH_UP = 20
-"""Most reads of the file in one look, while more is printed."""
-LOOK_SECONDS, BUSY_SECONDS = 1.0, 0.05
-"""Time between two looks at the file, and while it is filled fast."""
+"""Most reads of the file in one poll, while more is printed."""
+POLL_SECONDS, BUSY_SECONDS = 1.0, 0.05
+"""Seconds between two polls of the file, and while it is filled fast."""
 WRITE_SECONDS = 10.0
 """Least time between two writes of a log that changes while its trial trains."""
 _LEFT_OUT = re.compile(rb"\n\[(\d{1,18}) bytes left out\]\n")
@@ -145,7 +145,7 @@ class LogCapture:
     def save(self) -> None:
         """Write what was printed until now."""
         with self._lock:
-            self._look()
+            self._read_new()
             if not self._is_changed:
                 return
             self._is_changed = False
@@ -166,7 +166,7 @@ class LogCapture:
             self._notify(f"what it prints cannot be kept: {error}")
         self._notified = True
 
-    def _look(self) -> bool:
+    def _read_new(self) -> bool:
         """Read what is new in the file. Returns whether there was so much that the file was truncated."""
         if self._file < 0:
             return False
@@ -181,7 +181,7 @@ class LogCapture:
                     data = os.pread(self._file, stop - start, start)
                     self._text = self._text.with_more(data, start - self._position)
                     self._position = start + len(data)
-            if self._position > MOST_ON_DISK:  # what is printed between the last look and now is lost
+            if self._position > MOST_ON_DISK:  # what is printed between the last read and now is lost
                 os.ftruncate(self._file, 0)
                 self._position = 0
                 return True
@@ -196,10 +196,10 @@ class LogCapture:
             yield max(first, size - SIDE), size
 
     def _watch(self) -> None:
-        wait, next_write = LOOK_SECONDS, 0.0
+        wait, next_write = POLL_SECONDS, 0.0
         while not self._over.wait(wait):
             with self._lock:
-                wait = BUSY_SECONDS if self._look() else LOOK_SECONDS
+                wait = BUSY_SECONDS if self._read_new() else POLL_SECONDS
                 if self._is_changed and (began := time.monotonic()) >= next_write:
                     self.save()
                     ended = time.monotonic()

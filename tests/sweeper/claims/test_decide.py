@@ -10,8 +10,8 @@ import pytest
 from sweeper import api
 from sweeper.claims import Claim, Side
 from sweeper.claims import decide as decide_module
+from sweeper.claims.interim import read_analyses
 from sweeper.claims.judging import judge
-from sweeper.claims.looks import read_looks
 from sweeper.definition import Grid, Sweep
 from sweeper.errors import SpecError
 from sweeper.storage.files import Files
@@ -54,15 +54,15 @@ def test_seeds_are_added_where_a_claim_is_open_and_an_interrupted_round_is_conti
     files = Files(tmp_path / "store")
     with pytest.raises(KeyboardInterrupt):
         decide(tmp_path, interrupt)
-    looks = read_looks(files, "tiny", "digits")
-    assert looks and looks.taken == dict.fromkeys(("X-01", "X-02a", "X-02b", "X-04"), (3,))
+    analyses = read_analyses(files, "tiny", "digits")
+    assert analyses and analyses.taken == dict.fromkeys(("X-01", "X-02a", "X-02b", "X-04"), (3,))
     plan = api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=7)["decide"]
     assert (plan["open"], plan["first_seeds"], plan["at_most"]) == (["X-02a"], [3, 4], 4)
     left_out = "X-04 left out: the value is at the margin, which no number of seeds decides"
     assert plan["expected"] == ["X-02a: no spread seen yet", left_out]
     rows = decide(tmp_path, tasks.append)
-    looks = read_looks(files, "tiny", "digits")
-    assert looks and looks.taken == {"X-01": (3,), "X-02a": (3, 5, 7), "X-02b": (3,), "X-04": (3,)}
+    analyses = read_analyses(files, "tiny", "digits")
+    assert analyses and analyses.taken == {"X-01": (3,), "X-02a": (3, 5, 7), "X-02b": (3,), "X-04": (3,)}
     assert sorted(zip(rows["beta"], rows["seed"], strict=True)) == [
         *((0.5, seed) for seed in range(7)), (1.5, 0), (1.5, 1), (1.5, 2)
     ]  # fmt: skip
@@ -71,7 +71,7 @@ def test_seeds_are_added_where_a_claim_is_open_and_an_interrupted_round_is_conti
     assert len(load("tiny", tmp_path / "store", preset="digits", changes="decided")) == 10
     judged = {each.claim.name: each for each in judge(files, OURS, "digits")}
     assert judged["X-01"].verdict == "holds" and judged["X-01"].level == pytest.approx(1 - 0.05 * 3 / 7)
-    assert judged["X-02a"].n == 7 and "look 3 at 7 seeds" in judged["X-02a"].reason
+    assert judged["X-02a"].n == 7 and "interim analysis 3 at 7 seeds" in judged["X-02a"].reason
     assert judge(files, OURS, "digits", "decided") == judge(files, OURS, "digits")
     trained = len(tasks)
     decide(tmp_path, tasks.append)
@@ -106,11 +106,11 @@ def test_what_cannot_be_decided_is_refused_in_one_line(options: dict[str, Any], 
 
 
 @pytest.mark.slow
-def test_the_looks_are_paid_for_by_the_most_seeds_of_the_first(tmp_path: Path) -> None:
+def test_the_level_is_split_for_the_most_seeds_of_the_first(tmp_path: Path) -> None:
     decide(tmp_path, decide=["X-01"])
-    with pytest.raises(SpecError, match="`--most-seeds <= 7` must hold, by which the looks at 'digits' are paid for"):
+    with pytest.raises(SpecError, match="`--most-seeds <= 7` must hold, for which the interim analyses of 'digits'"):
         api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=8)
-    with pytest.raises(SpecError, match="were first looked at with seeds 0,1,2; ask for the same"):
+    with pytest.raises(SpecError, match="were first analysed with seeds 0,1,2; ask for the same"):
         api.plan(OURS, store=tmp_path / "store", decide=True, most_seeds=7, axis={"seed": [0]})
     assert api.plan(OURS, store=tmp_path / "store", decide=["X-02"], most_seeds=4)["decide"]["at_most"] == 1
 
@@ -124,10 +124,10 @@ def test_the_plan_names_the_seeds_that_claims_are_expected_to_need(
     with without_ray(tmp_path):
         api.run(OURS, store=tmp_path / "store", keep="none")
     known = {each.claim.name: each for each in judge(Files(tmp_path / "store"), OURS, "digits")}
-    base = replace(known["X-01"], verdict="undecided", difference=1.0, low=-1.0, high=3.0, looks=(3,))
+    base = replace(known["X-01"], verdict="undecided", difference=1.0, low=-1.0, high=3.0, analyses=(3,))
     found = [
-        replace(base, claim=known["X-01"].claim, p=0.3, p_of_look=0.2),
-        replace(base, claim=known["X-02a"].claim, p=1.0, p_of_look=0.8),
+        replace(base, claim=known["X-01"].claim, p=0.3, p_of_analysis=0.2),
+        replace(base, claim=known["X-02a"].claim, p=1.0, p_of_analysis=0.8),
         replace(base, claim=known["X-04"].claim, verdict="holds", n=10, over="10 classes of one seed"),
         known["X-02b"],
     ]

@@ -13,7 +13,7 @@ from tests.sweeper.small_sweeps import TINY
 
 
 def test_a_run_that_was_asked_to_stop_waits_for_no_other_driver(tmp_path: Path) -> None:
-    """Also where the KeyboardInterrupt of the signal was lost in foreign code: it is asked for between two looks."""
+    """Also where the KeyboardInterrupt of the signal was lost in foreign code: it is asked for between two reads."""
     now = 0.0
 
     def sleep(seconds: float) -> None:

@@ -33,7 +33,7 @@ def command(store: Store, *arguments: str) -> list[str]:
 
 
 def drivers(monkeypatch: pytest.MonkeyPatch, *looks: Callable[[], object]) -> None:
-    """Let a driver live that does something before each look at its lease. After the last look it has ended."""
+    """Let a driver live that does something before each read of its lease. After the last one it has ended."""
     monkeypatch.setattr(trackers, "SYNC_SECONDS", 0.0)
     monkeypatch.setattr(trackers, "REST", 0.0)
     left = list(looks)

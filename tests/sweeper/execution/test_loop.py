@@ -40,12 +40,12 @@ LAST = CohortReport(Report(3, (), 1.0, done=True), ORIGIN)
 
 
 class ScriptedBackend(Backend):
-    """Answers each started task with the events that `script` makes of it, one look later."""
+    """Answers each started task with the events that `script` makes of it, one poll later."""
 
     def __init__(self, script: Callable[[CohortTask], list[Event]]) -> None:
         self._script, self._tasks = script, list[CohortTask]()
         self.at_once: list[int] = []
-        """Number of cohorts that it had at each look."""
+        """Number of cohorts that it had at each poll."""
         self.tasks: list[CohortTask] = []
         self.dispatches: list[Any] = []
         self.left = False

@@ -97,7 +97,7 @@ def test_nothing_is_reported_while_ray_starts_or_has_ended(monkeypatch: pytest.M
     assert NodeHealth()() is None
 
 
-def test_a_look_while_ray_ends_starts_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poll_while_ray_ends_starts_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray itself starts a cluster when most of its functions are called without one."""
     set_children(monkeypatch)
     starts: list[object] = []

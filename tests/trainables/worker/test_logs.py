@@ -37,7 +37,7 @@ class KeptLogs:
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> KeptLogs:
     """Nothing is written but at the boundaries."""
-    monkeypatch.setattr(logs, "LOOK_SECONDS", 1000.0)
+    monkeypatch.setattr(logs, "POLL_SECONDS", 1000.0)
     return KeptLogs()
 
 
@@ -86,12 +86,12 @@ except ValueError:
     assert not kept.of and [identity(descriptor) for descriptor in (1, 2)] == before
 
 
-@pytest.mark.parametrize("looks", [False, True])
+@pytest.mark.parametrize("polled", [False, True])
 def test_of_50_mb_the_ends_are_kept_and_the_disk_holds_less(
-    looks: bool, kept: KeptLogs, monkeypatch: pytest.MonkeyPatch
+    polled: bool, kept: KeptLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if looks:
-        monkeypatch.setattr(logs, "LOOK_SECONDS", 0.01)
+    if polled:
+        monkeypatch.setattr(logs, "POLL_SECONDS", 0.01)
     script = "import os\nfor n in range(50): os.write(1, b'%07d\\n' % n * (1 << 17))"
     with capture(kept) as log:
         log.begin("a")
@@ -103,7 +103,7 @@ def test_of_50_mb_the_ends_are_kept_and_the_disk_holds_less(
     assert text.head == b"0000000\n" * (1 << 17)
     assert len(text.tail) == logs.SIDE and text.tail.endswith(b"0000049\nend\n")
     most = 48 * logs.SIDE + len(b"end\n")
-    assert 0 < text.left_out <= most if looks else text.left_out == most
+    assert 0 < text.left_out <= most if polled else text.left_out == most
 
 
 def test_a_trial_that_goes_on_keeps_its_earlier_text_within_the_bound(kept: KeptLogs) -> None:
@@ -135,7 +135,7 @@ def test_a_store_that_takes_nothing_is_said_once_and_asked_again(kept: KeptLogs)
 
 
 def test_a_log_is_written_while_its_trial_trains(kept: KeptLogs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.01)
     with capture(kept) as log:
         log.begin("a")
         os.write(1, b"now\n")

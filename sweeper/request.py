@@ -168,7 +168,7 @@ class Request:
     deviation of the replicates."""
     alarm_rate: Annotated[float | None, Option("RATE", rate)] = None
     """One-class trials: report the anomaly threshold of the best trial at this false-alarm rate, from scores of
-    held-out normal images, and flag test images above it on its sheet."""
+    held-out normal images, and flag test images above it on its sample grid."""
     compile: Annotated[Literal["auto", "always", "never"], Option()] = "auto"
     """Compile training steps with the C++ compiler g++: always, never, or (auto) on CPU cores where that saves more
     time than it takes; a continued sweep keeps its steps unless always or never is given."""

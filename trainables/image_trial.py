@@ -45,7 +45,7 @@ class LatentDensity:
     density_confidence: Annotated[float, between(0.5, 1, above=True, below=True)] = 0.9
     """Probability of a class from which on the classifier of real images is sure of it, in (0.5, 1)."""
     density_pictures: bool = False
-    """Keep a sheet of decoded samples, and a map by t-SNE of samples among the test images' representations."""
+    """Keep a sample grid of decoded samples, and a map by t-SNE of samples among the test images' representations."""
 
     def __post_init__(self) -> None:
         if self.density_samples % GRID:

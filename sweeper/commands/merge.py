@@ -17,7 +17,7 @@ from sweeper.storage.merging import Merged, check_mergeable, merge, plan_merge
 from sweeper.storage.store import check_no_folder_of_a_store, check_no_links, check_writable
 
 ABOUT = (
-    "Add the rows of store A to store B, with their history, models, logs, sheets, evaluations and requests. A "
+    "Add the rows of store A to store B, with their history, models, logs, sample grids, evaluations and requests. A "
     "stays as it is. Of a trial that both have, B's run stays."
 )
 

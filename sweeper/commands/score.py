@@ -195,7 +195,7 @@ def _grid(model: Any, name: str, scored: Sequence[ScoredFile], threshold: float,
 def draw_grid(model: Any, name: str, parts: Mapping[str, Sequence[ScoredFile]], threshold: float, title: str) -> bytes:
     """A PNG file of images below the names of their parts, each with a heat map beside it if the model has one."""
     from sweeper.report.anomalies import SheetImage, draw_images  # here: they import Matplotlib
-    from sweeper.report.sheets import png
+    from sweeper.report.sample_grids import png
 
     def sheet_image(each: ScoredFile) -> SheetImage:
         heat = model.heat(each.image[None])[0].cpu().numpy() if model.has_heat else None

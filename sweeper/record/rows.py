@@ -1,4 +1,4 @@
-"""From reports to the store: history, sheets and rows, and the order in which they are written."""
+"""From reports to the store: history, sample grids and rows, and the order in which they are written."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,17 +38,17 @@ def listeners(
     twice:
 
     1. History is written while a cohort trains. Its trials have no row yet, so they count as not done.
-    2. When a cohort has ended, the rest of its history and its sheets are written before its rows. A trial with a row
-       therefore has its complete history and its sheets. Its worker has written its models before. `KeptModels` deletes
-       those that are not best of the cohort before the rows are written.
+    2. When a cohort has ended, the rest of its history and its sample grids are written before its rows. A trial with
+       a row therefore has its complete history and its sample grids. Its worker has written its models before.
+       `KeptModels` deletes those that are not best of the cohort before the rows are written.
     3. What follows from rows, such as the next wave of a search, is told of them when they are in the store.
     4. The checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
-       sheets again changes nothing, because all are keyed by trial id.
+       sample grids again changes nothing, because all are keyed by trial id.
     """
     history = History(store, sweep, clock or store.files.runtime.monotonic)
     told = _SourceUpdates(source, history)
     rows = RowWriter(store, sweep, row_format, (*followers, told))
-    return [*followers, told, history, Sheets(store, sweep), rows, CheckpointRemover(store.files, sweep)]
+    return [*followers, told, history, SampleGrids(store, sweep), rows, CheckpointRemover(store.files, sweep)]
 
 
 class History(CohortListener):
@@ -115,7 +115,7 @@ class History(CohortListener):
 
 
 @dataclass(frozen=True)
-class Sheets(CohortListener):
+class SampleGrids(CohortListener):
     """Writes the pictures of a last report."""
 
     store: Store
@@ -124,7 +124,7 @@ class Sheets(CohortListener):
     def reported(self, cohort: Cohort, message: CohortReport) -> None:
         if message.report.done:
             for trial, member in zip(cohort.trials, message.report.members, strict=True):
-                self.store.write_sheets(self.sweep, trial.id, member.pictures)
+                self.store.write_sample_grids(self.sweep, trial.id, member.pictures)
 
 
 @dataclass(frozen=True)

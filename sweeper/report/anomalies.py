@@ -1,4 +1,4 @@
-"""The sheet of a trial on one class: the most and the least anomalous test images by its chosen score.
+"""The sample grid of a trial on one class: the most and the least anomalous test images by its chosen score.
 
 Shapes: N test images, A that are shown, M held-out normal images.
 """
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from sweeper.report.charts import CATEGORIES
 from sweeper.report.formatting import format_significant
-from sweeper.report.sheets import INK, MUTED, PALE, png, read_arrays
+from sweeper.report.sample_grids import INK, MUTED, PALE, png, read_arrays
 from sweeper.results.estimates import over_images
 from sweeper.storage.files import Files
-from sweeper.storage.layout import figure_path, sheet_path
+from sweeper.storage.layout import figure_path, sample_grid_path
 from trainables.metrics.roc import alarm_threshold, auroc_margin, mann_whitney
 
 FILE = "anomalies.npz"
-"""Name of a trial's sheet with its test images."""
+"""Name of a trial's sample grid with its test images."""
 ABREAST = 10
 """Images in a line."""
 SIDE, BELOW, BETWEEN, TOP = 0.8, 0.36, 0.3, 0.95
@@ -36,7 +36,7 @@ FLAGGED = CATEGORIES[1]
 
 
 class Anomalies(NamedTuple):
-    """What a trial hands over (see `trainables.metrics.sheets.anomaly_data`)."""
+    """What a trial hands over (see `trainables.metrics.sample_grids.anomaly_data`)."""
 
     shown: NDArray[np.uint8]
     """[A, H, W, C], the most anomalous first."""
@@ -53,9 +53,9 @@ class Anomalies(NamedTuple):
 
 
 def write(files: Files, name: str, folder: str, dataset: str, trial: str, title: str, alarm_rate: float | None) -> None:
-    """Write `sheets/FOLDER/DATASET-anomalies.png` of a trial, if it has such a sheet. Images above the threshold of
+    """Write `sheets/FOLDER/DATASET-anomalies.png` of a trial, if it has one. Images above the threshold of
     `alarm_rate` have a frame."""
-    anomalies = read_arrays(files, sheet_path(name, trial, FILE), _parse)
+    anomalies = read_arrays(files, sample_grid_path(name, trial, FILE), _parse)
     if anomalies:
         files.write(figure_path("sheets", folder, f"{dataset}-anomalies.png"), png(draw(anomalies, title, alarm_rate)))
 

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from sweeper.report.charts import CATEGORIES
 from sweeper.report.formatting import DASH, format_value
-from sweeper.report.sheets import INK, MUTED, PALE, png, read_arrays
+from sweeper.report.sample_grids import INK, MUTED, PALE, png, read_arrays
 from sweeper.storage.files import Files
-from sweeper.storage.layout import figure_path, sheet_path, sheets_folder
+from sweeper.storage.layout import figure_path, sample_grid_path, sample_grids_folder
 
 FILE = "density.npz"
-"""Name of a trial's sheet with its density."""
+"""Name of a trial's sample grid with its density."""
 ABREAST = 4
 """Most panels beside each other."""
 PANEL = (3.1, 2.5)
@@ -72,7 +72,7 @@ def write(files: Files, name: str, folder: str, rows: pd.DataFrame, by: Sequence
     They show a model for each combination of the values of `by`: its first trial, by seed, that has a density. The
     second figure has the mixtures of 2 to `COLOURED` components. Nothing is written for trials without densities.
     """
-    trials = files.list(sheets_folder(name))
+    trials = files.list(sample_grids_folder(name))
     if not trials:
         return
     rows = rows[rows["trial_id"].isin(trials)].sort_values("seed", kind="stable")
@@ -80,7 +80,7 @@ def write(files: Files, name: str, folder: str, rows: pd.DataFrame, by: Sequence
     for dataset, shown in models.groupby("dataset", sort=False):
         labels = [_label(values) for values in shown[list(by)].itertuples(index=False)]
         read = {
-            label: _read(files, sheet_path(name, trial, FILE))
+            label: _read(files, sample_grid_path(name, trial, FILE))
             for label, trial in zip(labels, shown["trial_id"], strict=True)
         }
         densities = {label: density for label, density in read.items() if density}

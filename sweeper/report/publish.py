@@ -1,4 +1,4 @@
-"""Writes the figures and sheets of a sweep into the store, and returns text for the terminal."""
+"""Writes the figures and sample grids of a sweep into the store, and returns text for the terminal."""
 
 import functools
 from collections.abc import Callable, Collection
@@ -9,7 +9,7 @@ import pandas as pd
 
 from sweeper.definition import Heatmap, Sweep, Table
 from sweeper.definition.metric import SPREADS, Spread
-from sweeper.report import anomalies, densities, heatmaps, sheets
+from sweeper.report import anomalies, densities, heatmaps, sample_grids
 from sweeper.report.figures import Shown, figures_of, made
 from sweeper.report.formatting import CLASS, format_metric, text_with_class_names
 from sweeper.report.kinds import KINDS
@@ -18,7 +18,7 @@ from sweeper.results.best import BestSetting
 from sweeper.results.replicates import beside, in_percent
 from sweeper.results.sentences import beside_text, chosen
 from sweeper.storage.files import Files
-from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sheets_folder
+from sweeper.storage.layout import SUFFIX, figure_path, history_folder, sample_grids_folder
 from sweeper.storage.load import load_history
 from sweeper.storage.requests import changes_named
 
@@ -62,11 +62,11 @@ def write(
     """Write all figures of a request, and return the text to print.
 
     Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there, the files
-    of other kinds in `KIND/FOLDER/`, and, of trials that have sheets, `sheets/FOLDER/*.png`: of methods, of densities
-    by the rows of the first table, and of the test images of the best trial on one class, where the threshold of
-    `alarm_rate` flags some. The text has the cells of the first heatmap where there are no tables, the tables, the
-    breakdown of the best setting and the correlations. Tables without a trial are left out. A figure or table that
-    cannot be made of its data is a line that is logged.
+    of other kinds in `KIND/FOLDER/`, and, of trials that have sample grids, `sheets/FOLDER/*.png`: of methods, of
+    densities by the rows of the first table, and of the test images of the best trial on one class, where the
+    threshold of `alarm_rate` flags some. The text has the cells of the first heatmap where there are no tables, the
+    tables, the breakdown of the best setting and the correlations. Tables without a trial are left out. A figure or
+    table that cannot be made of its data is a line that is logged.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `hyperparameters` are
     the columns that are some, beside those that figures show.
@@ -93,9 +93,9 @@ def write(
         ),
         ("breakdown", partial(_breakdown, files, folder, shown, sweep)),
         ("correlations", partial(_correlations, files, folder, shown, sweep)),
-        ("sheets of methods", partial(sheets.write_sheets, files, name, folder, rows)),
+        ("sample grids of methods", partial(sample_grids.write_sample_grids, files, name, folder, rows)),
         (
-            "sheets of densities",
+            "sample grids of densities",
             lambda: densities.write(
                 files,
                 name,
@@ -105,8 +105,8 @@ def write(
                 f"{name} ({label})",
             ),
         ),
-        ("maps of latents", partial(sheets.write_latent_maps, files, name, folder, rows, shown.about)),
-        ("sheets of anomalies", partial(_anomalies, files, name, folder, shown, sweep, alarm_rate)),
+        ("maps of latents", partial(sample_grids.write_latent_maps, files, name, folder, rows, shown.about)),
+        ("sample grids of anomalies", partial(_anomalies, files, name, folder, shown, sweep, alarm_rate)),
     ]
     texts = [made(files.log, f"store {files.display_uri}, {folder}: {figure}", write) for figure, write in writers]
     return "\n\n".join(text for text in texts if text)
@@ -155,8 +155,9 @@ def _best_settings(shown: Shown) -> list[BestSetting]:
 
 
 def _anomalies(files: Files, name: str, folder: str, shown: Shown, sweep: Sweep, alarm_rate: float | None) -> None:
-    """Write the sheet of the best trial of each best setting, if it has one."""
-    rows = shown.rows[shown.rows["trial_id"].isin(files.list(sheets_folder(name)))].set_index("trial_id", drop=False)
+    """Write the sample grid of the best trial of each best setting, if it has one."""
+    with_grids = shown.rows["trial_id"].isin(files.list(sample_grids_folder(name)))
+    rows = shown.rows[with_grids].set_index("trial_id", drop=False)
     for trial in (next(iter(best.values)) for best in (_best_settings(shown) if len(rows) else ())):
         if trial not in rows.index:
             continue

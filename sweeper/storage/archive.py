@@ -9,8 +9,8 @@ nothing:
 2. For each old file, the rows that stay are written to a new file, and only then the old file is deleted
    (`parquet_folder.replace`). Every row that moves has its copy from step 1. Every row that stays is in the old file,
    in the new one, or in both.
-3. Whole files and folders (the plan's cut, its pictures, the trials' sheets, models and logs) are renamed. Each is in
-   the old place or in the new one.
+3. Whole files and folders (the plan's cut, its pictures, the trials' sample grids, models and logs) are renamed. Each
+   is in the old place or in the new one.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,7 +32,7 @@ from sweeper.storage.layout import (
     logs_folder,
     models_folder,
     new_archive,
-    sheets_folder,
+    sample_grids_folder,
     trials_folder,
     whole_folders,
 )
@@ -99,15 +99,15 @@ def preview_archive(files: Files, sweep: str, selection: TrialSelection, columns
 
 
 def archive(files: Files, sweep: str, selection: TrialSelection, columns: Columns) -> ArchiveSummary | None:
-    """Move the rows, the history, the sheets, models, logs and the paths of the chosen trials to a new
+    """Move the rows, the history, the sample grids, models, logs and the paths of the chosen trials to a new
     `_replaced/TIME`. None if there are none.
 
     Files that are damaged, or whose columns cannot be combined with `columns`, move as a whole, because a run could not
     use them.
     """
-    parts, sheets = _parts(files, sweep, selection, columns), sheets_folder(sweep)
+    parts, grids = _parts(files, sweep, selection, columns), sample_grids_folder(sweep)
     trials = {*selection.trials, *_trials(parts)}
-    of_trials = [f"{sheets}/{trial}" for trial in files.list(sheets) if trial in trials]
+    of_trials = [f"{grids}/{trial}" for trial in files.list(grids) if trial in trials]
     for folder, suffix in ((models_folder(sweep), MODEL_SUFFIX), (logs_folder(sweep), LOG_SUFFIX)):
         of_trials += [f"{folder}/{name}" for name in files.list(folder) if name.removesuffix(suffix) in trials]
     return _set_aside(files, sweep, parts, [*selection.paths, *of_trials])

@@ -116,18 +116,18 @@ def interim_path(sweep: str, request: str) -> str:
     return f"looks/{check_name(sweep)}/{file_name(request)}.json"
 
 
-def sheets_folder(sweep: str) -> str:
-    """The folder of the sweep's sheets: a folder for each trial, and one for each request."""
+def sample_grids_folder(sweep: str) -> str:
+    """The folder of the sweep's sample grids: a folder for each trial, and one for each request."""
     return f"sheets/{check_name(sweep)}"
 
 
-def sheet_path(sweep: str, trial: str, name: str) -> str:
-    """The path of one of a trial's sheets, or of the data of one of its figures. `name` includes the suffix."""
-    return f"{sheets_folder(sweep)}/{check_name(trial)}/{check_name(name)}"
+def sample_grid_path(sweep: str, trial: str, name: str) -> str:
+    """The path of one of a trial's sample grids, or of the data of one of its figures. `name` includes the suffix."""
+    return f"{sample_grids_folder(sweep)}/{check_name(trial)}/{check_name(name)}"
 
 
-def is_sheet(name: str) -> bool:
-    """Whether a file of a trial's folder of sheets has the name of one."""
+def is_sample_grid(name: str) -> bool:
+    """Whether a file of a trial's folder of sample grids has the name of one."""
     return is_name(name) and name.endswith((".png", ".npz"))
 
 

@@ -1,11 +1,11 @@
-"""The rows of one store are added to another, by `sweeper merge`, with their history, models, logs, sheets, evaluations
-and requests.
+"""The rows of one store are added to another, by `sweeper merge`, with their history, models, logs, sample grids,
+evaluations and requests.
 
 Nothing of either store is deleted or overwritten but a row that failed, which a result replaces. Of each sweep these
 are written in the order in which a run writes them: models and the list of those that could not be written, history,
-sheets, logs, then rows, because a row means that the rest is there; then evaluations and the lists of requests. Files
-of rows and history have names that follow from their content, and what is there is not written again: so a merge that
-was cut off is ended by the same call, and one that is repeated changes nothing.
+sample grids, logs, then rows, because a row means that the rest is there; then evaluations and the lists of requests.
+Files of rows and history have names that follow from their content, and what is there is not written again: so a merge
+that was cut off is ended by the same call, and one that is repeated changes nothing.
 
 The other store may be somebody else's. One with damaged rows, history or evaluations is refused. Of all else only files
 are copied that `layout` knows and that are whole: models with their digest, JSON that can be read, logs of 4 MiB at
@@ -30,12 +30,12 @@ from sweeper.storage.layout import (
     file_name,
     history_folder,
     interim_path,
-    is_sheet,
+    is_sample_grid,
     log_path,
     model_path,
     page_views_folder,
     request_path,
-    sheets_folder,
+    sample_grids_folder,
     study_path,
     trials_folder,
 )
@@ -142,9 +142,9 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
     tables = [table for _, table in read_tables(source, history_folder(sweep)).values()]
     if tables and len(history := rows_of(one_per_record(pa.concat_tables(tables)), trials)):
         _add(target, history_folder(sweep), history.replace_schema_metadata(HISTORY.metadata))
-    sheets = set(source.list(sheets_folder(sweep)))
-    for trial in sheets.intersection(trials):
-        _copy_folder(source, target, f"{sheets_folder(sweep)}/{trial}", is_sheet)
+    grids = set(source.list(sample_grids_folder(sweep)))
+    for trial in grids.intersection(trials):
+        _copy_folder(source, target, f"{sample_grids_folder(sweep)}/{trial}", is_sample_grid)
     logs = [log_path(sweep, trial) for trial in sorted(logged_trials(source, sweep).intersection(trials))]
     _copy(source, target, logs, most=LARGEST_LOG)
     stored = [table for _, table in read_tables(source, trials_folder(sweep)).values()]

@@ -5,7 +5,7 @@ can be read and a removal that the same call ends.
    trials that no other request lists. A removal that was cut off has its ids there, whatever rows are left.
 2. Rows go first, because a row means that the rest is there. Of a file that has other rows, too, these are written to
    a new file before the old one is deleted (`parquet_files.replace`): each row that stays is in one of them, or both.
-3. History, evaluations, models, logs and sheets of the trials follow, then what belongs to the request: pictures,
+3. History, evaluations, models, logs and sample grids of the trials follow, then what belongs to the request: pictures,
    verdicts, and last its list and the ids of step 1.
 
 Of a whole sweep each kind is deleted in the order of `layout.sweep_folders`; what is left is found by its folders.
@@ -28,7 +28,7 @@ from sweeper.storage.layout import (
     removal_path,
     removals_folder,
     request_files,
-    sheets_folder,
+    sample_grids_folder,
     sweep_folders,
     tensorboard_folder,
     trials_folder,
@@ -113,7 +113,7 @@ def _sizes(found: SweepInventory, request: str, trials: frozenset[str]) -> dict[
 
 def _trial_folders(sweep: str) -> tuple[str, str]:
     """Folders with a folder for each trial."""
-    return sheets_folder(sweep), tensorboard_folder(sweep)
+    return sample_grids_folder(sweep), tensorboard_folder(sweep)
 
 
 def remove(files: Files, removal: Removal) -> None:
@@ -142,8 +142,8 @@ def remove(files: Files, removal: Removal) -> None:
 
 
 def make_room(files: Files, removal: Removal) -> None:
-    """Delete what needs no writing: all of a sweep; of a request models, logs, sheets and pictures, but neither rows
-    nor its list, by which the rest is found. On a full disk the rest of a removal needs that room."""
+    """Delete what needs no writing: all of a sweep; of a request models, logs, sample grids and pictures, but neither
+    rows nor its list, by which the rest is found. On a full disk the rest of a removal needs that room."""
     if not removal.request:
         return remove(files, removal)
     delete_models(files, removal.sweep, removal.trials)

@@ -24,7 +24,7 @@ from sweeper.storage.layout import (
     check_name,
     damaged_folder,
     history_folder,
-    sheet_path,
+    sample_grid_path,
     sweep_folders,
     trials_folder,
 )
@@ -279,11 +279,11 @@ class Store(StoreReader):
             for _ in self._compactor(folder, _merged_history).add(name):
                 pass
 
-    def write_sheets(self, sweep: str, trial: str, pictures: Mapping[str, bytes]) -> None:
+    def write_sample_grids(self, sweep: str, trial: str, pictures: Mapping[str, bytes]) -> None:
         """Write a trial's pictures and the data of its figures (file name -> content). Writing the same files again
         changes nothing."""
         for name, picture in pictures.items():
-            self.files.write(sheet_path(sweep, trial, name), picture)
+            self.files.write(sample_grid_path(sweep, trial, name), picture)
 
     def delete_history(self, sweep: str, cohort: str, trials: Sequence[str]) -> None:
         """Delete from a cohort's file the history of trials that are reported anew by other cohorts, but for those

@@ -111,14 +111,14 @@ def test_s3(s3):
     store.compact("grid")
     assert len(store.files.list("trials/sweep=grid")) == 1
     store.files.write("heatmaps/grid/digits, epochs=5/a.png", b"png")
-    store.write_sheets("grid", "a", {"samples.png": b"sheet"})
+    store.write_sample_grids("grid", "a", {"samples.png": b"grid"})
     moved = archive(store.files, "grid", TrialSelection(["a"], paths=["heatmaps/grid/digits, epochs=5"]), COLUMNS)
     assert moved and moved.rows == 1 and store.statuses("grid") == {"b": "finished"}
     assert not store.files.list("heatmaps/grid") and not store.files.list("sheets/grid")
     restore(store.files, "grid", moved.folder.split("/")[1])
     assert set(store.statuses("grid")) == {"a", "b"} and load("grid", uri)["nu"].tolist() == [3.0, math.inf]
     assert store.files.read("heatmaps/grid/digits, epochs=5/a.png") == b"png"
-    assert store.files.read("sheets/grid/a/samples.png") == b"sheet"
+    assert store.files.read("sheets/grid/a/samples.png") == b"grid"
     with pytest.raises(StoreError, match=r"store s3://bucket2/store\?endpoint_override=[^ ]*: cannot write") as caught:
         check_writable(Files(uri.replace("bucket1", "bucket2"), LONG_RETRIES))
     assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)

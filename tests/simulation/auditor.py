@@ -222,7 +222,7 @@ class Auditor:
                 and not of_function
                 and not self.memory.paths(f"{ROOT}/sheets/simulated/{trial}")
             ):
-                self.note(f"{trial} has a row before its sheets")
+                self.note(f"{trial} has a row before its sample grids")
             if row["status"] == "failed" and self.excused and trial not in self.seen:
                 self.note(f"{trial} has failed, though only machines were lost")
             if row["status"] != "failed" or cohort in self._hopeless or of_function:

@@ -49,7 +49,7 @@ from sweeper.storage.layout import (
     model_path,
     page_views_folder,
     report_path,
-    sheet_path,
+    sample_grid_path,
     study_path,
     summary_path,
     sweep_folders,
@@ -302,7 +302,7 @@ def synthetic(folder: Path) -> Store:
         store.write("grid", f"c{trial}", [row(trial)], COLUMNS)
         store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", 0.9)])
         files.write(path := model_path("grid", trial), model(path.encode()))
-        files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
+        files.write(sample_grid_path("grid", trial, "samples.png"), b"grid")
     identity = {"trial_id": "a", "dataset": "d", "image_digest": None, "weights": "w"}
     write_evaluations(files, "grid", "d", "", [{**identity, "knn": 0.5}])
     write_request(files, "grid", RequestRows("digits", "digits", ["a", "b"], ["s"]))

@@ -33,6 +33,7 @@ from trainables.metrics.meanings import BEST_ON_TEST, CHOICES, CHOSEN, MARGIN, V
 from trainables.metrics.neighbours import EuclideanNeighbours, Neighbours
 from trainables.metrics.one_class_scores import OneClassScores
 from trainables.metrics.probes import ContentProbes, FewLabelProbes, LinearProbes, StyleProbes
+from trainables.metrics.sample_grids import anomaly_data
 from trainables.metrics.scores import (
     HELD_OUT,
     AnomalyDetection,
@@ -42,7 +43,6 @@ from trainables.metrics.scores import (
     kept_results,
     margins,
 )
-from trainables.metrics.sheets import anomaly_data
 from trainables.metrics.target_prediction import TargetPrediction
 
 REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
@@ -194,7 +194,7 @@ class CohortEvaluator(Evaluator):
         return {name: values for each in evaluators for name, values in each.scored.get(prefix, {}).items()}
 
     def _anomalies(self, slot: int, member: int) -> dict[str, bytes]:
-        """The sheet of the member in this slot, by its chosen score."""
+        """The sample grid of the member in this slot, by its chosen score."""
         (tested, *_), scores = self._images.sets, self._scored("")
         kept = self._kept[slot] if self._kept else KeptResults()
         score = kept.inputs.get("score") or next(iter(scores))

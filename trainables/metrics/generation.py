@@ -28,8 +28,8 @@ from trainables.metrics.evaluator import (
     RepresentationEvaluator,
     Representations,
 )
+from trainables.metrics.sample_grids import reconstruction_grid, sample_grid
 from trainables.metrics.sample_quality import diversity, fid, frechet_digits, reconstruction_mse, sample_accuracy
-from trainables.metrics.sheets import reconstruction_sheet, sample_sheet
 from trainables.validation import above, at_least, checked
 
 REGULARISATION = 1e-6
@@ -172,8 +172,8 @@ def _batches(indices: Tensor, batch_size: int) -> tuple[Tensor, ...]:
 
 CLASSIFIED = ("digits",)
 """Data sets whose samples are judged by the classifier of digits."""
-ON_SHEETS = 10
-"""Images in a row of a sheet."""
+PER_ROW = 10
+"""Images in a row of a sample grid."""
 
 
 class Decoders:
@@ -258,15 +258,15 @@ class GenerationEvaluator(RepresentationEvaluator):
         decode, generation = self._decoders_of(vectors), self.config.generation
         by_member: list[dict[str, bytes]] = [{} for _ in range(vectors.stack.size)]
         if generation.reconstructions:
-            pixels_NCHW = next(self.images.pixels(tested.images))[0][:ON_SHEETS]
-            decoded_KNCHW = decode(vectors.test(tested)["z"][:, :ON_SHEETS])
+            pixels_NCHW = next(self.images.pixels(tested.images))[0][:PER_ROW]
+            decoded_KNCHW = decode(vectors.test(tested)["z"][:, :PER_ROW])
             for pictures, decoded_NCHW in zip(by_member, decoded_KNCHW, strict=True):
-                sheet = reconstruction_sheet(pixels_NCHW.cpu(), {self.config.method: decoded_NCHW.cpu()})
-                pictures["reconstructions.png"] = sheet
+                grid = reconstruction_grid(pixels_NCHW.cpu(), {self.config.method: decoded_NCHW.cpu()})
+                pictures["reconstructions.png"] = grid
         if generation.samples_per_class:
-            count = min(ON_SHEETS, generation.samples_per_class)
+            count = min(PER_ROW, generation.samples_per_class)
             for pictures, samples_LSCHW in zip(by_member, self._samples(decode, vectors, count), strict=True):
-                pictures["samples.png"] = sample_sheet(samples_LSCHW.cpu(), self.images.dataset.classes)
+                pictures["samples.png"] = sample_grid(samples_LSCHW.cpu(), self.images.dataset.classes)
         return by_member
 
     def _decoders_of(self, vectors: Representations) -> Decoders:

@@ -35,8 +35,8 @@ from trainables.metrics.evaluator import (
 )
 from trainables.metrics.generation import CLASSIFIED, train_decoder
 from trainables.metrics.sample_classifiers import digits_classifier, train_image_classifier
+from trainables.metrics.sample_grids import sample_grid
 from trainables.metrics.sample_quality import confident_coverage, confident_share, frechet_digits
-from trainables.metrics.sheets import sample_sheet
 from trainables.validation import whole
 
 REGULARISATION = 1e-6
@@ -239,7 +239,7 @@ class Latents:
 
 
 SHOWN = 10 * GRID
-"""Images on a sheet: ten rows of sixteen."""
+"""Images on a sample grid: ten rows of sixteen."""
 MOST_MAPPED, MAPPED_SHARE = 2000, 4
 """Most test images on a map, and how many of them there are for each sample."""
 
@@ -294,7 +294,7 @@ class LatentDensityEvaluator(RepresentationEvaluator):
         labels = [str(FIRST_SEED + row) if asked.sampled else "" for row in range(shown_KSCHW.shape[1] // GRID)]
         for member, images_SCHW in enumerate(shown_KSCHW):
             self.images.raise_if_stopped()
-            files = {"samples.png": sample_sheet(images_SCHW.unflatten(0, (-1, GRID)).cpu(), labels)}
+            files = {"samples.png": sample_grid(images_SCHW.unflatten(0, (-1, GRID)).cpu(), labels)}
             if asked.sampled:
                 files |= self._map(self._latents_of(vectors), member, tested)
             by_member.append(files)

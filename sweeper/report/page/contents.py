@@ -130,7 +130,7 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
     unfinished = sorted(set(history["trial_id"].unique()).difference(rows["trial_id"]))
     names = _trial_names(files, name) if unfinished else {}
     packed = embedded.pack_curves(history, [*recorded, *unfinished], _first_metrics(shown))
-    sheets = embedded.collect_pictures(files, name, recorded)
+    grids = embedded.collect_pictures(files, name, recorded)
     unusual_first = own["trial_id"].iloc[(own["status"] == "finished").argsort(kind="stable")]
     logs, logs_left_out = embedded.collect_logs(files, name, list(unusual_first))
     requests, requests_note = _requests(files, name, snapshot, shown, known, positions)
@@ -153,13 +153,13 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
         "importances": importances,
         "claims": judged,
         "reruns": earlier.runs,
-        "pictures": [asdict(picture) for picture in sheets.pictures],
+        "pictures": [asdict(picture) for picture in grids.pictures],
         "logs": [asdict(log) for log in logs],
         "unfinished": [{"trial_id": trial, "config": names.get(trial, {})} for trial in unfinished],
         "curves": list(packed.series),
         "notes": [
             *_few(problems),
-            *_notes(files, name, snapshot, packed.note, {"sheets": sheets.left_out, LOGS: logs_left_out}),
+            *_notes(files, name, snapshot, packed.note, {"sheets": grids.left_out, LOGS: logs_left_out}),
             *_few(_damaged(damaged)),
             *requests_note,
             *importances_notes,

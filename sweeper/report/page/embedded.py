@@ -1,4 +1,4 @@
-"""What a page embeds within a limit of size: the history of a sweep, sheets as data URIs, and the ends of logs.
+"""What a page embeds within a limit of size: the history of a sweep, sample grids as data URIs, and the ends of logs.
 
 The history can be far larger than a page should be. Each metric is a matrix of trials and epochs, as float64. Within
 the limit, all metrics are kept, with fewer epochs where needed; if even `MIN_EPOCHS` epochs are too many, the last
@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from sweeper.errors import DamagedError
-from sweeper.report.sheets import MAX_BYTES, open_sheet
+from sweeper.report.sample_grids import MAX_BYTES, open_grid
 from sweeper.storage.files import Files
-from sweeper.storage.layout import log_path, logs_folder, sheets_folder
+from sweeper.storage.layout import log_path, logs_folder, sample_grids_folder
 from sweeper.storage.logs import logged_trials, read_log_end
 
 CURVE_BYTES = 900_000
@@ -102,7 +102,7 @@ MAX_SIDE = 1200
 class Picture:
     title: str
     trial: str | None
-    """The trial whose sheet it is; None if it compares methods."""
+    """The trial whose sample grid it is; None if it compares methods."""
     source: str
     """A data URI."""
     width: int
@@ -113,11 +113,11 @@ class Picture:
 class Pictures:
     pictures: Sequence[Picture]
     left_out: int
-    """Number of sheets that exceed the limit, or cannot be read."""
+    """Number of sample grids that exceed the limit, or cannot be read."""
 
 
 def collect_pictures(files: Files, name: str, trials: Sequence[str]) -> Pictures:
-    """Return the sheets that compare methods, and then those of `trials`, in their order."""
+    """Return the sample grids that compare methods, and then those of `trials`, in their order."""
     pictures, size, left_out = list[Picture](), 0, 0
     for title, trial, path in _paths(files, name, trials):
         small = None if size >= PICTURE_BYTES else _small(files, path)
@@ -132,15 +132,15 @@ def collect_pictures(files: Files, name: str, trials: Sequence[str]) -> Pictures
 
 
 def _paths(files: Files, name: str, trials: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield title, trial and path of each sheet."""
-    root, known = sheets_folder(name), set(trials)
+    """Yield title, trial and path of each sample grid."""
+    root, known = sample_grids_folder(name), set(trials)
     folders = files.list(root)
     for folder in (folder for folder in folders if folder not in known):
         for file in files.list(f"{root}/{folder}"):
             if file.endswith(".png"):
                 yield f"{folder}: {file.removesuffix('.png')}", None, f"{root}/{folder}/{file}"
-    with_sheets = known.intersection(folders)
-    for trial in (trial for trial in trials if trial in with_sheets):
+    with_grids = known.intersection(folders)
+    for trial in (trial for trial in trials if trial in with_grids):
         for file in files.list(f"{root}/{trial}"):
             if file.endswith(".png"):
                 yield file.removesuffix(".png"), trial, f"{root}/{trial}/{file}"
@@ -153,7 +153,7 @@ def _small(files: Files, path: str) -> tuple[str, bytes, tuple[int, int]] | None
     """
     try:
         data = files.read(path, MAX_BYTES)
-        picture = open_sheet(data or b"")
+        picture = open_grid(data or b"")
     except (DamagedError, ValueError):
         return None
     is_large = max(picture.size) > MAX_SIDE

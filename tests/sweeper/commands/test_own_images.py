@@ -213,5 +213,5 @@ def test_a_run_on_normal_images_alone_ends_with_its_model_threshold_and_sentence
     )
     assert sentence.startswith("best auroc_joint so far: ")  # of the request, which has other nu as well
     assert sentence.endswith("over 2 seeds); chosen on test images")
-    (sheet,) = (store / "sheets/anomaly_grid").rglob("folder-anomalies.png")
-    assert sheet.stat().st_size > 10_000 and len(model.score(np.zeros((3, 8, 8, 3)))) == 3
+    (grid,) = (store / "sheets/anomaly_grid").rglob("folder-anomalies.png")
+    assert grid.stat().st_size > 10_000 and len(model.score(np.zeros((3, 8, 8, 3)))) == 3

@@ -310,7 +310,7 @@ def test_why_steps_are_not_compiled_is_said_once(tmp_path: Path) -> None:
 
 
 PICTURES = ({"samples.png": b"a"}, {"samples.png": b"b", "reconstructions.png": b"c"})
-SHEETS = {"a0/samples.png": b"a", "a1/samples.png": b"b", "a1/reconstructions.png": b"c"}
+GRIDS = {"a0/samples.png": b"a", "a1/samples.png": b"b", "a1/reconstructions.png": b"c"}
 
 
 def with_pictures(reported: CohortReport) -> CohortReport:
@@ -319,7 +319,7 @@ def with_pictures(reported: CohortReport) -> CohortReport:
     return replace(reported, report=replace(reported.report, members=members_with_pictures))
 
 
-def sheets(folder: Path) -> dict[str, bytes]:
+def grids(folder: Path) -> dict[str, bytes]:
     root = folder / "sheets/grid"
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.png")}
 
@@ -327,7 +327,7 @@ def sheets(folder: Path) -> dict[str, bytes]:
 def test_each_picture_is_a_file_in_the_folder_of_its_trial(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     harness.report("c0", message(1, [0.5, 0.6]), with_pictures(message(2, [0.7, 0.8], done=True)))
-    assert sheets(tmp_path) == SHEETS
+    assert grids(tmp_path) == GRIDS
 
 
 def test_a_killed_driver_leaves_no_row_without_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,9 +345,9 @@ def test_a_killed_driver_leaves_no_row_without_its_pictures(tmp_path: Path, monk
         with pytest.raises(Kill):
             Harness(tmp_path).report("c0", last)
     restarted = Harness(tmp_path)
-    assert restarted.store.statuses("grid") == {} and sheets(tmp_path) == SHEETS
+    assert restarted.store.statuses("grid") == {} and grids(tmp_path) == GRIDS
     restarted.report("c0", last)
-    assert set(restarted.rows()["status"]) == {"finished"} and sheets(tmp_path) == SHEETS
+    assert set(restarted.rows()["status"]) == {"finished"} and grids(tmp_path) == GRIDS
 
 
 def test_pictures_that_cannot_be_written_keep_their_trials_from_having_rows(
@@ -357,7 +357,7 @@ def test_pictures_that_cannot_be_written_keep_their_trials_from_having_rows(
         raise OSError("the disk is full")
 
     harness = Harness(tmp_path)
-    monkeypatch.setattr(Store, "write_sheets", fail)
+    monkeypatch.setattr(Store, "write_sample_grids", fail)
     with pytest.raises(OSError, match="the disk is full"):
         harness.report("c0", with_pictures(message(1, [0.7, 0.8], done=True)))
     assert harness.store.statuses("grid") == {}

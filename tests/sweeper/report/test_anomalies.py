@@ -1,4 +1,4 @@
-"""The sheet of the most and the least anomalous test images."""
+"""The sample grid of the most and the least anomalous test images."""
 
 import io
 import re
@@ -90,7 +90,7 @@ def test_the_area_has_an_interval_over_many_images_by_delong_on_the_logit_scale(
     )
 
 
-def test_the_sheet_of_a_trial_is_a_picture_in_the_folder_of_its_request(tmp_path: Path) -> None:
+def test_the_sample_grid_of_a_trial_is_a_picture_in_the_folder_of_its_request(tmp_path: Path) -> None:
     files = Files(tmp_path)
     anomalies.write(files, "grid", "grid/paper", "digits", "a", "title", None)
     assert not files.list("sheets")
@@ -110,7 +110,7 @@ def test_the_sheet_of_a_trial_is_a_picture_in_the_folder_of_its_request(tmp_path
         ({"outlier": np.ones(N, bool)}, "its images must be of known classes, normal ones and others"),
     ],
 )
-def test_a_damaged_sheet_is_named_and_left_out(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+def test_a_damaged_sample_grid_is_named_and_left_out(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     lines: list[str] = []
     files = Files(tmp_path, log=lines.append)
     write(files, changes)

@@ -219,7 +219,7 @@ def test_tables_come_first_and_a_metric_that_no_row_has_is_null(tmp_path: Path, 
 
 
 def test_what_cannot_be_made_of_its_data_is_a_line_and_the_rest_is_made(tmp_path: Path, rows: pd.DataFrame) -> None:
-    """A text column as a metric, and a sheet whose arrays are NaN and of other lengths than each other."""
+    """A text column as a metric, and a sample grid whose arrays are NaN and of other lengths than each other."""
     lines: list[str] = []
     files = Files(tmp_path, log=lines.append)
     odd = Metric("odd", "maximize")
@@ -239,6 +239,6 @@ def test_what_cannot_be_made_of_its_data_is_a_line_and_the_rest_is_made(tmp_path
     files.write("sheets/grid/a/density.npz", buffer.getvalue())
     text = findings.write(files, findings.Subject("grid", sweep, "paper"), rows)
     failed = [line.split("grid/paper: ")[1].split(" cannot be shown: ")[0] for line in lines]
-    assert failed == ["heatmap of odd", "table bad", "sheets of densities"]
+    assert failed == ["heatmap of odd", "table bad", "sample grids of densities"]
     assert all("\n" not in line for line in lines)
     assert text.startswith("good\n") and (tmp_path / "heatmaps/grid/paper/auroc.png").exists()

@@ -91,15 +91,15 @@ def test_rows_that_are_restored_swap_with_those_that_replaced_them(store: Store)
         restore(store.files, "grid", moved.folder.split("/")[1])
 
 
-def test_sheets_and_logs_move_with_their_trials(store: Store) -> None:
+def test_sample_grids_and_logs_move_with_their_trials(store: Store) -> None:
     for trial in "abcd":
-        store.write_sheets("grid", trial, {"samples.png": b"old"})
+        store.write_sample_grids("grid", trial, {"samples.png": b"old"})
         store.files.write(log_path("grid", trial), b"old")
     moved = archive(store.files, "grid", TrialSelection(["a"], studies=["s1"]), COLUMNS)
     assert moved and store.files.list("sheets/grid") == ["d"], "b and c are of the study"
     assert store.files.list(f"{moved.folder}/sheets/grid") == ["a", "b", "c"]
     assert store.files.list("logs/sweep=grid") == ["d.txt"]
-    store.write_sheets("grid", "a", {"samples.png": b"new"})
+    store.write_sample_grids("grid", "a", {"samples.png": b"new"})
     restore(store.files, "grid", moved.folder.split("/")[1])
     assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "abcd"] == [b"old"] * 4
     assert [store.files.read(log_path("grid", trial)) for trial in "abcd"] == [b"old"] * 4
@@ -107,9 +107,11 @@ def test_sheets_and_logs_move_with_their_trials(store: Store) -> None:
     assert store.files.read(f"_replaced/{later}/sheets/grid/a/samples.png") == b"new"
 
 
-def test_a_restore_of_sheets_that_was_interrupted_is_completed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restore_of_sample_grids_that_was_interrupted_is_completed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for trial in "ad":
-        store.write_sheets("grid", trial, {"samples.png": trial.encode()})
+        store.write_sample_grids("grid", trial, {"samples.png": trial.encode()})
     moved = archive(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
     assert moved
     undo = crashing(monkeypatch, after=7)  # after the first of the two folders has moved

@@ -15,7 +15,7 @@ from sweeper.storage.layout import (
     log_path,
     model_path,
     page_views_folder,
-    sheet_path,
+    sample_grid_path,
     trials_folder,
 )
 from sweeper.storage.load import load, load_history
@@ -37,7 +37,7 @@ def store_of(folder: Path, rows: dict[str, dict[str, object]], columns: Columns 
         store.write("grid", f"c{trial}", [row(trial, **more)], columns)  # type: ignore[arg-type]
         store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", float(more.get("auroc", 0.9)))])  # type: ignore[arg-type]
         store.files.write(model_path("grid", trial), model(f"{folder.name} {trial}".encode()))
-        store.files.write(sheet_path("grid", trial, "samples.png"), b"sheet")
+        store.files.write(sample_grid_path("grid", trial, "samples.png"), b"grid")
         store.files.write(log_path("grid", trial), f"{folder.name} {trial}".encode())
     return store
 
@@ -142,7 +142,7 @@ def test_of_a_foreign_store_only_known_and_whole_files_are_added(
     left_out = {
         model_path("grid", "new"): model(b"weights")[:-1],
         model_path("grid", "lost"): model(b"weights")[:-1] + b"?",
-        sheet_path("grid", "new", "key.pem"): b"key",
+        sample_grid_path("grid", "new", "key.pem"): b"key",
         log_path("grid", "new"): b"\0" * (LARGEST_LOG + 1),
         f"{page_views_folder('grid')}/digits.json": b"[",
         f"{page_views_folder('grid')}/key.pem": b"key",

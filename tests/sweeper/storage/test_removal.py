@@ -10,7 +10,7 @@ import pytest
 from sweeper.errors import SpecError, StoreError
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import take_inventory
-from sweeper.storage.layout import figure_path, log_path, model_path, request_path, sheet_path
+from sweeper.storage.layout import figure_path, log_path, model_path, request_path, sample_grid_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.removal import plan_removal, remove
 from sweeper.storage.requests import RequestRows, write_request
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
             store.write_history(sweep, cohort, [(trial, 1, "auroc", 0.1) for trial in trials])
         for trial in "abcd":
             store.files.write(model_path(sweep, trial), b"weights")
-            store.files.write(sheet_path(sweep, trial, "samples.png"), b"sheet")
+            store.files.write(sample_grid_path(sweep, trial, "samples.png"), b"grid")
             store.files.write(log_path(sweep, trial), b"printed")
         for request, own in LISTS.items():
             write_request(store.files, sweep, RequestRows(request, "digits", own))

@@ -230,7 +230,7 @@ def test_figures_get_the_density_on_the_grid_with_branches_and_pairs() -> None:
     assert truth["noise"] == pytest.approx(NOISE) and HELD_OUT == 10_000
 
 
-def test_trials_that_ask_for_no_sheets_have_none() -> None:
+def test_trials_that_ask_for_no_sample_grids_have_none() -> None:
     evaluator = _evaluator(_trial("synthetic_b"))
     _metrics(evaluator, Predictions(_one_branch), members=(0,))
     assert not evaluator.pictures

@@ -21,7 +21,7 @@ from tests.trainables.training.judged import without_seconds
 from trainables.data.datasets.catalog import load
 from trainables.image_trial import ImageTrial
 from trainables.metrics.meanings import FAMILIES, family_of
-from trainables.metrics.sheets import GAP, image_grid, reconstruction_sheet, sample_sheet
+from trainables.metrics.sample_grids import GAP, image_grid, reconstruction_grid, sample_grid
 from trainables.sections import Value
 from trainables.tasks.images import task
 from trainables.training.metric_names import methods_by_metric
@@ -145,21 +145,21 @@ def test_pixels_out_of_range_are_clipped_and_nan_is_black() -> None:
     assert [grid[GAP, GAP + column * (64 + GAP), 0] for column in range(4)] == [0, 128, 255, 0]
 
 
-def test_a_sample_sheet_has_a_row_for_each_class_right_of_its_name() -> None:
+def test_a_sample_grid_has_a_row_for_each_class_right_of_its_name() -> None:
     samples_RMCHW = images(3, 5, 1, 8, 8)
-    pixels, grid = pixels_of(sample_sheet(samples_RMCHW, ("0", "1", "2"))), image_grid(samples_RMCHW).numpy()
+    pixels, grid = pixels_of(sample_grid(samples_RMCHW, ("0", "1", "2"))), image_grid(samples_RMCHW).numpy()
     margin = pixels.shape[1] - grid.shape[1]
     np.testing.assert_array_equal(pixels[:, margin:], grid)
     rows = np.array_split(pixels[:, :margin], 3)
     assert all((row < 128).any() for row in rows) and not np.array_equal(rows[0], rows[1])
 
 
-def test_a_reconstruction_sheet_has_the_originals_above_those_of_each_method() -> None:
+def test_a_reconstruction_sample_grid_has_the_originals_above_those_of_each_method() -> None:
     originals_MCHW, own = (
         images(4, 3, 32, 32),
         {"SimVAE": images(4, 3, 32, 32) / 2, "a longer name": images(4, 3, 32, 32) / 3},
     )
-    pixels = pixels_of(reconstruction_sheet(originals_MCHW, own))
+    pixels = pixels_of(reconstruction_grid(originals_MCHW, own))
     rows = torch.stack([originals_MCHW, own["SimVAE"], originals_MCHW, own["a longer name"]])
     grid = image_grid(rows).numpy()
     margin = pixels.shape[1] - grid.shape[1]

@@ -360,14 +360,14 @@ def _grey_levels(png: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
         ({"samples_per_class": 0}, ["reconstructions.png"]),
     ],
 )
-def test_each_member_has_a_sheet_of_what_is_decoded(changes: dict[str, Value], names: list[str]) -> None:
+def test_each_member_has_a_sample_grid_of_what_is_decoded(changes: dict[str, Value], names: list[str]) -> None:
     """At the end only, whatever the stacks."""
     configs = _members(sheets=True, **changes)
     pictures, in_turn = _pictures(*configs), _pictures(*configs, width=1)
-    assert [sorted(sheets) for sheets in pictures] == [sorted(sheets) for sheets in in_turn] == [names] * 3
+    assert [sorted(grids) for grids in pictures] == [sorted(grids) for grids in in_turn] == [names] * 3
     rows = {"reconstructions.png": (2, 10), "samples.png": (10, S)}
     for name in names:
-        fused, alone = ([_grey_levels(sheets[name]) for sheets in each] for each in (pictures, in_turn))
+        fused, alone = ([_grey_levels(grids[name]) for grids in each] for each in (pictures, in_turn))
         assert max(np.abs(own - other).max() for own, other in zip(fused, alone, strict=True)) <= 1  # rounding
         assert np.array_equal(fused[0], fused[2]) and np.abs(fused[0] - fused[1]).max() > 1  # two have equal weights
         height, width, _ = fused[0].shape  # an image has 48 pixels and 2 beside it, and a row has a label

@@ -327,9 +327,9 @@ def test_a_member_has_the_same_metrics_and_pictures_whatever_is_stacked_with_it(
             assert metrics[name][member] == pytest.approx(values[0], rel=1e-3, abs=1e-6), name
         (own,) = alone.pictures
         assert pictures[member].keys() == own.keys() == {"samples.png", "tsne.npz"}
-        sheets = [np.asarray(Image.open(io.BytesIO(each["samples.png"])), int) for each in (pictures[member], own)]
-        assert np.abs(sheets[0] - sheets[1]).max() <= 2  # rounding
-        assert sheets[0].shape[0] == 2 * 50 + 2, "a row of 48 pixels and 2 beside it for each sixteen samples"
+        grids = [np.asarray(Image.open(io.BytesIO(each["samples.png"])), int) for each in (pictures[member], own)]
+        assert np.abs(grids[0] - grids[1]).max() <= 2  # rounding
+        assert grids[0].shape[0] == 2 * 50 + 2, "a row of 48 pixels and 2 beside it for each sixteen samples"
     with np.load(io.BytesIO(pictures[0]["tsne.npz"])) as parts:
         assert len(parts["test"]) == 50 and len(parts["samples"]) == 12 and parts["components"] == COMPONENTS
         assert parts["labels"].tolist() == DIGITS.test_labels.tolist()
@@ -364,7 +364,7 @@ def test_nothing_is_drawn_or_fitted_before_the_end() -> None:
 def test_samples_are_drawn_and_decoded_once_for_all_metrics_and_pictures(
     members: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of test images, of validation images, and the members' sheets and maps."""
+    """Those of test images, of validation images, and the members' sample grids and maps."""
     drawn, decoded, real = list[int](), list[tuple[int, ...]](), latent_density.Latents.decode
 
     def draw(mixture: Mixture, *noise: Tensor) -> Tensor:

@@ -284,8 +284,8 @@ def pictures_of(report: Report) -> list[dict[str, bytes]]:
 def test_each_member_of_the_last_report_has_pictures_of_its_own() -> None:
     *earlier, last = whole()[0]
     assert [pictures_of(report) for report in earlier] == [[{}, {}, {}]]
-    sheets = [pictures["reconstructions.png"] for pictures in pictures_of(last)]
-    assert len(set(sheets)) == 3 and all(Image.open(io.BytesIO(sheet)).format == "PNG" for sheet in sheets)
+    grids = [pictures["reconstructions.png"] for pictures in pictures_of(last)]
+    assert len(set(grids)) == 3 and all(Image.open(io.BytesIO(grid)).format == "PNG" for grid in grids)
 
 
 @pytest.mark.parametrize("width", [1, 2])
@@ -293,7 +293,7 @@ def test_a_member_has_the_same_pictures_whatever_is_stacked_with_it(width: int) 
     """Grey levels may differ by the rounding of another stack."""
     (*_, last), (*_, expected) = train(members(), HERE, width=width), whole()[0]
     for pictures, others in zip(pictures_of(last), pictures_of(expected), strict=True):
-        own, other = (Image.open(io.BytesIO(sheets["reconstructions.png"])) for sheets in (pictures, others))
+        own, other = (Image.open(io.BytesIO(grids["reconstructions.png"])) for grids in (pictures, others))
         assert own.size == other.size
         assert max(abs(a - b) for a, b in zip(own.tobytes(), other.tobytes(), strict=True)) <= 1
 

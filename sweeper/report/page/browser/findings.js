@@ -1,8 +1,8 @@
-/* The sheets, the trials that have not ended, and how the trials ran. */
+/* The sample grids, the trials that have not ended, and how the trials ran. */
 
 class Findings {
   constructor() {
-    this.sheets = new Section("sheets", "Sheets", (body) => this.renderSheets(body));
+    this.grids = new Section("sheets", "Sample grids", (body) => this.renderSampleGrids(body));
     this.training = new Section("training", "Trials that have not ended", (body) => this.renderTraining(body));
     this.runs = new Section("runs", "How it ran", (body) => this.renderRuns(body));
   }
@@ -10,12 +10,12 @@ class Findings {
   set(report, request) {
     Object.assign(this, { report, request });
     this.shared = report.pictures.filter((picture) => picture.trial === null);
-    this.sheets.element.hidden = !this.shared.length;
+    this.grids.element.hidden = !this.shared.length;
     this.training.element.hidden = !report.unfinished.length;
     this.runs.element.hidden = !request.count;
   }
 
-  renderSheets(body) {
+  renderSampleGrids(body) {
     body.replaceChildren(...this.shared.map(figure));
   }
 

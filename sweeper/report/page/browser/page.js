@@ -20,8 +20,8 @@ class Page {
     this.figures = new Figures(report.kinds, { spread });
     this.findings = new Findings();
     this.claims = new SweepClaims(open);
-    const { sheets, training, runs } = this.findings;
-    this.sections = [training, this.heatmap.section, this.search.section, this.details.section, this.claims.section, ...this.figures.sections, sheets, this.rows.section, runs];
+    const { grids, training, runs } = this.findings;
+    this.sections = [training, this.heatmap.section, this.search.section, this.details.section, this.claims.section, ...this.figures.sections, grids, this.rows.section, runs];
     this.request = this.defaultRequest();
     this.connection = el("p", { class: "note", role: "status", hidden: "" });
     this.isLive = Boolean(document.body.dataset.live);

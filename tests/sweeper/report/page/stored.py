@@ -11,7 +11,7 @@ from PIL import Image
 from sweeper.definition import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
-from sweeper.storage.layout import sheet_path
+from sweeper.storage.layout import sample_grid_path
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 
@@ -85,7 +85,7 @@ def picture(side: int = 8) -> bytes:
     return buffer.getvalue()
 
 
-def add_sheets(store: Store, *, side: int = 8) -> None:
-    """Add a sheet that compares methods, and one of a trial."""
+def add_sample_grids(store: Store, *, side: int = 8) -> None:
+    """Add a sample grid that compares methods, and one of a trial."""
     store.files.write(f"sheets/{NAME}/paper/digits-samples.png", picture(side))
-    store.files.write(sheet_path(NAME, "trial00000", "samples.png"), picture(side))
+    store.files.write(sample_grid_path(NAME, "trial00000", "samples.png"), picture(side))

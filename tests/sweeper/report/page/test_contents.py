@@ -27,13 +27,13 @@ from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page import stored_search
-from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, SWEEP, add_sheets, fill
+from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, SWEEP, add_sample_grids, fill
 
 
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory: pytest.TempPathFactory) -> Contents:
     store = fill(tmp_path_factory.mktemp("store"))
-    add_sheets(store)
+    add_sample_grids(store)
     store.files.write(trial_names_path(NAME), b'{"training": {"preset": "paper", "beta": 2.0}}')
     return collect(store.files, NAME)
 
@@ -75,7 +75,7 @@ def test_a_trial_without_a_row_has_its_hyperparameters_and_a_curve(contents: Con
     assert contents.report["curves"][0]["trials"][-1] == 18
 
 
-def test_sheets(contents: Contents) -> None:
+def test_sample_grids(contents: Contents) -> None:
     shared, own = contents.report["pictures"]
     assert (shared["title"], shared["trial"]) == ("paper: digits-samples", None)
     assert (own["title"], own["trial"]) == ("samples", "trial00000")

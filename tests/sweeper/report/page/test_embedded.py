@@ -10,7 +10,7 @@ from PIL import Image
 from sweeper.report.page import embedded
 from sweeper.report.page.embedded import pack_curves
 from sweeper.storage.layout import log_path
-from tests.sweeper.report.page.stored import NAME, add_sheets, fill
+from tests.sweeper.report.page.stored import NAME, add_sample_grids, fill
 
 
 def history(trials: int, epochs: int, metrics: tuple[str, ...]) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def test_the_last_metrics_are_left_out_if_thinning_is_not_enough(monkeypatch) ->
 
 def test_what_exceeds_the_limit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = fill(tmp_path)
-    add_sheets(store, side=200)
+    add_sample_grids(store, side=200)
     both = embedded.collect_pictures(store.files, NAME, ["trial00000"])
     assert [picture.trial for picture in both.pictures] == [None, "trial00000"] and both.left_out == 0
     monkeypatch.setattr(embedded, "PICTURE_BYTES", len(both.pictures[0].source) * 3 // 4)
@@ -82,7 +82,7 @@ def test_large_pictures_are_scaled_down_and_damaged_ones_left_out(
 ) -> None:
     monkeypatch.setattr(embedded, "MAX_SIDE", 16)
     store = fill(tmp_path)
-    add_sheets(store, side=32)
+    add_sample_grids(store, side=32)
     store.files.write(f"sheets/{NAME}/trial00000/samples.png", b"no picture")
     found = embedded.collect_pictures(store.files, NAME, ["trial00000"])
     assert [(picture.width, picture.height) for picture in found.pictures] == [(16, 16)]

@@ -17,7 +17,7 @@ from sweeper.storage.layout import log_path
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
-from tests.sweeper.report.page.stored import ERROR, NAME, SELECTIONS, SWEEP, add_sheets, fill
+from tests.sweeper.report.page.stored import ERROR, NAME, SELECTIONS, SWEEP, add_sample_grids, fill
 
 pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is bundled
 
@@ -31,7 +31,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def store(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = fill(tmp_path_factory.mktemp("store"), repeat=4)
-    add_sheets(store)
+    add_sample_grids(store)
     for trial in load(NAME, store.files).query("status == 'failed'")["trial_id"]:
         store.files.write(log_path(NAME, trial), f"{ERROR}\n\x1b[2J".encode())
     publish.write(store.files, NAME)
@@ -230,7 +230,7 @@ def test_text_of_a_row_is_never_html(page: Watched) -> None:
     assert page.tab.evaluate("window.attacked") is None
 
 
-def test_tables_trajectories_sheets_and_runs(page: Watched, rows: pd.DataFrame) -> None:
+def test_tables_trajectories_sample_grids_and_runs(page: Watched, rows: pd.DataFrame) -> None:
     page.see_everything()
     means = rows.groupby(["beta", "seed"])["knn_z"].mean().groupby("beta").mean().tolist()
     assert numbers(page, "#tables td.number") == pytest.approx(means, abs=1e-15)

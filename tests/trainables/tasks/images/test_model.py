@@ -173,20 +173,20 @@ def test_held_out_normal_images_give_the_threshold_of_any_rate(
         model.threshold_at(0.03)
 
 
-def test_the_sheet_shows_the_images_with_the_highest_and_the_lowest_chosen_scores() -> None:
+def test_the_sample_grid_shows_the_images_with_the_highest_and_the_lowest_chosen_scores() -> None:
     config, trained_model, member = trained(sheets=True)
     model, tested = trained_model.build(), load("digits", HERE)
     assert isinstance(model, ImageModel) and config.data.normal_class is not None
-    with np.load(io.BytesIO(member.pictures["anomalies.npz"]), allow_pickle=False) as sheet:
+    with np.load(io.BytesIO(member.pictures["anomalies.npz"]), allow_pickle=False) as grid:
         scores = model.score(tested.test_images)
-        assert str(sheet["score"]) == model.chosen_score and tuple(sheet["classes"]) == tested.classes
-        np.testing.assert_allclose(sheet["scores"], scores, rtol=1e-4, atol=1e-4)
-        np.testing.assert_array_equal(sheet["outlier"], tested.test_labels != config.data.normal_class)
-        np.testing.assert_array_equal(sheet["held_out"], model.held_out[model.chosen_score])
-        order = np.argsort(-sheet["scores"], kind="stable")
-        assert sheet["places"].tolist() == [*order[:20], *order[-20:]]
-        white = torch.from_numpy(sheet["shown"]).permute(0, 3, 1, 2) / 255
-        torch.testing.assert_close(white, digits()[sheet["places"]] / 16, atol=0.51 / 255, rtol=0)
+        assert str(grid["score"]) == model.chosen_score and tuple(grid["classes"]) == tested.classes
+        np.testing.assert_allclose(grid["scores"], scores, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(grid["outlier"], tested.test_labels != config.data.normal_class)
+        np.testing.assert_array_equal(grid["held_out"], model.held_out[model.chosen_score])
+        order = np.argsort(-grid["scores"], kind="stable")
+        assert grid["places"].tolist() == [*order[:20], *order[-20:]]
+        white = torch.from_numpy(grid["shown"]).permute(0, 3, 1, 2) / 255
+        torch.testing.assert_close(white, digits()[grid["places"]] / 16, atol=0.51 / 255, rtol=0)
 
 
 def test_a_model_that_was_kept_before_loads_with_its_default_score(

@@ -1,4 +1,4 @@
-"""Sheets that show methods beside each other: images, composed of one trial's sheets for each, and maps of latents.
+"""Methods beside each other: images, composed of the sample grids of one trial of each, and maps of latents.
 
 Maps are samples of each density among the representations of test images, placed by t-SNE in training.
 """
@@ -24,7 +24,7 @@ from sweeper.errors import DamagedError
 from sweeper.report.charts import COLOURS
 from sweeper.report.formatting import MINUS, format_significant
 from sweeper.storage.files import Files
-from sweeper.storage.layout import figure_path, sheet_path, sheets_folder
+from sweeper.storage.layout import figure_path, sample_grid_path, sample_grids_folder
 
 INK, MUTED, PALE = (COLOURS["light"][name] for name in ("ink", "muted", "line"))
 """Colours of text, of secondary text and axes, and of grid lines."""
@@ -37,58 +37,58 @@ COMPRESSION = 3
 DENSITY, NO_DENSITY = "density", "none"
 """The hyperparameter that names the density of latents that a trial samples, and its value for none."""
 MAX_PIXELS, MAX_BYTES = 25_000_000, 64 << 20
-"""Most pixels and bytes of a sheet that is read."""
+"""Most pixels and bytes of a sample grid that is read."""
 ABREAST = 4
 """Most methods beside each other; further ones follow below."""
 GAP, TITLE = 16, 20
 """Pixels between methods that are beside each other, and height of the title above each."""
 
 
-def write_sheets(files: Files, name: str, folder: str, rows: pd.DataFrame) -> None:
+def write_sample_grids(files: Files, name: str, folder: str, rows: pd.DataFrame) -> None:
     """Write `sheets/FOLDER/DATASET-reconstructions.png` and `DATASET-samples.png` for each data set.
 
-    They show the first trial of each method and density. Nothing is written for trials without sheets.
+    They show the first trial of each method and density. Nothing is written for trials without sample grids.
     """
     for dataset, trials in first_trials(files, name, rows).items():
         for kind, compose in COMPOSED.items():
-            paths = {title: sheet_path(name, trial, f"{kind}.png") for title, trial in trials.items()}
-            sheets = {title: sheet for title, path in paths.items() if (sheet := _read_sheet(files, path))}
-            if sheets:
-                files.write(figure_path("sheets", folder, f"{dataset}-{kind}.png"), _png(compose(sheets)))
+            paths = {title: sample_grid_path(name, trial, f"{kind}.png") for title, trial in trials.items()}
+            grids = {title: grid for title, path in paths.items() if (grid := _read_grid(files, path))}
+            if grids:
+                files.write(figure_path("sheets", folder, f"{dataset}-{kind}.png"), _png(compose(grids)))
 
 
 def first_trials(files: Files, name: str, rows: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Data set -> title -> id of the first trial, by seed and then in the order of `rows`, that has a folder of sheets.
+    """Data set -> title -> id of the first trial, by seed and then in the order of `rows`, that has sample grids.
 
     A title is the method, followed by the density that is sampled, if there is one: `gje, gaussian`.
     """
-    folders = files.list(sheets_folder(name))
+    folders = files.list(sample_grids_folder(name))
     if not folders:
         return {}
-    with_sheets = rows[rows["trial_id"].isin(folders)].sort_values("seed", kind="stable")
-    densities = with_sheets.get(DENSITY, pd.Series(NO_DENSITY, with_sheets.index)).fillna(NO_DENSITY)
-    named = zip(with_sheets["method"], densities, strict=True)
+    with_grids = rows[rows["trial_id"].isin(folders)].sort_values("seed", kind="stable")
+    densities = with_grids.get(DENSITY, pd.Series(NO_DENSITY, with_grids.index)).fillna(NO_DENSITY)
+    named = zip(with_grids["method"], densities, strict=True)
     titles = [method if density == NO_DENSITY else f"{method}, {density}" for method, density in named]
-    shown = with_sheets.assign(title=titles).drop_duplicates(["dataset", "title"]).sort_index()
+    shown = with_grids.assign(title=titles).drop_duplicates(["dataset", "title"]).sort_index()
     return {
         str(dataset): dict(zip(part["title"], part["trial_id"], strict=True))
         for dataset, part in shown.groupby("dataset")
     }
 
 
-def reconstructions(sheets: Mapping[str, Image.Image]) -> Image.Image:
-    """The originals above a row of reconstructions for each method. The upper half of a method's sheet has the
+def reconstructions(grids: Mapping[str, Image.Image]) -> Image.Image:
+    """The originals above a row of reconstructions for each method. The upper half of a method's grid has the
     originals, the lower half the reconstructions, each with its label on the left."""
     halves = [
-        (sheet.crop((0, 0, sheet.width, sheet.height // 2)), sheet.crop((0, sheet.height // 2, *sheet.size)))
-        for sheet in sheets.values()
+        (grid.crop((0, 0, grid.width, grid.height // 2)), grid.crop((0, grid.height // 2, *grid.size)))
+        for grid in grids.values()
     ]
     return _stacked([halves[0][0], *(lower for _, lower in halves)])
 
 
-def samples(sheets: Mapping[str, Image.Image]) -> Image.Image:
-    """The sheets of samples beside each other, up to `ABREAST` in a line, each below the name of its method."""
-    titled = [_titled(method, sheet) for method, sheet in sheets.items()]
+def samples(grids: Mapping[str, Image.Image]) -> Image.Image:
+    """The samples of the methods beside each other, up to `ABREAST` in a line, each below the name of its method."""
+    titled = [_titled(method, grid) for method, grid in grids.items()]
     return _stacked([_abreast(titled[start : start + ABREAST]) for start in range(0, len(titled), ABREAST)], left=True)
 
 
@@ -96,7 +96,7 @@ COMPOSED: Mapping[str, Callable[[Mapping[str, Image.Image]], Image.Image]] = {
     "reconstructions": reconstructions,
     "samples": samples,
 }
-"""Name of a trial's sheet -> the function that composes those of several methods."""
+"""Name of a trial's sample grid -> the function that composes those of several methods."""
 
 
 def _titled(title: str, picture: Image.Image) -> Image.Image:
@@ -129,18 +129,18 @@ def _canvas(width: int, height: int) -> Image.Image:
     return Image.new("RGB", (width, height), "white")
 
 
-def _read_sheet(files: Files, path: str) -> Image.Image | None:
+def _read_grid(files: Files, path: str) -> Image.Image | None:
     """The picture at `path`, or None if there is none, or if it is damaged, about which a line is logged."""
     try:
         data = files.read(path, MAX_BYTES)
-        return None if data is None else open_sheet(data)
+        return None if data is None else open_grid(data)
     except (DamagedError, ValueError) as error:
         files.log(f"store {files.display_uri}: '{path}' cannot be shown: {error}")
         return None
 
 
-def open_sheet(data: bytes) -> Image.Image:
-    """Return a sheet, a PNG of at most `MAX_PIXELS`, as RGB. Raises ValueError for anything else."""
+def open_grid(data: bytes) -> Image.Image:
+    """Return a sample grid, a PNG of at most `MAX_PIXELS`, as RGB. Raises ValueError for anything else."""
     try:
         with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
             width, height = picture.size
@@ -190,7 +190,7 @@ def _check_sizes(data: bytes) -> None:
 
 
 MAP_FILE = "tsne.npz"
-"""A trial's map, in the folder of its sheets."""
+"""A trial's map, in the folder of its sample grids."""
 PANEL, MAP_GAP, MAP_TITLE = 3.0, 0.25, 0.45
 """Side of a panel, space between two, and height of the title above each, in inches."""
 TOP, BOTTOM = 0.95, 0.55
@@ -215,7 +215,7 @@ def write_latent_maps(files: Files, name: str, folder: str, rows: pd.DataFrame, 
     """Write `sheets/FOLDER/DATASET-tsne.png` for each data set, with a panel for the first trial of each method and
     density that has a map. `about` is a line below the title."""
     for dataset, trials in first_trials(files, name, rows).items():
-        paths = {title: sheet_path(name, trial, MAP_FILE) for title, trial in trials.items()}
+        paths = {title: sample_grid_path(name, trial, MAP_FILE) for title, trial in trials.items()}
         maps = {title: latent_map for title, path in paths.items() if (latent_map := _read_map(files, path))}
         if maps:
             metrics = {title: rows[rows["trial_id"] == trials[title]].iloc[0] for title in maps}

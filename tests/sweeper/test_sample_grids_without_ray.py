@@ -1,4 +1,4 @@
-"""Pictures from the workers of a sweep to the store: sheets of samples and reconstructions, densities of latents."""
+"""Pictures from the workers of a sweep to the store: samples and reconstructions, densities of latents."""
 
 import io
 import shlex
@@ -18,12 +18,12 @@ SMALL: dict[str, Value] = {
     "dataset": "digits_tint", "encoder": "relu_mlp", "hidden": "32", "decoder_hidden": "32", "features": 4,
     "batch_size": 256, "epochs": 2, "report_every": 1, "reconstructions": True, "samples_per_class": 2,
 }  # fmt: skip
-SHEETS = ["reconstructions.png", "samples.png"]
+GRIDS = ["reconstructions.png", "samples.png"]
 
 
 @pytest.fixture(autouse=True)
 def sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep of two seeds of VAE and SimCLR, whose decoder is trained for the sheets."""
+    """A sweep of two seeds of VAE and SimCLR, whose decoder is trained for the sample grids."""
     methods: tuple[dict[str, Value], ...] = (
         {"method": "vae"},
         {"method": "simclr", "projector_width": 8, "adhoc_epochs": 1},
@@ -49,27 +49,27 @@ def pixels(picture: bytes) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_each_trial_has_its_sheets_and_the_sweep_has_one_with_all_methods(
+def test_each_trial_has_its_sample_grids_and_the_sweep_has_one_with_all_methods(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train(tmp_path) == 0
-    rows, sheets = load("decoded", str(tmp_path / "store")), contents(tmp_path)
-    of_trials = {f"{trial}/{name}" for trial in rows["trial_id"] for name in SHEETS}
-    assert len(rows) == 4 and sheets.keys() == of_trials | {f"digits/digits_tint-{name}" for name in SHEETS}
-    assert len({sheets[path] for path in of_trials}) == 8, "members of a cohort have their own pictures"
+    rows, grids = load("decoded", str(tmp_path / "store")), contents(tmp_path)
+    of_trials = {f"{trial}/{name}" for trial in rows["trial_id"] for name in GRIDS}
+    assert len(rows) == 4 and grids.keys() == of_trials | {f"digits/digits_tint-{name}" for name in GRIDS}
+    assert len({grids[path] for path in of_trials}) == 8, "members of a cohort have their own pictures"
     assert f"sheets: {tmp_path}/store/sheets/decoded/digits\n" in capsys.readouterr().out
-    one = Image.open(io.BytesIO(sheets[f"{rows['trial_id'][0]}/reconstructions.png"]))
-    both = Image.open(io.BytesIO(sheets["digits/digits_tint-reconstructions.png"]))
+    one = Image.open(io.BytesIO(grids[f"{rows['trial_id'][0]}/reconstructions.png"]))
+    both = Image.open(io.BytesIO(grids["digits/digits_tint-reconstructions.png"]))
     assert both.height == 3 * (one.height // 2), "the originals, and a row for each of the two methods"
 
 
-def test_trials_that_ask_for_no_sheets_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trials_that_ask_for_no_sample_grids_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path, "--axis", "sheets=false", "--axis", "seed=0", "--set", "samples_per_class=0") == 0
     assert not (tmp_path / "store/sheets").exists() and "sheets:" not in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_sheets_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sample_grids_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path) == 0
     before = contents(tmp_path)
     for path in before:
@@ -79,7 +79,7 @@ def test_sheets_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pyte
     words = shlex.split(capsys.readouterr().out.split("sweeper restore ")[1].splitlines()[0])
     again = contents(tmp_path)
     older = {path for path, content in again.items() if content == b"older"}
-    assert len(older) == 4, "the sheets of seed 1"
+    assert len(older) == 4, "the grids of seed 1"
     own = {path for path in before if not path.startswith("digits/")}  # the others are drawn of both seeds
     for path in own - older:  # of a stack of one where it was of two: equal up to rounding
         np.testing.assert_allclose(pixels(again[path]), pixels(before[path]), atol=2)

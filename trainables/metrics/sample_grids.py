@@ -27,12 +27,12 @@ BACKGROUND = 255
 """Grey level between images: white."""
 
 
-def sample_sheet(samples_RMCHW: Tensor, class_names: Sequence[str]) -> bytes:
+def sample_grid(samples_RMCHW: Tensor, class_names: Sequence[str]) -> bytes:
     """A PNG file with a row of samples for each class."""
     return _png(image_grid(samples_RMCHW), class_names)
 
 
-def reconstruction_sheet(originals_MCHW: Tensor, reconstructions: Mapping[str, Tensor]) -> bytes:
+def reconstruction_grid(originals_MCHW: Tensor, reconstructions: Mapping[str, Tensor]) -> bytes:
     """A PNG file with two rows for each method: the originals, and below them its reconstructions `[M, C, H, W]`."""
     rows = [row_MCHW for own_MCHW in reconstructions.values() for row_MCHW in (originals_MCHW, own_MCHW)]
     labels = [label for name in reconstructions for label in ("original", name)]

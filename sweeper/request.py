@@ -178,7 +178,7 @@ class Request:
     wait: Annotated[bool, Option()] = False
     """Wait until no other driver runs this sweep on this store; else their work is shared."""
     fresh: Annotated[bool, Option()] = False
-    """Set the rows of these trials aside and train them again; keep all others."""
+    """Archive the rows of these trials and train them again; keep all others."""
     on_end: Annotated[Sequence[str], Option("COMMAND", command_words)] = ()
     """Run this command when the run ends, however it does, with a summary as JSON on its standard input: for mail or
     chat. It is a program and its arguments, without a shell."""

@@ -49,7 +49,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Restoration:
-    """Bring back what a run with `--fresh` set aside."""
+    """Bring back what a run with `--fresh` archived."""
 
     sweep: str
     store: str
@@ -67,7 +67,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     add("--plan", action="store_true", help="print what would run; --measure belongs to it")
     add("--list", action="store_true", help="list the sweeps and their presets")
     add("--describe", metavar="WHAT", help=f"describe {DESCRIBED}")
-    add("--restore", metavar="TIME", help="bring back what --fresh set aside at TIME")
+    add("--restore", metavar="TIME", help="bring back what --fresh archived at TIME")
     values = vars(parser.parse_args(arguments))
     lists, described, time = (values.pop(mode) for mode in ("list", "describe", "restore"))
     if values["name"] is None and (lists or described is not None):

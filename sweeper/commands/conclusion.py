@@ -183,7 +183,7 @@ def _unreported(plan: Plan, columns: Columns, rows: pd.DataFrame) -> Iterator[st
 
 def print_how_to_continue(plan: Plan, store: Store, fresh: bool, why: str = "", command: str = "") -> None:
     """Print how many trials are done, and that the same `command` continues, which is without `--fresh` if the run was
-    `fresh`: that would set aside what it has trained. `why` says what stopped the run."""
+    `fresh`: that would archive what it has trained. `why` says what stopped the run."""
     stopped = f"stopped by {why}" if why else "stopped"
     same = "the same command without --fresh" if fresh else "the same command"
     continues = f"{same} continues{f': {command}' if command else ''}"

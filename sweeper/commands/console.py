@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     "merge": Subcommand("add the rows of one store to another"),
     "rm": Subcommand("remove a sweep, or a request of one, from a store"),
     "describe": Subcommand("describe a method and its keys, a data set, a metric or a sweep"),
-    "restore": Subcommand("bring back the rows that a run with --fresh set aside"),
+    "restore": Subcommand("bring back the rows that a run with --fresh archived"),
     "trial": Subcommand(
         "train one trial in this process: debug it, profile it, overfit a few examples", interruptible=True
     ),

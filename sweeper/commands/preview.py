@@ -43,7 +43,7 @@ def outline(
 ) -> dict[str, Any]:
     """Outline a plan in plain values. Nothing is trained; `--measure` measures on the devices.
 
-    `archived` is what a run with `--fresh` would set aside.
+    `archived` is what a run with `--fresh` would archive.
     """
     share = "one" if request.gpu_fraction is None else f"{request.gpu_fraction:g} of a"
     if request.gpu_memory is not None:
@@ -54,7 +54,7 @@ def outline(
     resources = f"{share} GPU (without GPUs: CPU core) {per}"
     state: dict[str, Any] = {}
     if archived:
-        state["set_aside"] = {"rows": archived.rows, "files": archived.files, "text": archived.text}
+        state["archived"] = {"rows": archived.rows, "files": archived.files, "text": archived.text}
     if others := Drivers(store.files, plan.name).living():
         state["drivers"] = list(map(describe_driver, others))
     if request.measure and not plan.groups:
@@ -280,7 +280,7 @@ def outline_text(outline: Mapping[str, Any]) -> str:
             *(_grid_lines(outline) if "groups" in outline else ()),
             *(_search_lines(outline) if "studies" in outline else ()),
             f"  resources  {outline['resources']}",
-            *([f"  set aside  {outline['set_aside']['text']}"] if "set_aside" in outline else []),
+            *([f"  archived   {outline['archived']['text']}"] if "archived" in outline else []),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""`sweeper restore NAME TIME`: bring back rows that a run with `--fresh` has set aside; and how it does that."""
+"""`sweeper restore NAME TIME`: bring back rows that a run with `--fresh` has archived; and how it does that."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -26,16 +26,16 @@ CheckpointPath = Callable[[str], str]
 @command_line()
 def main(arguments: Sequence[str]) -> int:
     """Run the command line. Returns the exit status."""
-    parser = Parser("restore", "Bring back what a run with --fresh set aside. Nothing is trained.")
+    parser = Parser("restore", "Bring back what a run with --fresh archived. Nothing is trained.")
     parser.add_argument("sweep", metavar="NAME", help=f"the sweep: {SWEEP}")
-    parser.add_argument("time", metavar="TIME", help="when it was set aside, as that run has printed")
+    parser.add_argument("time", metavar="TIME", help="when it was archived, as that run has printed")
     add_options(parser, "store")
     restore(Restoration(**vars(parser.parse_args(arguments))))
     return EXIT_OK
 
 
 def preview_archive(plan: Plan, store: Store, columns: Columns) -> replaced.ArchiveSummary:
-    """What a fresh run of the plan would set aside."""
+    """What a fresh run of the plan would archive."""
     return replaced.preview_archive(store.files, plan.name, _selection(plan, store), columns)
 
 
@@ -55,7 +55,7 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
 
 
 def archive(plan: Plan, store: Store, columns: Columns, reference: str = "") -> CheckpointPath:
-    """Set aside what a fresh run replaces, and print what was moved. Returns the path of each cohort's checkpoint.
+    """Archive what a fresh run replaces, and print what was moved. Returns the path of each cohort's checkpoint.
 
     `reference` is the sweep as the user named it, for a command; by default its name.
     """
@@ -63,7 +63,7 @@ def archive(plan: Plan, store: Store, columns: Columns, reference: str = "") -> 
     if moved:
         time, address = moved.folder.rsplit("/", 1)[1], shlex.quote(store.files.display_uri)
         print(
-            f"set aside: {moved.text}, in {store.files.display_uri_of(moved.folder)}; to bring them back: "
+            f"archived: {moved.text}, in {store.files.display_uri_of(moved.folder)}; to bring them back: "
             f"sweeper restore {shlex.quote(reference or plan.name)} {time} --store {address}",
             flush=True,
         )
@@ -71,7 +71,7 @@ def archive(plan: Plan, store: Store, columns: Columns, reference: str = "") -> 
 
 
 def restore(what: Restoration) -> None:
-    """Bring back what a fresh run set aside."""
+    """Bring back what a fresh run archived."""
     store = Store(what.store)
     name = _name_in_store(what.sweep, store.files, what.time)
     check_writable(store.files)
@@ -82,7 +82,7 @@ def restore(what: Restoration) -> None:
 
 def _name_in_store(reference: str, files: Files, time: str) -> str:
     """The store's name of the sweep that the user named. A sweep that was given as a value in Python has no file that
-    could be found, so its name alone counts if something of it was set aside."""
+    could be found, so its name alone counts if something of it was archived."""
     try:
         return registry.find(reference).name or reference
     except SpecError:

@@ -21,7 +21,7 @@ from sweeper.storage.store import check_no_links, check_writable
 
 ABOUT = (
     "Remove a sweep, or a request of it, from a store for good: rows, history, evaluations, models, checkpoints, "
-    "pictures and pages. Trials that another request has stay, and so do results that --fresh has set aside. "
+    "pictures and pages. Trials that another request has stay, and so do results that --fresh has archived. "
     "Without --yes it says what would go, and asks at a terminal."
 )
 EXITS = "Exit status: 0 it is removed; 2 the request was wrong; 3 nothing is removed, because --yes was not given."

@@ -1,10 +1,10 @@
-"""Results that `--fresh` replaces: set aside in `_replaced/TIME` of the store, and brought back by `--restore TIME`.
+"""Results that `--fresh` replaces: archived in `_replaced/TIME` of the store, and brought back by `--restore TIME`.
 
 A file may hold rows of several requests, so rows and history are moved trial by trial. A crash between two steps loses
 nothing:
 
 1. Copies of everything that moves are written below `_replaced/TIME`. Every row is still in its old place, too. A mark
-   says so until all copies are there. A folder that still has it holds nothing that was set aside: it is not restored,
+   says so until all copies are there. A folder that still has it holds nothing that was archived: it is not restored,
    and the next archive of the sweep deletes it.
 2. For each old file, the rows that stay are written to a new file, and only then the old file is deleted
    (`parquet_folder.replace`). Every row that moves has its copy from step 1. Every row that stays is in the old file,
@@ -60,7 +60,7 @@ class TrialSelection:
 
 @dataclass(frozen=True)
 class ArchiveSummary:
-    """How much was set aside, would be set aside, or was brought back."""
+    """How much was archived, would be archived, or was brought back."""
 
     folder: str
     """Folder of the store that holds it, or held it before it was brought back; empty if nothing has moved."""
@@ -110,10 +110,10 @@ def archive(files: Files, sweep: str, selection: TrialSelection, columns: Column
     of_trials = [f"{grids}/{trial}" for trial in files.list(grids) if trial in trials]
     for folder, suffix in ((models_folder(sweep), MODEL_SUFFIX), (logs_folder(sweep), LOG_SUFFIX)):
         of_trials += [f"{folder}/{name}" for name in files.list(folder) if name.removesuffix(suffix) in trials]
-    return _set_aside(files, sweep, parts, [*selection.paths, *of_trials])
+    return _archive(files, sweep, parts, [*selection.paths, *of_trials])
 
 
-def _set_aside(files: Files, sweep: str, parts: Sequence[_MovedRows], paths: Sequence[str]) -> ArchiveSummary | None:
+def _archive(files: Files, sweep: str, parts: Sequence[_MovedRows], paths: Sequence[str]) -> ArchiveSummary | None:
     """Move these parts, files and folders to a new `_replaced/TIME`. None if there are none."""
     for time in files.list(ARCHIVES):
         if _is_copying(files, sweep, time):
@@ -144,24 +144,24 @@ def holds(files: Files, sweep: str, time: str) -> bool:
 
 
 def _times(files: Files, sweep: str) -> list[str]:
-    """The times at which something was set aside, in whatever sweep."""
+    """The times at which something was archived, in whatever sweep."""
     return [time for time in files.list(ARCHIVES) if not _is_copying(files, sweep, time)]
 
 
 def _is_copying(files: Files, sweep: str, time: str) -> bool:
-    """Whether a run that set results of the sweep aside ended before it had copied them, and so before it moved any."""
+    """Whether a run that archived results of the sweep ended before it had copied them, and so before it moved any."""
     return files.read(copying_path(f"{ARCHIVES}/{time}", sweep)) is not None
 
 
 def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
-    """Bring back what `archive` moved to `_replaced/TIME`. Results that replaced it since are set aside in turn.
+    """Bring back what `archive` moved to `_replaced/TIME`. Results that replaced it since are archived in turn.
 
     Unusable files stay in `_replaced/TIME`. Raises StoreError if that folder holds nothing of the sweep.
     """
     times = _times(files, sweep)
     if time not in times:
         raise StoreError(
-            f"store {files.display_uri}: nothing was set aside at {time!r}; there are: {', '.join(times) or 'none'}"
+            f"store {files.display_uri}: nothing was archived at {time!r}; there are: {', '.join(times) or 'none'}"
         )
     source = f"{ARCHIVES}/{time}"
     candidates = _parts(files, sweep, None, None, f"{source}/")
@@ -177,7 +177,7 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     with_rows = _trials([part for part in parts if part.is_rows])
     replaced = _parts(files, sweep, TrialSelection(with_rows), None, history_of=_trials(parts))
     # Files with the prefix stay: an interrupted `restore` has brought them back already.
-    _set_aside(files, sweep, [part for part in replaced if not part.name.startswith(prefix)], paths)
+    _archive(files, sweep, [part for part in replaced if not part.name.startswith(prefix)], paths)
     for part in reversed(parts):  # history before rows, because a row means that its trial is complete
         files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
     for path in paths:

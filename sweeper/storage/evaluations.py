@@ -26,7 +26,7 @@ def read_evaluations(files: Files, sweep: str, dataset: str, digest: str) -> dic
 
 
 def write_evaluations(files: Files, sweep: str, dataset: str, digest: str, rows: Sequence[Row]) -> None:
-    """Write all evaluations on a data set, in place of those that were there. Damaged ones are set aside."""
+    """Write all evaluations on a data set, in place of those that were there. Damaged ones are quarantined."""
     path = evaluation_path(sweep, dataset, digest)
     known = quarantining(files, lambda: _tables(files, sweep))
     tables = {other: table for other, table in known.items() if other != path}

@@ -268,7 +268,7 @@ def whole_folders(sweep: str) -> tuple[str, ...]:
 
 def sweep_folders(sweep: str) -> Mapping[str, tuple[str, ...]]:
     """Kind -> the folders and files that belong to the sweep alone, in the order in which they are deleted: rows first,
-    because a row means that the rest is there, and what names its requests last. What was set aside is none of it."""
+    because a row means that the rest is there, and what names its requests last. The archive is none of it."""
     figures = (figures_folder(kind, sweep) for kind in FIGURES)
     pages = (report_path(sweep), summary_path(sweep), trial_names_path(sweep), class_names_folder(sweep))
     return {

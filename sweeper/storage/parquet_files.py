@@ -388,7 +388,7 @@ class Compactor:
             names = list(level)
             level.clear()
             contents, tables = read_intact(self._files, self._folder, names)
-            if len(contents) < 2:  # the others were merged by another writer, or set aside as damaged
+            if len(contents) < 2:  # the others were merged by another writer, or quarantined as damaged
                 level |= dict.fromkeys(contents)
                 return
             merged = self._merge([table for _, table in tables.values()])

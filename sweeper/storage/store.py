@@ -85,7 +85,7 @@ class StoreReader:
         return statuses
 
     def statuses_with_history(self, sweep: str) -> dict[str, str]:
-        """As `statuses`, but without a search for damaged files: what was set aside before counts as lost."""
+        """As `statuses`, but without a search for damaged files: what was quarantined before counts as lost."""
         statuses = self.statuses(sweep, check_history=False)
         for trial in self.trials_without_history(sweep):
             statuses.pop(trial, None)
@@ -186,7 +186,7 @@ class StoreReader:
         """The error for rows that this version of the code cannot use."""
         return StoreError(
             f"store {self.files.display_uri} holds rows of sweep {sweep!r} in another schema: {reason}; move such "
-            f"files out of '{trials_folder(sweep)}', use another --store, or use --fresh to set all rows aside"
+            f"files out of '{trials_folder(sweep)}', use another --store, or use --fresh to archive all rows"
         )
 
 
@@ -208,7 +208,7 @@ class Store(StoreReader):
           folder disappears or another takes its place, later calls wait for it as for a store that does not respond.
         - Cleans up what a killed writer left: temporary files, write checks, and trials or records that are in two
           files.
-        - Sets damaged files aside: those in `damaged`, and all damaged files of rows.
+        - Quarantines damaged files: those in `damaged`, and all damaged files of rows.
         - Rewrites the sweep's files to one schema: the union of their columns and `columns`, with the defaults of keys
           that rows of earlier versions lack. Raises StoreError if a column has different types.
         """
@@ -341,7 +341,7 @@ class Store(StoreReader):
         return self._compactors.setdefault(folder, Compactor(self.files, folder, merge))
 
     def _rows(self, folder: str, name: str) -> list[pa.Table]:
-        """Return the table of a file in a list, which is empty if the file is missing, or damaged and so set aside."""
+        """Return the table of a file in a list, which is empty if the file is missing or was quarantined as damaged."""
         return [table for _, table in read_intact(self.files, folder, [name])[1].values()]
 
 

@@ -241,7 +241,7 @@ def _sweep(words: Sequence[str], nodes: int, cluster: Mapping[str, subprocess.Po
     """Wait for the nodes, and run the sweep to its end, or until it is asked to stop. Returns its exit status, or that
     of a failure if a part of the `cluster` ends before it."""
     if os.environ.get(STARTED_AGAIN, "0") != "0":
-        words = [word for word in words if word != "--fresh"]  # what this job has trained is not set aside
+        words = [word for word in words if word != "--fresh"]  # what this job has trained is not archived
     commands = [[sys.executable, "-m", "sweeper.run", *words]]
     if nodes > 1:  # the head of a job of one node is that node
         commands.insert(0, [sys.executable, "-m", "sweeper.submission.slurm_job", "--await-nodes", str(nodes)])

@@ -142,7 +142,7 @@ def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
     assert "sitecustomize.py" in errors[HANGS] and "OutOfMemory" in errors[EATS], errors
 
 
-def test_fresh_sets_aside_what_it_trains_again_and_restore_brings_it_back(
+def test_fresh_archives_what_it_trains_again_and_restore_brings_it_back(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Path(shutil.copytree(finished, tmp_path / "store"))
@@ -152,20 +152,20 @@ def test_fresh_sets_aside_what_it_trains_again_and_restore_brings_it_back(
     with without_ray(tmp_path):
         assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(store), *narrowed, "--fresh"]) == 0
     out = capsys.readouterr().out
-    assert "6 of 6 trials to run" in out and "set aside: 6 rows, from " in out, out
+    assert "6 of 6 trials to run" in out and "archived: 6 rows, from " in out, out
     after = rows(store)
     assert_same_results(after, before)
     assert (after.loc[retrained, "ended"] > before["ended"].max()).all()
     assert after[~retrained].equals(before[~retrained])
-    (aside,) = (store / "_replaced").iterdir()
-    pd.testing.assert_frame_equal(rows(aside), before[retrained])
-    assert run.main(["anomaly_grid", "--store", str(store), "--restore", aside.name]) == 0
+    (archived,) = (store / "_replaced").iterdir()
+    pd.testing.assert_frame_equal(rows(archived), before[retrained])
+    assert run.main(["anomaly_grid", "--store", str(store), "--restore", archived.name]) == 0
     pd.testing.assert_frame_equal(rows(store), before)
 
 
-def test_a_fresh_plan_says_what_would_be_set_aside(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fresh_plan_says_what_would_be_archived(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [argument.replace("normal_class=0,1", "normal_class=0,2") for argument in GRID]
     planned = plan(finished, [*arguments, "--fresh"], capsys)
-    rows_aside = planned["set_aside"]
-    assert isinstance(rows_aside, dict) and (planned["to run"], rows_aside["rows"]) == (12, 6)
+    archived = planned["archived"]
+    assert isinstance(archived, dict) and (planned["to run"], archived["rows"]) == (12, 6)
     assert len(rows(finished)) == TRIALS and not (finished / "_replaced").exists()

@@ -45,7 +45,7 @@ from tests.simulation.stored import (
     request_path,
     rows_in,
     trial_of,
-    trials_set_aside,
+    trials_archived,
     unwritten_of_searches,
 )
 from tests.simulation.sweeps import Kind
@@ -111,7 +111,7 @@ class Auditor:
         """Key of each trial that has a result -> its id."""
         self._moments: list[frozenset[tuple[str, str]]] = [frozenset()]
         """Trials and statuses of the rows that there were, one after the other."""
-        self._aside: frozenset[str] = frozenset()
+        self._archived: frozenset[str] = frozenset()
         self._functions: dict[Key, Client] = {}
         """Key of each function that has a row, also of a failure -> the driver that has written one last."""
         self._training: dict[tuple[Client, str], set[Key]] = {}
@@ -191,9 +191,9 @@ class Auditor:
         late = path in client.late  # as the guide says, a failure may then take the place of a result
         for trial, status in self.seen.items():
             found = rows.get(trial)
-            if found is None and not self._set_aside(trial):
+            if found is None and not self._is_archived(trial):
                 self.note(f"the row of {trial} is lost after {verb} {path}")
-            elif found and found["status"] == "failed" != status and not (late or self._set_aside(trial)):
+            elif found and found["status"] == "failed" != status and not (late or self._is_archived(trial)):
                 self.note(f"the result of {trial} is replaced by a failure after {verb} {path}")
         self.seen = {trial: row["status"] for trial, row in rows.items()}
         self._results = {_key(row): trial for trial, row in rows.items() if row["status"] != "failed"}
@@ -205,11 +205,11 @@ class Auditor:
         self._claims[client] = claims
         self._trained[client] |= {key for key, trial in self._results.items() if trial in new}
 
-    def _set_aside(self, trial: str) -> bool:
-        """Whether `--fresh` has set a row of the trial aside."""
-        if trial not in self._aside:
-            self._aside = trials_set_aside(contents(self.memory))
-        return trial in self._aside
+    def _is_archived(self, trial: str) -> bool:
+        """Whether `--fresh` has archived a row of the trial."""
+        if trial not in self._archived:
+            self._archived = trials_archived(contents(self.memory))
+        return trial in self._archived
 
     def _judge_new(self, path: str, rows: Sequence[Row]) -> None:
         """Judge rows that have just been written."""
@@ -238,9 +238,9 @@ class Auditor:
             if count > 1:
                 self.note(f"a reader has {trial} {count} times")
         for trial, _ in self._moments[since]:
-            if trial not in counts and not self._set_aside(trial):
+            if trial not in counts and not self._is_archived(trial):
                 self.note(f"a reader misses {trial}")
-        if not self._aside and not self.divided and frozenset(rows) not in self._moments[since:]:
+        if not self._archived and not self.divided and frozenset(rows) not in self._moments[since:]:
             self.note("a reader has rows of several moments")
 
     # Events

@@ -146,7 +146,7 @@ def run(crash: Crash) -> tuple[Crash, int, list[str], list[str]]:
             status = world.last(request)  # where nothing is left, it tidies up
             auditor.judge(small.kind, status, frozenset())
             if lost := before - _trained(world.memory):
-                auditor.note(f"rows are neither in their place nor set aside: {sorted(lost)}")
+                auditor.note(f"rows are neither in their place nor archived: {sorted(lost)}")
         except Stuck as stuck:
             auditor.note(f"no progress: {stuck}")
         except Exception as error:
@@ -161,7 +161,7 @@ def _drive(world: World, client: Client, request: Request, mishaps: Mishaps) -> 
 
 
 def _trained(memory: Memory) -> set[tuple[str, str]]:
-    """Trial and end of every row, also of those that are set aside."""
+    """Trial and end of every row, also of those that are archived."""
     files = ((path, data) for path, data in contents(memory).items() if TRIALS in path)
     return {(row["trial_id"], str(row["ended"])) for path, data in files for row in rows_in(data)}
 

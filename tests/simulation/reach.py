@@ -16,7 +16,7 @@ PRODUCT = Path(__file__).parents[2] / "sweeper"
 FOLDERS = ("execution", "storage", "record", "search", "packing", "plan")
 PHASES = ("planning", "beginning", "training", "recording", "merging", "ending")
 """Of a driver: before its lease, before its first cohort, while cohorts train, while their rows are written, while
-files are merged or set aside, and after the last cohort."""
+files are merged or archived, and after the last cohort."""
 FAULT = re.compile(r"^\s*[\d.]+\s+(?P<who>[^:]+): (?P<what>.+)$")
 OPERATION = re.compile(
     r"^(?:dies (?:before|after) )?(?:write|delete|read|list|look) (?P<path>[^:]*)(?:: (?P<fault>.+))?$"

@@ -64,8 +64,8 @@ def is_function(row: Row) -> bool:
     return ":" in row["method"]
 
 
-def trials_set_aside(files: Mapping[str, bytes]) -> frozenset[str]:
-    """The trials of which `--fresh` has set a row aside."""
+def trials_archived(files: Mapping[str, bytes]) -> frozenset[str]:
+    """The trials of which `--fresh` has archived a row."""
     paths = (path for path in files if path.startswith("_replaced/") and f"/{TRIALS}" in path)
     return frozenset(row["trial_id"] for path in paths for row in rows_in(files[path]))
 

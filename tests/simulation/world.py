@@ -37,7 +37,7 @@ from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Ob
 from tests.simulation.files import Client, Faults, Memory, SimulatedFiles, contents
 from tests.simulation.processes import Condition, Killed, Lock, Process, Stuck, Time
 from tests.simulation.scenario import CORES, FUNCTIONS_SINCE, TELLS_APART, Scenario, Session, drawn
-from tests.simulation.stored import Expected, table_in, trials_set_aside
+from tests.simulation.stored import Expected, table_in, trials_archived
 from tests.simulation.tracker import SimulatedTracker
 from tests.simulation.training import CannedCohort, Watchdog
 from trainables.functions import cohort
@@ -263,7 +263,7 @@ class World:
             rows = load("simulated", own)
             self.auditor.loaded([*zip(rows["trial_id"], rows["status"], strict=True)], since)
         except StoreError as error:
-            if not trials_set_aside(contents(self.memory)):
+            if not trials_archived(contents(self.memory)):
                 self.auditor.note(f"a reader cannot load the rows: {error}")
         finally:
             self.readers -= 1

@@ -1,4 +1,4 @@
-"""A preset of a grid and a search: planned, run, continued, reported and set aside as one."""
+"""A preset of a grid and a search: planned, run, continued, reported and archived as one."""
 
 import json
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def test_it_runs_and_reports_both_and_continues(tmp_path: Path, capsys: pytest.C
     with without_ray(tmp_path):
         assert main(command(tmp_path, "--fresh", "--trials", "3")) == 0
     text = capsys.readouterr().out
-    assert " of 11 trials\n" in text and "set aside: " in text
+    assert " of 11 trials\n" in text and "archived: " in text
 
 
 def assert_rows_of_parts_that_stand_alone(mixed: pd.DataFrame, folder: Path) -> None:

@@ -288,7 +288,7 @@ def test_a_store_with_rows_of_another_schema(command_line: CommandLine) -> None:
     store.write("anomaly_grid", "c", [{"trial_id": "t", "nu": "3", **fixed}], columns)
     error = command_line.refuse().error
     assert f"store {command_line.store} holds rows of sweep 'anomaly_grid' in another schema: column 'nu'" in error
-    assert error.endswith("use another --store, or use --fresh to set all rows aside")
+    assert error.endswith("use another --store, or use --fresh to archive all rows")
 
 
 def test_a_file_where_the_store_should_be(command_line: CommandLine) -> None:

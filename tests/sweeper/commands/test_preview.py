@@ -1,5 +1,5 @@
 """What `--plan` shows: axes, fixed values, changes by the request, and what an allocation lets expect; what errors say
-of keys that the preset has set; and `--fresh`, which sets rows aside, and prints the command that brings them back.
+of keys that the preset has set; and `--fresh`, which archives rows, and prints the command that brings them back.
 """
 
 import json
@@ -227,7 +227,7 @@ def test_rows_that_a_fresh_run_replaced_are_restored(
     assert preview_archive(plan, store, COLUMNS).rows == 2
     archive(plan, store, COLUMNS)
     out = capsys.readouterr().out
-    assert out.startswith("set aside: 2 rows, from 1 files of rows and history, in ")
+    assert out.startswith("archived: 2 rows, from 1 files of rows and history, in ")
     assert load("grid", store.files)["trial_id"].tolist() == ["t2"]
     assert restore.main(restoration(out)) == EXIT_OK
     assert load("grid", store.files).equals(before)

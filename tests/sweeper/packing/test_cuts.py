@@ -172,7 +172,7 @@ def test_halves_are_kept_and_belong_to_the_records_of_the_plan_with_their_cohort
 
 
 def test_checkpoints_of_halves_belong_to_the_records_of_the_plan_and_go_first(tmp_path: Path) -> None:
-    """A fresh run that set the record of the halving aside knows nothing of the halves."""
+    """A fresh run that archived the record of the halving knows nothing of the halves."""
     files, cuts = Files(tmp_path), [Cut(3, 3)] * 2
     record_cuts(files, make(), cuts, measured=None)
     first, second = cohorts.cut(make().groups, cuts)

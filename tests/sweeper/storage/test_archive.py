@@ -1,4 +1,4 @@
-"""Rows that are trained again are set aside by trial and can be brought back; no crash loses any."""
+"""Rows that are trained again are archived by trial and can be brought back; no crash loses any."""
 
 import itertools
 import shutil
@@ -87,7 +87,7 @@ def test_rows_that_are_restored_swap_with_those_that_replaced_them(store: Store)
     (later,) = (time for time in store.files.list("_replaced") if time != moved.folder.split("/")[1])
     assert load("grid", f"{store.files.uri}/_replaced/{later}")["auroc"].tolist() == [0.9]
     assert store.files.read(f"_replaced/{later}/{paths[1]}/auroc.png") == b"new"
-    with pytest.raises(StoreError, match=rf"nothing was set aside at .*; there are: {later}$"):
+    with pytest.raises(StoreError, match=rf"nothing was archived at .*; there are: {later}$"):
         restore(store.files, "grid", moved.folder.split("/")[1])
 
 
@@ -156,13 +156,13 @@ def test_an_archive_that_another_sweep_is_writing_stays(store: Store) -> None:
     archive(store.files, "grid", TrialSelection(["a"]), COLUMNS)
     assert "now" in store.files.list("_replaced")
     store.files.write("_replaced/now/copying/sweep=grid", b"")
-    with pytest.raises(StoreError, match="nothing was set aside at 'now'"):
+    with pytest.raises(StoreError, match="nothing was archived at 'now'"):
         restore(store.files, "grid", "now")
 
 
 @pytest.mark.parametrize("time", ["yesterday", "../trials", ""])
 def test_an_unknown_time_is_refused_with_the_known_ones(store: Store, time: str) -> None:
-    with pytest.raises(StoreError, match=r"nothing was set aside at .*; there are: none$"):
+    with pytest.raises(StoreError, match=r"nothing was archived at .*; there are: none$"):
         restore(store.files, "grid", time)
 
 

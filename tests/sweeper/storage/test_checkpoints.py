@@ -74,7 +74,7 @@ def test_without_checkpoints_no_row_is_read(store: Store, monkeypatch: pytest.Mo
     assert remove_orphans(store, "grid") == []
 
 
-def test_a_stale_checkpoint_is_set_aside_when_its_cohort_starts(store: Store) -> None:
+def test_a_stale_checkpoint_is_archived_when_its_cohort_starts(store: Store) -> None:
     files = store.files
     for cohort in ("mine", "others"):
         files.write(checkpoint_path("grid", cohort), b"stale")

@@ -98,7 +98,7 @@ def test_a_file_is_deleted_only_as_it_was_read(tmp_path):
     assert files.read(f"a/{left}") == b"written since" and left.startswith("other-") and left.endswith(".parquet")
 
 
-def test_a_file_that_a_killed_writer_set_aside_is_restored(tmp_path, monkeypatch):
+def test_a_file_that_a_killed_writer_moved_is_restored(tmp_path, monkeypatch):
     files = Files(tmp_path)
     files.write("a/c0.parquet", b"rows")
     with monkeypatch.context() as patch:

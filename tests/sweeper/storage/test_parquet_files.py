@@ -293,7 +293,7 @@ def harness(tmp_path: Path) -> Harness:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", DAMAGES)
-def test_the_trials_of_a_damaged_file_are_to_run_and_the_file_is_set_aside(
+def test_the_trials_of_a_damaged_file_are_to_run_and_the_file_is_quarantined(
     harness: Harness, kind: str, how: str
 ) -> None:
     path = f"{kind}/sweep=grid/ca.parquet"
@@ -398,7 +398,7 @@ def test_a_file_that_is_intact_after_all_comes_back(harness: Harness) -> None:
     assert harness.store.files.read(path) is None and len(load("grid", harness.store.files)) == 2
 
 
-def test_many_damaged_files_are_named_and_set_aside_at_once(harness: Harness) -> None:
+def test_many_damaged_files_are_named_and_quarantined_at_once(harness: Harness) -> None:
     for trial in "ab":
         flipped(harness.store.files, f"history/sweep=grid/c{trial}.parquet")
     rounds: list[int] = []

@@ -1,4 +1,4 @@
-"""Whatever is written, merged, damaged, set aside and killed in a store: it holds what a dictionary would."""
+"""Whatever is written, merged, damaged, archived and killed in a store: it holds what a dictionary would."""
 
 import contextlib
 import itertools
@@ -198,7 +198,7 @@ class StoreStates(RuleBasedStateMachine):
         assert "is damaged" in self.lines[-1] and content in self.bytes().values(), "nothing is deleted"
 
     @rule(trials=trial_sets)
-    def set_aside(self, trials: set[str]) -> None:
+    def archive_trials(self, trials: set[str]) -> None:
         moved, taken = self.archive(trials), self.stored.take(trials)
         assert (moved is None) == (not taken.trials)
         if moved:
@@ -210,7 +210,7 @@ class StoreStates(RuleBasedStateMachine):
         return moved.folder.removeprefix("_replaced/") if moved else None
 
     @rule(trials=trial_sets, moment=moments)
-    def set_aside_and_be_killed(self, trials: set[str], moment: int) -> None:
+    def archive_and_be_killed(self, trials: set[str], moment: int) -> None:
         before = self.everything()
         with killed_at(moment):
             self.archive(trials)

@@ -1,18 +1,17 @@
 """`sweeper merge A B`: add the rows of one store to another."""
 
-import contextlib
 import shlex
 from collections.abc import Sequence
 
 from sweeper.commands.command_line import EXIT_OK, Parser, command_line
-from sweeper.commands.other_drivers import refuse_others
+from sweeper.commands.other_drivers import AGAIN, alone, refuse_others
 from sweeper.commands.rm import write_pages
 from sweeper.errors import SpecError
 from sweeper.execution.signals import LAST_LINE
 from sweeper.printing import print, printable
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import take_inventory
-from sweeper.storage.lease import Drivers, Lease
+from sweeper.storage.lease import Drivers
 from sweeper.storage.merging import Merged, check_mergeable, merge, plan_merge
 from sweeper.storage.store import check_no_folder_of_a_store, check_no_links, check_writable
 
@@ -38,14 +37,10 @@ def main(arguments: Sequence[str]) -> int:
         check_mergeable(source, target, name)
         check_no_links(target, name)
     check_writable(target)
-    target.pin_folder()
+    law = "a sweep that is merged must not run"
     for name in names:
-        lease = Lease(target, name, f"sweeper merge {shlex.quote(source.display_uri)}")
-        lease.open()
-        with contextlib.closing(lease):
-            law = "a sweep that is merged must not run"
-            refuse_others(lease, law, "try again when it has ended")
-            refuse_others(Drivers(source, name), law, "try again when it has ended")
+        with alone(target, name, f"sweeper merge {shlex.quote(source.display_uri)}", law):
+            refuse_others(Drivers(source, name), law, AGAIN)
             merged = plan_merge(source, target, name)
             merge(source, target, merged)
         print(printable(merged_line(merged)), flush=True)

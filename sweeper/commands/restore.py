@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from sweeper.commands.arguments import SWEEP, Restoration
 from sweeper.commands.command_line import EXIT_OK, Parser, add_options, command_line
-from sweeper.commands.other_drivers import refuse_others
+from sweeper.commands.other_drivers import alone
 from sweeper.definition import SpecError, registry
 from sweeper.names import is_name
 from sweeper.packing.cuts import record_paths
@@ -15,7 +15,6 @@ from sweeper.storage import archive as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.files import Files
 from sweeper.storage.layout import FIGURES, cut_path, figure_path, figures_folder, study_path, trials_folder
-from sweeper.storage.lease import Drivers
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store, check_writable
 
@@ -75,8 +74,8 @@ def restore(what: Restoration) -> None:
     store = Store(what.store)
     name = _name_in_store(what.sweep, store.files, what.time)
     check_writable(store.files)
-    refuse_others(Drivers(store.files, name), "--restore needs the sweep for itself", "try again when it has ended")
-    back = replaced.restore(store.files, name, what.time)
+    with alone(store.files, name, f"sweeper restore {name}", "restore needs the sweep for itself"):
+        back = replaced.restore(store.files, name, what.time)
     print(f"brought back: {back.text}, into {store.files.display_uri_of(trials_folder(name))}")
 
 

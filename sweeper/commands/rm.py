@@ -1,6 +1,5 @@
 """`sweeper rm NAME[:REQUEST]`: remove a sweep, or a request of it, from a store."""
 
-import contextlib
 import errno
 import shlex
 import sys
@@ -8,14 +7,14 @@ from collections.abc import Sequence
 
 from sweeper.commands.command_line import EXIT_OK, EXIT_UNCONFIRMED, Parser, add_options, command_line
 from sweeper.commands.list import size_text
-from sweeper.commands.other_drivers import refuse_others
+from sweeper.commands.other_drivers import AGAIN, alone, refuse_others
 from sweeper.definition import registry
 from sweeper.errors import StoreError, error_text
 from sweeper.execution.signals import LAST_LINE
 from sweeper.printing import print, printable
 from sweeper.storage.files import Files
 from sweeper.storage.inventory import inventory_of
-from sweeper.storage.lease import Drivers, Lease
+from sweeper.storage.lease import Drivers
 from sweeper.storage.removal import Removal, make_room, plan_removal, remove
 from sweeper.storage.store import check_no_links, check_writable
 
@@ -46,21 +45,17 @@ def main(arguments: Sequence[str]) -> int:
     if not options.yes and not _confirmed():
         print(NOT_REMOVED)
         return EXIT_UNCONFIRMED
-    law, remedy = "a sweep that is removed must not run", "try again when it has ended"
+    law = "a sweep that is removed must not run"
     try:
         check_writable(files)
     except StoreError as error:
         if not _is_of_full_disk(error):
             raise
-        refuse_others(Drivers(files, sweep), law, remedy)
+        refuse_others(Drivers(files, sweep), law, AGAIN)
         make_room(files, removal)
     try:
         if inventory_of(files, sweep).bytes:
-            files.pin_folder()
-            lease = Lease(files, sweep, f"sweeper rm {shlex.quote(options.name)}")
-            lease.open()
-            with contextlib.closing(lease):
-                refuse_others(lease, law, remedy)
+            with alone(files, sweep, f"sweeper rm {shlex.quote(options.name)}", law):
                 remove(files, plan_removal(files, sweep, request))
         write_pages(files, sweep)
     except StoreError as error:

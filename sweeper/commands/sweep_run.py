@@ -37,9 +37,10 @@ from sweeper.record.trackers import RunTrials, connections, tracked
 from sweeper.request import Request
 from sweeper.runtime import user_name
 from sweeper.storage.files import Files
-from sweeper.storage.layout import checkpoint_path, trials_folder
+from sweeper.storage.layout import SUFFIX, checkpoint_path, trials_folder
 from sweeper.storage.lease import Drivers, Lease
 from sweeper.storage.load import load_request
+from sweeper.storage.local_disk import Entry
 from sweeper.storage.requests import write_request
 from sweeper.storage.retry import SHORT_RETRIES
 from sweeper.storage.rows import Columns
@@ -77,6 +78,8 @@ class SweepRun:
     """By default `backend_of`."""
     conclude: Conclude = finish
     """Shows the results at the end, and returns the exit status."""
+    row_files: Mapping[str, Entry] = field(default_factory=dict)
+    """The files of rows that were there before the plan was made."""
     stopping: StopSignal = field(init=False)
     """This and what follows are set by `begin`."""
     checkpoint_path: CheckpointPath = field(init=False)
@@ -99,10 +102,12 @@ class SweepRun:
         user should know of a plan that can run. Raises SpecError or StoreError.
 
         `files` are those of the store, by default in the request's folder."""
-        request.find_sweep().preset(request.preset)  # a wrong name is refused at once
+        sweep = request.find_sweep()
+        sweep.preset(request.preset)  # a wrong name is refused at once
         request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
         store = Store(files or request.store)
         check_no_folder_of_a_store(store.files)
+        row_files = _row_files(store.files, sweep.name or request.name)
         plan, columns = prepared(request, store)
         if request.debug and any(trial.config.get("workers", 1) != 1 for trial in plan.trials):
             raise SpecError("--debug trains in one process, so workers=1 must hold; add --set workers=1")
@@ -110,7 +115,7 @@ class SweepRun:
         trackers = connections(request.track, plan.name, store.files)
         for note in plan.notes:
             print(printable(f"note: {note}"), file=sys.stderr)
-        return cls(request, plan, columns, store, trackers, backends, conclude)
+        return cls(request, plan, columns, store, trackers, backends, conclude, row_files)
 
     def outline(self) -> dict[str, Any]:
         """What would run, in plain values. Writes nothing."""
@@ -149,14 +154,19 @@ class SweepRun:
         damaged, store = self.store.damaged, Store(self.store.files.with_retries(store_retries(), _print_line))
         check_writable(store.files)
         store.files.pin_folder()
-        lease = Lease(store.files, plan.name, plan.request)
+        lease = Lease(store.files, plan.name, plan.request, alone=request.fresh)
         lease.open()
         try:
             share(lease, plan, request.fresh, _print_line, stopping.check)
-            if plan.study_runs and lease.ids():  # a driver that has ended since may have written rows
+            row_files = _row_files(store.files, plan.name)
+            # Rows may have come or gone since. Those that a grid lacks now are trained; its queue leaves new ones out.
+            if row_files != self.row_files if plan.study_runs else not self.row_files.keys() <= row_files.keys():
                 plan, columns = prepare(request, self.store)
             store.quarantine(damaged)
-            path = archive(plan, store, columns, request.name) if request.fresh else partial(checkpoint_path, plan.name)
+            path: CheckpointPath = partial(checkpoint_path, plan.name)
+            if request.fresh:
+                path = archive(plan, store, columns, request.name)
+                lease.admit_others()
             columns = store.prepare(plan.name, columns)
             write_request(store.files, plan.name, plan.request_rows)
         except BaseException as error:
@@ -342,6 +352,10 @@ def _end_by(error: BaseException) -> tuple[int, str]:
     if isinstance(error, SweeperError):
         return EXIT_FAILED if isinstance(error, StoreError | NodeLost) else EXIT_WRONG, error_text(error)
     return EXIT_FAILED, f"{type(error).__name__}: {first_line(error, '')}"
+
+
+def _row_files(files: Files, sweep: str) -> Mapping[str, Entry]:
+    return files.list_versions(trials_folder(sweep), SUFFIX)
 
 
 def prepared(request: Request, store: Store) -> tuple[Plan, Columns]:

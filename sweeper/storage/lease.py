@@ -55,6 +55,8 @@ class Content:
     renewed: Count = 0
     """How often the file was written."""
     ended: bool = False
+    alone: bool = False
+    """Whether it needs the sweep for itself, so that no driver may begin."""
 
     @property
     def machine(self) -> Machine:
@@ -168,13 +170,14 @@ class Lease(Drivers):
         machine: Machine | None = None,
         clock: Callable[[], float] | None = None,
         renewal_seconds: float = RENEWAL_SECONDS,
+        alone: bool = False,
     ) -> None:
         self.id = f"{timestamp(files.runtime.now())}-{files.runtime.token()[:12]}"
         super().__init__(files, sweep, self.id, machine=machine, clock=clock)
         process = psutil.Process()
         since = f"{self.runtime.now():%Y-%m-%d %H:%M:%S}"
         host, boot = self._machine.host, self._machine.boot
-        self._content = Content(host, boot, process.pid, process.create_time(), since, request, [])
+        self._content = Content(host, boot, process.pid, process.create_time(), since, request, [], alone=alone)
         self._claims: set[str] = set()
         self._lock = self.runtime.lock()
         self._closed = threading.Event()
@@ -187,6 +190,11 @@ class Lease(Drivers):
         self.runtime.open_leases.add(self.id)
         self._write(self._files)
         self.runtime.begin("lease", self._keep_renewing)
+
+    def admit_others(self) -> None:
+        """Let drivers begin from now on. Raises StoreError."""
+        self._content = replace(self._content, alone=False)
+        self._write(self._files)
 
     @property
     def is_first(self) -> bool:

@@ -264,7 +264,7 @@ def _judged(claim: Claim, sweep: Sweep, preset: str, sources: Sequence[SweepRows
     p = verdicts.p_value(estimate, claim.relation, claim.margin)
     equal = "all replicates are equal: they show no spread" if math.isinf(low) and math.isinf(high) else ""
     over = f"over {estimate.over}: it says nothing of other seeds" if estimate.over else ""
-    reason = "; ".join(filter(None, [equal, over, _stand_in(claim, list(data)), *lacks]))
+    reason = "; ".join(filter(None, [equal, over, _substituted_data(claim, list(data)), *lacks]))
     return Judged(**found, verdict=verdict, reason=reason, low=low, high=high, p=p, p_of_analysis=p)
 
 
@@ -323,7 +323,7 @@ def _lack(estimate: Estimate, samples: Sequence[Sample]) -> str:
     return f"{estimate.reason}: an interval needs {counted(MIN_REPLICATES, samples[0].replicate_names or ['seed'])}"
 
 
-def _stand_in(claim: Claim, data: Sequence[str]) -> str:
+def _substituted_data(claim: Claim, data: Sequence[str]) -> str:
     """Return which data sets were judged in place of those that the claim is about, if they are others."""
     named = {str(side.where[DATASET]) for side in claim.sides if DATASET in side.where} - set(data)
     return f"on {', '.join(data)} in place of {', '.join(sorted(named))}" if named and data else ""

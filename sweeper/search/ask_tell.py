@@ -61,8 +61,8 @@ class AskTellStudy:
         self._space = dict(sorted(search.space.items()))
         self._running: dict[int, optuna.Trial] = {}
         self._finished: dict[int, tuple[float, ...]] = {}
-        self._stand_ins: dict[int, TrialState] = {}
-        """Number -> true state of the trials that the sampler sees as complete, with a stand-in value."""
+        self._imputed: dict[int, TrialState] = {}
+        """Number -> true state of the trials that the sampler sees as complete, with an imputed value."""
         warm_trials = [self._complete(params, values) for params, values in warm]
         self._warm_count = len(warm_trials)
         self._known_values = [tuple(trial.values) for trial in warm_trials]
@@ -115,12 +115,12 @@ class AskTellStudy:
     @property
     def optuna_study(self) -> optuna.Study:
         """Optuna study of all trials so far, for figures and storages. Warm-start trials come first."""
-        if not self._stand_ins:
+        if not self._imputed:
             return self._optuna
         with quiet():
             copy = self._empty(None)
             for trial in self._optuna.get_trials():
-                if (state := self._stand_ins.get(trial.number - self._warm_count)) is not None:
+                if (state := self._imputed.get(trial.number - self._warm_count)) is not None:
                     last = trial.intermediate_values.get(trial.last_step) if trial.last_step is not None else None
                     trial.values = None if last is None else [last]  # Optuna's convention for pruned trials
                     trial.state = state
@@ -142,7 +142,7 @@ class AskTellStudy:
         """Tell one result to Optuna.
 
         A sampler that learns from complete trials alone would propose a pruned or diverged trial's region again. It is
-        told a stand-in value: the last report of a pruned trial, otherwise the worst value so far. So is it of
+        told an imputed value: the last report of a pruned trial, otherwise the worst value so far. So is it of
         constraints: a diverged trial violates them as much as the worst one so far.
         """
         trial = self._running.pop(result.number)
@@ -164,7 +164,7 @@ class AskTellStudy:
         state = TrialState.PRUNED if informative and one_objective else TrialState.FAIL
         needs_value = not one_objective or self._search.sampler in NEEDS_VALUES
         if informative and self._known_values and needs_value:
-            self._stand_ins[result.number] = state
+            self._imputed[result.number] = state
             use_last_report = result.status == "pruned" and reached and one_objective
             self._optuna.tell(trial, reached[max(reached)] if use_last_report else self._worst())
         else:

@@ -49,7 +49,7 @@ HEARTBEAT_SECONDS = 5.0
 
 
 CONTINUE, HEARTBEAT, SAVE, STOP = range(4)
-"""What a process wants to do after a step; peers all do the largest of their wishes."""
+"""What a process requests after a step; peers all do the largest request."""
 
 
 @dataclass(frozen=True)
@@ -238,14 +238,14 @@ class Checkpointer:
         is to stop here."""
         self._step, self._sums, self._spent = step, sums, self.seconds
         is_last = step == self._cohort.steps
-        wish = self._wish(is_last)
+        request = self._request(is_last)
         if self._peers.size > 1:
-            wish = self._peers.maximum(wish) if is_last or step % STEPS_BETWEEN_AGREEMENTS == 0 else CONTINUE
-        if wish == STOP:
+            request = self._peers.maximum(request) if is_last or step % STEPS_BETWEEN_AGREEMENTS == 0 else CONTINUE
+        if request == STOP:
             raise Stopped
-        if wish == SAVE:
+        if request == SAVE:
             self.save()
-        if wish == HEARTBEAT:
+        if request == HEARTBEAT:
             self._send_heartbeat()
 
     def after_epoch(self, progress: Progress) -> None:
@@ -269,8 +269,8 @@ class Checkpointer:
         self._begun += time.perf_counter() - begun
         return f"checkpoint {'saved at' if self._save else 'left to a peer at'} epoch {reached.epoch} step {self._step}"
 
-    def _wish(self, is_last: bool) -> int:
-        """What this process wants to do; a checkpoint after the last step of an epoch waits for `after_epoch`."""
+    def _request(self, is_last: bool) -> int:
+        """What this process requests; a checkpoint after the last step of an epoch waits for `after_epoch`."""
         if self._stop():
             return STOP
         if self._save_due() and not is_last:

@@ -1,4 +1,4 @@
-"""Where measurements are made, with which resources, and what becomes of those that fail. Ray is a stand-in.
+"""Where measurements are made, with which resources, and what becomes of those that fail. Ray is a fake.
 
 What is replaced inside Ray. That a sweep lacks nothing of what is left out, the end-to-end tests show.
 """

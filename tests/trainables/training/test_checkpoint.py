@@ -356,11 +356,11 @@ def test_training_starts_again_from_the_beginning(path: tuple[Any, ...]) -> None
 
 def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """If one peer cannot use its copy of the checkpoint, the others ignore theirs, too."""
-    wishes: list[int] = []
+    requests: list[int] = []
 
-    def agree(self: Peers, wish: int) -> int:
-        wishes.append(wish)
-        return max(wish, len(wishes) == 1)  # in the first agreement another peer could not use its copy
+    def agree(self: Peers, request: int) -> int:
+        requests.append(request)
+        return max(request, len(requests) == 1)  # in the first agreement another peer could not use its copy
 
     monkeypatch.setattr(Peers, "maximum", agree)
     monkeypatch.setattr(Peers, "average", lambda self, tensors: None)
@@ -380,7 +380,7 @@ def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pyte
         )
     )
     assert notices == ["its checkpoint cannot be used: another of its processes could not read it"]
-    assert [report.epoch for report in reports] == [2, 4, 5] and wishes[0] == 0
+    assert [report.epoch for report in reports] == [2, 4, 5] and requests[0] == 0
 
 
 def test_a_checkpoint_is_read_as_it_was_packed() -> None:

@@ -99,7 +99,7 @@ def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: Data)
 
 
 @pytest.mark.parametrize("name", ["celeba", "digits_tint"])
-def test_attributes_of_a_stand_in_have_all_their_values(name: str) -> None:
+def test_attributes_of_a_placeholder_have_all_their_values(name: str) -> None:
     empty = placeholder(name, DATASETS[name].declaration)
     assert empty and list(empty.attributes) == list(DATASETS[name].declaration.attributes)
     for attribute in empty.attributes.values():
@@ -107,7 +107,7 @@ def test_attributes_of_a_stand_in_have_all_their_values(name: str) -> None:
         assert len(attribute.test_labels) == len(empty.test_labels)
 
 
-def test_a_stand_in_takes_no_memory_and_folders_have_none() -> None:
+def test_a_placeholder_takes_no_memory_and_folders_have_none() -> None:
     empty = placeholder("stl10", DATASETS["stl10"].declaration)
     assert (
         empty

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import operator
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,6 +36,10 @@ NAME, PRESET = b"sweeper.request", b"sweeper.preset"
 
 DECIDED = "decided"
 """What the name of a request has in addition where `--decide` has added seeds to its trials: `digits, decided`."""
+LONG_LIST = re.compile(r"([^\s,=]+,[^\s,]+)(?:,[^\s,]+){3,},([^\s,]+)")
+"""Six values or more in the name of a request."""
+MOST_SHORT = 140
+"""Most characters of the name of a request in a heading."""
 NO_ID = ""
 """What a column of a list has where another has an id; not null, which rows of grids have as their study."""
 
@@ -121,6 +126,17 @@ def unlisted_name(preset: str, changes: str, listed: Collection[str]) -> str:
 def request_name(preset: str, changes: str) -> str:
     """Return the name of a request: `digits`, or with changes `digits, epochs=5`."""
     return printable(", ".join(filter(None, [preset, changes])))
+
+
+def short_name(request: str) -> str:
+    """Return the name of a request for a heading, in at most `MOST_SHORT` characters. A list of many values has its
+    first two, its last one and their number: `beta=0.1,0.2,…,0.9 (9 values)`."""
+
+    def shortened(values: re.Match[str]) -> str:
+        return f"{values[1]},…,{values[2]} ({values[0].count(',') + 1} values)"
+
+    text = LONG_LIST.sub(shortened, request)
+    return text if len(text) <= MOST_SHORT else f"{text[: MOST_SHORT - 1]}…"
 
 
 def changes_named(request: str, preset: str) -> str:

@@ -44,7 +44,7 @@ from sweeper.storage.layout import (
     summary_path,
 )
 from sweeper.storage.load import Snapshot, load_trial_names, take_snapshot
-from sweeper.storage.requests import StoredRequest, stored_requests
+from sweeper.storage.requests import StoredRequest, short_name, stored_requests
 from sweeper.storage.rows import FIXED, STATUSES
 from trainables.json_input import Count
 
@@ -147,6 +147,7 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
         "repeats": asdict(SEEDS),
         "columns": encode(own, snapshot.columns, shown.values()),
         "requests": requests,
+        "opens_with": _largest(known),
         "classes": read_class_names(files, name, rows),
         "kinds": [{"id": kind.FOLDER, "title": kind.TITLE} for kind in KINDS.values()],
         "views": {name: findings.views(preset) for name, preset in shown.items()},
@@ -224,8 +225,11 @@ def _requests(
     page has, from which it numbers them."""
     numbers = {position: number for number, position in enumerate(kept)}
     failures, found = list[str](), list[dict[str, Any]]()
+    short = [short_name(request.label) for request in known]
+    titles = [title if short.count(title) == 1 else each.label for title, each in zip(short, known, strict=True)]
     for index, request in enumerate(known):
         plain = {"label": request.label, "preset": request.preset, "total": request.total}
+        plain["title"] = titles[index]
         record: dict[str, Any] = {
             **plain,
             "count": len(request.rows),
@@ -270,6 +274,13 @@ def _requests(
         place = files.display_uri_of(figures_folder("tables", name))
         notes.append(f"To keep this page small, {lacks}, those with the oldest results; the tables are in {place}.")
     return found, notes
+
+
+def _largest(known: Sequence[StoredRequest]) -> int:
+    """Return the position of the request with most rows, of those of which the page has figures; 0 without any. One
+    that the store lists comes before rows of an earlier definition, and of equal ones the latest."""
+    sizes = [(request.listed, len(request.rows)) for request in known[:MAX_REQUESTS]]
+    return sizes.index(max(sizes)) if sizes else 0
 
 
 def _numbered(positions: Iterable[int], numbers: Mapping[int, int]) -> list[list[int]]:

@@ -20,6 +20,7 @@ from sweeper.report.page.contents import Summary, Thumbnail, collect, read_summa
 from sweeper.report.page.document import claims_document, document, page_data, static_document
 from sweeper.storage.files import Files
 from sweeper.storage.layout import CLAIMS, CLAIMS_PAGE, HISTORIES, INDEX, REPORTS, TRIALS, report_path, sweeps_in
+from sweeper.storage.requests import short_name
 from sweeper.storage.rows import STATUSES
 from sweeper.storage.store import StoreReader
 
@@ -146,7 +147,7 @@ def _progress(summary: Summary) -> str:
         return ""
     of_all = "" if summary.total is None else f"{summary.done:,} of "
     count = summary.done if summary.total is None else summary.total
-    text = _paragraph(f"{summary.request}: {of_all}{count:,} trial{'s' * (count != 1)}", "status")
+    text = _paragraph(f"{short_name(summary.request)}: {of_all}{count:,} trial{'s' * (count != 1)}", "status")
     if summary.total is None or summary.done == summary.total:
         return text
     return f'{text}<progress aria-label="trials that ended" max="{summary.total}" value="{summary.done}"></progress>'

@@ -1,6 +1,7 @@
 /* The page: its sections, the request that they show, and newer data where a server has them. */
 
 const POLL_SECONDS = 3;
+const MOST_SENTENCES = 3; // about best settings that are shown at once
 
 class Page {
   constructor(report) {
@@ -28,9 +29,9 @@ class Page {
     this.source = { every: false, version: document.body.dataset.version }; // what the server is asked for
   }
 
-  /* The request with the latest row. */
+  /* The request with most trials. */
   defaultRequest() {
-    return this.report.requests[0] ?? { label: "", preset: "", trials: [], count: 0, course: { statuses: [] }, best: {}, cells: [], figures: {} };
+    return this.report.requests[this.report.opens_with] ?? { label: "", title: "", preset: "", trials: [], count: 0, course: { statuses: [] }, best: {}, cells: [], figures: {} };
   }
 
   begin() {
@@ -81,7 +82,7 @@ class Page {
     const parts = [el("h1", {}, report.name), report.about ? el("p", {}, report.about) : null];
     const controls = [];
     if (report.requests.length > 1) {
-      const options = report.requests.map((known) => [known.label, known.label]);
+      const options = report.requests.map((known) => [known.label, known.title]);
       controls.push(choice("request", options, request.label, (label) => {
         this.request = report.requests.find((known) => known.label === label);
         this.heatmap.chosen = null;
@@ -98,9 +99,12 @@ class Page {
       }));
     }
     if (controls.length) parts.push(el("div", { class: "controls" }, controls));
-    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${request.total ? `${request.count.toLocaleString("en")} of ` : ""}${plural(request.total || request.count, "trial")}${states ? `: ${states}` : ""}`));
+    parts.push(el("p", { class: "status", id: "state" }, `${request.title ? `${request.title}: ` : ""}${request.total ? `${request.count.toLocaleString("en")} of ` : ""}${plural(request.total || request.count, "trial")}${states ? `: ${states}` : ""}`));
     const best = report.bestOf(request, report.views[request.preset]?.headline);
-    parts.push(...best.text.map((sentence) => el("p", { class: "status" }, sentence)));
+    if (request.title !== request.label) parts.push(el("details", {}, el("summary", {}, "the request's whole name"), el("p", {}, request.label)));
+    const sentences = best.text.map((sentence) => el("p", { class: "status" }, sentence));
+    parts.push(...sentences.splice(0, MOST_SENTENCES));
+    if (sentences.length) parts.push(el("details", {}, el("summary", {}, `${sentences.length} more best settings`), sentences));
     if (ended) parts.push(el("p", { class: "quiet" }, `last result ${ended.slice(0, 19).replace("T", " ")} UTC`));
     parts.push(this.leftOut());
     parts.push(...report.notes.map((note) => el("p", { class: "note" }, note)));

@@ -23,7 +23,7 @@ from sweeper.results.best import Settings, best_settings
 from sweeper.results.sentences import sentences
 from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
 from sweeper.storage.load import take_snapshot
-from sweeper.storage.requests import RequestRows, write_request
+from sweeper.storage.requests import RequestRows, short_name, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.report.page import stored_search
@@ -48,6 +48,38 @@ def test_rows_and_requests(contents: Contents) -> None:
     assert column(contents, "error")["values"][-1] == ERROR
     assert column(contents, "nu")["values"][4] == "inf"
     assert column(contents, "width")["values"][:2] == [None, 64]
+
+
+def test_a_page_opens_with_the_largest_request_that_is_listed(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    trials = list(take_snapshot(store.files, NAME).rows["trial_id"])
+
+    def opens_with() -> str:
+        report = collect(store.files, NAME).report
+        return str(report["requests"][report["opens_with"]]["label"])
+
+    write_request(store.files, NAME, RequestRows("latest", "paper", trials[-1:]))
+    assert opens_with() == "latest", "other rows are of an earlier definition"
+    write_request(store.files, NAME, RequestRows("larger", "paper", trials[2:6]))
+    write_request(store.files, NAME, RequestRows("as large, later", "paper", trials[3:7]))
+    assert opens_with() == "as large, later"
+
+
+def test_long_names_of_requests_are_short_in_headings() -> None:
+    assert short_name("digits, beta=0.5,1 epochs=2") == "digits, beta=0.5,1 epochs=2"
+    assert short_name("digits, nu=1,2,3,4,5") == "digits, nu=1,2,3,4,5"
+    assert short_name("digits, nu=1,2,3,4,5,6 seed=0") == "digits, nu=1,2,…,6 (6 values) seed=0"
+    assert len(short_name("x" * 500)) == 140
+
+
+def test_requests_whose_short_names_are_equal_have_long_ones(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    trials = list(take_snapshot(store.files, NAME).rows["trial_id"])
+    names = ["paper, nu=1,2,3,4,5,6", "paper, nu=1,2,3.5,4,5,6", "paper, nu=1,2,3,4,5,7"]
+    for name in names:
+        write_request(store.files, NAME, RequestRows(name, "paper", trials))
+    titles = {request["label"]: request["title"] for request in collect(store.files, NAME).report["requests"]}
+    assert titles == dict(zip(names, [*names[:2], "paper, nu=1,2,…,7 (6 values)"], strict=True))
 
 
 def test_rows_of_which_no_study_is_known_have_a_page() -> None:

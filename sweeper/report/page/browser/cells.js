@@ -77,7 +77,7 @@ function beside(cell, spread) {
   return Number.isFinite(own ?? NaN) ? [own] : [];
 }
 
-const besideText = (numbers, text) => (numbers.length === 2 ? ` [${numbers.map(text).join(", ")}]` : numbers.length ? ` \u00b1 ${text(numbers[0])}` : "");
+const besideText = (numbers, text) => (numbers.length === 2 ? ` [${numbers.map((value) => text(value)).join(", ")}]` : numbers.length ? ` \u00b1 ${text(numbers[0])}` : "");
 
 /* What cells show, in words, as `described` of `sentences.py`; empty for one run a cell. */
 function described(cells, nouns, spread) {
@@ -152,12 +152,6 @@ function framed(cells, entries, rows, columns, trials) {
   const found = entries.filter((entry) => left.delete(entry.trial));
   return new Set(found.map((entry) => places.get(`${rows.at(entry)}\n${columns.at(entry)}`)));
 }
-
-const median = (values) => {
-  const sorted = [...values].sort((left, right) => left - right);
-  const middle = sorted.length / 2;
-  return sorted.length % 2 ? sorted[Math.floor(middle)] : (sorted[middle - 1] + sorted[middle]) / 2;
-};
 
 /* The range of the colours, wide enough that differences due to noise look alike. */
 function colourRange(cells, bounds) {

@@ -23,13 +23,25 @@ const scheme = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark
 
 const tip = el("div", { class: "tip", hidden: true });
 
-/* Vega's own tooltips would be late and unstyled; these are text in an element of the page. */
+/* Where an element of this size stands beside a box and within the window: right of it, left, below or above. */
+function placeBeside(box, width, height) {
+  const [right, bottom] = [window.innerWidth - width - 8, window.innerHeight - height - 8];
+  const within = (value, most) => Math.max(8, Math.min(value, most));
+  if (box.right + 8 <= right) return [box.right + 8, within(box.top, bottom)];
+  if (box.left - 8 - width >= 8) return [box.left - 8 - width, within(box.top, bottom)];
+  return [within(box.left, right), box.bottom + 8 <= bottom ? box.bottom + 8 : box.top - 8 - height];
+}
+
+/* Vega's own tooltips would be late and unstyled; these are text in an element of the page, beside their mark. On a
+   canvas a mark is no element, so it is taken to be where the pointer is. */
 function showTip(handler, event, item, value) {
   tip.hidden = !value;
   if (!value) return;
   tip.textContent = typeof value === "object" ? Object.entries(value).map(([key, text]) => `${key}: ${text}`).join("\n") : value;
-  tip.style.left = `${Math.min(event.clientX + 12, window.innerWidth - tip.offsetWidth - 8)}px`;
-  tip.style.top = `${Math.min(event.clientY + 12, window.innerHeight - tip.offsetHeight - 8)}px`;
+  const isMark = event.target instanceof SVGElement && event.target.ownerSVGElement;
+  const box = isMark ? event.target.getBoundingClientRect() : new DOMRect(event.clientX - 4, event.clientY - 4, 8, 8);
+  const [left, top] = placeBeside(box, tip.offsetWidth, tip.offsetHeight);
+  Object.assign(tip.style, { left: `${left}px`, top: `${top}px` });
 }
 
 /* Draw the chart `name` with these values into `element`. Returns Vega's view, or null if another drawing of the same

@@ -24,11 +24,12 @@ function choice(label, options, value, choose) {
 
 const number = (value, text) => el("td", { class: "number", "data-value": value === null ? "" : String(value) }, text);
 
+/* A table below its caption, which neither scrolls with it nor is as narrow. */
 function plainTable(caption, heads, rows, label = caption) {
   const isNumber = (index) => rows[0]?.children[index]?.classList.contains("number");
   const head = el("tr", {}, heads.map((text, index) => el("th", { scope: "col", class: isNumber(index) ? "number" : null }, text)));
-  const parts = [el("caption", { class: "quiet" }, caption), el("thead", {}, head), el("tbody", {}, rows)];
-  return scrolling(`table: ${label}`, el("table", {}, parts));
+  const table = el("table", { "aria-label": label }, el("thead", {}, head), el("tbody", {}, rows));
+  return el("div", { class: "captioned" }, el("p", { class: "quiet caption" }, caption), scrolling(`table: ${label}`, table));
 }
 
 /* What can be wider than the screen scrolls by itself, also by keyboard. */

@@ -1,16 +1,15 @@
 /* Figures of a preset, of any kind: a heading above charts with their caption, or above a table. */
 
 /* A mean and what stands beside it, with its mark, the interquartile mean, the number of trials, the paper's figure and the difference from it. */
-function figureCell(cells, index, metric, spread) {
+function figureCell(cells, index, show, spread) {
   const own = Object.fromEntries(MEASURED.map((name) => [name, cells[name][index]]));
   const { mean, iqm, count, missing } = own;
   const [published, difference] = [cells.published[index], cells.difference[index]];
-  const show = (value, digits = 4) => formatMetric(value, metric.percent, digits);
   const text = count ? `${show(mean)}${besideText(beside(own, spread), show)}${cells.mark[index]}` : DASH;
   const below = iqm === null ? [] : [`IQM ${show(iqm)}`];
   if (published !== null) {
     const sign = difference > 0 ? "+" : "";
-    below.push(`paper ${show(published)}${difference === null ? "" : ` (${sign}${show(difference, 2)})`}`);
+    below.push(`paper ${show(published)}${difference === null ? "" : ` (${sign}${show(difference)})`}`);
   }
   if (count && missing) below.push(`${count} of ${count + missing} trials`);
   const cell = number(mean, text);
@@ -33,12 +32,14 @@ function paperTable({ name, captions, rows, columns, metrics, cells }, write, sp
     const label = metric.percent ? `${metric.name} (%)` : metric.name;
     return columns ? `${columns}=${texts.get(value)}: ${label}` : label;
   }));
+  const measured = (name) => ["mean", "low", "high", "std"].flatMap((kind) => cells[kind].filter((_, index) => cells.metric[index] === name));
+  const shows = new Map(metrics.map((metric) => [metric.name, columnText(measured(metric.name), metric.percent)]));
   const body = [...places.values()].map((row) => {
     const first = row.values().next().value;
     const keys = rows.map((key) => el("th", { scope: "row" }, write(key, NUMBERS[cells[key][first]] ?? cells[key][first])));
     const figures = across.flatMap((value) => metrics.map((metric) => {
       const index = row.get(`${value}\n${metric.name}`);
-      return index === undefined ? el("td", {}, DASH) : figureCell(cells, index, metric, spread);
+      return index === undefined ? el("td", {}, DASH) : figureCell(cells, index, shows.get(metric.name), spread);
     }));
     return el("tr", {}, keys, figures);
   });

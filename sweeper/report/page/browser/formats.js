@@ -36,6 +36,35 @@ function formatCell(column, value) {
   return String(value).length > 7 ? formatMetric(value) : formatValue(value);
 }
 
+/* How the numbers of a column are written: all with the same decimals. Those that have few digits keep them; of others
+   one of the middle size has `digits` significant figures. Columns of very small numbers are in scientific notation,
+   and so is a number far above the others, or one whose decimals would all be zero. */
+function columnText(values, percent = false, digits = 4) {
+  const scaled = (value) => Number((percent ? 100 * value : value).toPrecision(12));
+  const sizes = values.filter(Number.isFinite).map((value) => Math.abs(scaled(value)));
+  const isShort = sizes.every((size) => size < 1e6 && (Number.isInteger(size) || Number(size.toPrecision(digits)) === size));
+  const typical = median(sizes.filter((size) => size > 0)) || 1;
+  const needed = (size) => Array.from({ length: 7 }, (_, count) => count).find((count) => Number(size.toFixed(count)) === size) ?? 7;
+  const decimals = isShort ? Math.max(0, ...sizes.map(needed)) : Math.max(0, digits - 1 - Math.floor(Math.log10(typical)));
+  const mantissa = isShort ? Math.max(0, ...sizes.map((size) => size.toExponential().split("e")[0].length - 2)) : digits - 1;
+  const isScientific = decimals > 5 || typical >= 1e6;
+  return (value) => {
+    if (typeof value !== "number" || !Number.isFinite(value)) return formatValue(value);
+    const [shown, size] = [scaled(value), Math.abs(scaled(value))];
+    const isFixed = size === 0 || (!isScientific && size < 1e6 && size >= 0.5 * 10 ** -decimals);
+    return signed(isFixed ? shown.toFixed(isScientific ? 0 : decimals) : shown.toExponential(mantissa));
+  };
+}
+
+/* How a column's values of these trials are written. */
+const columnWriter = (column, trials) => columnText(trials.map((trial) => column.at(trial)), column.percent);
+
+const median = (values) => {
+  const sorted = [...values].sort((left, right) => left - right);
+  const middle = sorted.length / 2;
+  return sorted.length % 2 ? sorted[Math.floor(middle)] : (sorted[middle - 1] + sorted[middle]) / 2;
+};
+
 const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 /* The same order everywhere: numbers ascend, then texts, then null. */

@@ -294,11 +294,13 @@ class Heatmap {
     const wide = this.section.body.clientWidth;
     const title = metric.direction ? [metric.label, `${metric.direction === "minimize" ? "lower" : "higher"} is better`] : [metric.label];
     const legendWidth = wide > 600 ? 20 + 6.6 * Math.max(...title.map((line) => line.length)) : 0; // about
-    const step = Math.max(30, Math.min(82, (wide - 75 - legendWidth) / across));
-    const tall = step > 55 ? 50 : 34;
     const scale = metric.percent ? 100 : 1;
     const [xLabel, yLabel] = [this.labels(this.columns, grid.columnValues), this.labels(this.rows, grid.rowValues)];
     const [columnOrder, rowOrder] = [grid.columnValues.map(xLabel), grid.rowValues.map(yLabel)];
+    const labelWidth = 45 + Math.min(180, 6.4 * Math.max(...rowOrder.map((text) => text.length)));
+    const most = Math.max(82, Math.min(150, 520 / across)); // few cells are larger
+    const step = Math.max(30, Math.min(most, (wide - labelWidth - legendWidth) / across));
+    const tall = step > 55 ? Math.max(50, Math.min(step / 2, 400 / grid.rowValues.length)) : 34;
     const cells = grid.cells.map((cell, index) => {
       const published = this.published(cell);
       const below = [
@@ -332,8 +334,8 @@ class Heatmap {
       range: [scale * range.low, scale * range.high],
       reverse: metric.direction === "minimize",
       legend: title,
-      legend_side: wide > 600 ? "right" : "bottom",
-      legend_length: Math.min(wide - 60, Math.max(80, tall * grid.rowValues.length - 40)),
+      legend_side: legendWidth ? "right" : "bottom",
+      legend_length: legendWidth ? Math.max(80, tall * grid.rowValues.length - 40) : Math.min(wide - labelWidth, Math.max(140, step * across)),
     });
     if (view) this.listen(view, grid, metric, across);
   }

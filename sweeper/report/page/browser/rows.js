@@ -10,12 +10,12 @@ const listing = (texts) => `${texts.slice(0, NAMED).join(", ")}${texts.length > 
 
 /* What a filter says: `beta=0.5 nu>=1 status!=pruned word`, of which all must hold. Each part has a `test` of a trial,
    and the reason if it selects none of the trials. Words look into every column. Shares in percent are compared so. */
-function conditions(report, text, columns, trials) {
+function conditions(report, text, columns, trials, textOf) {
   return text.trim().split(/\s+/).filter(Boolean).map((part) => {
     const [, name, sign, wanted] = CONDITION.exec(part) ?? [];
     const column = report.columns.get(name);
-    const test = column ? comparison(report, column, sign, wanted) : wordTest(report, part, columns);
-    return { test, reason: trials.some(test) ? null : reasonFor(report, part, column, name, wanted, columns, trials) };
+    const test = column ? comparison(report, column, sign, wanted, textOf(column)) : wordTest(report, part, columns);
+    return { test, reason: trials.some(test) ? null : reasonFor(part, column, name, wanted, columns, trials, textOf) };
   });
 }
 
@@ -24,7 +24,7 @@ function wordTest(report, part, columns) {
   return (trial) => columns.some((other) => String(report.className(other, trial) ?? other.at(trial) ?? "").toLowerCase().includes(word));
 }
 
-function comparison(report, column, sign, wanted) {
+function comparison(report, column, sign, wanted, text) {
   const asNumber = { inf: Infinity, "∞": Infinity, "-inf": -Infinity }[wanted] ?? (wanted === "" ? NaN : Number(wanted));
   const empty = ["", "null", DASH].includes(wanted);
   return (trial) => {
@@ -34,18 +34,18 @@ function comparison(report, column, sign, wanted) {
     const isNumber = typeof value === "number";
     const shown = isNumber && column.percent ? 100 * value : value;
     const order = isNumber ? shown - asNumber : compare(String(value), wanted);
-    const same = isNumber ? shown === asNumber || formatCell(column, value) === wanted : String(value) === wanted;
+    const same = isNumber ? shown === asNumber || text(value) === wanted : String(value) === wanted;
     const equal = same || report.className(column, trial) === wanted;
     return { "=": equal, "!=": !equal, ">": order > 0, "<": order < 0, ">=": equal || order > 0, "<=": equal || order < 0 }[sign];
   };
 }
 
 /* Why a part of a filter selects nothing, and what there is. */
-function reasonFor(report, part, column, name, wanted, columns, trials) {
+function reasonFor(part, column, name, wanted, columns, trials, textOf) {
   if (!name) return `no trial has the text '${part}' in a column that is shown`;
   if (!column) return `there is no column '${name}'; there are: ${listing(columns.map((other) => other.name))}`;
   const values = distinct(trials.map((trial) => column.at(trial)));
-  const known = values.map((value) => (value === null ? "null" : column.isNumeric ? formatCell(column, value) : String(value)));
+  const known = values.map((value) => (value === null ? "null" : column.isNumeric ? textOf(column)(value) : String(value)));
   const of = column.percent ? ` (in percent)` : "";
   return `no trial has ${part}${of}; ${name} has: ${listing(known)}`;
 }
@@ -77,6 +77,7 @@ class Rows {
   set(report, request) {
     this.report = report;
     this.trials = report.trialsOf(request);
+    this.texts = new Map();
     const vary = varying(report, this.trials).filter((column) => column.name !== "schedule");
     const run = ["error", "epochs_run", "seconds", "device"].map((key) => report.columns.get(key)).filter(Boolean);
     const recorded = run.filter((column) => this.trials.some((trial) => column.at(trial) !== null));
@@ -87,6 +88,12 @@ class Rows {
       const metric = report.columns.get(this.headline);
       if (metric) this.order = { name: metric.name, descending: metric.direction !== "minimize" };
     }
+  }
+
+  /* How the numbers of a column are written: those of all trials of the request alike. */
+  textOf(column) {
+    if (!this.texts.has(column)) this.texts.set(column, columnWriter(column, this.trials));
+    return this.texts.get(column);
   }
 
   get columns() {
@@ -136,7 +143,7 @@ class Rows {
 
   /* The filtered trials in order. Null stays last either way. */
   shown() {
-    const parts = conditions(this.report, this.text, this.columns, this.trials);
+    const parts = conditions(this.report, this.text, this.columns, this.trials, (column) => this.textOf(column));
     const reasons = parts.map((part) => part.reason).filter(Boolean);
     const found = this.trials.filter((trial) => parts.every((part) => part.test(trial)));
     this.reason = reasons.length ? reasons.join("; ") : found.length || !parts.length ? "" : "each condition holds for some trials, but not all for one";
@@ -179,7 +186,7 @@ class Rows {
       if (column.name === "trial_id") {
         return el("td", {}, el("button", { type: "button", onclick: () => this.onTrial(trial) }, value));
       }
-      if (column.isNumeric) return number(value, this.report.className(column, trial) ?? formatCell(column, value));
+      if (column.isNumeric) return number(value, this.report.className(column, trial) ?? this.textOf(column)(value));
       const text = formatValue(value);
       return el("td", { class: text.length > 40 ? "long" : null }, text);
     }));

@@ -60,12 +60,13 @@ class TrialDetails {
     const { report, group } = this;
     const metric = report.columns.get(group.metric);
     const shown = [...columns.slice(0, 5), metric].filter(Boolean);
+    const texts = new Map(shown.map((column) => [column, columnWriter(column, group.trials)]));
     const rows = group.trials.slice(0, 500).map((trial) => {
       const name = report.value("trial_id", trial);
       const open = el("button", { type: "button", onclick: () => this.choose(trial, columns) }, name);
       const cells = shown.map((column) => {
         const value = column.at(trial);
-        return column.isNumeric ? number(value, report.className(column, trial) ?? formatCell(column, value)) : el("td", {}, formatValue(value));
+        return column.isNumeric ? number(value, report.className(column, trial) ?? texts.get(column)(value)) : el("td", {}, formatValue(value));
       });
       const row = el("tr", { "data-trial": name, "aria-current": String(trial === this.trial) });
       row.append(el("td", {}, open), el("td", {}, report.value("status", trial)), ...cells);

@@ -137,7 +137,7 @@ def test_the_deviation_stands_beside_means_on_demand(page: Watched, rows: pd.Dat
     assert f"auroc_joint: {described(cells, Over('seeds'), 'deviation')}." in page.tab.inner_text("#heatmap")
     assert f"± {cells['std'][0]:#.3g}" in page.tab.locator("#heatmap svg").text_content()
     page.see_everything()
-    assert "mean ± standard deviation over 8 seeds" in page.tab.inner_text("#tables caption")
+    assert "mean ± standard deviation over 8 seeds" in page.tab.inner_text("#tables .caption")
 
 
 def test_labels_of_selections_are_an_axis(page: Watched, rows: pd.DataFrame) -> None:
@@ -234,7 +234,7 @@ def test_tables_trajectories_sample_grids_and_runs(page: Watched, rows: pd.DataF
     page.see_everything()
     means = rows.groupby(["beta", "seed"])["knn_z"].mean().groupby("beta").mean().tolist()
     assert numbers(page, "#tables td.number") == pytest.approx(means, abs=1e-15)
-    assert "paper 93 (" in page.tab.inner_text("#tables tbody tr:last-child")
+    assert "paper 93.00 (" in page.tab.inner_text("#tables tbody tr:last-child")
     points = drawn(page, "trajectories", "count", "source_0")
     assert points == [24] * 6 + [23] * 3
     assert page.tab.locator("#sheets img").count() == 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sweeper.report.charts import Chart, described, hole, quantitative
+from sweeper.report.charts import CATEGORIES, DASHES, Chart, described, hole, quantitative
 
 STATUS_COLOURS = {
     "finished": "#0072b2", "earlier": "#8a6fd1", "infeasible": "#cc79a7", "pruned": "#9a9ea8", "diverged": "#b8860b",
@@ -44,6 +44,40 @@ HISTORY = described(
     ],
 )  # fmt: skip
 """The objective of each trial of a study by its number, and as steps the best value so far."""
+
+_STUDY = {"field": "study", "type": "nominal", "title": None, "legend": hole("legend")}
+_STUDY_COLOUR = {**_STUDY, "scale": {"domain": hole("studies"), "range": list(CATEGORIES)}}
+_STUDY_DASH = {
+    **_STUDY,
+    "scale": {"domain": hole("studies"), "range": [list(dashes) for dashes in DASHES for _ in CATEGORIES]},
+}
+PROGRESS = described(
+    width=hole("width"),
+    height=270,
+    data={"name": "points", "values": hole("points")},
+    encoding={
+        "x": {**quantitative("number", "trial", padding=8, nice=False), "axis": {"tickMinStep": 1, "format": "d"}},
+        "y": quantitative("best", hole("metric"), padding=8),
+        "color": _STUDY_COLOUR,
+    },
+    layer=[
+        {
+            "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "aria": False},
+            "encoding": {"strokeDash": _STUDY_DASH},
+        },
+        {
+            "transform": [{"filter": "datum.improves"}],
+            "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1, "aria": False},
+            "encoding": {
+                "tooltip": [
+                    {"field": "study"}, {"field": "number", "title": "trial"},
+                    {"field": "text", "title": hole("metric")},
+                ],
+            },
+        },
+    ],
+)  # fmt: skip
+"""The best value so far of each study over its trials, and a point for each trial that improved it."""
 
 IMPORTANCE = described(
     width=hole("width"),
@@ -176,5 +210,7 @@ CONTOUR = described(
 )  # fmt: skip
 """The objective over two parameters, interpolated between the trials."""
 
-CHARTS: Mapping[str, Chart] = {"history": HISTORY, "importance": IMPORTANCE, "parallel": PARALLEL, "front": FRONT}
+CHARTS: Mapping[str, Chart] = {
+    "history": HISTORY, "progress": PROGRESS, "importance": IMPORTANCE, "parallel": PARALLEL, "front": FRONT,
+}  # fmt: skip
 """The descriptions that a page draws with data of its own."""

@@ -1,4 +1,4 @@
-/* A search: its history, parallel coordinates, importances and best trials. A proposal is a list of trials, its
+/* A search: all of its studies together, and of one the history, parallel coordinates, importances and best trials. A proposal is a list of trials, its
    replicates, and has their means: of one trial unless the search has replicates. */
 
 const MOST_LINES = 400;
@@ -58,38 +58,49 @@ class Search {
     const column = overTrials(report.columns.get(objective.name));
     const change = (key) => (value) => { this[key] = value; this.draw(); };
     const controls = [];
-    if (this.studies.length > 1) controls.push(choice("study", this.studies, this.study, change("study")));
+    const several = this.studies.length > 1;
     if (view.objectives.length > 1) controls.push(choice("objective", view.objectives.map((known) => known.name), this.objective, change("objective")));
-    const rows = this.all.filter((trial) => (report.value("study", trial) ?? null) === (this.study ?? null));
     this.infeasible = new Set(report.inRanges(this.request.infeasible));
-    const trials = proposalsOf(report, rows);
-    const repeats = Math.max(1, ...trials.map((own) => own.length));
-    const complete = trials.filter((own) => own.length === repeats && this.status(own) === "finished" && Number.isFinite(column?.at(own)));
-    const sign = objective.direction === "minimize" ? 1 : -1;
-    const ranked = [...complete].sort((left, right) => sign * (column.at(left) - column.at(right)));
-    const [history, parallel, importance, front] = [chartBox(), chartBox(), chartBox(), chartBox()];
+    const studies = several ? this.studies.map((name) => this.studyOf(name, column, objective)) : [];
+    const { trials, repeats, complete, ranked } = this.studyOf(this.study ?? null, column, objective);
+    const [progress, history, parallel, importance, front] = [chartBox(), chartBox(), chartBox(), chartBox(), chartBox()];
     const shares = report.importances.find((known) => known.study === this.study && known.request === this.request.label) ??
       report.importances.find((known) => known.study === this.study);
-    const several = view.objectives.length === 2;
+    const areTwo = view.objectives.length === 2;
     const every = !report.lacksTrials;
     const proposed = repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial");
     body.replaceChildren(
       ...(controls.length ? [el("div", { class: "controls" }, controls)] : []),
+      ...(several && every ? [el("h3", {}, "Best value over trials"), progress] : []),
+      ...(several ? [el("h3", {}, "Best trial of each study"), this.bestOfStudies(studies, objective)] : []),
+      ...(several ? [el("h3", {}, "One study"), el("div", { class: "controls" }, choice("study", this.studies, this.study, change("study")))] : []),
       el("p", {}, `${every ? `${proposed}, ${complete.length} trained to the end${this.infeasible.size ? ` and met ${this.view.constraints.join(", ")}` : ""}` : `${proposed} of the study on this page; its history and parallel coordinates need all`}. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
       el("div", { class: "sides" },
         every ? el("div", {}, el("h3", {}, "History"), history) : null,
         shares ? el("div", {}, el("h3", {}, `Importance (fANOVA, n = ${shares.complete} complete trials)`), importance) : null,
-        several && every ? el("div", {}, el("h3", {}, "Objectives against each other"), front) : null),
+        areTwo && every ? el("div", {}, el("h3", {}, "Objectives against each other"), front) : null),
       ...(every ? [el("h3", {}, "Parallel coordinates"), parallel] : []),
       el("h3", {}, "Best trials"), this.bestTrials(ranked, objective),
     );
     if (!column || !trials.length) return null;
     return Promise.all([
+      several && every ? this.progress(progress, studies, column, objective) : null,
       every ? this.history(history, trials, column, objective) : null,
       every ? this.parallel(parallel, ranked, column, objective) : null,
       shares ? this.importance(importance, shares, objective) : null,
-      several && every ? this.front(front, complete) : null,
+      areTwo && every ? this.front(front, complete) : null,
     ]);
+  }
+
+  /* The proposals of a study, of these the complete ones, and these best first. */
+  studyOf(name, column, objective) {
+    const { report } = this;
+    const trials = proposalsOf(report, this.all.filter((trial) => (report.value("study", trial) ?? null) === name));
+    const repeats = Math.max(1, ...trials.map((own) => own.length));
+    const complete = trials.filter((own) => own.length === repeats && this.status(own) === "finished" && Number.isFinite(column?.at(own)));
+    const sign = objective.direction === "minimize" ? 1 : -1;
+    const ranked = [...complete].sort((left, right) => sign * (column.at(left) - column.at(right)));
+    return { name, trials, repeats, complete, ranked };
   }
 
   status(trials) {
@@ -102,41 +113,97 @@ class Search {
     return view.parameters.map((known) => ({ ...known, column: overTrials(report.columns.get(known.name)) })).filter(({ column }) => column && trials.some((trial) => column.at(trial) !== null));
   }
 
-  bestTrials(ranked, objective) {
+  /* The objectives, and the chosen one on test images. */
+  metricsOf(objective) {
     const { report, view } = this;
     const plain = report.columns.get(objective.name.replace(/^val_/, ""));
-    const metrics = this.view.objectives.map((known) => report.columns.get(known.name)).filter(Boolean);
-    if (plain && !metrics.includes(plain)) metrics.push(plain);
-    const columns = [...[report.columns.get("number"), ...metrics].map(overTrials), ...this.parameters(ranked).map(({ column }) => column)];
-    const repeated = repetition(view.repeats, (name) => report.columns.get(name), ranked.flat(), []);
-    const text = (column, trials) => {
-      const value = column.at(trials);
-      const mean = column.isNumeric ? formatMetric(value, column.percent) : formatValue(value);
+    const metrics = view.objectives.map((known) => report.columns.get(known.name)).filter(Boolean);
+    return plain && !metrics.includes(plain) ? [...metrics, plain] : metrics;
+  }
+
+  buttons(trials) {
+    return el("td", {}, trials.map((trial) => el("button", { type: "button", onclick: () => this.onTrial(trial) }, this.report.value("trial_id", trial))));
+  }
+
+  /* The cells of proposals in these columns, `cell(column, trials)`; of metrics with the interval over replicates. And what they show, in words. */
+  proposalCells(columns, proposals, objective) {
+    const { report, view } = this;
+    const metrics = this.metricsOf(objective);
+    const repeated = repetition(view.repeats, (name) => report.columns.get(name), proposals.flat(), []);
+    const of = (trials, metric) => summary(trials, metric, repeated, report.halves);
+    const ends = (column, trials) => {
       const metric = metrics.find((known) => known.name === column.name);
-      if (!metric || Number.isNaN(value)) return mean;
-      const cell = summary(trials, metric, repeated, report.halves);
-      return `${mean}${besideText(beside(cell, "interval"), (end) => formatMetric(end, column.percent))}`;
+      return metric && !Number.isNaN(column.at(trials)) ? beside(of(trials, metric), "interval") : [];
     };
-    const rows = ranked.slice(0, BEST_TRIALS).map((trials) => el("tr", {},
-      el("td", {}, trials.map((trial) => el("button", { type: "button", onclick: () => this.onTrial(trial) }, report.value("trial_id", trial)))),
-      columns.map((column) => number(column.at(trials), text(column, trials)))));
-    const cells = ranked.slice(0, BEST_TRIALS).map((trials) => summary(trials, report.columns.get(objective.name), repeated, report.halves));
-    const shown = described(cells, nounsOf(repeated, view.nouns, (name) => ranked.some((trials) => trials.some((trial) => report.value(name, trial) !== report.value(name, trials[0])))), "interval");
-    const means = shown ? `: ${shown}` : "";
+    const numbers = (column) => proposals.flatMap((trials) => [column.at(trials), ...ends(column, trials)]);
+    const texts = new Map(columns.map((column) => [column, column.isNumeric ? columnText(numbers(column), column.percent) : formatValue]));
+    const cell = (column, trials) => {
+      const text = texts.get(column);
+      return number(column.at(trials), `${text(column.at(trials))}${besideText(ends(column, trials), text)}`);
+    };
+    const varies = (name) => proposals.some((trials) => trials.some((trial) => report.value(name, trial) !== report.value(name, trials[0])));
+    const cells = proposals.map((trials) => of(trials, report.columns.get(objective.name)));
+    const shown = described(cells, nounsOf(repeated, view.nouns, varies), "interval");
+    return { cell, means: shown ? `: ${shown}` : "" };
+  }
+
+  bestTrials(ranked, objective) {
+    const shown = ranked.slice(0, BEST_TRIALS);
+    const metrics = [this.report.columns.get("number"), ...this.metricsOf(objective)].map(overTrials);
+    const columns = [...metrics, ...this.parameters(ranked).map(({ column }) => column)];
+    const { cell, means } = this.proposalCells(columns, shown, objective);
+    const rows = shown.map((trials) => el("tr", {}, this.buttons(trials), columns.map((column) => cell(column, trials))));
     return plainTable(`The ${rows.length} best by ${objective.name}${means}`, ["trial", ...columns.map((column) => column.label)], rows);
   }
 
-  history(box, trials, column, objective) {
+  /* A row for each study, that with the best trial first; those without a complete trial are last. */
+  bestOfStudies(studies, objective) {
+    const sign = objective.direction === "minimize" ? 1 : -1;
+    const column = overTrials(this.report.columns.get(objective.name));
+    const value = ({ ranked }) => (ranked.length ? sign * column.at(ranked[0]) : Infinity);
+    const ordered = [...studies].sort((left, right) => compare(value(left), value(right)));
+    const columns = this.metricsOf(objective).map(overTrials);
+    const { cell, means } = this.proposalCells(columns, ordered.flatMap(({ ranked }) => ranked.slice(0, 1)), objective);
+    const rows = ordered.map(({ name, trials, complete, ranked: [best] }) => el("tr", {},
+      el("th", { scope: "row" }, name),
+      columns.map((each) => (best ? cell(each, best) : el("td", { class: "number" }, DASH))),
+      el("td", { class: "number" }, `${complete.length} of ${trials.length}`),
+      best ? this.buttons(best) : el("td", {}, DASH),
+      el("td", { class: "long" }, best ? this.parameters([best]).map((known) => `${known.name}=${formatCell(known.column, known.column.at(best))}`).join(" ") : DASH)));
+    return plainTable(`The best trial of each study by ${objective.name}${means}`, ["study", ...columns.map((each) => each.label), "complete", "trial", "setting"], rows);
+  }
+
+  /* The proposals of a study in their order, each with its value and the best so far; null where there is none. */
+  course(trials, column, objective) {
     const scale = column.percent ? 100 : 1;
     const numbered = (own) => this.report.value("number", own[0]);
     const ordered = [...trials].sort((left, right) => numbered(left) - numbered(right));
     let reached = null;
-    const data = ordered.map((own) => {
+    return ordered.map((own) => {
       const [status, value] = [this.status(own), column.at(own)];
       const finite = Number.isFinite(value);
-      if (finite && status === "finished" && (reached === null || (objective.direction === "minimize" ? value < reached : value > reached))) reached = value;
-      return { number: numbered(own), value: finite ? scale * value : null, text: formatMetric(value, column.percent), best: reached === null ? null : scale * reached, status };
+      const improves = finite && status === "finished" && (reached === null || (objective.direction === "minimize" ? value < reached : value > reached));
+      if (improves) reached = value;
+      return { number: numbered(own), value: finite ? scale * value : null, text: formatMetric(value, column.percent), best: reached === null ? null : scale * reached, status, improves };
     });
+  }
+
+  /* The best value so far of every study, in one chart. */
+  progress(box, studies, column, objective) {
+    const isNarrow = box.clientWidth < 560;
+    const longest = Math.max(...studies.map(({ name }) => name.length));
+    return chart(box, "progress", {
+      description: `The best ${column.label} so far of each of ${studies.length} studies over its trials`,
+      width: widthFor(box, isNarrow ? 70 : 130 + Math.min(200, 6.4 * longest), 760),
+      points: studies.flatMap(({ name, trials }) => this.course(trials, column, objective).filter(({ best }) => best !== null).map((point) => ({ ...point, study: name }))),
+      metric: column.label,
+      studies: studies.map(({ name }) => name),
+      legend: { orient: isNarrow ? "bottom" : "right", columns: isNarrow ? 2 : 1, labelLimit: 200, symbolLimit: 40 },
+    });
+  }
+
+  history(box, trials, column, objective) {
+    const data = this.course(trials, column, objective);
     return chart(box, "history", {
       description: `${column.label} of each trial of the study, and the best so far`,
       width: widthFor(box, 70, 560),

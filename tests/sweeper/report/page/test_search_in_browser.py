@@ -21,6 +21,8 @@ from tests.sweeper.report.page.browsers import Watched, browser, tab
 from tests.sweeper.report.page.stored_search import COLUMNS, NAME, OBJECTIVE, SWEEP, fill
 
 pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is bundled
+BEST = "#search h3:has-text('Best trials') + div tbody"
+"""The table of the best trials of a study."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def chart(page: Watched, heading: str, field: str, data: str) -> list[Any]:
 
 
 def best(page: Watched) -> list[str]:
-    return page.tab.locator("#search tbody button").all_text_contents()
+    return page.tab.locator(f"{BEST} button").all_text_contents()
 
 
 def test_history_importance_and_best_trials_of_a_study(page: Watched, complete: pd.DataFrame) -> None:
@@ -71,12 +73,27 @@ def test_history_importance_and_best_trials_of_a_study(page: Watched, complete: 
     assert chart(page, "Importance", "share", "shares") == [0.75, 0.25]
 
 
+def test_all_studies_are_in_one_chart_and_one_table(page: Watched, complete: pd.DataFrame) -> None:
+    best_of = complete.groupby("study")["val_knn_z"].max().sort_values(ascending=False)
+    studies, reached = (chart(page, "Best value over trials", field, "points") for field in ("study", "best"))
+    for study in best_of.index:
+        own = [value for name, value in zip(studies, reached, strict=True) if name == study]
+        assert own == sorted(own) and own[-1] == pytest.approx(100 * best_of[study])
+    table = page.tab.locator("#search h3:has-text('Best trial of each study') + div tbody")
+    assert table.locator("th").all_inner_texts() == best_of.index.tolist()
+    assert table.locator("button").all_inner_texts() == [
+        complete[complete["study"] == study]["trial_id"].iloc[0] for study in best_of.index
+    ]
+    assert table.locator("tr").first.inner_text().startswith(f"{best_of.index[0]}\t{100 * best_of.iloc[0]:.2f}\t")
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= 1000
+
+
 def test_another_study(page: Watched, complete: pd.DataFrame) -> None:
     page.tab.get_by_label("study", exact=True).select_option("normal_class=1")
     second = complete[complete["study"] == "normal_class=1"]
     assert best(page) == second["trial_id"].tolist()[:10]
     assert page.tab.locator("#search h3:has-text('Importance')").count() == 0, "those of another study are not shown"
-    page.tab.locator("#search tbody button").first.click()
+    page.tab.locator(f"{BEST} button").first.click()
     assert second["trial_id"].iloc[0] in page.tab.inner_text("#trials h3 >> nth=0")
 
 
@@ -155,7 +172,7 @@ def test_a_proposal_of_several_trials_is_one_point_with_their_mean(chromium: Any
         watched.tab.wait_for_selector("#search svg >> nth=1")
         assert sorted(chart(watched, "History", "number", "trials")) == list(range(10))
         assert chart(watched, "History", "status", "trials").count("diverged") == 1
-        text = watched.tab.locator("#search tbody tr").first.inner_text()
+        text = watched.tab.locator(f"{BEST} tr").first.inner_text()
         half = 4.302653 * 0.02 / 3**0.5 / (0.57 * 0.43)  # of the logit, by the delta method
         low, high = (100 / (1 + math.exp(-(math.log(0.57 / 0.43) + sign * half))) for sign in (-1, 1))
         assert f"57.00 [{low:.2f}, {high:.2f}]" in text, text

@@ -1,4 +1,4 @@
-"""All evaluators of images, the names of the metrics that a trial asks them for, and a cohort's evaluation by them.
+"""All evaluators of images, the metric names that a trial reports, and the evaluation of a cohort.
 
 Shapes: K members, N images.
 """
@@ -68,31 +68,31 @@ EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE
 def asked_representation_evaluators(
     config: ImageTrial, method: type[ImageMethod], classes: int, last: bool
 ) -> list[type[RepresentationEvaluator]]:
-    """The evaluators of representations that a trial's report asks for."""
+    """The evaluators of representations that a trial requests for a report."""
     return [cls for cls in REPRESENTATION_EVALUATORS if _asked(cls, config, method, classes, last)]
 
 
 def asked_score_evaluators(config: ImageTrial, method: type[ImageMethod], classes: int) -> list[type[ScoreEvaluator]]:
-    """The evaluators of anomaly scores that a trial asks for."""
+    """The evaluators of anomaly scores that a trial requests."""
     return [cls for cls in SCORE_EVALUATORS if _asked(cls, config, method, classes, True)]
 
 
 def _asked(cls: type[ImageEvaluator], config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> bool:
-    """Trials on one class have evaluators of their own."""
+    """Whether a trial requests an evaluator. One-class trials have their own evaluators."""
     of_one_class = config.data.normal_class is not None
     return cls.one_class == of_one_class and bool(cls.metric_names(config, method, classes, last))
 
 
 def metric_names(config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> tuple[str, ...]:
-    """Names of all metrics but losses that the reports of a trial on data of `classes` classes can hold; with
-    `last=False` of those before the last report."""
+    """Names of all metrics, except losses, in the reports of a trial on data with `classes` classes; `last=False`
+    leaves out metrics that only the last report contains."""
     prefixes = ("", VALIDATION) if config.data.validation else ("",)
     groups: list[Sequence[type[ImageEvaluator]]] = [
         asked_representation_evaluators(config, method, classes, last),
         asked_score_evaluators(config, method, classes),
     ]
     if config.data.normal_class is not None:
-        groups.reverse()  # a method's own scores come first, as where one is chosen
+        groups.reverse()  # a method's own scores come first, as in the choice of a score
     names = (
         f"{prefix}{name}"
         for group in groups
@@ -114,7 +114,7 @@ def has_detection(config: ImageTrial) -> bool:
 
 
 class CohortEvaluator(Evaluator):
-    """Runs the evaluators that the trials of one cohort ask for."""
+    """Runs the evaluators that the trials of one cohort request."""
 
     def __init__(self, images: EvaluationImages, method: type[ImageMethod]) -> None:
         config, classes, self._images = images.config, images.classes, images
@@ -166,7 +166,7 @@ class CohortEvaluator(Evaluator):
         return self._images.config.data.normal_class is not None
 
     def _results(self, metrics: Mapping[str, Floats], members: Sequence[int]) -> list[KeptResults]:
-        """What is kept of members that were trained on one class, if there are validation images or fitted scores."""
+        """What is kept of members trained on one class, if there are validation images or fitted scores."""
         scores, kept = self._scored(VALIDATION), [each.kept for each in self._at_end if each.kept]
         if not scores and not kept:
             return []
@@ -189,7 +189,7 @@ class CohortEvaluator(Evaluator):
         )
 
     def _scored(self, prefix: str) -> dict[str, Floats]:
-        """Anomaly scores `[K, N]` by name, in the last evaluation, of the set of images with this prefix."""
+        """Anomaly scores `[K, N]` by name of the image set with this prefix, from the last evaluation."""
         evaluators = (*self._scoring, *self._at_end)
         return {name: values for each in evaluators for name, values in each.scored.get(prefix, {}).items()}
 
@@ -225,5 +225,5 @@ class CohortEvaluator(Evaluator):
 
 
 def _merged(pictures: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
-    """One member's pictures of several evaluators."""
+    """One member's pictures from several evaluators."""
     return {name: content for part in pictures for name, content in part.items()}

@@ -1,4 +1,4 @@
-"""How well a method that classifies does it: accuracy, likelihood and calibration, all at every report.
+"""Accuracy, likelihood and calibration of methods that classify, at every report.
 
 All are computed in float64 from the logits. Shapes: K members, N evaluated images, L classes.
 """
@@ -21,8 +21,8 @@ BINS = 15
 
 @torch.no_grad()
 def classification_metrics(logits_NL: Tensor, labels_N: Tensor) -> dict[str, float]:
-    """`accuracy`, `nll`, `ece`, and of more than five classes `top5`. Of classes with equal logits the lowest ranks
-    first. All NaN if a logit is not finite."""
+    """`accuracy`, `nll`, `ece` and, with more than five classes, `top5`. Among classes with equal logits the lowest
+    index ranks first. All NaN if a logit is not finite."""
     tops = {"accuracy": 1, **({"top5": TOP} if logits_NL.shape[-1] > TOP else {})}
     if not all_finite(logits_NL):
         return dict.fromkeys([*tops, "nll", "ece"], math.nan)
@@ -33,8 +33,8 @@ def classification_metrics(logits_NL: Tensor, labels_N: Tensor) -> dict[str, flo
 
 
 def calibration_error(p_NL: Tensor, labels_N: Tensor) -> float:
-    """Expected calibration error, in [0, 1]: images are binned by confidence, the largest probability, with bins
-    `(i / 15, (i + 1) / 15]`; over bins the mean of |accuracy - mean confidence|, weighted by their images (Guo et al.
+    """Expected calibration error, in [0, 1]: images are binned by confidence (the largest probability) with bins `(i /
+    15, (i + 1) / 15]`; the mean of |accuracy - mean confidence| over bins, weighted by the number of images (Guo et al.
     2017)."""
     confidence_N, predicted_N = p_NL.max(-1)
     bin_N = ((confidence_N * BINS).ceil().long() - 1).clamp(0, BINS - 1)
@@ -43,7 +43,7 @@ def calibration_error(p_NL: Tensor, labels_N: Tensor) -> float:
 
 
 class Classification(RepresentationEvaluator):
-    """Metrics of every method that classifies: no key asks for them."""
+    """Metrics of every method that classifies. No key is needed to request them."""
 
     needs_bank = False
 

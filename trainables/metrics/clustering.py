@@ -28,11 +28,11 @@ METRICS = tuple(f"{name}{suffix}" for suffix in ("", f"_batch{BATCH}") for name 
 def cluster_scores(
     bank_ND: Tensor, test_MD: Tensor, test_labels_M: Tensor, classes: int, *, n_init: int, random_state: int
 ) -> dict[str, float]:
-    """Cluster the test images with `mixture_clusters` and return the `METRICS` by name: the `SCORES` of all images, and
-    `NAME_batch64`, the `batch_mean`.
+    """Cluster the test images with `mixture_clusters` and return the `METRICS` by name: the `SCORES` over all images,
+    and their `batch_mean` as `NAME_batch64`.
 
-    Test images with a negative label (UNLABELLED) are left out. All NaN if there are no clusters, or if no test image
-    has a label.
+    Test images with a negative label (UNLABELLED) are left out. All NaN without clusters, or if no test image has a
+    label.
     """
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score  # here, as in all functions below
 
@@ -52,11 +52,11 @@ def cluster_scores(
 def mixture_clusters(
     bank_ND: Tensor, test_MD: Tensor, classes: int, *, n_init: int, random_state: int
 ) -> Labels | None:
-    """Fit scikit-learn's mixture of as many full Gaussians as there are classes to the bank in float64, and return the
-    most probable component `[M]` of each test image.
+    """Fit scikit-learn's mixture of full Gaussians, one per class, to the bank in float64, and return the most probable
+    component `[M]` of each test image.
 
-    The best of `n_init` fits counts, even if it has not converged. None if a feature is not finite, if the bank has
-    fewer different images than classes (a collapsed encoder), or if a covariance cannot be inverted. Raises ValueError
+    The best of `n_init` fits is used, even if it has not converged. None if a feature is not finite, if the bank has
+    fewer distinct vectors than classes (a collapsed encoder), or if a covariance cannot be inverted. Raises ValueError
     unless `n_init` and `classes` are at least 1.
     """
     from sklearn.exceptions import ConvergenceWarning
@@ -91,11 +91,10 @@ def matched_share(labels_M: Labels, clusters_M: Labels) -> float:
 
 
 def batch_mean(score: Callable[[Labels, Labels], float], labels_M: Labels, clusters_M: Labels) -> float:
-    """Mean of a score over batches of 64 images (one batch of M, if that is smaller).
+    """Mean of a score over batches of 64 images, or over one batch of all M images if M < 64.
 
-    The images are shuffled by a fixed seed, because files may list them by class. The last images that do not fill a
-    batch are left out: these scores depend on the size of a batch. Random clusters reach a high accuracy and NMI on
-    small batches.
+    The images are shuffled with a fixed seed, because files may list them by class. An incomplete last batch is left
+    out, because these scores depend on the batch size: random clusters score a high accuracy and NMI on small batches.
     """
     order_M = np.random.default_rng(0).permutation(len(labels_M))
     size = min(BATCH, len(labels_M))
@@ -111,7 +110,7 @@ class MixtureClusters(RepresentationEvaluator):
         return METRICS if last and config.content.gmm_n_init else ()
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
-        by_member, classes = [], len(self.images.bank_labels.unique())  # without those that are held out
+        by_member, classes = [], len(self.images.bank_labels.unique())  # without held-out classes
         for bank_ND, test_MD, seed in zip(vectors.bank()["z"], vectors.test(tested)["z"], vectors.seeds, strict=True):
             self.images.raise_if_stopped()
             by_member.append(

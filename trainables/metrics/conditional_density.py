@@ -1,9 +1,8 @@
-"""Predicted densities of pairs (x, y): how well mixtures of Gaussians match the known one, and the evaluator of members
-on pairs.
+"""Predicted densities of y given x: how well Gaussian mixtures match the known density, and the evaluator for pairs.
 
 Shapes: K members, B points x, N held-out pairs, G points of the grid, M components of one mixture, J of another, F
-branches. Densities `[..., B, M]` may have dimensions before these, such as one of members. Components of standard
-deviation 0 are point masses.
+branches. Densities `[..., B, M]` may have leading dimensions, such as members. Components with standard deviation 0 are
+point masses.
 """
 
 import io
@@ -25,7 +24,7 @@ from trainables.metrics.evaluator import Evaluator, Floats
 
 
 def equal_mixture(means_BM: Tensor, sigma: float) -> ConditionalDensity:
-    """The mixture with these means, equal weights, and one standard deviation."""
+    """The mixture with these means, equal weights, and a common standard deviation."""
     weight = 1 / means_BM.shape[-1]
     return ConditionalDensity(torch.full_like(means_BM, math.log(weight)), means_BM, torch.full_like(means_BM, sigma))
 
@@ -36,8 +35,8 @@ def mean(density: ConditionalDensity) -> Tensor:
 
 
 def variance_parts(density: ConditionalDensity) -> tuple[Tensor, Tensor]:
-    """The variance of y in two parts, `[B]` each: within the components, which is noise, and between their means, which
-    is how much they disagree. Their sum is the variance of y (GMJE Eq. 106)."""
+    """The variance of y in two parts, `[B]` each: within the components (noise) and between their means (disagreement).
+    Their sum is the variance of y (GMJE Eq. 106)."""
     weights_BM = density.log_weights_BM.exp()
     deviations_BM = density.means_BM - mean(density)[..., None]
     return (weights_BM * density.sigmas_BM.square()).sum(-1), (weights_BM * deviations_BM.square()).sum(-1)
@@ -50,14 +49,14 @@ def log_likelihood(y_B: Tensor, density: ConditionalDensity) -> Tensor:
 
 
 def distribution_values(y_B: Tensor, density: ConditionalDensity) -> Tensor:
-    """The distribution function at y, `[B]`: uniform in [0, 1] over pairs if the density is the true one."""
+    """The distribution function at y, `[B]`: uniform in [0, 1] over pairs if the density is correct."""
     standardised_BM = (y_B[..., None] - density.means_BM) / density.sigmas_BM
     return (density.log_weights_BM.exp() * torch.special.ndtr(standardised_BM)).sum(-1)
 
 
 def distance_from_uniform(values_B: Tensor) -> Tensor:
-    """Largest distance of the distribution function of a sample from that of a uniform variable in [0, 1]
-    (Kolmogorov and Smirnov)."""
+    """Largest distance between the distribution function of a sample and that of a uniform variable in [0, 1]
+    (Kolmogorov-Smirnov)."""
     count, sorted_B = len(values_B), values_B.sort().values
     steps_B = torch.arange(count + 1, dtype=values_B.dtype) / count
     return torch.maximum((steps_B[1:] - sorted_B).max(), (sorted_B - steps_B[:-1]).max())
@@ -75,15 +74,15 @@ def energy_distance(first: ConditionalDensity, second: ConditionalDensity) -> Te
 def branches_recovered(
     density: ConditionalDensity, branches_BF: Tensor, tolerance: float, least_weight: float
 ) -> Tensor:
-    """Share of the F branches within `tolerance` of a component's mean at each x, `[B]`. Components of a weight below
-    `least_weight` do not count."""
+    """Share of the F branches within `tolerance` of a component's mean at each x, `[B]`. Components with a weight below
+    `least_weight` are ignored."""
     near_BMF = (density.means_BM[..., None] - branches_BF[..., None, :]).abs() <= tolerance
     counts_BM = density.log_weights_BM >= math.log(least_weight)
     return (near_BMF & counts_BM[..., None]).any(-2).to(density.means_BM.dtype).mean(-1)
 
 
 def _mean_distance(first: ConditionalDensity, second: ConditionalDensity) -> Tensor:
-    """`E|X - Y|`, `[B]`. The difference of two components is Gaussian, and its absolute value folded normal."""
+    """`E|X - Y|`, `[B]`. The difference of two components is Gaussian; its absolute value is folded normal."""
     mean_BMJ = first.means_BM[..., :, None] - second.means_BM[..., None, :]
     sigma_BMJ = torch.hypot(first.sigmas_BM[..., :, None], second.sigmas_BM[..., None, :])
     ratio_BMJ = mean_BMJ / sigma_BMJ.clamp_min(torch.finfo(sigma_BMJ.dtype).tiny)
@@ -96,13 +95,13 @@ def _mean_distance(first: ConditionalDensity, second: ConditionalDensity) -> Ten
 HELD_OUT, GRID = 10_000, 300
 """Number of held-out pairs, and of points on [-1, 1]."""
 TOLERANCE = 3 * NOISE
-"""Distance from a branch at which it is recovered."""
+"""Maximum distance at which a branch counts as recovered."""
 LEAST_WEIGHT = 0.05
-"""Least weight of a component that recovers a branch."""
+"""Minimum weight of a component that recovers a branch."""
 INTERVAL = 0.9
 """Probability of the central interval whose coverage is reported."""
 SHOWN = 600
-"""Training pairs of a figure."""
+"""Number of training pairs in a figure."""
 DURING_TRAINING = ("nll_excess",)
 AT_END = (
     *(*DURING_TRAINING, "energy_distance", "energy_distance_point", "branches", "sigma_mean", "pi_error"),
@@ -112,11 +111,12 @@ AT_END = (
 
 
 class ConditionalDensityEvaluator(Evaluator):
-    """Compares the members' densities with the true one, on held-out pairs of each member's data set and on a grid."""
+    """Compares the members' densities with the true density, on held-out pairs of each member's data set and on a
+    grid."""
 
     def __init__(self, datasets: Sequence[str], shown: Sequence[Pairs | None], device: torch.device) -> None:
-        """`datasets`: that of each member; `shown`: the training pairs of those members whose density is kept for a
-        figure."""
+        """`datasets`: the data set of each member; `shown`: the training pairs of each member whose density is kept for
+        a figure, else None."""
         self._known = {name: _KnownDensity(name) for name in set(datasets)}
         self._datasets, self._shown, self._device = datasets, shown, device
         self._pictures: list[dict[str, bytes]] = []
@@ -143,13 +143,13 @@ class ConditionalDensityEvaluator(Evaluator):
 
 
 class _KnownDensity:
-    """The density of one data set, at the held-out pairs and on the grid."""
+    """The true density of one data set, at the held-out pairs and on the grid."""
 
     def __init__(self, dataset: str) -> None:
         held_out = draw_pairs(dataset, HELD_OUT, seeded_generator("held-out pairs", dataset))
         self._grid_G, self._y_N = torch.linspace(-1, 1, GRID, dtype=torch.float64), held_out.y_N
         self.x_N = torch.cat([held_out.x_N, self._grid_G])
-        """Where members predict: at the held-out pairs, then on the grid, `[N + G]`."""
+        """The points at which members predict: the held-out pairs, then the grid, `[N + G]`."""
         self._branches_GF = BRANCHES[dataset].at(self._grid_G)
         self._on_grid = equal_mixture(self._branches_GF, NOISE)
         at_held_out = equal_mixture(BRANCHES[dataset].at(held_out.x_N), NOISE)
@@ -181,7 +181,7 @@ class _KnownDensity:
         return {name: value.item() for name, value in metrics.items()}
 
     def _calibration(self, held_out: ConditionalDensity) -> dict[str, Tensor]:
-        """How well the intervals of a density, `[N, M]`, hold the targets that it predicts."""
+        """How well the intervals of a density `[N, M]` cover the targets."""
         values_N = distribution_values(self._y_N, held_out)
         covered_N = (values_N - 0.5).abs() <= INTERVAL / 2
         return {
@@ -190,7 +190,7 @@ class _KnownDensity:
         }
 
     def figure_data(self, density: ConditionalDensity, training: Pairs) -> bytes:
-        """What a figure shows of a density, as a file of NumPy: `x`, `[G]`; `weights`, `means` and `sigmas`, `[G, M]`;
+        """The data for a figure of a density, as an NPZ file: `x`, `[G]`; `weights`, `means` and `sigmas`, `[G, M]`;
         `branches`, `[G, F]`, and `noise`, the standard deviation around them; `pair_x` and `pair_y`, the first training
         pairs."""
         _, on_grid = (ConditionalDensity(*parts) for parts in zip(*map(self._parts, density), strict=True))
@@ -210,17 +210,17 @@ class _KnownDensity:
         return file.getvalue()
 
     def _parts(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Those at the held-out pairs, and those on the grid."""
+        """The parameters at the held-out pairs, and those on the grid."""
         return parameters[:HELD_OUT], parameters[HELD_OUT:]
 
 
 def _unless_nan(value: Tensor, density: ConditionalDensity) -> Tensor:
-    """The value, or NaN if the density is: comparisons with NaN are false."""
+    """The value, or NaN if the density is NaN, because comparisons with NaN are false."""
     return value + 0 * density.means_BM.sum()
 
 
 def _pi_error(weights_GM: Tensor, branches: int) -> Tensor:
-    """Mean distance of the weights from those of the branches; NaN unless there are as many components."""
+    """Mean distance between the weights and the branch weights; NaN unless there is one component per branch."""
     if weights_GM.shape[1] != branches:
         return torch.tensor(torch.nan)
     return (weights_GM - 1 / branches).abs().mean()

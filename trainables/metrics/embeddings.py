@@ -1,4 +1,4 @@
-"""Where embeddings lie on the unit sphere, and how the posterior's variance is spread (VJE, Table 7); both at every
+"""Geometry of embeddings on the unit sphere, and the spread of the posterior's variance (VJE, Table 7), at every
 report.
 
 Functions of embeddings scale them to unit length first. Covariances are about the mean, with divisor N, in float64, so
@@ -19,9 +19,9 @@ from trainables.image_trial import ImageTrial
 from trainables.metrics.evaluator import PROJECTION, EvaluationSet, Floats, RepresentationEvaluator, Representations
 
 ISOTROPIC = 1e-6
-"""Share of the isotropic covariance `I / D` that the volume mixes in, so that it is finite for collapsed embeddings."""
+"""Share of the isotropic covariance `I / D` that is mixed in, so that the volume is finite for collapsed embeddings."""
 ONE_POINT = 1e-12
-"""Largest trace of embeddings that are equal except for rounding in float32."""
+"""Maximum trace of embeddings that are equal up to float32 rounding."""
 
 
 def spectrum(z_KND: Tensor) -> Floats:
@@ -30,8 +30,8 @@ def spectrum(z_KND: Tensor) -> Floats:
 
 
 def volume(eigenvalues_KD: Floats) -> Floats:
-    """`logdet((1 - s) C + s I / D)` with s = `ISOTROPIC`, `[K]`. Its trace is at most 1, so it is at most `-D log D`,
-    which `C = I / D` alone reaches, and at least `D log(s / D)`, which embeddings in one point have."""
+    """`logdet((1 - s) C + s I / D)` with s = `ISOTROPIC`, `[K]`. Since the trace is at most 1, the volume is at most
+    `-D log D` (only for `C = I / D`) and at least `D log(s / D)` (all embeddings coincide)."""
     size = eigenvalues_KD.shape[-1]
     logdet_K: Floats = np.log((1 - ISOTROPIC) * eigenvalues_KD + ISOTROPIC / size).sum(-1)
     return logdet_K
@@ -43,8 +43,8 @@ def trace(eigenvalues_KD: Floats) -> Floats:
 
 
 def effective_rank(eigenvalues_KD: Floats) -> Floats:
-    """`exp(-sum p log p)` for `p = eigenvalues / trace`, `[K]`: r where r eigenvalues are equal and the others 0. 1 for
-    embeddings in one point."""
+    """`exp(-sum p log p)` for `p = eigenvalues / trace`, `[K]`: r if r eigenvalues are equal and the others 0; 1 if all
+    embeddings coincide."""
     total_K1 = eigenvalues_KD.sum(-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         share_KD = eigenvalues_KD / total_K1
@@ -54,16 +54,16 @@ def effective_rank(eigenvalues_KD: Floats) -> Floats:
 
 
 def cosine(first_KND: Tensor, second_KND: Tensor) -> Floats:
-    """Cosine of the two embeddings of an image, the mean over images, `[K]`, in [-1, 1]."""
+    """Cosine between the two embeddings of an image, averaged over images, `[K]`, in [-1, 1]."""
     first_KND, second_KND = (F.normalize(z_KND.double(), dim=-1) for z_KND in (first_KND, second_KND))
     mean_K: Floats = (first_KND * second_KND).sum(-1).mean(-1).clamp(-1, 1).cpu().numpy()
     return mean_K
 
 
 def view_variance(views_JKND: Sequence[Tensor]) -> Floats:
-    """Variance of embeddings of J views around the mean of their image, over the variance of these means, `[K]`: 0 if
-    views of an image coincide. Embeddings keep their lengths; neither number depends on their common scale. NaN if the
-    means are one point."""
+    """Variance of the embeddings of J views around their image's mean, divided by the variance of these means, `[K]`: 0
+    if the views of an image coincide. Embeddings keep their lengths; the ratio does not depend on their common scale.
+    NaN if all means coincide."""
     z_JKND = torch.stack([*views_JKND]).double()
     mean_KND = z_JKND.mean(0)
     within_K = (z_JKND - mean_KND).square().sum(-1).mean((0, -1))
@@ -74,9 +74,9 @@ def view_variance(views_JKND: Sequence[Tensor]) -> Floats:
 
 
 def class_distance(z_KND: Tensor, labels_N: Tensor) -> Floats:
-    """Mean of 1 - cosine over all pairs of different images of one class, over that of images of different classes,
-    `[K]`: 1 where classes are as wide as the whole, 0 where each is one point. NaN if all are one point, or if there
-    are no such pairs. Images without a label do not count."""
+    """Mean of 1 - cosine over all pairs of different images of the same class, divided by its mean over pairs of
+    different classes, `[K]`: 1 if classes are as wide as the whole set, 0 if each class is one point. NaN if all
+    embeddings coincide, or without such pairs. Images without a label are ignored."""
     known_N = labels_N >= 0
     unit_KND, labels_N = F.normalize(z_KND[:, known_N].double(), dim=-1), labels_N[known_N]
     member_NC = F.one_hot(labels_N).double().to(unit_KND.device)
@@ -102,7 +102,7 @@ def _eigenvalues(z_ND: Tensor) -> Floats:
 POSTERIOR_METRICS = ("var_mean", "var_cv")
 """Names of the metrics that `statistics` returns."""
 SMALLEST_MEAN = 0.01
-"""Mean variance below which the posterior has collapsed (the paper prints 0.00); its variation is then noise."""
+"""Mean variance below which the posterior counts as collapsed (0.00 in the paper); its variation is then noise."""
 
 
 def statistics(var_KMD: Tensor) -> dict[str, Floats]:
@@ -110,7 +110,7 @@ def statistics(var_KMD: Tensor) -> dict[str, Floats]:
 
     The variance of each dimension is averaged over the images. `var_mean` is the mean of these averages over
     dimensions. `var_cv` is their population standard deviation divided by `var_mean`: 0 if the posterior is isotropic,
-    NaN if `var_mean < 0.01`. Both are NaN for a member whose variances have a sum that is not finite.
+    NaN if `var_mean < 0.01`. Both are NaN for a member whose variances do not have a finite sum.
     """
     average_KD = var_KMD.sum(1, dtype=torch.float64) / var_KMD.shape[1]
     average_KD = torch.where(average_KD.isfinite(), average_KD, torch.nan)
@@ -120,7 +120,7 @@ def statistics(var_KMD: Tensor) -> dict[str, Floats]:
 
 
 class EmbeddingGeometry(RepresentationEvaluator):
-    """Geometry of the embeddings of evaluated images, and of two views of each, at every report."""
+    """Geometry of the embeddings of evaluated images and of two views of each image, at every report."""
 
     needs_bank = False
 
@@ -133,7 +133,7 @@ class EmbeddingGeometry(RepresentationEvaluator):
 
     @staticmethod
     def _vectors(config: ImageTrial) -> Sequence[str]:
-        """Those whose views are compared: first those that the geometry is of."""
+        """Names of the vectors whose views are compared, beginning with the vectors of `geometry`."""
         asked = PROJECTION if config.embeddings.geometry == "projection" else "z"
         other = "z" if asked == PROJECTION else PROJECTION
         return (asked, other) if config.embeddings.compare_projection else (asked,)
@@ -164,11 +164,11 @@ class EmbeddingGeometry(RepresentationEvaluator):
 
 
 MEAN_METRICS = ("mu_cosine", "mu_norm", "radius_difference")
-"""Names of the metrics of the posterior's mean beside the embedding that it is the posterior of."""
+"""Names of the metrics that compare the posterior's mean with its embedding."""
 
 
 class PosteriorSpread(RepresentationEvaluator):
-    """Statistics of the posterior's variance, and its mean beside the embedding, at every report."""
+    """Statistics of the posterior's variance, and of its mean compared with the embedding, at every report."""
 
     needs_bank = False
 

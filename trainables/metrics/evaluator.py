@@ -1,5 +1,4 @@
-"""What the evaluators of a cohort's members share: the images and the representations that they judge, and what each
-must say of itself.
+"""The base classes of evaluators, and the images and representations that they share.
 
 Shapes: K members, N images, B images of a batch, D dimensions.
 """
@@ -31,13 +30,13 @@ from trainables.metrics.meanings import VALIDATION
 Floats = NDArray[np.float64]
 """An array of float64."""
 PROJECTION = "projection"
-"""Name, in those of metrics, of the vectors that the loss compares."""
+"""Name, within metric names, of the vectors that the loss compares."""
 BATCH = 256
-"""Images evaluated at a time. It is fixed because the noise of sampled scores is drawn per batch."""
+"""Images evaluated at a time. Fixed, because the noise of sampled scores is drawn per batch."""
 
 
 class KeptResults(NamedTuple):
-    """What a member's file has beside its weights, so that its model can be used as it was evaluated."""
+    """What a member's file contains besides weights, so that the model can be used as it was evaluated."""
 
     inputs: Mapping[str, Any] = MappingProxyType({})
     """Added to `LoadedTask.inputs`."""
@@ -50,56 +49,56 @@ class Evaluator(ABC):
 
     @abstractmethod
     def metrics(self, stacks: Sequence[StackedMembers], members: Sequence[int], last: bool) -> dict[str, Floats]:
-        """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds those reported at the end of
-        training only. `members`: indices of these K members among the cohort's configs."""
+        """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds metrics that are reported only
+        at the end of training. `members`: indices of these K members among the cohort's configs."""
 
     @property
     def pictures(self) -> Sequence[Mapping[str, bytes]]:
-        """File name -> content, of each member of the last evaluation; empty if it made none."""
+        """File name -> content for each member of the last evaluation; empty without pictures."""
         return ()
 
     @property
     def kept(self) -> Sequence[KeptResults]:
-        """What is kept of each member, after an evaluation with `last`; empty if nothing is."""
+        """What is kept of each member after an evaluation with `last`; empty if nothing is kept."""
         return ()
 
     @property
     def keeps(self) -> bool:
-        """Whether anything can be kept of members beside their weights."""
+        """Whether anything besides weights can be kept of members."""
         return False
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Images that members are evaluated on: either the test images or the validation images."""
+    """The images on which members are evaluated: the test images or the validation images."""
 
     prefix: str
-    """Prefix of the names of its metrics: empty, or `val_`."""
+    """Prefix of metric names on these images: empty, or `val_`."""
     images: Images
     labels: Tensor
     """int64 `[N]`."""
     outlier_KN: NDArray[np.bool_]
-    """For members trained on one class: whether an image is of another class."""
+    """For members trained on one class: whether each image is of another class."""
     outliers: Mapping[str, Images]
     """Name of a set of outliers -> its images."""
     attributes: Mapping[str, Tensor]
     """Name of an attribute -> its labels, int64 `[N]`."""
 
     def named(self, metrics: Mapping[str, Floats]) -> dict[str, Floats]:
-        """The metrics with the prefix before their names."""
+        """The metrics with the prefix added to their names."""
         return {f"{self.prefix}{name}": values for name, values in metrics.items()}
 
 
 @dataclass(frozen=True)
 class ProbeData:
-    """Features of all members that a classifier is fitted to and those that it is tested on, with their labels."""
+    """Features and labels of all members on which classifiers are fitted and tested."""
 
     bank_KND: Tensor
     bank_labels_N: Tensor
     test_KMD: Tensor
     test_labels_M: Tensor
     classes: int
-    """C, at least 1. Labels are in 0..C-1, or negative where an image has none."""
+    """C, at least 1. Labels are in 0..C-1, or negative for images without a label."""
 
     @property
     def finite_K(self) -> list[bool]:
@@ -107,12 +106,12 @@ class ProbeData:
         return [all_finite(bank) and all_finite(test) for bank, test in zip(self.bank_KND, self.test_KMD, strict=True)]
 
     def where_finite(self, shares_K: Floats) -> Floats:
-        """The shares, NaN for a member with a feature that is not finite."""
+        """The shares, with NaN for members that have a feature that is not finite."""
         return np.where(self.finite_K, shares_K, np.nan)
 
 
 class EvaluationImages:
-    """The sets of images of one cohort, and its labelled training images, the bank."""
+    """The image sets of one cohort, and its labelled training images (the bank)."""
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class EvaluationImages:
         raise_if_stopped: Callable[[], None],
     ) -> None:
         """`splits`: one for each config. `raise_if_stopped` is called between batches. Raises DataError or ValueError
-        if a set of outliers cannot be loaded or does not suit the data set."""
+        if an outlier set cannot be loaded or does not suit the data set."""
         self.config, self.dataset, self.device = configs[0], dataset, device
         self.seeds = [config.training.seed for config in configs]
         self.classes = len(dataset.classes)
@@ -163,8 +162,7 @@ class EvaluationImages:
         }
 
     def pixels(self, images: Images) -> Iterator[tuple[Tensor, slice]]:
-        """Yield batches of these images `[B, C, H, W]` in [0, 1] as decoders are to return them, each with its
-        slice."""
+        """Yield batches of these images `[B, C, H, W]` in [0, 1], the target of decoders, each with its slice."""
         for pixels_BCHW, batch in self._scaled(images, range(len(images))):
             yield prepare_pixels(pixels_BCHW, self.config.pixel_views, self.split.mean, self.split.std), batch
 
@@ -173,8 +171,8 @@ class EvaluationImages:
         return (batch_BCHW for batch_BCHW, _ in self._batches(images, range(len(images))))
 
     def views(self, images: Images, index: int) -> Iterator[Tensor]:
-        """Yield batches of augmented views of these images as encoders take them, other ones for each index. They are
-        the same for all members and at every report."""
+        """Yield batches of augmented views of these images as encoders take them. Each index gives different views,
+        which are the same for all members and reports."""
         pixel_views = self.config.pixel_views
         augmentation: Any = views_of(self.config.views, pixel_views)
         for pixels_BCHW, batch in self._scaled(images, range(len(images))):
@@ -184,8 +182,8 @@ class EvaluationImages:
             yield prepare(view_BCHW, pixel_views, self.split.mean, self.split.std)
 
     def embedded(self, stack: StackedMembers, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
-        """The vectors `[K, N, D]` with these names. Each process computes those of its part of the images and receives
-        the rest."""
+        """The vectors `[K, N, D]` with these names. Each process computes the vectors of its part of the images and
+        receives the rest."""
         peers = self._peers_for(images)
         vectors: dict[str, list[Tensor]] = {}
         for batch, _ in self._batches(images, range(len(images))[peers.slice_of(len(images))]):
@@ -195,25 +193,25 @@ class EvaluationImages:
         return {name: peers.gather(torch.cat(batches, dim=1), len(images)) for name, batches in vectors.items()}
 
     def classified(self, stack: StackedMembers, images: Images) -> Tensor:
-        """Logits `[K, N, L]` of the classes, computed by the processes as `embedded` is."""
+        """Logits `[K, N, L]` of the classes, divided among the processes as in `embedded`."""
         peers = self._peers_for(images)
         batches = self._batches(images, range(len(images))[peers.slice_of(len(images))])
         logits = [stack.evaluate("classify", batch_BCHW) for batch_BCHW, _ in batches]
         return peers.gather(torch.cat(logits, dim=1), len(images))
 
     def _peers_for(self, images: Images) -> Peers:
-        """The processes that share these images; of fewer images than processes each computes all."""
+        """The processes that share these images. With fewer images than processes, each process computes all images."""
         return self._peers if len(images) >= self._peers.size else SINGLE_PROCESS
 
     def projected(self, stack: StackedMembers, batches: Iterable[Tensor]) -> Tensor:
-        """What the loss compares, `[K, N, P]`, of prepared batches. Each process computes all of it."""
+        """The vectors `[K, N, P]` that the loss compares, for prepared batches. Each process computes all of them."""
         return torch.cat([stack.evaluate("project", batch_BCHW) for batch_BCHW in batches], dim=1)
 
     def training_vectors(
         self, stack: StackedMembers, members: Sequence[int], projected: bool
     ) -> dict[str, list[Tensor]]:
-        """The representations, and the projection if `projected`, of the images that each member was trained on, by
-        name: `[N, D]` for each member. `members`: their indices among the configs. Each process computes all."""
+        """The representations (and the projection if `projected`) of each member's training images, by name: `[N, D]`
+        per member. `members`: their indices among the configs. Each process computes all of them."""
         method = stack.method
         assert isinstance(method, ImageMethod)
         choices = [self._choices[member] for member in members]
@@ -222,7 +220,7 @@ class EvaluationImages:
         parts: dict[str, list[Tensor]] = {}
         for indices_B in torch.arange(max(lengths)).split(BATCH):
             batches = {
-                choice: next(self.prepared(own[indices_B % len(own)]))  # of fewer images some come again
+                choice: next(self.prepared(own[indices_B % len(own)]))  # repeats images if there are fewer
                 for choice, own in images.items()
             }
             if len(batches) == 1:
@@ -243,7 +241,7 @@ class EvaluationImages:
         }
 
     def scores(self, stacks: Sequence[StackedMembers], images: Images) -> dict[str, Floats]:
-        """Anomaly scores `[K, N]` by name of the images."""
+        """Anomaly scores `[K, N]` of the images, by name."""
         batches, method = [], stacks[0].method
         assert isinstance(method, ImageMethod)
         for scaled_BCHW, part in self._scaled(images, range(len(images))):
@@ -270,20 +268,20 @@ class EvaluationImages:
 
 
 def _choice_of_images(config: ImageTrial) -> tuple[object, ...]:
-    """What chooses the training images of a trial: trials with equal choices have the same."""
+    """The values that determine the training images of a trial."""
     data = config.data
     return (data, config.training.seed if data.normal_images or data.contamination else None)
 
 
 class Representations:
-    """The vectors of one stack's members, computed once for all evaluators."""
+    """The vectors of one stack's members, cached for all evaluators."""
 
     def __init__(self, stack: StackedMembers, images: EvaluationImages, members: Sequence[int]) -> None:
         """`members`: indices of the stack's members among the cohort's configs."""
         assert isinstance(stack.method, ImageMethod)
         self.members = members
         self.seeds = [images.seeds[member] for member in members]
-        """What an evaluator fits with a random start starts by these."""
+        """Seeds for evaluators whose fits start at random."""
         self.stack, self.method, self._images = stack, stack.method, images
         self._bank: dict[str, Tensor] = {}
         self._test: dict[str, dict[str, Tensor]] = {}  # by prefix
@@ -303,8 +301,8 @@ class Representations:
         return self._test[tested.prefix]
 
     def probed(self, tested: EvaluationSet) -> dict[str, ProbeData]:
-        """What probes of the class are fitted to and tested on, by the name of the vectors: the representations, and
-        the `projection` if the trial asks for it."""
+        """The data on which class probes are fitted and tested, by name of the vectors: the representations and, if
+        requested, the `projection`."""
         images, test = self._images, self.test(tested)
         vectors = {name: (bank_KND, test[name]) for name, bank_KND in self.bank().items()}
         if images.config.embeddings.compare_projection:
@@ -324,17 +322,17 @@ class ImageEvaluator(ABC):
     """Computes some of the metrics of a cohort's members."""
 
     needs_bank: ClassVar[bool] = True
-    """Whether it reads the labelled training images."""
+    """Whether the evaluator reads the labelled training images."""
     one_class: ClassVar[bool] = False
-    """Whether it evaluates trials on one class; else those on all classes."""
+    """Whether the evaluator is for one-class trials; otherwise it is for trials on all classes."""
 
     def __init__(self, images: EvaluationImages) -> None:
         self.images, self.config = images, images.config
         self.scored: dict[str, dict[str, Floats]] = {}
-        """Prefix of a set of images -> name of an anomaly score -> its values `[K, N]` in the last evaluation, of
-        trials on one class."""
+        """For one-class trials: prefix of an image set -> name of an anomaly score -> its values `[K, N]` in the last
+        evaluation."""
         self.kept: list[dict[str, Tensor]] = []
-        """Arrays by name, on the CPU, that each member's model needs to score images; empty if it needs none."""
+        """Arrays by name, on the CPU, that each member's model needs to score images; may be empty."""
 
     def forget(self) -> None:
         """Forget the last evaluation."""
@@ -350,14 +348,14 @@ class ImageEvaluator(ABC):
 
     @classmethod
     def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:
-        """Each capability, besides `embed`, that it needs of a method, with the key by which the trial asks for it."""
+        """Each capability, besides `embed`, that the evaluator needs from a method -> the key that requests it."""
         return {}
 
     @classmethod
     @abstractmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
-        """Names of the metrics, without prefix, that it reports for a trial on data of `classes` classes; with
-        `last=False` of those before the last report. None if the trial does not ask for it."""
+        """Names, without prefix, of the metrics for a trial on data with `classes` classes; `last=False` leaves out
+        metrics that only the last report contains. Empty if the trial does not request the evaluator."""
 
 
 class RepresentationEvaluator(ImageEvaluator):
@@ -368,7 +366,7 @@ class RepresentationEvaluator(ImageEvaluator):
         """Metrics `[K]` of the evaluated images by name, without prefix."""
 
     def pictures(self, vectors: Representations, tested: EvaluationSet) -> Sequence[Mapping[str, bytes]]:
-        """File name -> content, of each member, at the end of training; empty if the trial asks for no pictures."""
+        """File name -> content for each member at the end of training; empty if the trial requests no pictures."""
         return ()
 
 

@@ -1,12 +1,12 @@
-"""Anomaly scores that are fitted to vectors of normal images: distances to neighbours, kernel and Gaussian densities,
-support vectors and isolation trees. They suit any vectors: representations, projections or pixels.
+"""Anomaly scores fitted to vectors of normal images: distances to neighbours, kernel and Gaussian densities, support
+vectors and isolation trees. The vectors may be representations, projections or pixels.
 
     fitted = FittedScores(["knn1", "kde"], train_KND, seeds)
     fitted(x_KMD)["kde"]  # [K, M], higher for more anomalous vectors
 
-Members of a stack are fitted and scored together, in memory that `CHUNK_BYTES` bounds; scikit-learn fits its models of
-them in threads. Shapes: K members, N training vectors and M others of D numbers each, B vectors that are scored at a
-time, n nearest training vectors, V support vectors, W bandwidths.
+Members of a stack are fitted and scored together, in memory bounded by `CHUNK_BYTES`; scikit-learn's models are fitted
+in threads. Shapes: K members, N training vectors and M other vectors of D dimensions, B vectors scored at a time, n
+nearest training vectors, V support vectors, W bandwidths.
 """
 
 import math
@@ -29,54 +29,58 @@ from trainables.validation import choices
 T = TypeVar("T")
 
 CHUNK_BYTES = 64 * 2**20
-"""Maximum bytes of distances in memory at a time. Those of one vector of one member are always computed."""
+"""Maximum bytes of distances in memory at a time. The distances of one vector of one member are always computed at
+once."""
 ROWS = 1024
-"""Vectors of a member that are scored together at least, if `CHUNK_BYTES` lets them: of fewer members at a time."""
+"""Minimum number of vectors per member that are scored together, if `CHUNK_BYTES` allows it; fewer members are then
+scored at a time."""
 NEIGHBOURS = (1, 2, 5)
 """Numbers of neighbours whose mean distance is a score."""
 BANDWIDTHS = tuple(2.0 ** (half / 2) for half in range(-10, 2))
-"""Bandwidths among which `kde_raw` chooses, in units of the standard deviation of all numbers of the training vectors.
-None above the square root of 2 is likelier: the square of the likeliest is a mean of squared distances over D in which
-near vectors weigh most, and the plain mean is at most twice the variance."""
+"""Candidate bandwidths of `kde_raw`, in units of the standard deviation of all entries of the training vectors. No
+bandwidth above the square root of 2 is likelier: the square of the likeliest bandwidth is a mean of squared distances
+over D that favours near vectors, and the unweighted mean is at most twice the variance."""
 FOLDS = 5
-"""Folds of the training vectors, in their order, over which their likelihood chooses a bandwidth."""
+"""Number of consecutive folds of the training vectors in the cross-validation of the bandwidth."""
 OCSVM_VECTORS = 3_000
-"""Most training vectors that support vectors are chosen among; of more, so many are drawn by the trial's seed. The time
+"""Maximum number of training vectors for support vectors; of a larger set, the trial's seed draws this many. The time
 of scikit-learn's fit grows with the square of their number."""
 TREES = 100
-"""Trees of `forest`, scikit-learn's default."""
+"""Number of trees in `forest`, scikit-learn's default."""
 SMALLEST_VARIANCE = 1e-9
-"""Share of the mean variance that is added to a covariance's diagonal, so that it has an inverse."""
+"""Share of the mean variance that is added to the diagonal of a covariance, so that it is invertible."""
 
 
 class TrainingVectors:
-    """The training vectors of some members, which are finite, and their seeds. Vectors that are near 0 round less, so
-    their mean is subtracted from all."""
+    """The finite training vectors of some members, and the members' seeds. The mean is subtracted, because vectors near
+    0 have smaller rounding errors."""
 
     def __init__(self, train_KND: Tensor, seeds: Sequence[int], neighbours: int = 0) -> None:
-        """`neighbours`: most nearest vectors that a score reads."""
+        """`neighbours`: maximum number of nearest vectors that a score reads."""
         self.seeds, self.neighbours = seeds, min(neighbours, train_KND.shape[1])
         variance_K = train_KND.flatten(1).var(1, correction=0)
         self.variance_K = torch.where(variance_K > 0, variance_K, 1.0)
-        """Variance of all numbers of the vectors; 1 if they are all the same."""
+        """Variance of all entries of the vectors; 1 if they are all equal."""
         self.mean_K1D = train_KND.mean(1, keepdim=True)
         self.vectors_KND = train_KND - self.mean_K1D
         self.norm_K1N = self.vectors_KND.square().sum(-1)[:, None]
 
     def ranks(self, x_KBD: Tensor, out: Tensor | None = None) -> Tensor:
-        """Squared distances `[K, B, N]` of these vectors, less the mean, without their own square: they rank alike."""
+        """Squared distances `[K, B, N]` of these centred vectors, minus their own squared norm, which does not change
+        the ranking."""
         return torch.baddbmm(self.norm_K1N, x_KBD, self.vectors_KND.mT, alpha=-2, out=out)
 
     def squared_distances(self, x_KBD: Tensor, ranks_KBN: Tensor) -> Tensor:
-        """Turn what `ranks` returned of these vectors into their squared distances, in place."""
+        """Turn the result of `ranks` for these vectors into squared distances, in place."""
         return ranks_KBN.add_(x_KBD.square().sum(-1, keepdim=True)).clamp_(min=0)
 
 
 class Scored:
-    """Some vectors to score beside the training vectors; distances that several scores need are computed once."""
+    """Vectors to score against the training vectors. Distances that several scores need are computed once."""
 
     def __init__(self, training: TrainingVectors, x_KBD: Tensor, memory: Tensor) -> None:
-        """`memory`: of at least K B N numbers. Distances overwrite it, because fresh memory takes time to map."""
+        """`memory`: a tensor of at least K B N numbers that distances overwrite, because mapping new memory takes
+        time."""
         self.training, self.vectors_KBD = training, x_KBD - training.mean_K1D
         shape = (*x_KBD.shape[:2], training.vectors_KND.shape[1])
         self._memory_KBN = memory[: math.prod(shape)].view(shape)
@@ -92,8 +96,8 @@ class Scored:
 
     @cached_property
     def nearest_KBn(self) -> Tensor:
-        """The smallest distances, ascending: of the `neighbours` nearest training vectors, or of all if there are
-        fewer. They are computed from differences: `squared_KBN` has lost the digits of small ones."""
+        """The distances to the `neighbours` nearest training vectors (or to all if there are fewer), ascending. They
+        are computed from differences, because `squared_KBN` has lost the digits of small distances."""
         nearest_KBn = self._ranks_KBN.topk(self.training.neighbours, largest=False, sorted=False).indices
         differences = [
             vectors_ND[nearest_Bn] - x_BD[:, None]
@@ -106,18 +110,18 @@ class Scored:
 
 
 Score = Callable[[Scored], Tensor]
-"""The scores `[K, B]` of vectors, by what was fitted."""
+"""Computes the scores `[K, B]` of vectors from the fitted model."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """An anomaly score that is fitted to training vectors."""
+    """An anomaly score fitted to training vectors."""
 
     fit: Callable[[TrainingVectors], Score]
     unit: bool = False
-    """Whether vectors are scaled to unit length first."""
+    """Whether vectors are first scaled to unit length."""
     neighbours: int = 0
-    """Nearest training vectors that it reads."""
+    """Number of nearest training vectors that the score reads."""
 
 
 def _mean_distance(count: int, training: TrainingVectors) -> Score:
@@ -141,14 +145,14 @@ def _gamma(training: TrainingVectors) -> Tensor:
 
 
 def _kernel_density(training: TrainingVectors) -> Score:
-    """`-logsumexp(2 gamma <x, x_i>) / gamma`, computed by distances, as `2 <x, x_i> = 2 - ||x - x_i||^2`."""
+    """`-logsumexp(2 gamma <x, x_i>) / gamma`, computed from distances, because `2 <x, x_i> = 2 - ||x - x_i||^2`."""
     gamma_K = _gamma(training)
     gamma_K1, gamma_K11 = gamma_K[:, None], gamma_K[:, None, None]
     return lambda scored: -2 - (scored.squared_KBN * -gamma_K11).logsumexp(-1) / gamma_K1
 
 
 def _likely_kernel_density(training: TrainingVectors) -> Score:
-    """The negative log density of a Gaussian kernel, whose bandwidth is the likeliest by cross-validation."""
+    """The negative log density of a Gaussian kernel estimate with the likeliest bandwidth by cross-validation."""
     _, count, size = training.vectors_KND.shape
     bandwidth_K = _likeliest_bandwidth(training)
     scale_K11 = -0.5 / bandwidth_K.square()[:, None, None]
@@ -157,8 +161,8 @@ def _likely_kernel_density(training: TrainingVectors) -> Score:
 
 
 def _likeliest_bandwidth(training: TrainingVectors) -> Tensor:
-    """The bandwidth `[K]` with which the vectors of each fold are likeliest, given those of the other folds. The
-    smallest for one vector."""
+    """The bandwidth `[K]` with which the vectors of each fold are likeliest given the other folds. The smallest
+    bandwidth if there is a single vector."""
     _, count, size = training.vectors_KND.shape
     bandwidths_WK = torch.stack([width * training.variance_K.sqrt() for width in BANDWIDTHS])
     likelihood_WK = torch.zeros_like(bandwidths_WK, dtype=torch.float64)
@@ -175,7 +179,7 @@ def _likeliest_bandwidth(training: TrainingVectors) -> Tensor:
 
 
 def _gaussian(training: TrainingVectors) -> Score:
-    """Mahalanobis distance from the mean, by the covariance that Ledoit and Wolf (2004) shrink."""
+    """Mahalanobis distance from the mean, under the covariance with Ledoit-Wolf (2004) shrinkage."""
     x_KND = training.vectors_KND.double()
     _, count, size = x_KND.shape
     covariance_KDD = x_KND.mT @ x_KND / count
@@ -184,7 +188,7 @@ def _gaussian(training: TrainingVectors) -> Score:
     noise_K = (x_KND.square().sum(-1).square().mean(-1) - squares_K) / count
     spread_K = squares_K - size * mean_K.square()
     share_K = torch.where(spread_K > 0, noise_K / spread_K, 1.0).clamp(0, 1)
-    mean_K = torch.where(mean_K > 0, mean_K, 1.0)  # of equal vectors: the distance from them
+    mean_K = torch.where(mean_K > 0, mean_K, 1.0)  # for equal vectors: the distance from them
     identity_DD = torch.eye(size, dtype=x_KND.dtype, device=x_KND.device)
     shares = (1 - share_K, (share_K + SMALLEST_VARIANCE) * mean_K)
     kept_K11, added_K11 = (each[:, None, None] for each in shares)
@@ -198,8 +202,8 @@ def _gaussian(training: TrainingVectors) -> Score:
 
 
 def _support_vectors(nu: float, wide: bool, training: TrainingVectors) -> Score:
-    """The negative decision function of scikit-learn's OneClassSVM with the kernel `exp(-gamma ||x - y||^2)`. Gamma is
-    that of `_gamma`, or a tenth of it if `wide`: what scikit-learn calls `scale`."""
+    """The negative decision function of scikit-learn's OneClassSVM with the kernel `exp(-gamma ||x - y||^2)`. Gamma
+    comes from `_gamma`, or is a tenth of it if `wide` (scikit-learn's `scale`)."""
     from sklearn.svm import OneClassSVM  # here: importing scikit-learn would delay every worker
 
     gammas = (_gamma(training) / (10 if wide else 1)).tolist()
@@ -243,7 +247,7 @@ def _isolation_forest(training: TrainingVectors) -> Score:
 
 
 def _in_threads(fit: Callable[..., T], *by_member: Iterable[Any]) -> list[T]:
-    """What `fit` returns of each member. scikit-learn releases Python's lock while it fits."""
+    """The results of `fit` for each member. scikit-learn releases the GIL while it fits."""
     with ThreadPoolExecutor(torch.get_num_threads()) as threads:
         return [*threads.map(fit, *by_member)]
 
@@ -266,30 +270,29 @@ FITS: Mapping[str, Fit] = MappingProxyType(
         "forest": Fit(_isolation_forest),
     }
 )
-"""Name of a score -> how it is fitted."""
+"""Name of a score -> its definition."""
 
 
 class FittedScores:
-    """Anomaly scores that are fitted to the training vectors of K members.
+    """Anomaly scores fitted to the training vectors of K members.
 
-    A member with a training vector that is not finite has the score NaN for all vectors. A vector that is not finite
-    has it for its member alone.
+    If a member has a training vector that is not finite, all its scores are NaN. A vector to score that is not finite
+    gets NaN for its member only.
     """
 
     def __init__(
         self, names: Sequence[str], train: Tensor | Sequence[Tensor], seeds: Sequence[int], *, standardize: bool = False
     ) -> None:
-        """`train`: the training vectors `[N, D]` of each member, or `[K, N, D]`; `seeds`: of the members. With
-        `standardize` each of the D numbers is first shifted and scaled to mean 0 and standard deviation 1 over the
-        training vectors; one that is constant is only shifted. Raises ValueError for a name that is not in
-        FITS, and without training vectors."""
+        """`train`: the training vectors `[N, D]` of each member, or `[K, N, D]`; `seeds`: one per member. `standardize`
+        first shifts and scales each dimension to mean 0 and standard deviation 1 over the training vectors; a constant
+        dimension is only shifted. Raises ValueError for a name that is not in FITS, and without training vectors."""
         for name in names:
             choices("score", name, FITS)
         slots_by_count: dict[int, list[int]] = {}
         for slot in range(len(train)):
             slots_by_count.setdefault(len(train[slot]), []).append(slot)
         if 0 in slots_by_count:
-            raise ValueError("scores must be fitted to at least one training vector, but there are none")
+            raise ValueError("scores must be fitted to at least one training vector, but got none")
         self._names = names
         self._groups: list[tuple[list[int], _Group]] = []
         for count, slots in slots_by_count.items():
@@ -311,7 +314,7 @@ class FittedScores:
 
 
 class _Group:
-    """The fitted scores of members that are scored together."""
+    """Fitted scores of members that are scored together."""
 
     def __init__(self, names: Sequence[str], train_KND: Tensor, seeds: Sequence[int], standardize: bool) -> None:
         self._finite_K1 = train_KND.isfinite().flatten(1).all(1, keepdim=True)
@@ -327,8 +330,8 @@ class _Group:
                 self._by_length.append((has_unit, training, {name: FITS[name].fit(training) for name in asked}))
 
     def __call__(self, x_KMD: Tensor) -> dict[str, Tensor]:
-        """Scores `[K, M]` by name. The parts of the vectors have equal sizes: a last part of a single one would use
-        another matrix product, which rounds differently."""
+        """Scores `[K, M]` by name. The vectors are scored in parts of equal size: a last part with a single vector
+        would use another matrix product, which rounds differently."""
         finite_KM = x_KMD.isfinite().all(-1) & self._finite_K1
         x_KMD = self._scaled(_zero_unless(finite_KM, x_KMD))
         members, rows, _ = x_KMD.shape
@@ -346,17 +349,17 @@ class _Group:
 
 
 def _zero_unless(finite: Tensor, x_KMD: Tensor) -> Tensor:
-    """The vectors, with 0 in place of those that are not `finite`, `[K, M]` or `[K, 1]`."""
+    """The vectors, with 0 where `finite`, `[K, M]` or `[K, 1]`, is false."""
     return x_KMD if bool(finite.all()) else torch.where(finite[..., None], x_KMD, 0)
 
 
 def _scaler(train_KND: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation `[K, 1, D]`; 1 in place of a deviation of 0."""
+    """Mean and standard deviation `[K, 1, D]`; a standard deviation of 0 becomes 1."""
     std_K1D, mean_K1D = torch.std_mean(train_KND, 1, correction=0, keepdim=True)
     return mean_K1D, torch.where(std_K1D > 0, std_K1D, 1)
 
 
 def rows_of(train_KND: Tensor) -> int:
-    """Vectors of each member whose distances from these training vectors fit in `CHUNK_BYTES`."""
+    """Number of vectors per member whose distances from these training vectors fit in `CHUNK_BYTES`."""
     members, count, _ = train_KND.shape
     return max(1, CHUNK_BYTES // (members * count * train_KND.element_size()))

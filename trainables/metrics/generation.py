@@ -1,10 +1,9 @@
 """Decoded images (SimVAE, Table 7), at the end of training: reconstructions, and samples of a Gaussian fitted to the
-training features of each class. Methods without a decoder get one that is trained afterwards on frozen features.
+training features of each class. For methods without a decoder, a decoder is trained afterwards on frozen features.
 
-Fitted to the pixels themselves, the Gaussians are the baseline that a generative model has to beat.
-Shapes: K members, N training images, M evaluated images, D features, L classes, S samples of each class, B images of a
-batch; C channels, H rows, W columns, pixels in [0, 1]. Leading dimensions of features, such as that of the members, are
-kept.
+Gaussians fitted to the pixels themselves are the baseline that a generative model must beat. Shapes: K members, N
+training images, M evaluated images, D features, L classes, S samples of each class, B images of a batch; C channels, H
+rows, W columns, pixels in [0, 1]. Leading dimensions of features, such as the members, are kept.
 """
 
 import copy
@@ -33,7 +32,7 @@ from trainables.metrics.sample_quality import diversity, fid, frechet_digits, re
 from trainables.validation import above, at_least, checked
 
 REGULARISATION = 1e-6
-"""Added to the variance of each feature, as by scikit-learn's mixtures (`reg_covar`)."""
+"""Added to the variance of each feature, as in scikit-learn's mixtures (`reg_covar`)."""
 
 
 class ClassGaussians(NamedTuple):
@@ -47,8 +46,8 @@ class ClassGaussians(NamedTuple):
 def fit_class_gaussians(features_ND: Tensor, labels_N: Tensor, classes: int) -> ClassGaussians:
     """Fit a Gaussian with a full covariance to the features of each class by maximum likelihood, in float64.
 
-    This is scikit-learn's GaussianMixture of one component. Images whose label is not in 0..classes-1 are ignored.
-    Raises ValueError if a class has no image.
+    This equals scikit-learn's GaussianMixture with one component. Images whose label is not in 0..classes-1 are
+    ignored. Raises ValueError if a class has no image.
     """
     means, covariances = [], []
     for label in range(classes):
@@ -83,28 +82,28 @@ def sample_pixel_gaussians(images_NCHW: Tensor, labels_N: Tensor, noise_LSD: Ten
 
 
 VALIDATION_SHARE = 10
-"""One of so many training images is held out to choose the epoch."""
+"""One in this many training images is held out to choose the epoch."""
 
 
 class AdhocDecoder(NamedTuple):
-    """A trained decoder and the course of its training."""
+    """A trained decoder and its validation losses."""
 
     decoder: nn.Module
-    """In evaluation mode, with the weights of the epoch with the smallest validation loss."""
+    """In evaluation mode, with the weights of the epoch that had the smallest validation loss."""
     validation_losses: list[float]
-    """Mean squared error on the images held out after each epoch."""
+    """Mean squared error on the held-out images after each epoch."""
 
 
 @checked
 class AdhocTraining:
-    """How an ad-hoc decoder is trained, by Adam."""
+    """Training settings of an ad-hoc decoder, which is trained with Adam."""
 
     epochs: Annotated[int, at_least(1)]
     patience: Annotated[int, at_least(1)]
-    """Epochs in succession without a smaller validation loss after which training ends."""
+    """Consecutive epochs without a smaller validation loss after which training ends."""
     lr: Annotated[float, above(0)] = 1e-4
     batch_size: Annotated[int, at_least(1)] = 128
-    """Most images of a batch. All batches are of equal size."""
+    """Maximum batch size. All batches are of equal size."""
 
 
 @torch.enable_grad()
@@ -117,11 +116,12 @@ def train_adhoc_decoder(
     generator: torch.Generator,
     raise_if_stopped: Callable[[], None] = lambda: None,
 ) -> AdhocDecoder:
-    """Train a copy of `decoder` to map features to images with pixels in [0, 1], by the mean squared error.
+    """Train a copy of `decoder` to map features to images with pixels in [0, 1], with the mean squared error as the
+    loss.
 
-    A tenth of the images, drawn by `generator` (on the CPU) as is their order, is held out. The decoder and the
-    features must be on the same device; the images may be on another. Features that are not finite give losses of NaN.
-    `raise_if_stopped` is called before each epoch. Raises ValueError unless there are at least 2 images.
+    A tenth of the images is held out. `generator` (on the CPU) draws them and the order of the others. The decoder and
+    the features must be on the same device; the images may be on another. Features that are not finite give losses of
+    NaN. `raise_if_stopped` is called before each epoch. Raises ValueError unless there are at least 2 images.
     """
     count = len(features_ND)
     if count < 2:
@@ -171,13 +171,13 @@ def _batches(indices: Tensor, batch_size: int) -> tuple[Tensor, ...]:
 
 
 CLASSIFIED = ("digits",)
-"""Data sets whose samples are judged by the classifier of digits."""
+"""Data sets whose samples the digit classifier evaluates."""
 PER_ROW = 10
 """Images in a row of a sample grid."""
 
 
 class Decoders:
-    """Decodes the representations of one stack's members: by their own decoders, or by ones trained for that."""
+    """Decodes the representations of one stack's members with their own decoders or with ad-hoc decoders."""
 
     def __init__(self, vectors: Representations, images: EvaluationImages) -> None:
         self._vectors = vectors
@@ -198,13 +198,13 @@ class Decoders:
 
 
 def train_decoder(images: EvaluationImages, bank_ND: Tensor, seed: int) -> Callable[[Tensor], Tensor]:
-    """A decoder of one member's frozen representations of the bank. Its first weights, the images held out and their
-    order are drawn by the member's seed."""
+    """A decoder trained on one member's frozen representations of the bank. The member's seed determines the initial
+    weights, the held-out images and the order of images."""
     config = images.config
     key, own = (config.data.dataset, seed), config.generation
     pixels_NCHW = torch.cat([pixels for pixels, _ in images.pixels(images.bank_images)])
     with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would seed the accelerators as well
+        # torch.manual_seed would also seed the accelerators
         torch.default_generator.manual_seed(seeded_generator("adhoc decoder weights", *key).initial_seed())
         decoder = config.networks.build_decoder(bank_ND.shape[-1], tuple(pixels_NCHW.shape[1:]))
     return train_adhoc_decoder(
@@ -218,7 +218,7 @@ def train_decoder(images: EvaluationImages, bank_ND: Tensor, seed: int) -> Calla
 
 
 class GenerationEvaluator(RepresentationEvaluator):
-    """Error of reconstructions, and quality and spread of samples."""
+    """Reconstruction error, and quality and diversity of samples."""
 
     def __init__(self, images: EvaluationImages) -> None:
         super().__init__(images)
@@ -226,7 +226,7 @@ class GenerationEvaluator(RepresentationEvaluator):
 
     @classmethod
     def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:
-        """A decoder, unless one is trained afterwards."""
+        """A decoder, unless an ad-hoc decoder is trained afterwards."""
         generation = config.generation
         if generation.adhoc_epochs or not generation.decodes:
             return {}
@@ -252,7 +252,7 @@ class GenerationEvaluator(RepresentationEvaluator):
         return metrics
 
     def pictures(self, vectors: Representations, tested: EvaluationSet) -> list[dict[str, bytes]]:
-        """Reconstructions of the first images and samples of each class, as far as the trial asks for them."""
+        """Reconstructions of the first images and samples of each class, if the trial requests them."""
         if not self.config.generation.sheets:
             return []
         decode, generation = self._decoders_of(vectors), self.config.generation
@@ -270,7 +270,7 @@ class GenerationEvaluator(RepresentationEvaluator):
         return by_member
 
     def _decoders_of(self, vectors: Representations) -> Decoders:
-        """The decoders of one stack's members, made once."""
+        """The decoders of one stack's members, cached."""
         if self._decoders is None or self._decoders[0] is not vectors:
             self._decoders = vectors, Decoders(vectors, self.images)
         return self._decoders[1]
@@ -300,7 +300,7 @@ class GenerationEvaluator(RepresentationEvaluator):
         return torch.cat(decoded, dim=1).unflatten(1, (images.classes, count))
 
     def _of_samples(self, samples_KLSCHW: Tensor, tested: EvaluationSet) -> dict[str, Floats]:
-        """Metrics `[K]` of samples."""
+        """Metrics `[K]` of the samples."""
         generation, device = self.config.generation, self.images.device
         samples_KNCHW = samples_KLSCHW.flatten(1, 2)
         pixels_MCHW = torch.cat([pixels for pixels, _ in self.images.pixels(tested.images)])

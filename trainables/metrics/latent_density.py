@@ -1,8 +1,7 @@
-"""Densities of representations of unit length (GMJE, 4.8 and 5.3): mixtures of Gaussians that are fitted, sampled and
-measured, the images that are decoded from their samples, and a map of latents.
+"""Densities of representations of unit length (GMJE, 4.8 and 5.3): fitting, sampling and measuring Gaussian mixtures,
+the images decoded from their samples, and a map of latents.
 
-Densities are float64. A component whose covariance is not positive definite gives NaN, in the samples of that component
-and in the volume.
+Densities are float64. A component whose covariance is not positive definite gives NaN in its samples and in the volume.
 Shapes: K members, N images of the bank, T evaluated images, S samples, M components, D dimensions; images of C
 channels, H by W pixels in [0, 1].
 """
@@ -40,7 +39,7 @@ from trainables.metrics.sample_quality import confident_coverage, confident_shar
 from trainables.validation import whole
 
 REGULARISATION = 1e-6
-"""Added to the variance of each dimension of a fitted density, as by scikit-learn's mixtures (`reg_covar`)."""
+"""Added to the variance of each dimension of a fitted density, as in scikit-learn's mixtures (`reg_covar`)."""
 
 
 class Mixture(NamedTuple):
@@ -53,7 +52,7 @@ class Mixture(NamedTuple):
 
 
 def fit_gaussian(z_ND: Tensor) -> Mixture:
-    """One Gaussian with the mean and the covariance (divisor N) of latents."""
+    """One Gaussian with the mean and covariance (divisor N) of the latents."""
     mean_D, z_ND = z_ND.double().mean(0), z_ND.double()
     centred_ND = z_ND - mean_D
     covariance_DD = centred_ND.mT @ centred_ND / len(z_ND) + REGULARISATION * _identity(z_ND)
@@ -61,9 +60,9 @@ def fit_gaussian(z_ND: Tensor) -> Mixture:
 
 
 def fit_gmm(z_ND: Tensor, components: int, steps: int, random_state: int) -> Mixture:
-    """scikit-learn's mixture of Gaussians with full covariances, from k-means, after at most `steps` steps of EM. All
-    NaN if a latent is not finite, or if the latents do not have as many different values as there are components.
-    Raises ValueError unless `components` and `steps` are at least 1."""
+    """scikit-learn's Gaussian mixture with full covariances, initialised by k-means, after at most `steps` EM steps.
+    All NaN if a latent is not finite, or if there are fewer distinct latents than components. Raises ValueError unless
+    `components` and `steps` are at least 1."""
     whole("components", components, 1)
     whole("steps", steps, 1)
     size, device = z_ND.shape[-1], z_ND.device
@@ -93,8 +92,8 @@ def _fitted(z_ND: Tensor, components: int, steps: int, random_state: int) -> Mix
 
 
 def sample(mixture: Mixture, uniform_S: Tensor, normal_SD: Tensor) -> Tensor:
-    """Samples `[S, D]`: `z = mu_k + L_k eps`, where k is the first component up to which the weights sum to more than
-    the uniform number, and L the Cholesky factor of its covariance (GMJE, 4.8)."""
+    """Samples `[S, D]`: `z = mu_k + L_k eps`, where k is the first component whose cumulative weight exceeds the
+    uniform number, and L_k is the Cholesky factor of its covariance (GMJE, 4.8)."""
     component_S = multinomial_indices(mixture.logits_M.double(), uniform_S.double())
     samples_SD = mixture.means_MD.double()[component_S]
     for component, factor_DD in enumerate(cholesky(mixture.covariances_MDD.double())):
@@ -109,30 +108,30 @@ def to_sphere(z_ND: Tensor) -> Tensor:
 
 
 def mean_volume(mixture: Mixture) -> float:
-    """`logdet S_k`, the mean over components. Of latents of unit length it is at most `-D log D`: the trace of their
-    covariance is at most 1."""
+    """`logdet S_k`, averaged over components. For latents of unit length it is at most `-D log D`, because the trace of
+    their covariance is at most 1."""
     return log_det(cholesky(mixture.covariances_MDD.double())).mean().item()
 
 
 def mean_trace(mixture: Mixture) -> float:
-    """`tr S_k`, the mean over components: at most 1 for latents of unit length."""
+    """`tr S_k`, averaged over components: at most 1 for latents of unit length."""
     return mixture.covariances_MDD.double().diagonal(dim1=-2, dim2=-1).sum(-1).mean().item()
 
 
 def spread(mixture: Mixture) -> float:
-    """Mean distance between the means of two components; NaN if there is only one. M points on the unit sphere have at
-    most `sqrt(2 M / (M - 1))`, the distance of the corners of a regular simplex."""
+    """Mean distance between the means of two components; NaN for a single component. For M points on the unit sphere it
+    is at most `sqrt(2 M / (M - 1))`, the edge length of a regular simplex."""
     count = len(mixture.means_MD)
     return torch.pdist(mixture.means_MD.double().cpu()).mean().item() if count > 1 else math.nan
 
 
 NEIGHBOUR = 3
-"""A sample is near a real latent if it is not further away than the third nearest other real one."""
+"""A sample is near a real latent if it is at least as close as that latent's third nearest real neighbour."""
 
 
 def precision(samples_SD: Tensor, real_TD: Tensor) -> float:
     """Share of samples that are near a real latent (improved precision, Kynkaanniemi et al. 2019). NaN if a value is
-    not finite, or if there are not four real latents."""
+    not finite, or with fewer than four real latents."""
     if len(real_TD) <= NEIGHBOUR or not (samples_SD.isfinite().all() and real_TD.isfinite().all()):
         return math.nan
     samples_SD, real_TD = samples_SD.double(), real_TD.double()
@@ -146,11 +145,12 @@ def _identity(z_ND: Tensor) -> Tensor:
 
 SEED = 0
 PERPLEXITY = 30.0
-"""Effective number of neighbours of a point, less for fewer than 91 points."""
+"""Effective number of neighbours of a point; reduced for fewer than 91 points."""
 
 
 def tsne(z_ND: Tensor) -> NDArray[np.float32]:
-    """The place `[N, 2]` of each latent on the map, by scikit-learn's t-SNE from the principal components."""
+    """The position `[N, 2]` of each latent on the map, from scikit-learn's t-SNE initialised with the principal
+    components."""
     from sklearn.manifold import TSNE  # here: importing scikit-learn would delay every worker
 
     perplexity = min(PERPLEXITY, (len(z_ND) - 1) / 3)
@@ -176,7 +176,7 @@ def latent_map(samples_SD: Tensor, test_MD: Tensor, labels_M: Tensor, components
 
 
 FIRST_SEED = 1000
-"""Seed of the first sixteen samples; each further sixteen have the next. They are the same for all trials."""
+"""Seed of the first 16 samples; each further group of 16 takes the next seed. All trials use the same seeds."""
 
 
 class Latents:
@@ -203,12 +203,12 @@ class Latents:
         return torch.stack(decoded)
 
     def of_images(self, tested: EvaluationSet, most: int | None = None) -> Tensor:
-        """The latents `[K, T, D]` of the evaluated images, or of the first of them."""
+        """The latents `[K, T, D]` of the evaluated images, or of the first `most` images."""
         return to_sphere(self._vectors.test(tested)["z"][:, :most])
 
     @cached_property
     def decoded_samples(self) -> Tensor:
-        """Images `[K, S, C, H, W]` of the samples."""
+        """Images `[K, S, C, H, W]` decoded from the samples."""
         return self.decode(self.samples)
 
     @cached_property
@@ -222,7 +222,7 @@ class Latents:
         return to_sphere(samples_KSD).to(bank_KND.dtype)
 
     def _mixtures(self, z_KND: Tensor) -> list[Mixture]:
-        """The density of each member; none if the trial asks for no samples."""
+        """The density of each member; empty if the trial needs no samples."""
         asked = self._asked
         if not asked.sampled:
             return []
@@ -241,7 +241,7 @@ class Latents:
 SHOWN = 10 * GRID
 """Images on a sample grid: ten rows of sixteen."""
 MOST_MAPPED, MAPPED_SHARE = 2000, 4
-"""Most test images on a map, and how many of them there are for each sample."""
+"""Maximum number of test images on a map, and the number of test images per sample."""
 
 
 class LatentDensityEvaluator(RepresentationEvaluator):
@@ -284,7 +284,8 @@ class LatentDensityEvaluator(RepresentationEvaluator):
         return metrics
 
     def pictures(self, vectors: Representations, tested: EvaluationSet) -> Sequence[Mapping[str, bytes]]:
-        """Ten rows of sixteen decoded samples, and a map of samples among the evaluated images' representations."""
+        """A grid of 10 rows of 16 decoded samples, and a map of the samples and the evaluated images'
+        representations."""
         asked = self.config.latent_density
         if not asked.density_pictures:
             return ()
@@ -301,7 +302,7 @@ class LatentDensityEvaluator(RepresentationEvaluator):
         return by_member
 
     def _map(self, latents: Latents, member: int, tested: EvaluationSet) -> dict[str, bytes]:
-        """The file of a member's map; none if its representations or samples are not finite."""
+        """The file of a member's map; empty if its representations or samples are not finite."""
         test_TD = latents.of_images(tested, MOST_MAPPED)[member]
         samples_SD = latents.samples[member][: len(test_TD) // MAPPED_SHARE]
         if not (test_TD.isfinite().all() and samples_SD.isfinite().all()):
@@ -310,8 +311,8 @@ class LatentDensityEvaluator(RepresentationEvaluator):
         return {"tsne.npz": latent_map(samples_SD, test_TD, tested.labels[: len(test_TD)], components)}
 
     def _judged(self, vectors: Representations, tested: EvaluationSet, most: int | None = None) -> Tensor:
-        """The images `[K, S, C, H, W]` that are judged, or the first of them: decoded samples, or what is judged in
-        their place."""
+        """The images `[K, S, C, H, W]` to evaluate, or the first `most`: decoded samples, or the reference images
+        instead."""
         asked = self.config.latent_density
         if not asked.decoded:
             pixels_TCHW = torch.cat([pixels for pixels, _ in self.images.pixels(tested.images)])[:most]
@@ -320,7 +321,7 @@ class LatentDensityEvaluator(RepresentationEvaluator):
         return latents.decoded_samples[:, :most] if asked.sampled else latents.decode(latents.of_images(tested, most))
 
     def _latents_of(self, vectors: Representations) -> Latents:
-        """The latents of one stack's members, whose decoders are trained once."""
+        """The latents of one stack's members, cached so that decoders are trained once."""
         if self._latents is None or self._latents[0] is not vectors:
             self._latents = vectors, Latents(vectors, self.images)
         return self._latents[1]
@@ -334,7 +335,8 @@ class LatentDensityEvaluator(RepresentationEvaluator):
         return torch.where(finite_S[:, None], torch.cat(logits).softmax(-1), torch.nan)
 
     def _train_classifier(self) -> Callable[[Tensor], Tensor]:
-        """The yardstick of all trials on these data, so its start depends on no trial's seed."""
+        """Trains the classifier from a start that does not depend on a trial's seed, so that trials on the same data
+        are comparable."""
         images, name = self.images, self.config.data.dataset
         if name in CLASSIFIED:
             return digits_classifier()

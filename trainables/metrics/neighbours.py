@@ -18,7 +18,8 @@ from trainables.metrics.scores import auroc
 from trainables.validation import positive, whole
 
 CHUNK_BYTES = 128 * 2**20
-"""Maximum bytes of the similarities or distances in memory at a time. Those of one test image are always computed."""
+"""Maximum bytes of similarities or distances in memory at a time. Those of one test image are always computed at
+once."""
 
 
 class NeighbourAccuracies(NamedTuple):
@@ -43,9 +44,9 @@ def accuracies(
     """Accuracy of a vote among the `k` bank images with the largest cosine similarity, in float32 on the features'
     device.
 
-    Labels are in 0..classes-1. Of classes with equally many votes the lowest wins. A zero feature has similarity 0 to
-    all others. With `temperature = inf` both votes are the same. NaN if a feature is not finite. Raises ValueError
-    unless `1 <= k <= N` and `temperature > 0`.
+    Labels are in 0..classes-1. Ties go to the class with the lowest index. A zero feature has similarity 0 to all
+    others. With `temperature = inf` both votes are equal. NaN if a feature is not finite. Raises ValueError unless `1
+    <= k <= N` and `temperature > 0`.
     """
     correct_2M = correct(bank_ND, bank_labels_N, test_MD, test_labels_M, classes, k, temperature)
     if correct_2M is None:
@@ -63,8 +64,8 @@ def correct(
     k: int,
     temperature: float,
 ) -> Tensor | None:
-    """Whether the class of each test image wins the majority vote and the weighted one, `[2, M]`, with the arguments of
-    `accuracies`; None if a feature is not finite."""
+    """Whether the class of each test image wins the majority vote and the weighted vote, `[2, M]`. Takes the arguments
+    of `accuracies`; None if a feature is not finite."""
     _check("k", k, bank_ND)
     positive("temperature", temperature, infinite=True)
     if not (all_finite(bank_ND) and all_finite(test_MD)):
@@ -90,21 +91,21 @@ def accuracies_by_k(
 ) -> Floats:
     """Accuracy `[most]` of a vote among the k bank images nearest by Euclidean distance, for k = 1, ..., `most`.
 
-    Each neighbour has one vote. Labels are in 0..classes-1. Of classes with equally many votes the lowest wins.
-    Distances are computed in float64 on the features' device. All NaN if a feature is not finite. Raises ValueError
-    unless `1 <= most <= N`.
+    Each neighbour has one vote. Labels are in 0..classes-1. Ties go to the class with the lowest index. Distances are
+    computed in float64 on the features' device. All NaN if a feature is not finite. Raises ValueError unless `1 <= most
+    <= N`.
     """
     _check("most", most, bank_ND)
     if not (all_finite(bank_ND) and all_finite(test_MD)):
         return np.full(most, math.nan)
-    centre_D = bank_ND.mean(0, dtype=torch.float64)  # distances from features near 0 round less
+    centre_D = bank_ND.mean(0, dtype=torch.float64)  # features near 0 have smaller rounding errors
     bank_DN, test_MD = (bank_ND.double() - centre_D).T, test_MD.double() - centre_D
     bank_labels_N, test_labels_M = bank_labels_N.to(test_MD.device), test_labels_M.to(test_MD.device)
     norm_N = bank_DN.square().sum(0)
     parts = _parts(test_MD, len(bank_ND))
     correct_k = torch.zeros(most, dtype=torch.long, device=test_MD.device)
     for test_BD, labels_B in zip(test_MD.tensor_split(parts), test_labels_M.tensor_split(parts), strict=True):
-        # The squared distances, less the square of the test image, which changes no order.
+        # The squared distances minus the squared norm of the test image, which does not change the order.
         neighbours_Bk = torch.addmm(norm_N, test_BD, bank_DN, alpha=-2).topk(most, largest=False).indices
         votes_Bk = torch.ones_like(neighbours_Bk)
         correct_k += torch.stack(
@@ -125,8 +126,9 @@ def _check(name: str, k: int, bank_ND: Tensor) -> None:
 
 
 def _parts(test_MD: Tensor, images: int) -> int:
-    """Number of parts of the test images, whose similarities with `images` others fit in `CHUNK_BYTES`. The parts have
-    equal sizes: a last part of a single image would use another matrix product, which rounds differently."""
+    """Number of parts into which the test images are split, so that their similarities to `images` other images fit in
+    `CHUNK_BYTES`. The parts have equal sizes: a last part with a single image would use another matrix product, which
+    rounds differently."""
     rows = max(1, CHUNK_BYTES // (images * test_MD.element_size()))
     return max(1, -(-len(test_MD) // rows))
 
@@ -137,7 +139,7 @@ def _elect(labels_Bk: Tensor, votes_Bk: Tensor, classes: int) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Scale vectors `[..., D]` to norm 1; zero vectors stay zero. They are first divided by their largest value, so
+    """Scale vectors `[..., D]` to norm 1; zero vectors stay zero. Vectors are first divided by their largest value, so
     that no square overflows or underflows."""
     tiny = torch.finfo(x.dtype).tiny
     low, high = x.aminmax(dim=-1, keepdim=True)
@@ -146,8 +148,8 @@ def unit(x: Tensor) -> Tensor:
 
 
 class Neighbours(RepresentationEvaluator):
-    """Accuracy of the k nearest neighbours by cosine, and how well the posterior's entropy foretells the errors of
-    those of z, at every report."""
+    """Accuracy of the k nearest neighbours by cosine, and how well the posterior's entropy predicts the errors of k-NN
+    on z, at every report."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
@@ -170,7 +172,7 @@ class Neighbours(RepresentationEvaluator):
         return {**metrics, **predicted}
 
     def _correct(self, bank_KND: Tensor, test_KMD: Tensor, labels_M: Tensor) -> list[Tensor | None]:
-        """Of each member."""
+        """The result of `correct` for each member."""
         evaluation, images = self.config.evaluation, self.images
         by_member = []
         for bank_ND, test_MD in zip(bank_KND, test_KMD, strict=True):
@@ -181,8 +183,9 @@ class Neighbours(RepresentationEvaluator):
 
 
 def error_auroc(var_MD: Tensor, correct_2M: Tensor | None) -> float:
-    """How often the entropy of `N(., diag var)` is larger for an image that the majority vote gets wrong than for one
-    that it gets right. NaN if a variance or a feature is not finite, or if all images are right, or all wrong."""
+    """Probability that the entropy of `N(., diag var)` is larger for an image that the majority vote misclassifies than
+    for a correctly classified one. NaN if a variance or a feature is not finite, or if all images are correct or all
+    are wrong."""
     if correct_2M is None:
         return math.nan
     entropy_M = var_MD.double().log().sum(-1).cpu().numpy()

@@ -1,6 +1,6 @@
-"""How well scores that are fitted to the vectors of one class tell it from the others, and what is kept of them.
+"""How well scores fitted to the vectors of one class separate it from the others, and the results that are kept.
 
-Shapes: K members, N training vectors, M evaluated images, D numbers of a vector.
+Shapes: K members, N training vectors, M evaluated images, D dimensions of a vector.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from trainables.metrics.scores import HELD_OUT, one_class_metrics
 VECTORS = "vectors/"
 """Prefix of the names of kept arrays `[N, D]`: the vectors of the training images, by name."""
 KEPT_BYTES = 32 * 2**20
-"""Maximum bytes of kept vectors of one name. Of more, as many are drawn by the trial's seed."""
+"""Maximum bytes of kept vectors per name. If there are more vectors, the trial's seed draws as many as fit."""
 
 
 def fitted_names(config: ImageTrial, method: type[ImageMethod]) -> list[str]:
@@ -38,7 +38,7 @@ def fitted_names(config: ImageTrial, method: type[ImageMethod]) -> list[str]:
 
 
 def kept_vectors(vectors_ND: Tensor, seed: int) -> Tensor:
-    """The training vectors on the CPU, or as many of them as fit into `KEPT_BYTES`, in their order."""
+    """The training vectors on the CPU, or a random subset that fits into `KEPT_BYTES`, in their original order."""
     count = max(1, KEPT_BYTES // (vectors_ND.shape[1] * vectors_ND.element_size()))
     if count < len(vectors_ND):
         drawn_N = torch.randperm(len(vectors_ND), generator=seeded_generator("kept vectors", seed))[:count]
@@ -47,7 +47,7 @@ def kept_vectors(vectors_ND: Tensor, seed: int) -> Tensor:
 
 
 class OneClassScores(RepresentationEvaluator):
-    """How well scores that are fitted to the vectors of one class tell it from the others, at the end of training."""
+    """How well scores fitted to the vectors of one class separate it from the others, at the end of training."""
 
     needs_bank = False
     one_class = True
@@ -85,8 +85,8 @@ class OneClassScores(RepresentationEvaluator):
     def _keep_held_out(
         self, vectors: Representations, vector: str, x_KMD: Tensor, normal_KM: NDArray[np.bool_]
     ) -> None:
-        """Keep the scores of held-out normal images of each member that does not keep all its training vectors, as its
-        model has them, whose scores are fitted to those that it keeps."""
+        """Keep the scores of held-out normal images of each member that keeps only some of its training vectors. They
+        are computed as the member's saved model computes them, with scores fitted to the kept vectors."""
         names, standardize = self.config.evaluation.fitted_scores, self.config.evaluation.one_class_standardize
         for slot, (seed, own) in enumerate(zip(vectors.seeds, self.kept[-len(vectors.members) :], strict=True)):
             train_ND = own[f"{VECTORS}{vector}"]
@@ -96,9 +96,9 @@ class OneClassScores(RepresentationEvaluator):
                 own |= {f"{HELD_OUT}{name}_{vector}": values_1M[0].cpu() for name, values_1M in held_out.items()}
 
     def _fitted_to(self, vectors: Representations) -> dict[str, FittedScores]:
-        """Name of each vector -> the scores that are fitted to it, once for all sets of images."""
+        """Name of each vector -> the scores fitted to it, cached for all sets of images."""
         if self._fitted is None or self._fitted[0] is not vectors:
-            self._fitted = None  # so that those of another stack take no memory meanwhile
+            self._fitted = None  # frees the scores of the previous stack
             projected, evaluation = vectors.method.projects(self.config.options), self.config.evaluation
             training = self.images.training_vectors(vectors.stack, vectors.members, projected)
             names, standardize = evaluation.fitted_scores, evaluation.one_class_standardize

@@ -1,10 +1,10 @@
-"""Probes: classifiers of frozen features. Linear ones are trained by SGD (VJE, Tables 1 and 2), linear ones and MLPs by
-Adam (SimVAE, Tables 1 and 5). Linear ones on a few labels of each class (GMJE) tell representations apart on which all
-labels reach the same.
+"""Probes: classifiers of frozen features. Linear probes are trained with SGD (VJE, Tables 1 and 2); linear and MLP
+probes with Adam (SimVAE, Tables 1 and 5). Linear probes on a few labels per class (GMJE) distinguish representations
+that reach the same accuracy with all labels.
 
 Shapes: K members, N bank images, M test images, D features, C classes, B images of a batch, E epochs; S probes of each
 member, Q = K * S probes in the order of the members; P parameters of a probe, I inputs and O outputs of one of its
-layers; L labelled images that a probe on a few labels sees.
+layers; L labelled images for a few-label probe.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ MOMENTUM = 0.9
 EPS = 1e-8
 """Adam's epsilon."""
 CONSTANT = 1e-6
-"""Largest standard deviation, relative to the mean, of a feature that is constant except for rounding in float32."""
+"""Maximum standard deviation, relative to the mean, of a feature that is constant up to float32 rounding."""
 STARTS = 3
-"""Probes of each kind that Adam trains for a member, each from weights of its own. A metric is the mean over them. In
-`simvae_content --preset digits` the linear and the MLP probes take 4 % of the time of a trial of SimVAE, 8 % of the VAE
-and 9 % of SimCLR, 1.1 to 1.4 times as long as with one start."""
+"""Probes of each kind that Adam trains per member, from different initial weights. A metric is the mean over them. In
+`simvae_content --preset digits` the linear and MLP probes take 4 % of a trial's time for SimVAE, 8 % for the VAE and 9
+% for SimCLR, 1.1 to 1.4 times as long as with one start."""
 MAX_STEPS, CHECKED_EVERY = 5000, 25
 TOLERANCE = 1e-4
-"""Largest gradient of any weight at which the fit to a few labels ends, relative to that at the start."""
+"""The few-label fit ends when the largest gradient of any weight falls below this share of its initial value."""
 
 
 # --- Training ---
@@ -60,9 +60,9 @@ class Schedule:
     epochs: Annotated[int, at_least(1)]
     lr: Annotated[float, above(0)]
     batch_size: Annotated[int, at_least(1)]
-    """An epoch consists of whole batches of so many images, or of all if that is fewer."""
+    """Images per batch, or all images if there are fewer. An incomplete last batch is dropped."""
     generator_of_epoch: Callable[[int], torch.Generator]
-    """Draws the order of the images in an epoch, counted from 0, which all members share."""
+    """Draws the order of the images in an epoch (counted from 0). All members share the order."""
 
 
 class Standardisation(NamedTuple):
@@ -74,9 +74,8 @@ class Standardisation(NamedTuple):
 
     @classmethod
     def of(cls, bank_KND: Tensor) -> Standardisation:
-        """Compute both in float32, with the biased standard deviation (divided by N), like scikit-learn's
-        StandardScaler."""
-        # Computed for each member separately, so that its statistics are equal to the last bit in any stack.
+        """Compute mean and biased standard deviation (divisor N) in float32, like scikit-learn's StandardScaler."""
+        # Computed per member, so that a member's statistics are bit-equal in any stack.
         moments = [torch.var_mean(bank_ND.float(), 0, correction=0, keepdim=True) for bank_ND in bank_KND]
         mean_K1D, std_K1D = torch.stack([mean for _, mean in moments]), torch.stack([var.sqrt() for var, _ in moments])
         return cls(mean_K1D, torch.where(std_K1D <= CONSTANT * mean_K1D.abs(), 1.0, std_K1D))
@@ -85,7 +84,7 @@ class Standardisation(NamedTuple):
 Layers = Sequence[tuple[Tensor, Tensor]]
 """Weights `[Q, O, I]` and biases `[Q, O, 1]` of each layer. All layers but the last are followed by ReLU."""
 Step = Callable[[Tensor, Tensor], None]
-"""Changes the parameters of all probes by one batch of features `[Q, B, D]` and labels `[B]`."""
+"""Updates the parameters of all probes from one batch of features `[Q, B, D]` and labels `[B]`."""
 
 
 @torch.no_grad()
@@ -98,8 +97,8 @@ def fit_by_sgd(
 ) -> tuple[Tensor, Tensor]:
     """Train K softmax regressions and return their weights `[K, C, D]` and biases `[K, C, 1]`.
 
-    They start at zero and are trained by SGD with momentum 0.9. The learning rate falls from the schedule's to 0 on
-    half a cosine. With a `standardisation` the weights are for standardised features. Raises ValueError unless
+    They start at zero and are trained with SGD and momentum 0.9. The learning rate decays from the schedule's value to
+    0 along half a cosine. With a `standardisation` the weights apply to standardised features. Raises ValueError unless
     `classes >= 1`.
     """
     whole("classes", classes, 1)
@@ -132,11 +131,11 @@ def fit_by_adam(
     starts: int = 1,
     after_epoch: Callable[[Layers], None] = lambda layers: None,
 ) -> Layers:
-    """Train Q classifiers, `starts` of each member, and return their layers.
+    """Train Q classifiers, `starts` per member, and return their layers.
 
-    `widths` are `(D, C)` for linear probes and `(D, H, C)` for MLPs with H hidden units. The probes of member k start
-    from weights that `initial_generators[k]` draws one probe after the other, as torch.nn.Linear draws them. They are
-    trained by Adam with a constant learning rate. After each epoch `after_epoch` is called with the layers.
+    `widths` are `(D, C)` for linear probes and `(D, H, C)` for MLPs with H hidden units. `initial_generators[k]` draws
+    the initial weights of member k's probes, one probe after the other, as torch.nn.Linear does. Adam trains them with
+    a constant learning rate. After each epoch `after_epoch` is called with the layers.
     """
     drawn = [_initial_parameters(widths, generator) for generator in initial_generators for _ in range(starts)]
     parameters_QP = torch.stack(drawn).to(bank_KND.device)
@@ -162,12 +161,12 @@ def _train(
     standardisation: Standardisation | None = None,
     after_epoch: Callable[[], None] = lambda: None,
 ) -> None:
-    """Call `step` with each batch of the schedule, `starts` times the features of each member, in float32 on the bank's
-    device. Probes minimise the cross-entropy without weight decay, and do not affect each other."""
+    """Call `step` with each batch of the schedule, repeating the features of each member `starts` times, in float32 on
+    the bank's device. Probes minimise the cross-entropy without weight decay and do not affect each other."""
     members, images, features = bank_KND.shape
     size = min(schedule.batch_size, images)
     labels_N = labels_N.to(bank_KND.device)
-    # Each batch is gathered into the same buffer: it stays in the cache, and the bank is never copied as a whole.
+    # Each batch is gathered into the same buffer, which stays in the cache, and the bank is never copied as a whole.
     gathered_KBD = bank_KND.new_empty(members, size, features)
     for epoch in range(schedule.epochs):
         generator = schedule.generator_of_epoch(epoch)
@@ -255,13 +254,13 @@ def fit_few_labels(x_SLD: Tensor, labels_SL: Tensor, classes: int) -> Tensor:
 
 
 class Accuracies(NamedTuple):
-    """Shares in [0, 1] of the labelled test images that are classified correctly, means over each member's probes,
+    """Shares in [0, 1] of the labelled test images that are classified correctly, averaged over each member's probes,
     `[K]`."""
 
     last: Floats
     """After the last epoch."""
     best: Floats
-    """The largest after any epoch of each probe. It is chosen on the test images, so it is biased upwards."""
+    """After each probe's best epoch. Biased upwards, because the epoch is chosen on the test images."""
 
 
 @torch.no_grad()
@@ -270,8 +269,8 @@ def sgd_accuracies(
 ) -> dict[int, Floats]:
     """Train probes with `fit_by_sgd` and return their top-t accuracy on the test images, `[K]`, for each `t` of `top`.
 
-    With `standardize` all features are first standardised by the mean and standard deviation of the bank's features. Of
-    classes with equal logits the lowest ranks first. NaN for a member with a feature or logit that is not finite.
+    `standardize` first standardises all features by the mean and standard deviation of the bank's features. Among
+    classes with equal logits the lowest index ranks first. NaN for a member with a feature or logit that is not finite.
     Raises ValueError unless every `t` is in 1..classes.
     """
     for t in top:
@@ -290,8 +289,8 @@ def sgd_accuracies(
 
 
 def shares_of_top(logits_MC: Tensor, labels_M: Tensor, top: Sequence[int]) -> list[float]:
-    """How often the label is among the `t` classes with the largest logits, for each `t` of `top`. NaN if a logit is
-    not finite."""
+    """Share of images whose label is among the `t` classes with the largest logits, for each `t` in `top`. NaN if a
+    logit is not finite."""
     if not all_finite(logits_MC):
         return [math.nan] * len(top)
     own_M1 = logits_MC.gather(1, labels_M[:, None])
@@ -351,14 +350,16 @@ def _labelled(x_KND: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def draw_labelled(labels_N: Tensor, per_class: int, generator: torch.Generator) -> Tensor:
-    """Indices `[L]` of `per_class` images of each class that occurs, by class. Raises ValueError if a class has
+    """Indices `[L]` of `per_class` images of each class that occurs, grouped by class. Raises ValueError if a class has
     fewer."""
     order_N = torch.randperm(len(labels_N), generator=generator)
     shuffled_N = labels_N.cpu()[order_N]
     drawn = [order_N[shuffled_N == label][:per_class] for label in shuffled_N.unique()]
     fewest = min(map(len, drawn))
     if fewest < per_class:
-        raise ValueError(f"each class must have {per_class} labelled images, but one has {fewest}")
+        raise ValueError(
+            f"each class must have at least {per_class} labelled images, but the smallest class has {fewest}"
+        )
     return torch.cat(drawn)
 
 
@@ -366,10 +367,10 @@ def draw_labelled(labels_N: Tensor, per_class: int, generator: torch.Generator) 
 def few_label_accuracies(
     data: ProbeData, draws: Sequence[Tensor], raise_if_stopped: Callable[[], None] = lambda: None
 ) -> Floats:
-    """Accuracy `[K]` on the test images, the mean over probes that are fitted to each draw of labelled images alone.
+    """Accuracy `[K]` on the test images, averaged over probes fitted to each draw of labelled images separately.
 
-    Features are standardised over the whole bank, whose labels that takes none of. NaN for a member with a feature that
-    is not finite.
+    Features are standardised over the whole bank, which needs no labels. NaN for a member with a feature that is not
+    finite.
     """
     standardisation, labels_M = Standardisation.of(data.bank_KND), data.test_labels_M.to(data.test_KMD.device)
     drawn_SL = torch.stack([*draws]).to(data.bank_KND.device)
@@ -399,10 +400,10 @@ def _with_constant(x: Tensor) -> Tensor:
 
 
 class ScheduledProbes(RepresentationEvaluator):
-    """What the probes have in common that are trained in batches."""
+    """Base class of probes that are trained in batches."""
 
     def schedule(self, name: str, epochs: int, lr: float, batch_size: int) -> Schedule:
-        """A schedule whose orders are drawn by `name` and the data set, and which ends when the trial is stopped."""
+        """A schedule that ends when the trial is stopped. Its image orders depend on `name` and the data set."""
 
         def generator_of_epoch(epoch: int) -> torch.Generator:
             self.images.raise_if_stopped()
@@ -437,13 +438,13 @@ class LinearProbes(ScheduledProbes):
 
 
 def probe_top_k(classes: int) -> list[tuple[int, str]]:
-    """Each k of which probes report the top-k accuracy, and the suffix of its metric's name."""
+    """Each k for which probes report the top-k accuracy, and the suffix of the metric's name."""
     return [(1, ""), (TOP, f"_top{TOP}")] if classes > TOP else [(1, "")]
 
 
 class FewLabelProbes(RepresentationEvaluator):
-    """Accuracy of linear probes on z, and on the projection if the trial asks for it, that see a few labels of each
-    class, at the end or at every report."""
+    """Accuracy of linear probes trained on a few labels per class, on z and, if requested, on the projection; at the
+    end or at every report."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
@@ -471,10 +472,11 @@ class FewLabelProbes(RepresentationEvaluator):
 
 
 class AdamProbes(ScheduledProbes):
-    """What the linear probe and the MLP probe have in common with the probes of styles: their training."""
+    """Base class of the probes that are trained with Adam."""
 
     def accuracies(self, data: ProbeData, seeds: Sequence[int], mlp: bool) -> Accuracies:
-        """Accuracies `[K]` of probes, which start by the members' seeds, after the last epoch and in the best one."""
+        """Accuracies `[K]` of probes after the last and the best epoch. The members' seeds determine the initial
+        weights."""
         content, dataset = self.config.content, self.config.data.dataset
         return adam_accuracies(
             data,
@@ -491,7 +493,7 @@ class AdamProbes(ScheduledProbes):
 
 
 class ContentProbes(AdamProbes):
-    """Accuracy of a linear probe and an MLP probe of the class."""
+    """Accuracy of a linear probe and an MLP probe that predict the class."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
@@ -509,7 +511,7 @@ class ContentProbes(AdamProbes):
 
 
 class StyleProbes(AdamProbes):
-    """Accuracy of an MLP probe of each attribute that is asked for, and its mean over several."""
+    """Accuracy of an MLP probe for each requested attribute, and the mean over several attributes."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""What the ROC curve of one score says: its area with an interval, the threshold at a false-alarm rate, and how sure a
-share of images is.
+"""The ROC curve of a score: its area with a confidence interval, the threshold at a false-alarm rate, and the confidence
+interval of a share of images.
 
-Reports compute them, too, so this needs no PyTorch. Shapes: N inliers, M outliers.
+This module also serves reports and therefore needs no PyTorch. Shapes: N inliers, M outliers.
 """
 
 import math
@@ -14,19 +14,20 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 MIN_IMAGES = 30
-"""Fewest images of either kind with an interval of the AUROC over images: of fewer it covers too seldom."""
+"""Minimum number of inliers and of outliers for a confidence interval of the AUROC; with fewer its coverage is too
+low."""
 
 
 def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
-    """How often an outlier scores higher than an inlier; ties count one half. Scores must be finite, and neither array
-    empty."""
+    """Probability that an outlier scores higher than an inlier; ties count one half. Scores must be finite and both
+    arrays non-empty."""
     return float(_share_below(outlier_M, np.sort(inlier_N)).mean())
 
 
 def auroc_margin(inlier_N: Floats, outlier_M: Floats, level: float = 0.95) -> float:
-    """Half the confidence interval of the AUROC over images, from the variance of DeLong et al. (1988): that of the
-    share of inliers below each outlier, and that of the share of outliers above each inlier. NaN for fewer than
-    `MIN_IMAGES` of a kind; 0 where all outliers are above all inliers."""
+    """Half the confidence interval of the AUROC over images, from the variance of DeLong et al. (1988): the variance
+    over outliers of the share of inliers below each, plus the variance over inliers of the share of outliers above
+    each. NaN with fewer than `MIN_IMAGES` inliers or outliers; 0 if all outliers score above all inliers."""
     if min(len(inlier_N), len(outlier_M)) < MIN_IMAGES:
         return math.nan
     of_outliers_M = _share_below(outlier_M, np.sort(inlier_N))
@@ -42,9 +43,9 @@ def _share_below(values_N: Floats, sorted_M: Floats) -> Floats:
 
 
 def check_alarm_rate(rate: float, held_out: int) -> int:
-    """Return how many of `held_out` scores of normal images may lie at or above the threshold of a false-alarm rate, at
-    least 1: `floor((held_out + 1) rate)`. Raises ValueError, with one line, for a rate that is none or that so few
-    images are too few for."""
+    """Return how many of `held_out` scores of normal images may lie at or above the threshold of a false-alarm rate:
+    `floor((held_out + 1) rate)`, at least 1. Raises ValueError, with one line, if the rate is not in (0, 1) or needs
+    more held-out images."""
     if not (isinstance(rate, int | float) and 0 < rate < 1):
         raise ValueError(f"a false-alarm rate must be in (0, 1), but got {rate}")
     exact = Fraction(str(float(rate)))
@@ -63,12 +64,12 @@ def check_alarm_rate(rate: float, held_out: int) -> int:
 
 
 def alarm_threshold(held_out_N: Floats, rate: float) -> float:
-    """The threshold of a false-alarm rate: images with a higher score are flagged.
+    """The threshold of a false-alarm rate: images that score higher are flagged.
 
     It is the `ceil((N + 1)(1 - rate))`-th smallest score of the N held-out normal images, as in split conformal
-    prediction. The score of a new normal image of the same kind is higher with a probability of at most `rate`, on
-    average over held-out images: no place among N + 1 exchangeable scores is more probable than another. Raises
-    ValueError as `check_alarm_rate` does.
+    prediction. A new normal image of the same kind scores higher with a probability of at most `rate`, on average over
+    held-out images, because all ranks among N + 1 exchangeable scores are equally probable. Raises ValueError as
+    `check_alarm_rate`.
     """
     place = len(held_out_N) - check_alarm_rate(rate, len(held_out_N))
     return float(np.partition(held_out_N, place)[place])

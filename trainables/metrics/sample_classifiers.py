@@ -1,10 +1,9 @@
-"""Classifiers that judge generated images: one of scikit-learn's digits, trained once in a process, and one that is
-trained on the real images of a trial.
+"""Classifiers that evaluate generated images: one for scikit-learn's digits, trained once per process, and one trained
+on the real images of a trial.
 
-That of digits is the yardstick of all trials, so it is one network with a fixed seed, whatever the seed of a trial is:
-distances in its features could not be compared otherwise.
-Shapes: N training images, B images of a batch, C channels, H rows, W columns (8 by 8 for digits), F = 64 features, L
-classes.
+The digit classifier has a fixed seed, independent of the trial's seed, so that distances in its feature space are
+comparable between trials. Shapes: N training images, B images of a batch, C channels, H rows, W columns (8 by 8 for
+digits), F = 64 features, L classes.
 """
 
 from collections.abc import Callable
@@ -21,14 +20,14 @@ from trainables.data.views import scale_pixels
 
 DIGITS_SEED = 0
 DIGITS_EPOCHS, DIGITS_BATCH, DIGITS_LR = 100, 128, 2e-3
-"""Adam on the cross-entropy reaches 98 % on the test digits in about a second."""
+"""Adam on the cross-entropy reaches an accuracy of 98 % on the test digits in about a second."""
 DEGREES, PIXELS = 10.0, 0.7
-"""Largest rotation and largest shift along each axis of a training image."""
+"""Maximum rotation (degrees) and maximum shift along each axis (pixels) of a training image."""
 
 
 class DigitsClassifier(nn.Module):
-    """A 64-128-64-10 network with ReLU, in float64: rounding would otherwise grow in training, and figures would depend
-    on the number of threads."""
+    """A 64-128-64-10 network with ReLU, in float64. In float32, rounding errors would grow during training, and results
+    would depend on the number of threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +36,7 @@ class DigitsClassifier(nn.Module):
         self.double()
 
     def features(self, images_B1HW: Tensor) -> Tensor:
-        """The last hidden layer `[B, F]`, of images with pixels in [0, 1] on any device. Leading dimensions are
+        """The last hidden layer `[B, F]` for images with pixels in [0, 1] on any device. Leading dimensions are
         kept."""
         return self.hidden(images_B1HW.to("cpu", torch.float64).flatten(-3))
 
@@ -48,12 +47,12 @@ class DigitsClassifier(nn.Module):
 
 @cache
 def digits_classifier() -> DigitsClassifier:
-    """The trained classifier, on the CPU. The state of torch's global generators is unchanged."""
+    """The trained classifier, on the CPU. torch's global generators keep their state."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # its matrices are small: more threads gain nothing, and are far slower on a busy machine
+    torch.set_num_threads(1)  # small matrices gain nothing from more threads, which are far slower on a busy machine
     try:
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(DIGITS_SEED)  # torch.manual_seed would seed the accelerators as well
+            torch.default_generator.manual_seed(DIGITS_SEED)  # torch.manual_seed would also seed the accelerators
             classifier = DigitsClassifier()
         _train(classifier, torch.Generator().manual_seed(DIGITS_SEED))
     finally:
@@ -81,9 +80,9 @@ def _train(classifier: DigitsClassifier, generator: torch.Generator) -> None:
 
 
 EPOCHS, BATCH, LR = 3, 128, 2e-3
-"""Adam on the cross-entropy, with half a cosine of learning rates."""
+"""Adam on the cross-entropy; the learning rate follows half a cosine."""
 WIDTHS = (32, 64)
-"""Channels of two 3x3 convolutions, each followed by BatchNorm, ReLU and a pooling that halves height and width."""
+"""Channels of two 3x3 convolutions, each followed by BatchNorm, ReLU and pooling that halves height and width."""
 HIDDEN = 128
 
 
@@ -96,12 +95,12 @@ def train_image_classifier(
     raise_if_stopped: Callable[[], None] = lambda: None,
 ) -> nn.Module:
     """A small convolutional network from images with pixels in [0, 1] to logits `[B, L]`, in evaluation mode. Images
-    with a label below 0 are left out. Weights and order of the images are drawn by `generator`, on the CPU; the states
-    of torch's global generators are unchanged."""
+    with a label below 0 are left out. `generator`, on the CPU, draws the weights and the order of the images; torch's
+    global generators keep their state."""
     labelled_N = labels_N >= 0
     images_NCHW, labels_N = images_NCHW[labelled_N], labels_N[labelled_N]
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(generator.initial_seed())  # torch.manual_seed would seed accelerators too
+        torch.default_generator.manual_seed(generator.initial_seed())  # torch.manual_seed would also seed accelerators
         classifier = _network(tuple(images_NCHW.shape[1:]), classes).to(images_NCHW.device)
     optimiser = torch.optim.Adam(classifier.parameters(), lr=LR)
     steps = EPOCHS * max(1, len(labels_N) // BATCH)

@@ -1,7 +1,7 @@
-"""Pictures to look at: samples of each class, and reconstructions below their originals, as PNG files; and of anomaly
-scores the images that a report shows, as an NPZ file.
+"""Grids of images: samples of each class, and reconstructions below their originals, as PNG files; and the most and
+least anomalous images for reports, as an NPZ file.
 
-Shapes: R rows of M images, N test images, A that are shown; C channels (1 or 3), H rows and W columns of pixels. Pixels
+Shapes: R rows of M images, N test images, A images shown; C channels (1 or 3), H rows and W columns of pixels. Pixels
 are in [0, 1].
 """
 
@@ -18,11 +18,11 @@ from trainables.data.image_files import Images
 from trainables.data.views import scale_pixels
 
 SIDE = 48
-"""Smallest height and width of an image in a picture, in pixels. Smaller images are enlarged by a whole factor."""
+"""Smallest height and width of an image in a picture, in pixels. Smaller images are enlarged by an integer factor."""
 GAP = 2
 """Pixels between images."""
 MOST_ANOMALIES = 20
-"""Images of each end that a report shows of a trial's anomaly scores."""
+"""Maximum number of images that a report shows at each end of a trial's anomaly scores."""
 BACKGROUND = 255
 """Grey level between images: white."""
 
@@ -69,10 +69,9 @@ def anomaly_data(
     score: str,
     held_out_M: NDArray[np.float64],
 ) -> bytes:
-    """The most and the least anomalous of the test images by one score, as an NPZ file: `shown`, uint8
-    `[A, H, W, C]`, the images in the order of their scores, at most `MOST_ANOMALIES` of each end, the most anomalous
-    first, with their indices `places` `[A]`; of all test images `scores`, `labels` and `outlier` `[N]`; and `held_out`
-    `[M]`, the scores of held-out normal images."""
+    """The most and the least anomalous test images by one score, as an NPZ file: `shown`, uint8 `[A, H, W, C]`, at most
+    `MOST_ANOMALIES` images of each end, most anomalous first; `places` `[A]`, their indices; `scores`, `labels` and
+    `outlier` `[N]` of all test images; and `held_out` `[M]`, the scores of held-out normal images."""
     order_N = np.argsort(-scores_N, kind="stable")
     end = min(MOST_ANOMALIES, len(order_N) // 2)
     places_A = np.concatenate([order_N[:end], order_N[len(order_N) - end :]])
@@ -93,7 +92,7 @@ def anomaly_data(
 
 
 def _png(grid_HWC: Tensor, labels: Sequence[str]) -> bytes:
-    """A PNG file of the picture, with a label to the left of each row. Rows are equally high."""
+    """A PNG file of the picture, with a label to the left of each row. All rows have the same height."""
     height, width, _ = grid_HWC.shape
     row_height = (height - GAP) // len(labels)
     font = ImageFont.load_default()

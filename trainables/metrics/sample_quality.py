@@ -1,8 +1,7 @@
-"""Quality of decoded images: errors of pixels, Frechet distances, and what classifiers make of them.
+"""Quality of decoded images: pixel errors, Frechet distances, and classifier-based measures.
 
-Shapes: K members, N samples, M test images, B images of a batch, C channels (1 or 3), H rows, W columns, pixels in
-[0, 1]; D features, L classes. Leading dimensions of the samples, such as that of the members, are kept; results are
-float64.
+Shapes: K members, N samples, M test images, B images of a batch, C channels (1 or 3), H rows, W columns, pixels in [0,
+1]; D features, L classes. Leading dimensions of the samples, such as the members, are kept; results are float64.
 """
 
 import importlib.util
@@ -19,12 +18,12 @@ from trainables.metrics.sample_classifiers import digits_classifier
 
 
 def frechet_distance(samples_ND: Tensor, test_MD: Tensor) -> Tensor:
-    """Squared Frechet distance `|m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2))` between Gaussians with the means m and the
-    unbiased covariances S of both sets, in float64. NaN if a feature is not finite. Raises ValueError unless both sets
-    have at least two vectors.
+    """Squared Frechet distance `|m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2))` between Gaussians with the means m and
+    unbiased covariances S of the two sets, in float64. NaN if a feature is not finite. Raises ValueError unless both
+    sets have at least two vectors.
 
-    With factors `S = R^T R` the eigenvalues of `S1 S2` are the squares of the singular values of `R1 R2^T`, whose sum
-    is therefore the trace of the root. No matrix square root is computed.
+    With factors `S = R^T R`, the eigenvalues of `S1 S2` are the squared singular values of `R1 R2^T`. The sum of these
+    singular values is therefore the trace of the root, and no matrix square root is computed.
     """
     for vectors_ND in (samples_ND, test_MD):
         if vectors_ND.shape[-2] < 2:
@@ -39,7 +38,7 @@ def frechet_distance(samples_ND: Tensor, test_MD: Tensor) -> Tensor:
 
 
 def _mean_and_factor(vectors_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean `[D]`, and an R `[min(N, D), D]` for which `R^T R` is the unbiased covariance, in float64."""
+    """The mean `[D]`, and R `[min(N, D), D]` such that `R^T R` is the unbiased covariance, in float64."""
     vectors_ND = vectors_ND.double()
     mean_1D = vectors_ND.mean(-2, keepdim=True)
     centred_ND = (vectors_ND - mean_1D) / (vectors_ND.shape[-2] - 1) ** 0.5
@@ -47,14 +46,14 @@ def _mean_and_factor(vectors_ND: Tensor) -> tuple[Tensor, Tensor]:
 
 
 FRECHET_IMAGES = 500
-"""Samples that `frechet_digits` compares. Fewer have a larger distance: it is 0.31 for all 1,260 training images, and
-0.80 ± 0.20 for 500 of them (mean ± standard deviation over 200 draws)."""
+"""Number of samples that `frechet_digits` compares. The distance grows as the number falls: 0.31 for all 1,260 training
+images, 0.80 ± 0.20 for 500 of them (mean ± standard deviation over 200 draws)."""
 
 
 def frechet_digits(samples_N1HW: Tensor, test_images_M1HW: Tensor) -> Tensor:
     """Frechet distance between FRECHET_IMAGES of the samples, evenly spaced, and the test images in the last hidden
-    layer of `digits_classifier`. Lower is better: Gaussians of the pixels of each class have about 2.2. NaN if a pixel
-    of these is not finite, or for fewer samples."""
+    layer of `digits_classifier`. Lower is better: class-wise Gaussians of pixels score about 2.2. NaN if a pixel is not
+    finite, or for fewer samples."""
     count = samples_N1HW.shape[-4]
     if count < FRECHET_IMAGES:
         return torch.full(samples_N1HW.shape[:-4], torch.nan, dtype=torch.float64)
@@ -64,21 +63,21 @@ def frechet_digits(samples_N1HW: Tensor, test_images_M1HW: Tensor) -> Tensor:
 
 
 def sample_accuracy(samples_N1HW: Tensor, labels_N: Tensor) -> Tensor:
-    """Share of the samples that `digits_classifier` assigns to the class that they were sampled for. NaN if a pixel is
-    not finite."""
+    """Share of the samples that `digits_classifier` assigns to the class for which they were generated. NaN if a pixel
+    is not finite."""
     logits_NL = digits_classifier()(samples_N1HW)
     correct_N = logits_NL.argmax(-1) == labels_N.cpu()
     return torch.where(logits_NL.isfinite().all(-1), correct_N.double(), torch.nan).mean(-1)
 
 
 def confident_share(probabilities_NL: Tensor, threshold: float) -> Tensor:
-    """Share of the images one of whose classes has at least the probability `threshold`. NaN if a probability is."""
+    """Share of the images with a class probability of at least `threshold`. NaN if a probability is NaN."""
     return _confident(probabilities_NL, threshold).mean(-1)
 
 
 def confident_coverage(probabilities_NL: Tensor, threshold: float) -> Tensor:
-    """Entropy of the classes of the images that `confident_share` counts, over `log L`: 1 if each class has equally
-    many, 0 if all are of one class, or if there are none. NaN if a probability is."""
+    """Entropy of the classes of the images that `confident_share` counts, divided by `log L`: 1 if all classes are
+    equally frequent, 0 for a single class or no confident image. NaN if a probability is NaN."""
     confident_N1 = _confident(probabilities_NL, threshold)[..., None]
     guess_NL = torch.nn.functional.one_hot(probabilities_NL.argmax(-1), probabilities_NL.shape[-1])
     count_L = (confident_N1 * guess_NL).sum(-2)
@@ -87,7 +86,7 @@ def confident_coverage(probabilities_NL: Tensor, threshold: float) -> Tensor:
 
 
 def _confident(probabilities_NL: Tensor, threshold: float) -> Tensor:
-    """1 for each image of which the classifier is sure, 0 for the others, float64 `[N]`."""
+    """1 for each image that the classifier assigns confidently, 0 for the others, float64 `[N]`."""
     largest_N = probabilities_NL.double().amax(-1)
     return torch.where(largest_N.isnan(), torch.nan, (largest_N >= threshold).double())
 
@@ -98,8 +97,8 @@ def reconstruction_mse(images_NCHW: Tensor, reconstructions_NCHW: Tensor) -> Ten
 
 
 def diversity(samples_NCHW: Tensor, test_images_MCHW: Tensor) -> Tensor:
-    """Variance of a pixel over the samples, divided by that over the test images, both summed over the pixels: 1 if the
-    samples vary as much as the images, 0 if all are equal."""
+    """Pixel variance over the samples divided by pixel variance over the test images, each summed over the pixels: 1 if
+    the samples vary as much as the images, 0 if all samples are equal."""
     return _total_variance(samples_NCHW) / _total_variance(test_images_MCHW)
 
 
@@ -108,9 +107,9 @@ def _total_variance(images_NCHW: Tensor) -> Tensor:
 
 
 LIBRARIES = ("torchmetrics", "torch_fidelity")
-"""What the extra `fid` installs."""
+"""Packages that the extra `fid` installs."""
 REASON_LENGTH = 200
-"""Most characters of an error of these libraries that are passed on, in one line."""
+"""Maximum length of a library's error message that is passed on, in one line."""
 
 
 def check_fid(weights: Path) -> None:
@@ -118,7 +117,7 @@ def check_fid(weights: Path) -> None:
     missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
-        raise ValueError(f"FID needs {names}, which the extra fid has: pip install 'torchmetrics[image]'")
+        raise ValueError(f"FID needs {names} from the extra fid: pip install 'torchmetrics[image]'")
     if not weights.is_file():
         raise ValueError(f"FID needs a file of Inception weights, but there is no file {weights}")
 
@@ -128,11 +127,11 @@ def fid(
     samples_KNCHW: Tensor, test_images_MCHW: Tensor, weights: Path, device: torch.device, batch_size: int = 64
 ) -> list[float]:
     """FID of each member's samples against the test images, from the 2048 pooled features of Inception-v3. Pixels are
-    in [0, 1]. Lower is better; only values from equally many samples compare. NaN if a pixel is not finite.
+    in [0, 1]. Lower is better; values are comparable only for equal numbers of samples. NaN if a pixel is not finite.
 
     `weights` is torch-fidelity's file `weights-inception-2015-12-05-6726825d.pth`. It is unpickled, so it must come
-    from a source that the user trusts. Raises ValueError if it cannot be used, as `check_fid` does, and for images with
-    2 or more than 3 channels.
+    from a source that the user trusts. Raises ValueError if it cannot be used, as `check_fid`, and for images with 2 or
+    more than 3 channels.
     """
     metric = _load_metric(weights).to(device)
     for batch_BCHW in test_images_MCHW.split(batch_size):
@@ -150,8 +149,8 @@ def fid(
 
 
 def inception_images(images_BCHW: Tensor) -> Tensor:
-    """Convert images in [0, 1] to what torchmetrics takes, uint8 `[B, 3, H, W]`: pixels are clipped and rounded, and a
-    grey channel is repeated. The library itself enlarges them to 299 pixels."""
+    """Convert images in [0, 1] to the input of torchmetrics, uint8 `[B, 3, H, W]`: pixels are clipped and rounded, and
+    a grey channel is repeated. The library itself resizes the images to 299 pixels."""
     channels = images_BCHW.shape[1]
     if channels not in (1, 3):
         raise ValueError(f"Inception takes images of 1 or 3 channels, but got {channels}")
@@ -159,12 +158,12 @@ def inception_images(images_BCHW: Tensor) -> Tensor:
 
 
 def _load_metric(weights: Path) -> Any:
-    """torchmetrics' metric. It keeps the statistics of the real images when it is reset."""
+    """torchmetrics' metric, which keeps the statistics of the real images when it is reset."""
     check_fid(weights)
     from torchmetrics.image.fid import FrechetInceptionDistance
 
     try:
         return FrechetInceptionDistance(reset_real_features=False, feature_extractor_weights_path=str(weights))
-    except Exception as error:  # unpickling may raise any
+    except Exception as error:  # unpickling may raise anything
         reason = textwrap.shorten(str(error), REASON_LENGTH, placeholder="...")
         raise ValueError(f"{weights} does not hold the Inception weights of torch-fidelity: {reason}") from error

@@ -1,5 +1,5 @@
-"""Anomaly scores: how well they tell one class from the others (AUROC), and test images from sets of outliers (AUROC,
-AUPR and FPR95).
+"""How well anomaly scores separate one class from the others (AUROC), and test images from outlier sets (AUROC, AUPR
+and FPR95).
 
 Scores are higher for more anomalous images; the outlier is the positive class, except in FPR95.
 Shapes: K members, N evaluated images (inliers), M outliers.
@@ -24,22 +24,22 @@ from trainables.metrics.roc import auroc_margin, mann_whitney
 def one_class_metrics(
     scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], means: Mapping[str, str]
 ) -> dict[str, Floats]:
-    """Compute metrics `[K]` by name from scores `[K, N]`. `means` maps the name of a metric to the score whose mean it
-    is. A metric is NaN for a member with a score that is not finite. Without any outlier there is no AUROC."""
+    """Compute metrics `[K]` by name from scores `[K, N]`. `means` maps the name of a metric to the score that it
+    averages. A metric is NaN for a member with a score that is not finite. Without outliers the AUROC is left out."""
     known = scores if outlier_KN.any() else {}
     metrics = {f"auroc_{name}": auroc(values_KN, outlier_KN) for name, values_KN in known.items()}
     return metrics | {metric: scores[name].mean(axis=1) for metric, name in means.items()}
 
 
 def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
-    """Area under the ROC curve `[K]`, with outliers as positives: how often an outlier scores higher than an inlier.
-    Ties count one half (the Mann-Whitney statistic). NaN if a score is not finite, or if there are no outliers or no
+    """Area under the ROC curve `[K]`, with outliers as positives: the probability that an outlier scores higher than an
+    inlier. Ties count one half (the Mann-Whitney statistic). NaN if a score is not finite, or without outliers or
     inliers."""
     order_KN = np.argsort(score_KN, axis=1)
     sorted_KN = np.take_along_axis(score_KN, order_KN, axis=1)
     outlier_KN = np.take_along_axis(outlier_KN, order_KN, axis=1)
     up_to_KN = np.cumsum(~outlier_KN, axis=1)
-    starts_KN, ends_KN = np.ones_like(outlier_KN), np.ones_like(outlier_KN)  # of runs of equal scores
+    starts_KN, ends_KN = np.ones_like(outlier_KN), np.ones_like(outlier_KN)  # for runs of equal scores
     starts_KN[:, 1:] = ends_KN[:, :-1] = sorted_KN[:, 1:] != sorted_KN[:, :-1]
     inliers_K = up_to_KN[:, -1]
     outliers_K = outlier_KN.shape[1] - inliers_K
@@ -52,15 +52,15 @@ def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
 
 
 def where_defined(measure: Callable[[Floats, Floats], float], inlier_N: Floats, outlier_M: Floats) -> float:
-    """The measure; NaN if a score is not finite, or if there are no inliers or no outliers."""
+    """The measure; NaN if a score is not finite, or without inliers or outliers."""
     defined = all(len(scores) and np.isfinite(scores).all() for scores in (inlier_N, outlier_M))
     return measure(inlier_N, outlier_M) if defined else math.nan
 
 
 def outlier_metrics(inlier_scores: Mapping[str, Floats], outlier_scores: Mapping[str, Floats]) -> dict[str, Floats]:
     """Compute `auroc_S`, `aupr_S` and `fpr95_S`, shares `[K]` in [0, 1], for each score S of inliers, `[K, N]`, and
-    outliers, `[K, M]`. NaN for a member with a score that is not finite, or if there are no inliers or no outliers.
-    Raises ValueError unless both have the same scores and the same number of members."""
+    outliers, `[K, M]`. NaN for a member with a score that is not finite, or without inliers or outliers. Raises
+    ValueError unless both have the same scores and the same number of members."""
     if set(inlier_scores) != set(outlier_scores):
         raise ValueError(
             f"inliers and outliers must have the same scores, but got {sorted(inlier_scores)} and "
@@ -89,9 +89,9 @@ def average_precision(inlier_N: Floats, outlier_M: Floats) -> float:
 def fpr95(inlier_N: Floats, outlier_M: Floats) -> float:
     """Share of outliers that are accepted as inliers when at least 95 % of the inliers are accepted; lower is better.
 
-    As is usual in this literature, the *inlier* is the positive class here: true positives are accepted inliers. The
+    As usual in this literature, the *inlier* is the positive class here: true positives are accepted inliers. The
     threshold is the lowest score that accepts enough inliers. All images at the threshold are accepted, including
-    outliers: if all scores are equal, the result is 1.
+    outliers, so the result is 1 if all scores are equal.
     """
     accepted = -(-95 * len(inlier_N) // 100)
     threshold = np.partition(inlier_N, accepted - 1)[accepted - 1]
@@ -112,11 +112,11 @@ HELD_OUT = "held_out/"
 def kept_results(
     names: Sequence[str], scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], metrics: Mapping[str, Floats]
 ) -> list[KeptResults]:
-    """What is kept of the anomaly scores of members trained on one class: their names, of which the first is the
-    default, which of them is best on validation images, by which metric, and the scores of the held-out normal images.
+    """What is kept of the anomaly scores of members trained on one class: the names of the scores (the first is the
+    default), the name and metric of the best score on validation images, and the scores of held-out normal images.
 
-    `scores` `[K, N]` are those of validation images, by name, if there are any, and `metrics` `[K]` those of the
-    members. Nothing is chosen unless validation images have outliers."""
+    `scores` `[K, N]` are the scores of validation images by name, if there are any; `metrics` `[K]` are the metrics of
+    the members. No score is chosen unless the validation images contain outliers."""
     criteria = {name: metric for name in names if (metric := f"{VALIDATION}auroc_{name}") in metrics}
     results = []
     for member, outlier_N in enumerate(outlier_KN):
@@ -131,7 +131,8 @@ def kept_results(
 
 
 def margins(scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], kept: Sequence[KeptResults]) -> Floats:
-    """Half the 95 % interval `[K]` of the AUROC of each member's chosen score, or of its first, over these images."""
+    """Half the 95 % interval `[K]` of the AUROC over these images, for each member's chosen score or else its first
+    score."""
     chosen = [result.inputs["score"] or result.inputs["scores"][0] for result in kept]
     values = [scores[name][member] for member, name in enumerate(chosen)]
     pairs = zip(values, outlier_KN, strict=True)
@@ -157,8 +158,8 @@ def detection_metrics(
 
 
 def choice_metrics(metrics: Mapping[str, Floats], scores: Sequence[str], validation: bool) -> dict[str, Floats]:
-    """AUROC `[K]` of the best of these scores on each set of images, by the AUROC of each in `metrics`: `BEST_ON_TEST`,
-    and with `validation` images `CHOSEN`, which is of the first score where these have no outliers."""
+    """AUROC `[K]` of the best of these scores, judged by the AUROC values in `metrics`: `BEST_ON_TEST` and, with
+    `validation` images, `CHOSEN`. `CHOSEN` takes the first score if the validation images contain no outliers."""
     known = {
         prefix: np.array([metrics[name] for score in scores if (name := f"{prefix}auroc_{score}") in metrics])
         for prefix in ("", VALIDATION)
@@ -177,7 +178,7 @@ def choice_metrics(metrics: Mapping[str, Floats], scores: Sequence[str], validat
 
 
 class AnomalyDetection(ScoreEvaluator):
-    """How well members trained on one class tell it from the others."""
+    """How well members trained on one class separate it from the others."""
 
     one_class = True
 
@@ -196,7 +197,7 @@ class AnomalyDetection(ScoreEvaluator):
 
 
 class OutlierDetection(ScoreEvaluator):
-    """How well members trained on all classes tell each set of outliers from the evaluated images."""
+    """How well members trained on all classes separate each outlier set from the evaluated images."""
 
     @classmethod
     def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:

@@ -1,5 +1,5 @@
-"""How well the joint Gaussian of two views' embeddings predicts one from the other on test images, and how sure it is
-(GJE Eq. 10; GMJE Eq. 104 with one component).
+"""How well the joint Gaussian of two views' embeddings predicts one embedding from the other on test images, and how
+well its uncertainty is calibrated (GJE Eq. 10; GMJE Eq. 104 with one component).
 
 Embeddings are projections of unit length, in float64. Shapes: N images, P dimensions.
 """
@@ -20,7 +20,7 @@ from trainables.losses.mixtures import conditional
 from trainables.metrics.evaluator import EvaluationSet, Floats, RepresentationEvaluator, Representations
 
 JITTER = 1e-4
-"""Added to the diagonal of the joint moment, as by GJE."""
+"""Added to the diagonal of the joint moment, as in GJE."""
 PROBABILITY = 0.9
 """Probability of the ellipsoid whose coverage is reported."""
 ONE_POINT = 1e-12
@@ -28,28 +28,28 @@ ONE_POINT = 1e-12
 
 
 class Prediction(NamedTuple):
-    """How well targets are predicted; the mean over images."""
+    """Prediction quality, averaged over images."""
 
     error: float
-    """Squared distance from the target, over the variance of the targets; NaN if these are one point."""
+    """Squared distance from the target divided by the variance of the targets; NaN if all targets coincide."""
     log_density: float
     """Log density of the target, in nats."""
     coverage: float
-    """Share of targets in the ellipsoid of the predicted Gaussian that holds 90 % of it."""
+    """Share of targets in the 90 % ellipsoid of the predicted Gaussian."""
 
 
 NAMES = tuple(f"predicted_{name}" for name in Prediction._fields)
 
 
 def joint_moment(context_NP: Tensor, target_NP: Tensor) -> Tensor:
-    """Second moment `[2P, 2P]` about the origin of contexts and targets together, with the jitter."""
+    """Joint second moment `[2P, 2P]` of contexts and targets about the origin, with the jitter."""
     joint_NE = torch.cat([context_NP, target_NP], dim=-1)
     identity_EE = torch.eye(joint_NE.shape[-1], dtype=joint_NE.dtype, device=joint_NE.device)
     return joint_NE.mT @ joint_NE / len(joint_NE) + JITTER * identity_EE
 
 
 def predict(moment_EE: Tensor, context_NP: Tensor, target_NP: Tensor) -> Prediction:
-    """Compare targets with what a Gaussian of mean zero and this moment says of them, given the contexts."""
+    """Compare targets with their prediction from the contexts under a zero-mean Gaussian with this moment."""
     size = target_NP.shape[-1]
     gaussian = conditional(context_NP, moment_EE.new_zeros(1), moment_EE.new_zeros(1, 2 * size), moment_EE[None])
     error_NP, factor_PP = target_NP - gaussian.means_BMT[:, 0], cholesky(gaussian.covariances_MTT[0])
@@ -64,7 +64,7 @@ def predict(moment_EE: Tensor, context_NP: Tensor, target_NP: Tensor) -> Predict
 
 
 class TargetPrediction(RepresentationEvaluator):
-    """The moment is that of two views of the training images; what is predicted are views of evaluated images."""
+    """Takes the moment of two views of the training images and predicts views of evaluated images."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:

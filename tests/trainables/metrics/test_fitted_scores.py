@@ -198,5 +198,5 @@ def test_support_vectors_are_chosen_among_a_bounded_number_that_the_seed_draws(
 def test_errors_state_the_law(train_KND: Tensor) -> None:
     with pytest.raises(ValueError, match=r"no score 'knn3' \(did you mean 'knn.'\?\); there are: knn1, knn2, "):
         FittedScores(["knn3"], train_KND, [0] * K)
-    with pytest.raises(ValueError, match="at least one training vector, but there are none"):
+    with pytest.raises(ValueError, match="at least one training vector, but got none"):
         FittedScores(["knn1"], train_KND[:, :0], [0] * K)

@@ -98,7 +98,7 @@ def test_a_key_that_is_not_set_leaves_the_id_of_a_trial() -> None:
         ({"one_class_scores": "knn3"}, r"no one_class_scores 'knn3' \(did you mean 'knn.'\?\); there are: knn1, "),
         ({"one_class_scores": "kde+kde"}, "each score must be named once, but got one_class_scores=kde\\+kde"),
         ({"one_class_scores": "kde", "normal_class": None}, "one_class_scores needs a normal_class, but got "),
-        ({"one_class_standardize": True}, "one_class_standardize needs one_class_scores, but there are none"),
+        ({"one_class_standardize": True}, "one_class_standardize needs one_class_scores, but got"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(changes: dict[str, Value], law: str) -> None:

@@ -1,4 +1,4 @@
-"""Folders that no other user can change, such as the user's cache folder: some of what is in it is executed."""
+"""Folders that no other user can change, such as the user's cache folder, some of whose content is executed."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ VARIABLE = "XDG_CACHE_HOME"
 
 
 class OpenFolderError(Exception):
-    """A folder that another user could replace or change, in one line that says which and what to do."""
+    """Another user could replace or change a folder. The message is one line: the folder and the remedy."""
 
     def __init__(self, law: str, path: Path, offence: str, remedy: str, variable: str) -> None:
         choice = f"use `{remedy} {path}`, or " if remedy else ""
@@ -20,16 +20,16 @@ class OpenFolderError(Exception):
 
 
 def cache_folder() -> Path:
-    """The folder of what can be made again: `sweeper` in `XDG_CACHE_HOME`, which is `~/.cache` by default."""
+    """The folder for data that can be recreated: `sweeper` in `XDG_CACHE_HOME`, which is `~/.cache` by default."""
     return Path(os.environ.get(VARIABLE) or Path.home() / ".cache") / "sweeper"
 
 
 def check_closed(folder: Path) -> None:
-    """Raise OpenFolderError if another user could change what is in a folder of the cache, or rename it or a folder
-    above it.
+    """Raise OpenFolderError if another user could change the content of a cache folder, or rename it or a folder above
+    it.
 
-    `folder` must be without symbolic links, because they could be changed after the check. Folders that are not there
-    do not count. Raises OSError for a file or a link in place of a folder.
+    `folder` must not contain symbolic links, because they could be changed after the check. Missing folders are
+    skipped. Raises OSError for a file or a link in place of a folder.
     """
     law = (
         f"{folder} and all folders above it must belong to you or to root and be writable for no one else, because "
@@ -43,9 +43,9 @@ def check_closed(folder: Path) -> None:
 def check_parents(folder: Path, law: str, variable: str) -> None:
     """Raise OpenFolderError if another user could rename `folder` or a folder above it.
 
-    Whoever can write to a folder above it can put a folder of his own in its place, except where that one is sticky, as
-    /tmp is. The error begins with `law`, and names the environment `variable` that chooses another folder. Raises
-    FileNotFoundError if a folder above it is not there, and as `check_closed`.
+    Whoever can write to a parent folder can replace the folder below, unless the parent is sticky, like /tmp. The error
+    begins with `law` and names the environment `variable` that chooses another folder. Raises FileNotFoundError if a
+    parent does not exist, and as `check_closed`.
     """
     for path in reversed(folder.parents):
         _check(path, True, law, variable)
@@ -65,8 +65,8 @@ def _check(path: Path, may_be_sticky: bool, law: str, variable: str) -> None:
 
 
 def _user_outside(process: Path = Path("/proc/self"), kernel: Path = Path("/proc/sys/kernel")) -> int | None:
-    """The id that stands for all users outside of this user namespace, the machine's root among them: in a container
-    that was started without root, folders of the machine belong to it. None where it is a user's."""
+    """The id that stands for all users outside of this user namespace, including the machine's root. In a rootless
+    container, folders of the machine belong to it. None if a user inside the namespace has this id."""
     with contextlib.suppress(OSError, ValueError):
         number = int((kernel / "overflowuid").read_text())
         ranges = [line.split() for line in (process / "uid_map").read_text().splitlines()]
@@ -76,11 +76,11 @@ def _user_outside(process: Path = Path("/proc/self"), kernel: Path = Path("/proc
 
 
 def make_closed(folder: Path) -> None:
-    """Make a folder and all that are missing above it, with mode 0700. Raises what `check_closed` raises, and OSError
-    if the folder cannot be made."""
+    """Make a folder and its missing parents with mode 0700. Raises as `check_closed`, and OSError if the folder cannot
+    be made."""
     check_closed(folder)
     for path in (*reversed(folder.parents), folder):
-        if not path.exists():  # one that another process makes meanwhile is as good
+        if not path.exists():  # a folder that another process makes meanwhile is as good
             path.mkdir(mode=0o700, exist_ok=True)
     check_closed(folder)
 

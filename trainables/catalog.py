@@ -1,8 +1,8 @@
 """METHODS and TASKS, the only lists of them. A new method is one file in `trainables/methods/` and one entry here.
 
-Methods of the user are not listed: `import_method` imports them by `package.module:Class`, and those of installed
-packages are found by their entry points (see `own_code`). They are refused if their class breaks the contract; what
-they compute is checked by `trainables.training.checks`.
+The user's own methods are not listed: `import_method` imports them by `package.module:Class`, and methods of installed
+packages are found by their entry points (see `own_code`). A class that breaks the contract is refused;
+`trainables.training.checks` checks what it computes.
 """
 
 import dataclasses
@@ -109,11 +109,11 @@ _own_methods: dict[str, type[Method]] = {}
 
 
 def method_of(name: str) -> type[Method]:
-    """The method with this name: in METHODS, of an entry point, or one that `import_method` has imported.
+    """The method with this name: one in METHODS, of an entry point, or imported by `import_method`.
 
-    The name may be data, from a row or from a model's file, so nothing else is imported: that would execute any module
-    that the data choose. Raises ValueError, with one line, if there is no such method, and NotImportedError for one of
-    the user that was not imported.
+    The name may come from data (a row or a model's file), so nothing else is imported; otherwise data could execute any
+    module. Raises ValueError, with one line, if no method has this name, and NotImportedError if the user's own method
+    was not imported.
     """
     if name in METHODS:
         return METHODS[name]
@@ -123,12 +123,12 @@ def method_of(name: str) -> type[Method]:
 
 
 def import_method(name: str, values: Mapping[str, Sequence[Value]] = MappingProxyType({})) -> type[Method]:
-    """Import the method with this name, of the user by `package.module:NAME`, and make it known to `method_of`. NAME is
-    a class or a function. The name of a command is its text; `values` of its keys tell their types.
+    """Import the method with this name and make it known to `method_of`. The user's own method is named
+    `package.module:NAME`, where NAME is a class or a function. A command is named by its text, and the types of its
+    keys are inferred from `values`.
 
-    This executes a module, so the name must come from the user: from a sweep's file, an option or an argument, never
-    from data. A module is imported once. Raises ValueError, with one line, if there is no such method, or if it cannot
-    be used.
+    This executes a module, so the name must come from the user (a sweep file, an option or an argument), never from
+    data. A module is imported once. Raises ValueError, with one line, if the method does not exist or cannot be used.
     """
     if name in METHODS:
         return METHODS[name]
@@ -142,17 +142,17 @@ def import_method(name: str, values: Mapping[str, Sequence[Value]] = MappingProx
 
 
 def known_methods() -> Mapping[str, type[Method]]:
-    """Name -> method, of METHODS and of the user's that have been imported in this process."""
+    """Name -> method: METHODS, and the user's own methods imported in this process."""
     return MappingProxyType({**METHODS, **_own_methods})
 
 
 def is_function(method: str) -> bool:
-    """Whether a method is a function or a command of the user that was imported."""
+    """Whether a method is an imported function or command of the user."""
     return issubclass(_own_methods.get(method, Method), FunctionMethod)
 
 
 def ships(name: str) -> bool:
-    """Whether a method is one of METHODS, which tests hold to the contract."""
+    """Whether a method is in METHODS, whose contract the tests check."""
     return name in METHODS
 
 
@@ -172,13 +172,13 @@ def sections_of(method: type[Method]) -> Mapping[str, type]:
 
 
 def _refuse(name: str) -> None:
-    """Raise ValueError for the name of no method."""
+    """Raise ValueError if no method has this name."""
     if "." in name:
         raise ValueError(f"no method {name!r}; a method of your own is written package.module:Class, with a colon")
     choices("method", name, [*METHODS, *installed_methods()], "--describe methods lists all")
 
 
-# Loading a method of the user.
+# Loading the user's own method.
 
 GROUP = "sweeper.methods"
 """Entry point group of installed methods."""
@@ -199,8 +199,8 @@ def installed_methods() -> Mapping[str, EntryPoint]:
 
 
 def load_method(name: str) -> type[Method]:
-    """The method that `package.module:NAME` or an entry point names. Raises ValueError, with one line, if it cannot be
-    imported or is not a method."""
+    """The method that `package.module:NAME` or an entry point refers to. Raises ValueError, with one line, if it cannot
+    be imported or is not a method."""
     point = installed_methods().get(name)
     cls: Any = import_own("method", point.value if point else name)
     if isinstance(cls, Command):
@@ -213,8 +213,8 @@ def load_method(name: str) -> type[Method]:
 
 
 def check_class(name: str, cls: Any) -> None:
-    """Raise ContractError if a class lacks what a method declares (see `trainables.contract`), and ValueError if its
-    task does not exist."""
+    """Raise ContractError if a class breaks the contract (see `trainables.contract`), and ValueError if its task does
+    not exist."""
     if not (inspect.isclass(cls) and issubclass(cls, Method)):
         kind = f"the class {cls.__name__}" if inspect.isclass(cls) else f"a value of type {type(cls).__name__}"
         law = "it must be a function, or a subclass of sweeper.ImageMethod or sweeper.PairsMethod"
@@ -235,7 +235,7 @@ def check_class(name: str, cls: Any) -> None:
     known = typing.get_args(Capability)
     for capability in sorted(cls.capabilities):
         if capability not in known:
-            raise ContractError(name, "a capability must be one of those that exist", repr(capability), known)
+            raise ContractError(name, "a capability must be a known one", repr(capability), known)
         undefined = (None, *(getattr(base, capability, None) for base in (ImageMethod, PairsMethod)))
         inherits = getattr(cls, capability, None) in undefined
         if inherits and capability != "embed":
@@ -243,7 +243,7 @@ def check_class(name: str, cls: Any) -> None:
     if issubclass(cls, ImageMethod) and (unknown := sorted(cls.reads - ENTRIES)):
         raise ContractError(name, "reads must name entries of a batch", repr(unknown[0]), sorted(ENTRIES))
     if issubclass(cls, ImageMethod) and bool(cls.scores) != ("score" in cls.capabilities):
-        law = "scores must name what score() returns, and be empty without that capability"
+        law = "scores must list the names that score() returns, and be empty without the capability 'score'"
         raise ContractError(name, law, f"scores={cls.scores!r}")
 
 
@@ -264,7 +264,8 @@ def _check_config(name: str, config: object) -> None:
 
 
 def _check_keys(name: str, method: type[Method]) -> None:
-    """Raise ContractError for a key of `Config` that trials have beside it: one value cannot be two hyperparameters."""
+    """Raise ContractError for a key of `Config` that all trials already have: one value cannot be two
+    hyperparameters."""
     *others, own = sections_of(method).values()
     taken = {"method", *(field.name for section in others for field in dataclasses.fields(section))}
     if twice := [field.name for field in dataclasses.fields(own) if field.name in taken]:

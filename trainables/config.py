@@ -1,7 +1,7 @@
-"""Flat keys and values outside, one frozen dataclass for each section inside: the conversion, for every method, and
-what is known of each key.
+"""Convert flat keys and values to one frozen dataclass per section and back, for every method, and describe each key.
 
-Every key is a field of exactly one section: of the method's task, of the training, or of the method's own `Config`.
+Every key is a field of exactly one section: a section of the method's task, the training section, or the method's own
+`Config`.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ from trainables.validation import bounds, field_docs, unknown
 FUSIBLE = frozenset({"seed", "patience"})
 """Keys that are fusible for every method."""
 GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay", "clip_grad_norm", "lr_gamma"})
-"""Keys that are, too, for every method that is trained by gradients."""
+"""Keys that are also fusible for every method trained by gradients."""
 OF_THE_LOOP = frozenset({"seed", "patience", "lr_gamma"})
-"""Fusible keys that a stack does not hold, so that a population cannot adapt them."""
+"""Fusible keys that are not part of a stack, so a population cannot adapt them."""
 
 
 def resolve(values: Mapping[str, Value]) -> TrialConfig:
     """Build the complete configuration from keys and values; missing keys get their defaults. Raises ValueError, with a
-    one-line message, for an unknown key, whose nearest match it names, or an illegal value."""
+    one-line message, for an unknown key (the message names its nearest match) or an illegal value."""
     method = values.get("method")
     if method is None:
         raise ValueError(f"a trial needs a method; there are: {', '.join(METHODS)}")
@@ -62,23 +62,23 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
 
 
 def resolve_sent(values: Mapping[str, Value]) -> TrialConfig:
-    """As `resolve`, for values that the process of this user sent that started this one. A method of the user and other
-    code of the user's own is imported here, too, because that process has its name from the user. Never call it with
-    values from a store."""
+    """As `resolve`, for values sent by the process that started this one. It also imports the user's own method, data
+    set, encoder and views, because that process got their names from the user. Never call it with values from a
+    store."""
     import_method(str(values["method"]))
     import_named(values)
     return resolve(values)
 
 
 def _check(config: TrialConfig) -> None:
-    """Check what concerns several sections. Raises ValueError with a one-line message."""
+    """Check the rules that span several sections. Raises ValueError with a one-line message."""
     name, method, training = config.method, method_of(config.method), config.training
     if not method.trains() and training.epochs:
         raise ValueError(f"{name} does not train, so epochs must be 0, but got epochs={training.epochs}")
     if late := [epoch for epoch in method.phases(config.options) if 0 < training.epochs <= epoch]:
         raise ValueError(
-            f"the phase of {name} that begins after {late[0]} epochs must have at least one, so epochs must be above "
-            f"{late[0]}, but got epochs={training.epochs}"
+            f"a phase of {name} begins after {late[0]} epochs, so epochs must be above {late[0]}, but got "
+            f"epochs={training.epochs}"
         )
     if training.processes > 1 and not method.per_example:
         same_task = {other_name: other for other_name, other in known_methods().items() if other.task == method.task}
@@ -93,8 +93,7 @@ def _check(config: TrialConfig) -> None:
         and config.optimiser.lr_schedule == "one_cycle"
     ):
         raise ValueError(
-            f"one_cycle has a warm-up of its own, so warmup_epochs must be 0, but got "
-            f"warmup_epochs={training.warmup_epochs}"
+            f"one_cycle includes a warm-up, so warmup_epochs must be 0, but got warmup_epochs={training.warmup_epochs}"
         )
     task_of(name).check(config, known_methods())
 
@@ -109,7 +108,7 @@ def keys(method: str) -> dict[str, type]:
 
 def column_types(configs: Iterable[TrialConfig]) -> dict[str, type]:
     """The keys of the rows of these trials and their types, in the order of their sections. Raises ValueError, with a
-    one-line message, for a key that has another type in one method than in another."""
+    one-line message, for a key whose type differs between methods."""
     first: dict[str, tuple[type, str]] = {}
     for config in configs:
         known = keys(config.method)
@@ -125,13 +124,13 @@ def column_types(configs: Iterable[TrialConfig]) -> dict[str, type]:
 
 @functools.cache
 def left_out_defaults(method: str) -> Mapping[str, Value]:
-    """The defaults that ids of a method's trials leave out, and so the rows of earlier versions."""
+    """The defaults that are left out of the ids of a method's trials and of the rows of earlier versions."""
     return task_of(method).Trial.left_out(sections(method))
 
 
 def left_out_of(method: str, recorded: Collection[str]) -> Mapping[str, Value]:
-    """As `left_out_defaults`, of a method that a store names. The user's own may not be imported for that: it has the
-    defaults that all methods of images share, if the keys that are `recorded` of it are those of such a method."""
+    """As `left_out_defaults`, for a method named by a store. The user's own method must not be imported for this. It
+    gets the defaults that all image methods share if its `recorded` keys are those of an image method."""
     try:
         return left_out_defaults(method)
     except ValueError:
@@ -141,14 +140,14 @@ def left_out_of(method: str, recorded: Collection[str]) -> Mapping[str, Value]:
 
 @functools.cache
 def defaults(method: str) -> Mapping[str, Value]:
-    """The defaults of all keys of a method's trials that have one."""
+    """The defaults of a method's keys; keys without a default are left out."""
     fields = [field_ for section in sections(method).values() for field_ in dataclasses.fields(section)]
     with_default = {field_.name: field_.default for field_ in fields if field_.default is not dataclasses.MISSING}
     return {"method": method} | with_default
 
 
 def fusible_keys(method: str) -> frozenset[str]:
-    """The keys in which the members of one cohort may differ."""
+    """The keys that may differ between members of one cohort."""
     cls = method_of(method)
     if is_function(method):
         return cls.fusible
@@ -157,7 +156,7 @@ def fusible_keys(method: str) -> frozenset[str]:
 
 
 def adaptable_keys(method: str) -> frozenset[str]:
-    """The fusible keys that a population can adapt: all but those that choose the data that a member reads."""
+    """The fusible keys that a population can adapt: all except those that choose a member's data and `OF_THE_LOOP`."""
     adaptable = fusible_keys(method) - task_of(method).fusible - OF_THE_LOOP
     if not is_function(method):
         return adaptable
@@ -171,13 +170,13 @@ def stream_key(config: TrialConfig) -> tuple[object, ...]:
 
 
 class NumberError(ValueError):
-    """Text that is not the number that a key must have."""
+    """Text that is not a number of the key's type."""
 
 
 def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
-    """Convert text from the command line to a value of the key's type. A key of `Task.class_keys` can be one of the
-    names in `classes`, and then is its index. Raises ValueError for an unknown key or for text that is no such value,
-    NumberError if that would be a number."""
+    """Convert text from the command line to a value of the key's type. A key in `Task.class_keys` may be a name in
+    `classes`, which becomes its index. Raises ValueError for an unknown key or an illegal value, and NumberError if the
+    value must be a number."""
     kind, optional = _kind(key)
     if text.lower() in ("none", "null") and optional:
         return None
@@ -188,7 +187,7 @@ def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
             raise ValueError(f"{key} must be true or false, but got {key}={text}")
         return text.lower() == "true"
     noun = {int: "a whole number", float: "a number", str: "text"}[kind]
-    if kind is not str and re.match(r"[-+]?0\d", text):  # of a decimal comma: beta=0,05
+    if kind is not str and re.match(r"[-+]?0\d", text):  # part of a decimal comma: beta=0,05
         raise NumberError(f"{key} must be {noun} without leading zeros, but got {key}={text}")
     try:
         return kind(text)
@@ -197,8 +196,8 @@ def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
 
 
 def check(key: str, value: Value, classes: Sequence[str] = ()) -> Value:
-    """Return a value that is not text from the command line; `resolve` checks its type. Raises ValueError for an
-    unknown key, and for a name that is not in `classes` (see `parse`)."""
+    """Return a value that did not come as text from the command line; `resolve` checks its type. Raises ValueError for
+    an unknown key, and for a class name that is not in `classes` (see `parse`)."""
     _kind(key)
     if not isinstance(value, Value):
         raise ValueError(f"{key} must be a single value, but got {key}={value!r}")
@@ -221,7 +220,7 @@ def _is_class(key: str) -> bool:
 
 
 def _class_index(key: str, text: str, classes: Sequence[str]) -> int:
-    """The index of the class that is named so; an index itself only if no name could be taken for one."""
+    """The index of the class with this name. A number counts as an index only if no class name is a number."""
     if text in classes:
         return classes.index(text)
     if text.isdecimal() and not any(map(str.isdecimal, classes)):
@@ -250,7 +249,7 @@ def _optional(section: type) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _section(section: type, **values: Value) -> Any:
-    """The section object with these values. Trials that agree in it share the object, because its checks take time."""
+    """The section object with these values. Trials with equal values share it, because its checks take time."""
     return section(**values)
 
 
@@ -266,20 +265,20 @@ def _plain_type(hint: Any) -> type:
 
 
 def _typed(key: str, value: Value, kind: type) -> Value:
-    """Convert an int to a float where the key is a float, so that `1` and `1.0` are one trial. The sections check the
-    rest."""
+    """Convert an int to a float if the key is a float, so that `1` and `1.0` give the same trial. The sections check
+    the rest."""
     if not isinstance(value, Value):
         raise ValueError(f"{key} must be a single value, but got {key}={value!r}")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if kind is float and value == 0:
-        return 0.0  # -0.0 becomes 0.0, so that they are one trial
+        return 0.0  # -0.0 becomes 0.0, so that both give the same trial
     if kind is str and not isinstance(value, str):
         raise ValueError(f"{key} must be text, but got {key}={value!r}")
     return value
 
 
-# What is known of each key, read from the source code: docstrings, ranges and defaults. Nothing is trained or loaded.
+# Descriptions of keys, read from the source code: docstrings, ranges and defaults. Nothing is trained or loaded.
 
 
 @dataclass(frozen=True)
@@ -288,14 +287,14 @@ class KeyDoc:
 
     name: str
     section: str
-    """Name of the config section that has it; `options` for the method's own keys."""
+    """Name of the config section that contains the key; `options` for the method's own keys."""
     default: Value
     doc: str
     """The docstring of the field, in one line."""
     law: str
-    """The bounds that it declares, such as `nu > 0`; empty where only the docstring says what is legal."""
+    """The declared bounds, such as `nu > 0`; empty if only the docstring states the legal values."""
     fusible: bool
-    """Whether members of one cohort may differ in it."""
+    """Whether the key may differ between members of one cohort."""
 
 
 def describe_keys(method: str) -> tuple[KeyDoc, ...]:

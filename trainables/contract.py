@@ -1,5 +1,5 @@
-"""What a method promises: what all methods share (how it is built, what it draws, how it learns), and what those of
-images and of pairs add.
+"""The interface of methods: what all methods share (construction, noise, learning), and what methods of images and of
+pairs add.
 
 Shapes: B examples of a batch, M components, D dimensions of a representation, P of a projection, C channels, H rows,
 W columns, L classes, X inputs of a pair.
@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 Batch = Mapping[str, Any]
-"""One batch: the name of an entry -> a tensor `[B, ...]`, or a tuple of such tensors. The task says which entries."""
+"""One batch: name of an entry -> a tensor `[B, ...]` or a tuple of such tensors. The task defines the entries."""
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""Name of an entry of a batch -> the shape of one example, without B. For a method of images that needs labels `logits`
-is `(L,)`, the shape of what `classify` returns of one image: L is the number of classes of its data set."""
+"""Name of an entry of a batch -> the shape of one example, without B. For image methods that need labels, `logits` is
+`(L,)`, the shape of `classify` for one image, where L is the number of classes of the data set."""
 
 Capability = Literal["embed", "score", "decode", "density", "classify", "predict"]
-"""What an evaluator needs of a method: representations, anomaly scores, images of representations, a density of
-what the loss compares, logits of classes, or a conditional density."""
+"""What an evaluator needs from a method: representations, anomaly scores, images decoded from representations, a
+density of the vectors that the loss compares, class logits, or a conditional density."""
 
 
 class Losses(NamedTuple):
@@ -51,14 +51,15 @@ Noises = Mapping[str, Noise]
 class Method(nn.Module):
     """A way to learn from the data of one task.
 
-    A method is built from its `Config`, what its task gives for networks, and the shapes of a batch. It does not know
+    A method is built from its `Config`, the network builder of its task, and the shapes of a batch. It does not know
     whether it trains alone or as one of many members with stacked weights (`trainables.learners.stack`). Three rules
-    make that possible:
+    make this possible:
 
-    1. A hyperparameter in `fusible` is a 0-dimensional buffer of the same name, and is read from there. Neither initial
-       weights nor other buffers depend on it: members of one stream start from one model.
-    2. A method draws no random numbers: noise is an argument, as `noise` and its like declare it.
-    3. Moving averages, queues and the like are buffers, which `losses` and `after_step` update in place.
+    1. Each hyperparameter in `fusible` is read from a 0-dimensional buffer of the same name. Neither initial weights
+       nor other buffers depend on it, because all members of a stream start from one model.
+    2. A method draws no random numbers: noise is an argument, declared by `noise`, `after_step_noise` and
+       `score_noise`.
+    3. Moving averages, queues and similar state are buffers, which `losses` and `after_step` update in place.
 
     A method that overrides neither `losses` nor `fit` does not train.
     """
@@ -70,29 +71,29 @@ class Method(nn.Module):
     """Name of the task in TASKS that the method learns from."""
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
-    """What evaluators may ask of the method."""
+    """What the method offers to evaluators."""
 
     fusible: ClassVar[frozenset[str]] = frozenset()
-    """Hyperparameters of `Config` in which members of one stack may differ: they change neither the shape of a tensor
-    nor the control flow."""
+    """Hyperparameters of `Config` that may differ between members of one stack: they change neither tensor shapes nor
+    control flow."""
 
     per_example: ClassVar[bool] = False
-    """Whether a batch can be split over several devices. The loss must be the mean of losses of single examples, and
-    no example may affect another one or a buffer, except through BatchNorm."""
+    """Whether a batch can be split over several devices. The loss must be the mean of losses of single examples, and no
+    example may affect another example or a buffer, except through BatchNorm."""
 
     loss_parts: ClassVar[tuple[str, ...]] = ()
     """All names that `Losses.parts` can hold."""
 
     measures: ClassVar[frozenset[str]] = frozenset()
-    """Names among `loss_parts` that are no part of the loss. They are reported under their own names, the others as
+    """Names among `loss_parts` that are not part of the loss. They are reported under their own names, all others as
     `loss_NAME`."""
 
     epoch: int = 0
-    """Epochs trained before the present one. A method with `phases` may depend on it; it stays 0 for others."""
+    """Epochs trained before the current one. Only a method with `phases` may depend on it; for all others it stays
+    0."""
 
     def __init__(self, config: Any, networks: Any, shapes: Shapes) -> None:
-        """`networks`: what the task gives to build networks from: for images a `NetworkBuilder`, for pairs their
-        `PairStatistics`."""
+        """`networks` is a `NetworkBuilder` for images, and `PairStatistics` for pairs."""
         super().__init__()
         self.config = config
         for name in sorted(self.fusible):  # the same order in every process: peers average buffers by position
@@ -115,19 +116,19 @@ class Method(nn.Module):
 
     @classmethod
     def metric_of_part(cls, part: str) -> str:
-        """Name of the metric that reports a part."""
+        """Name of the metric that reports a loss part."""
         return part if part in cls.measures else f"loss_{part}"
 
     @classmethod
     def phases(cls, options: Any) -> tuple[int, ...]:
-        """Epochs, ascending and counted from 0, at which a phase of the training begins. There the method observes all
-        training examples (`observe`), the optimiser forgets its moments, and the schedule of learning rates starts
-        anew. By default there are none, and training is of one piece."""
+        """Epochs (ascending, counted from 0) at which a new training phase begins. At each of them the method observes
+        all training examples (`observe`), the optimiser's moments are reset, and the learning-rate schedule restarts.
+        By default training has a single phase."""
         return ()
 
     def observe(self, batch: Batch) -> None:
-        """Called with all training examples, a batch at a time, when a phase begins. It may update buffers in place. It
-        is called outside vmap, for one member at a time, without gradients and in evaluation mode. Does nothing by
+        """Called at the start of a phase with all training examples, one batch at a time. It may update buffers in
+        place. It runs outside vmap, for one member at a time, without gradients and in evaluation mode. Does nothing by
         default."""
 
     def noise(self, batch: int) -> Noises:
@@ -139,8 +140,8 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def fit(self, data: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Fit the method further to all training data, in place: one epoch. Returns the losses before it. It is called
-        outside vmap, for one member at a time."""
+        """Fit the method to all training data for one more epoch, in place. Returns the losses before this epoch. It
+        runs outside vmap, for one member at a time."""
         raise NotImplementedError
 
     def after_step_noise(self) -> Noises:
@@ -148,7 +149,8 @@ class Method(nn.Module):
         return {}
 
     def after_step(self, noise: Mapping[str, Tensor]) -> None:
-        """Called after each optimiser step to update averaged weights, queues and the like. Does nothing by default."""
+        """Called after each optimiser step to update averaged weights, queues and similar buffers. Does nothing by
+        default."""
 
 
 # Methods that learn a representation of images.
@@ -158,12 +160,12 @@ class NetworkBuilder(Protocol):
     """Builds the networks that a trial asks for."""
 
     def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
-        """A new encoder of images `(C, H, W)`, whose attribute `features` is the size of its output: `outputs` times
-        the size D that the trial asks for."""
+        """A new encoder of images `(C, H, W)`. Its attribute `features` is the size of its output: `outputs` times the
+        representation size D of the trial."""
         ...
 
     def build_decoder(self, features: int, image_shape: tuple[int, ...]) -> Any:
-        """A new decoder of latents of size `features` to images `(C, H, W)` (see `networks.decoders`)."""
+        """A new decoder from latents of size `features` to images `(C, H, W)` (see `networks.decoders`)."""
         ...
 
 
@@ -172,7 +174,7 @@ ENTRIES = frozenset({"views", "view_pixels", "plain", "plain_pixels", "labels"})
 
 
 class ImageMethod(Method):
-    """A method that learns a representation of images by an encoder.
+    """A method that learns a representation of images with an encoder.
 
     The entries of a batch are tuples of images `[B, C, H, W]`:
 
@@ -181,10 +183,10 @@ class ImageMethod(Method):
     - `plain`: the image without augmentation, prepared for the encoder
     - `plain_pixels`: the same image in [0, 1]
 
-    An entry that is no tuple:
+    One entry is a tensor instead of a tuple:
 
-    - `labels`: the class of each image, int64 `[B]`, in 0..L-1. A method that reads it is for trials on all classes of
-      data sets in which every training image has a label
+    - `labels`: the class of each image, int64 `[B]`, in 0..L-1. A method that reads it needs a trial on all classes of
+      a data set in which every training image has a label
     """
 
     capabilities = frozenset({"embed"})
@@ -196,22 +198,22 @@ class ImageMethod(Method):
     """Outputs of the encoder for each of the D features: 2 for a mean and a log-variance."""
 
     representations: ClassVar[tuple[str, ...]] = ("z",)
-    """Names of the vectors of `embed` that classifiers are trained on."""
+    """Names of the vectors from `embed` on which classifiers are trained."""
 
     variance: ClassVar[str | None] = None
-    """Name of the vector of `embed` that is the variance of a posterior; None if there is none."""
+    """Name of the vector from `embed` that is the variance of a posterior; None without a posterior."""
 
     scores: ClassVar[tuple[str, ...]] = ()
     """Names of the anomaly scores that `score` returns; empty if the method has none."""
 
     scores_pixels: ClassVar[bool] = False
-    """Whether `score` takes the images in [0, 1], as decoders are to return them, as its third argument."""
+    """Whether `score` takes the images in [0, 1], the target of decoders, as a third argument."""
 
     embeds_pixels: ClassVar[bool] = False
     """Whether the representation is the image itself, its prepared pixels in their order."""
 
     score_means: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Name of a metric -> the anomaly score whose mean over the test images it is."""
+    """Name of a metric -> the anomaly score that the metric averages over the test images."""
 
     def __init__(self, config: Any, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
@@ -220,7 +222,7 @@ class ImageMethod(Method):
         """Number of classes L; 0 unless the method `needs_labels`."""
         self.encoder = networks.build(self.image_shape, self.outputs)
         self.projector: nn.Module = nn.Identity()
-        """Between the representation and what the loss compares. A method that has one replaces it."""
+        """Maps the representation to the vectors that the loss compares. Methods with a projector replace it."""
 
     @classmethod
     def view_count(cls, config: Any) -> int:
@@ -234,12 +236,13 @@ class ImageMethod(Method):
 
     @classmethod
     def needs_labels(cls) -> bool:
-        """Whether training or evaluation needs the classes of images, so that `shapes` says how many there are."""
+        """Whether training or evaluation needs the classes of images; `shapes` then contains their number."""
         return "labels" in cls.reads or "classify" in cls.capabilities
 
     @classmethod
     def check_images(cls, config: Any, image_shape: tuple[int, ...]) -> None:
-        """Raise ValueError for images `(C, H, W)` that the method cannot learn from. It can from all by default."""
+        """Raise ValueError if the method cannot learn from images of shape `(C, H, W)`. Accepts all shapes by
+        default."""
         return
 
     @classmethod
@@ -261,13 +264,13 @@ class ImageMethod(Method):
         return {"z": self(images_BCHW)}
 
     def project(self, images_BCHW: Tensor) -> Tensor:
-        """What the loss compares, `[B, P]`, in float32: the projection of the representation, by `projector`."""
+        """The vectors `[B, P]` that the loss compares, in float32: the representation after `projector`."""
         return self.projector(self(images_BCHW)).float()
 
     @classmethod
     def projects(cls, config: Any) -> bool:
-        """Whether there is a projector, so that the loss is not of the representations themselves. Its width is always
-        the hyperparameter `projector_width`, where 0 is none."""
+        """Whether the loss compares projections instead of the representations themselves. The width of the projector
+        is always the hyperparameter `projector_width`; 0 means no projector."""
         return bool(getattr(config, "projector_width", 0))
 
     def score_noise(self, batch: int) -> Noises:
@@ -279,7 +282,7 @@ class ImageMethod(Method):
         raise NotImplementedError
 
     def decode(self, z_BD: Tensor) -> Tensor:
-        """Images `[B, C, H, W]` in [0, 1] of representations."""
+        """Images `[B, C, H, W]` in [0, 1] decoded from representations."""
         raise NotImplementedError
 
     def classify(self, images_BCHW: Tensor) -> Tensor:
@@ -287,9 +290,9 @@ class ImageMethod(Method):
         raise NotImplementedError
 
     def density(self) -> Mapping[str, Tensor]:
-        """The method's own mixture of M Gaussians over what the loss compares (`project`), scaled to unit length:
-        `logits` `[M]` of its weights, `means` `[M, P]` and `covariances` `[M, P, P]`. Unless the method `projects`, it
-        is of the representations."""
+        """The method's own mixture of M Gaussians over the vectors that the loss compares (`project`), scaled to unit
+        length: `logits` `[M]` of the weights, `means` `[M, P]` and `covariances` `[M, P, P]`. Without a projector it is
+        a mixture over the representations."""
         raise NotImplementedError
 
 
@@ -297,11 +300,11 @@ class ImageMethod(Method):
 
 
 class ConditionalDensity(NamedTuple):
-    """The density of a number y given x, which `predict` returns: a mixture of Gaussians. Every method has its own
-    number M of components, the same for every x."""
+    """The density of a number y given x, returned by `predict`: a mixture of Gaussians. The number M of components
+    depends on the method, but not on x."""
 
     log_weights_BM: Tensor
-    """Logarithms, finite, of weights whose sum over M is one."""
+    """Finite logarithms of the weights, which sum to 1 over M."""
     means_BM: Tensor
     sigmas_BM: Tensor
     """Standard deviations, above 0."""
@@ -332,5 +335,5 @@ class PairsMethod(Method):
     capabilities = frozenset({"predict"})
 
     def predict(self, x_BX: Tensor) -> ConditionalDensity:
-        """The density of y at each of these x, in float32 whatever the precision of the networks."""
+        """The density of y given each x, in float32 whatever the precision of the networks."""
         raise NotImplementedError

@@ -18,11 +18,11 @@ from trainables.validation import above, added, at_least, below, between, checke
 FITTED = ("gaussian", "gmm")
 """Densities that are fitted to the representations of the training images."""
 OWN = ("own", "own_weighted")
-"""Densities that the method has itself."""
+"""Densities that the method itself learns."""
 REFERENCES = ("latents", "images")
-"""What is judged in place of samples, for comparison."""
+"""Evaluated instead of samples, for comparison."""
 GRID = 16
-"""Samples that are drawn from one seed."""
+"""Number of samples drawn from one seed."""
 
 
 @checked
@@ -30,22 +30,23 @@ class LatentDensity:
     """The evaluation of a density of representations, scaled to unit length, at the end of training (GMJE, 5.3)."""
 
     density: Annotated[str, one_of("none", *FITTED, *OWN, *REFERENCES)] = "none"
-    """`gaussian` (one, with their mean and covariance) or `gmm` (a mixture of full covariances), fitted to the
-    representations of the training images; `own`, the method's own mixture with uniform weights, or `own_weighted` with
-    its learned ones. For comparison `latents`, which decodes the test images' representations, and `images`, the test
-    images themselves. `none` for no such evaluation."""
+    """Density that is evaluated. `gaussian` (a single Gaussian) and `gmm` (a mixture with full covariances) are fitted
+    to the representations of the training images. `own` is the method's own mixture with uniform weights,
+    `own_weighted` the same with its learned weights. For comparison, `latents` decodes the representations of the test
+    images and `images` takes the test images themselves. `none` skips this evaluation."""
     density_components: Annotated[int, at_least(1)] = 50
-    """Gaussians of `gmm`."""
+    """Number of Gaussians in `gmm`."""
     density_steps: Annotated[int, at_least(1)] = 20
-    """Most steps of EM that fit `gmm`."""
+    """Maximum number of EM steps that fit `gmm`."""
     density_images: Annotated[int, at_least(1)] = 10_000
-    """Most training images that a density is fitted to."""
+    """Maximum number of training images that a density is fitted to."""
     density_samples: Annotated[int, at_least(GRID)] = 1600
-    """Samples that are decoded and judged, a multiple of 16: each sixteen have a seed, 1000 and so on."""
+    """Number of samples that are decoded and evaluated, a multiple of 16. Each group of 16 has its own seed: 1000, 1001
+    and so on."""
     density_confidence: Annotated[float, between(0.5, 1, above=True, below=True)] = 0.9
-    """Probability of a class from which on the classifier of real images is sure of it, in (0.5, 1)."""
+    """Class probability, in (0.5, 1), from which the classifier of real images counts as confident."""
     density_pictures: bool = False
-    """Keep a sample grid of decoded samples, and a map by t-SNE of samples among the test images' representations."""
+    """Keep a sample grid of decoded samples and a t-SNE map of samples and test representations."""
 
     def __post_init__(self) -> None:
         if self.density_samples % GRID:
@@ -55,7 +56,7 @@ class LatentDensity:
 
     @property
     def evaluated(self) -> bool:
-        """Whether anything is asked for."""
+        """Whether any density is evaluated."""
         return self.density != "none"
 
     @property
@@ -70,36 +71,36 @@ class LatentDensity:
 
 
 ALL = "all"
-"""Stands for all scores in `one_class_scores`."""
+"""Value of `one_class_scores` that selects all scores."""
 
 
 @checked
 class Evaluation:
-    """The evaluation of representations by classes, and of anomaly scores. Trials on one class are evaluated by anomaly
+    """The evaluation of representations with class labels, and of anomaly scores. One-class trials evaluate anomaly
     scores only."""
 
     knn: Annotated[int, at_least(0)] = 0
-    """Number k of nearest neighbours that classify a test image, at every report. 0 for no k-NN evaluation."""
+    """Number k of nearest neighbours that classify a test image at every report. 0 disables k-NN evaluation."""
     knn_temperature: Annotated[float, above(0)] = 0.07
-    """Temperature of the weighted vote, in which a neighbour's weight is `exp(cosine / knn_temperature)`. The plain
-    majority vote is reported, too."""
+    """Temperature of the weighted vote, in which a neighbour's weight is `exp(cosine / knn_temperature)`. The
+    unweighted majority vote is also reported."""
     probe_epochs: Annotated[int, at_least(0)] = 0
-    """Epochs that linear probes on the representations train, at the end of training. 0 for no probes."""
+    """Epochs for which linear probes are trained on the representations at the end of training. 0 disables them."""
     probe_lr: Annotated[float, above(0)] = 0.1
-    """Peak learning rate of the probes for batches of 256; it is scaled in proportion to the batch size."""
+    """Peak learning rate of the probes for batches of 256 images, scaled in proportion to the batch size."""
     probe_batch_size: Annotated[int, at_least(1)] = 256
     """Images per step of the probes."""
     probe_standardize: bool = False
-    """Shift and scale each feature to mean 0 and standard deviation 1 over the training images before probing. Without
-    this, probes of small or unequally scaled features do not converge within the papers' epochs."""
+    """Standardise each feature to mean 0 and standard deviation 1 over the training images before probing. Without
+    this, probes on small or unequally scaled features do not converge within the papers' epochs."""
     outliers: str = ""
-    """Sets of outliers, joined by +, that anomaly scores must tell from the test images: `svhn+noise`."""
+    """Outlier sets (joined by +) for out-of-distribution AUROC against the test images: `svhn+noise`."""
     one_class_scores: str = added("")
-    """Anomaly scores, joined by +, that are fitted to the vectors of the training images of a `normal_class` at the end
-    of training: `knn1+kde`, or `all`. The vectors are the representations, and the projection where there is one."""
+    """Anomaly scores (joined by +) that are fitted to vectors of the training images of a `normal_class` at the end of
+    training: `knn1+kde`, or `all`. The vectors are the representations and, with a projector, the projections."""
     one_class_standardize: bool = added(False)
-    """Shift and scale each number of these vectors to mean 0 and standard deviation 1 over the training images first;
-    for `method=pixels` this standardises each pixel."""
+    """Standardise each dimension of the vectors of `one_class_scores` to mean 0 and standard deviation 1 over the
+    training images; with `method=pixels`, each pixel."""
 
     def __post_init__(self) -> None:
         for name in self.outlier_sets:
@@ -111,7 +112,7 @@ class Evaluation:
         if len(set(self.fitted_scores)) < len(self.fitted_scores):
             raise ValueError(f"each score must be named once, but got one_class_scores={self.one_class_scores}")
         if self.one_class_standardize and not self.one_class_scores:
-            raise ValueError("one_class_standardize needs one_class_scores, but there are none")
+            raise ValueError("one_class_standardize needs one_class_scores, but got one_class_scores=''")
 
     @property
     def outlier_sets(self) -> tuple[str, ...]:
@@ -128,24 +129,24 @@ class Evaluation:
 
 @checked
 class ContentEvaluation:
-    """The evaluation of representations as the SimVAE paper has it (Tables 1, 5 and 6), at the end of training."""
+    """The evaluation of representations in the SimVAE paper (Tables 1, 5 and 6), at the end of training."""
 
     content_probe_epochs: Annotated[int, at_least(0)] = 0
-    """Epochs that a linear probe and an MLP probe train by Adam on the representation. 0 for neither."""
+    """Epochs for which a linear probe and an MLP probe are trained with Adam on the representation. 0 disables both."""
     content_probe_lr: Annotated[float, above(0)] = 3e-4
-    """Learning rate of these probes."""
+    """Learning rate of the linear and MLP probes."""
     content_probe_batch_size: Annotated[int, at_least(1)] = 128
-    """Images per step of these probes."""
+    """Images per step of the linear and MLP probes."""
     content_probe_width: Annotated[int, at_least(0)] = 0
-    """Hidden units of the MLP probe; 0 for as many as the representation has dimensions."""
+    """Hidden units of the MLP probe; 0 takes the number of dimensions of the representation."""
     content_knn: Annotated[int, at_least(0)] = 0
-    """Largest k of the nearest neighbours by Euclidean distance; the accuracy of each k from 1 on and the best are
-    reported. 0 for none."""
+    """Report the accuracy of k-NN by Euclidean distance for each k from 1 to this number, and the best one. 0 disables
+    it."""
     gmm_n_init: Annotated[int, at_least(0)] = 0
-    """Initialisations of a Gaussian mixture with as many components as classes, whose clusters are compared with the
-    classes. 0 for no mixture."""
+    """Number of initialisations of a Gaussian mixture with one component per class, whose clusters are compared with
+    the classes. 0 disables it."""
     styles: str = ""
-    """Attributes of the data set, joined by +, on which MLP probes are trained with the settings above: `hue+ink`."""
+    """Style attributes of the data set (joined by +) that MLP probes with the settings above predict: `hue+ink`."""
 
     def __post_init__(self) -> None:
         if self.styles and not self.content_probe_epochs:
@@ -167,22 +168,22 @@ class EmbeddingEvaluation:
     """The evaluation of joint embeddings (GMJE)."""
 
     few_labels: Annotated[int, at_least(0)] = 0
-    """Labelled training images of each class that linear probes on the representation see at the end of training; 5
-    for the metric `probe_5`. 0 for no such probes."""
+    """Labelled training images per class for linear probes on the representation at the end of training; 5 reports
+    `probe_5`. 0 disables these probes."""
     few_label_draws: Annotated[int, at_least(1)] = 20
-    """Draws of these images, over which the accuracy is averaged; the same for every trial on a data set."""
+    """Number of draws of the labelled images, over which the accuracy is averaged. All trials on a data set use the
+    same draws."""
     probe_curve: bool = False
-    """Train these probes and those of `probe_epochs` at every report, not at the last one alone."""
+    """Train the probes of `few_labels` and `probe_epochs` at every report instead of only at the last."""
     geometry: Annotated[str, one_of(*GEOMETRIES)] = "none"
-    """Vectors whose effective rank, cosine, volume, trace and norm are reported, at every report: the
-    `representation`, the `projection`, which is what the loss compares, or `none`. Where there is no projector, both
-    are the same."""
+    """Vectors whose effective rank, cosine, volume, trace and norm are reported at every report: `representation`,
+    `projection` (the vectors that the loss compares) or `none`. Without a projector both are the same."""
     compare_projection: bool = added(False)
-    """Evaluate both sides of the projector in one trial: train the probes that are asked for on the projection, too,
-    and with a `geometry` report the variance of views of both."""
+    """Evaluate both sides of the projector in one trial: also train the probes on the projection and, with a
+    `geometry`, report the view variance of both."""
     prediction: bool = added(False)
-    """Predict projections of a view of test images from those of another view, by the joint Gaussian of those of
-    training images, at the end of training."""
+    """At the end of training, predict the projection of one view of a test image from another view, using the joint
+    Gaussian of the training images' projections."""
 
 
 @checked
@@ -190,22 +191,21 @@ class Generation:
     """The evaluation of decoded images (SimVAE, Table 7), at the end of training."""
 
     reconstructions: bool = False
-    """Decode the representations of the test images, and report the squared error of their pixels."""
+    """Decode the representations of the test images and report the squared error per pixel."""
     samples_per_class: Annotated[int, at_least(0)] = 0
-    """Images that are sampled of each class: a Gaussian is fitted to the representations of its training images, and
-    samples of it are decoded. 0 for none."""
+    """Images to generate per class: a Gaussian is fitted to the representations of the class's training images, and its
+    samples are decoded. 0 disables it."""
     adhoc_epochs: Annotated[int, at_least(0)] = 0
-    """Most epochs that a decoder is trained on the frozen representations of a method that has no decoder. 0 for no
-    such decoder."""
+    """Maximum number of epochs for which a decoder is trained on the frozen representations of a method without a
+    decoder. 0 trains no such decoder."""
     adhoc_lr: Annotated[float, above(0)] = 1e-4
-    """Adam's learning rate of that decoder."""
+    """Learning rate (Adam) of the ad-hoc decoder."""
     adhoc_patience: Annotated[int, at_least(1)] = 10
-    """Epochs without a lower validation loss after which its training ends."""
+    """Epochs without a lower validation loss after which training of the ad-hoc decoder ends."""
     fid_weights: str = ""
-    """File of the weights of Inception-v3, with which the FID of the samples is computed. Without it there is no
-    `fid`."""
+    """File with the Inception-v3 weights that compute the FID of the samples. Without it `fid` is not reported."""
     sheets: bool = False
-    """Keep pictures of reconstructions and samples beside the tables; of a trial on one class the most and the least
+    """Keep pictures of reconstructions and samples beside the tables; for a one-class trial, the most and least
     anomalous test images."""
 
     def __post_init__(self) -> None:
@@ -220,7 +220,7 @@ class Generation:
 
 @checked
 class Data:
-    """The data set, and which of its images are used."""
+    """The data set, and the images of it that are used."""
 
     dataset: Annotated[
         str,
@@ -231,18 +231,18 @@ class Data:
     """Name of the data set; `folder`, `arrays` and `huggingface` for images of your own in the folder of `--data`, or
     `my_data:MyDataset` for your own class or function."""
     normal_class: Annotated[int | None, at_least(0)] = None
-    """Index of the only class that is trained on; the other classes are outliers. None trains on all classes."""
+    """Index of the single class to train on; all other classes are outliers. None trains on all classes."""
     held_out: str = ""
-    """Indices of classes, joined by +, that are neither trained on nor tested, for use as outliers: `0+3`."""
+    """Indices of classes (joined by +) that are excluded from training and test images, for use as outliers: `0+3`."""
     validation: Annotated[float, between(0, 0.5)] = 0.0
-    """Share of each class's labelled training images that is held out, in [0, 0.5]; the same images for every seed.
-    Every metric is then also reported on these images, as `val_METRIC`, to choose by. 0 holds out none."""
+    """Share of each class's labelled training images to hold out, in [0, 0.5]; the same images for every seed. Every
+    metric is then also reported on these images as `val_METRIC`, for model selection. 0 holds out none."""
     normal_images: Annotated[int, at_least(0)] = added(0)
-    """How many images of the `normal_class` are trained on, of those that are not held out; 0 for all. The seed chooses
-    them, 30 with the 10 among them."""
+    """Number of training images of the `normal_class`, out of those that are not held out; 0 for all. The seed chooses
+    them; a larger subset contains every smaller one."""
     contamination: Annotated[float, at_least(0), below(0.5)] = added(0.0)
-    """Share of the training images that are anomalies: images of other classes than `normal_class`, beside the normal
-    ones, in [0, 0.5). The seed chooses them among training images that are not held out."""
+    """Share of the training images that are anomalies (images of classes other than `normal_class`), in [0, 0.5). They
+    are added to the normal images; the seed chooses them among training images that are not held out."""
 
     def __post_init__(self) -> None:
         for key, value in (("normal_images", self.normal_images), ("contamination", self.contamination)):
@@ -264,18 +264,18 @@ class Data:
 
 @checked
 class Folder:
-    """The user's own images. For all data sets but `folder` these keys are filled in from the images."""
+    """The user's own images. Except for `dataset=folder`, these keys are filled in from the images."""
 
     image_size: Annotated[int, at_least(4)] = 32
-    """Pixels along each side of an image as models see it. With `dataset=folder` files of any size and shape are
-    resized to it; other images of your own have it."""
+    """Height and width of an image, in pixels, as models see it. With `dataset=folder`, files of any size and shape are
+    resized to it; other images of your own must already have this size."""
     image_channels: Annotated[int, at_least(1)] = 3
-    """3 for colour, 1 for grey. Other images of your own than `dataset=folder` have 1 to 16."""
+    """3 for colour, 1 for grey. Images of your own other than `dataset=folder` may have 1 to 16 channels."""
     image_digest: str = ""
-    """Hash of all image files, filled in from the folder: trials on other images have other ids. For other images of
-    your own it is of the labels and of a sample of the pixels."""
+    """Hash of all image files, filled in from the folder, so that trials on other images get other ids. For other
+    images of your own it covers the labels and a sample of the pixels."""
     image_width: Annotated[int, at_least(0)] = added(0)
-    """Columns of images of your own that are not square; 0 where they are."""
+    """Width in pixels of your own images if they are not square; 0 for square images."""
     alarm_rates: str = added("0.01+0.05")
     """False-alarm rates, joined by +, at which a trial on one class reports the share of each class of test images that
     it flags."""
@@ -310,12 +310,12 @@ class Folder:
 
 @checked
 class Batches:
-    """What the size of a batch counts."""
+    """The unit of `batch_size`."""
 
     batch_unit: Annotated[str, one_of("images", "views")] = "images"
-    """`images`: `batch_size` counts images, and an epoch is a pass over all of them. `views`: it counts all views that
-    a step encodes, so there are `batch_size` over J images, and an epoch encodes as many views as there are images.
-    Trials with other numbers J of views then cost the same."""
+    """`images`: `batch_size` counts images, and an epoch is a pass over all images. `views`: `batch_size` counts the
+    views that a step encodes. With J views per image, a batch then has `batch_size` / J images and an epoch encodes as
+    many views as there are images, so that trials with different J cost the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,8 +351,8 @@ class ImageTrial(TrialConfig):
 
     @property
     def declaration(self) -> Declaration:
-        """What is known of its data set without the images. The numbers of the user's own images, and their attributes,
-        are known once this process has listed them; before there are 0 classes."""
+        """What is known of the data set without its images. For the user's own images, counts and attributes are known
+        once this process has listed them; before that the declaration has 0 classes."""
         if self.data.dataset in DATASETS:
             return DATASETS[self.data.dataset].declaration
         shape, listing = self.folder.shape, listed(self.folder.image_digest)
@@ -360,5 +360,5 @@ class ImageTrial(TrialConfig):
 
     @property
     def networks(self) -> Networks:
-        """Builds its networks."""
+        """Builder of the trial's networks."""
         return Networks(self.encoder, self.layers, self.pretrained)

@@ -1,8 +1,9 @@
-"""The one reader of JSON that somebody else may have written: limits before it is parsed, then values of known types.
+"""The reader of JSON from untrusted sources: limits are checked before parsing, then values are converted to known
+types.
 
-`read_json(kind, data)` returns a `kind`: a dataclass, `list[str]`, `Mapping[str, int]`, and so on, whose bounds are
-msgspec's, such as `Annotated[int, Meta(ge=1)]`. Everything else is a JsonError, a line that says where the data differ
-from it. Nothing is executed, and time and memory are bounded.
+`read_json(kind, data)` returns a `kind`: a dataclass, `list[str]`, `Mapping[str, int]` and so on, with msgspec's
+bounds, such as `Annotated[int, Meta(ge=1)]`. Data that do not fit raise JsonError, with one line that says where they
+differ. Nothing is executed, and time and memory are bounded.
 """
 
 import json
@@ -15,13 +16,13 @@ from msgspec import Meta
 MAX_BYTES = 64 << 20
 """Largest file, in bytes."""
 MAX_DEPTH = 32
-"""Most lists and objects inside each other."""
+"""Maximum nesting depth of lists and objects."""
 MAX_ITEMS = 4_000_000
-"""Most values of a file."""
+"""Maximum number of values in a file."""
 MAX_TEXT = 20_000
-"""Most characters of a text."""
+"""Maximum number of characters in a string."""
 _TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?"?', re.DOTALL)
-"""A text of JSON, also one without its end, so that a file is scanned once."""
+"""A JSON string, or the start of an unterminated one, so that a file is scanned once."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _WORDS = (
@@ -31,7 +32,7 @@ _WORDS = (
     (", got", ", but is"),
     ("`", ""),
 )
-"""Words of msgspec's messages, and ours."""
+"""Words in msgspec's messages -> our words."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Count = Annotated[int, Meta(ge=0)]
@@ -39,25 +40,26 @@ PositiveCount = Annotated[int, Meta(ge=1)]
 Finite = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]
 """Neither infinite nor NaN."""
 Amount = Annotated[float, Meta(ge=0, le=1e9)]
-"""Seconds, shares and the like; sizes in bytes are a `Count`."""
+"""Seconds, shares and similar quantities; sizes in bytes are a `Count`."""
 PositiveAmount = Annotated[float, Meta(gt=0, le=1e9)]
 
 
 class JsonError(ValueError):
-    """JSON is damaged, exceeds a limit, or does not hold what is expected. The message is one line."""
+    """JSON is damaged, exceeds a limit, or does not contain what is expected. The message is one line."""
 
     def __init__(self, law: str, place: str = "") -> None:
-        """`place` is where in the JSON the value is that breaks the `law`, such as `.tables[2].rows`."""
+        """`place` is the path in the JSON of the value that breaks the `law`, such as `.tables[2].rows`."""
         super().__init__(f"{place.removeprefix('.')}: {law}" if place else law)
         self.law, self.place = law, place
 
     def inside(self, place: str) -> "JsonError":
-        """The same error of a value that contains this one: `place` is where in it that was."""
+        """The same error for the enclosing value, in which the offending value is at `place`."""
         return JsonError(self.law, f"{place:.80}{self.place}")
 
 
 def read_json(kind: Any, data: bytes | str) -> Any:
-    """Return the JSON in `data` as a `kind`. Raises JsonError, or an error of a constructor that is no ValueError."""
+    """Return the JSON in `data` as a `kind`. Raises JsonError, and passes on errors of constructors other than
+    ValueError."""
     return decode(kind, parse_json(data))
 
 
@@ -77,22 +79,22 @@ def parse_json(data: bytes | str) -> Any:
         raise JsonError(f"its brackets must match and be nested at most {MAX_DEPTH} deep")
     try:
         return json.loads(data.decode())
-    except ValueError as error:  # a number of thousands of digits, too
+    except ValueError as error:  # also for a number of thousands of digits
         raise JsonError(f"it is no JSON ({' '.join(str(error).split())[:100]})") from error
 
 
 def decode(kind: Any, value: Any) -> Any:
-    """Return a parsed value as a `kind`. Raises JsonError, or an error of a constructor that is no ValueError.
+    """Return a parsed value as a `kind`. Raises JsonError, and passes on errors of constructors other than ValueError.
 
-    Keys of an object that a dataclass lacks are ignored, because a later version may have added them. A number is not
-    NaN, but a plain `float` may be infinite. In messages `[...]` stands for a key of a mapping, as msgspec has it.
+    Keys that a dataclass lacks are ignored, because a later version may have added them. A number must not be NaN, but
+    a plain `float` may be infinite. In messages `[...]` stands for a key of a mapping, as in msgspec.
     """
     _check(value)
     return convert(kind, value)
 
 
 def convert(kind: Any, value: Any) -> Any:
-    """Return a value as a `kind`, as `decode` does, but without its limits of texts and numbers."""
+    """Return a value as a `kind`, as `decode` does, but without limits on strings and numbers."""
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
@@ -104,7 +106,7 @@ def convert(kind: Any, value: Any) -> Any:
 
 
 def _check(value: Any) -> None:
-    """Raise JsonError for a value that is of no kind: a long text, one with lone surrogates, NaN, a huge number."""
+    """Raise JsonError for values that no kind allows: a long string, lone surrogates, NaN, a huge number."""
     if isinstance(value, list | dict):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             try:

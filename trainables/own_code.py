@@ -1,7 +1,7 @@
-"""Code of the user's own: methods, data sets, encoders and views, which are named as `package.module:NAME`.
+"""The user's own methods, data sets, encoders and views, named as `package.module:NAME`.
 
-A name may be data, from a row or from a model's file. So `import_own`, which executes a module, is called with names
-that the user gives and with no others; everything else finds by `imported_own` what was imported before.
+A name may come from data: a row or a model's file. Therefore `import_own`, which executes a module, is called only with
+names that the user gives. All other code looks up what was imported before, with `imported_own`.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import Any
 from trainables.validation import is_own
 
 KINDS: Mapping[str, str] = {"dataset": "data set", "encoder": "encoder", "augmentation": "views"}
-"""Keys, beside `method`, whose values may name code of the user's own -> what that code is."""
+"""Keys other than `method` whose values may name the user's own code -> what that code is."""
 
 _imported: dict[str, Any] = {}
 
@@ -35,10 +35,10 @@ class NotImportedError(ValueError):
 
 
 def import_own(kind: str, name: str) -> Any:
-    """Import what `package.module:NAME` names and make it known to `imported_own`. `kind` is what it is to be.
+    """Import the object named `package.module:NAME` and make it known to `imported_own`. `kind` describes it in errors.
 
-    This executes a module, so the name must come from the user: from a sweep's file, an option or an argument, never
-    from data. Raises ValueError, with one line, if it cannot be imported.
+    This executes a module, so the name must come from the user (a sweep file, an option or an argument), never from
+    data. Raises ValueError, with one line, if it cannot be imported.
     """
     if name not in _imported:
         module, _, attribute = name.partition(":")
@@ -53,15 +53,15 @@ def import_own(kind: str, name: str) -> Any:
 
 
 def imported_own(kind: str, name: str) -> Any:
-    """What `import_own` imported by this name. Raises NotImportedError if it has not."""
+    """The object that `import_own` imported by this name. Raises NotImportedError if it was not imported."""
     if name not in _imported:
         raise NotImportedError(kind, name)
     return _imported[name]
 
 
 def import_named(values: Mapping[str, Any]) -> None:
-    """Import the data set, encoder and views of the user's own that a trial's keys and values name. Never call it with
-    values from a store. Raises as `import_own`."""
+    """Import the user's own data set, encoder and views that a trial's values name. Never call it with values from a
+    store. Raises as `import_own`."""
     for key, kind in KINDS.items():
         if is_own(name := str(values.get(key, ""))):
             import_own(kind, name)
@@ -69,8 +69,8 @@ def import_named(values: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def trial_call() -> Iterator[None]:
-    """Context, and decorator, in which the user's code is tried and trains nothing: breakpoints do not stop it, and
-    what it prints is printed only if it fails, to standard error."""
+    """Context manager and decorator for trial runs of the user's code: breakpoints are ignored, and its printed output
+    appears on standard error only if it fails."""
     debugger: Any = next(each for each in pdb.Pdb.__mro__ if "set_trace" in vars(each))  # Bdb before Python 3.14
     printed, hook, set_trace = io.StringIO(), sys.breakpointhook, debugger.set_trace
     sys.breakpointhook = debugger.set_trace = lambda *_, **__: None
@@ -85,7 +85,7 @@ def trial_call() -> Iterator[None]:
 
 
 def reason(error: BaseException, module: str) -> str:
-    """One line: where in the files of the package of `module` an exception was raised, its type, and its text."""
+    """One line on an exception: where it was raised in the files of the package of `module`, its type, and its text."""
     package = importlib.util.find_spec(module.partition(".")[0]) if module.partition(".")[0].isidentifier() else None
     origins = [*(package.submodule_search_locations or ()), package.origin] if package else []
     frames = [

@@ -1,4 +1,4 @@
-"""What training says of its members, what it is told about them, and the errors that end it."""
+"""The reports that training sends about its members, the verdicts that it receives, and the errors that end it."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 Status = Literal["running", "finished", "diverged", "pruned", "failed"]
 
 SAVE_EVERY = 30.0
-"""Seconds of training between two checkpoints, unless the user says otherwise."""
+"""Default number of seconds of training between two checkpoints."""
 
 
 class Stopped(Exception):
-    """Training was asked to end and has saved a checkpoint. The message is one line: why it was asked, if known, and
-    what was saved."""
+    """Training was asked to end and has saved a checkpoint. The message is one line: the reason, if known, and what was
+    saved."""
 
 
 class OutOfMemory(RuntimeError):
@@ -29,7 +29,7 @@ class ModelError(Exception):
 
 
 class LogError(Exception):
-    """What a trial prints cannot be kept, or read. The message is one line."""
+    """A trial's printed output cannot be stored or read. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,22 @@ class Member:
     """The progress of one member of a cohort."""
 
     status: Status
-    """`diverged`: a loss or metric was not finite. `pruned`: it was dropped at a rung. Both are results. `failed`: its
-    cohort was given up; training never reports that."""
+    """`diverged`: a loss or metric was not finite. `pruned`: the member was dropped at a rung. Both are results.
+    `failed`: its cohort was given up; training itself never reports this."""
     epochs_run: int
     """Epochs completed; for a diverged member the epoch, counted from 1, in which it diverged."""
     metrics: Mapping[str, float | None]
-    """Metrics by name; None where undefined or not finite. For a pruned member its last ones."""
+    """Metrics by name; None if undefined or not finite. For a pruned member, its last metrics."""
     error: str | None = None
-    """One line that says where and why it diverged or was pruned; None otherwise."""
+    """One line on where and why the member diverged or was pruned; None otherwise."""
     seconds: float = 0.0
-    """Its share of the cohort's training seconds. The members that train in an epoch share its seconds equally."""
+    """The member's share of the cohort's training seconds. The members that train in an epoch share its seconds
+    equally."""
     schedule: str | None = None
-    """The moves of a member of a population, as JSON (see `population.schedule`); None if it never moved."""
+    """The moves of a population member, as JSON (see `population.schedule`); None if it never moved."""
     pictures: Mapping[str, bytes] = field(default_factory=dict)
-    """File name -> content: pictures (.png), and data from which the report draws figures (.npz). Only a finished
-    member whose config asks for pictures has some."""
+    """File name -> content: pictures (.png), and data from which the report draws figures (.npz). Empty unless the
+    member has finished and its config asks for pictures."""
 
 
 class Record(NamedTuple):
@@ -68,19 +69,19 @@ class Report:
     """The members of a cohort at the end of an epoch, in the order of their configs."""
 
     epoch: int
-    """Of members that are trained in turn, the sum of theirs."""
+    """If members train one after the other, the sum of their epochs."""
     members: tuple[Member, ...]
     seconds: float
     """Training seconds of the whole cohort so far, including those before a resume."""
     done: bool
     """Whether this is the last report."""
     records: tuple[Record, ...] | None = None
-    """What members that are trained in turn have reported since the last report; None where all train together, and
-    their metrics are those of the epoch."""
+    """If members train one after the other, what they have reported since the last report. None if all train together;
+    their metrics are then those of the epoch."""
 
     @property
     def new(self) -> Iterator[Record]:
-        """What is reported for the first time."""
+        """The records that this report contains for the first time."""
         if self.records is not None:
             yield from self.records
             return
@@ -100,22 +101,22 @@ class Heartbeat:
     loss: float | None
     """Training loss of the current epoch so far, averaged over the running members; None if it is not finite."""
     begun: float = 0.0
-    """Epochs completed when the process began: those of the checkpoint from which it continues."""
+    """Epochs completed when the process began: the epochs of the checkpoint from which it continues."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """A member of a population copies the weights of another one and gets new hyperparameters."""
+    """A population member copies the weights of another member and gets new hyperparameters."""
 
     source: int
-    """Index of the member whose weights, buffers and momentum are copied, as they were before any move."""
+    """Index of the member whose weights, buffers and momentum are copied, in their state before any move."""
     hyperparameters: Mapping[str, float]
     """Fusible key -> its new value, for every key that the population adapts."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which running members are pruned, and which move, after a report."""
+    """The running members that are pruned or move after a report."""
 
     pruned: Mapping[int, str] = field(default_factory=dict)
     """Index of a member -> why it is pruned, in one line. A pruned member leaves the stack."""
@@ -125,7 +126,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class EpochRanking:
-    """Which of a member's epochs are better: those with a better value of a metric."""
+    """Ranks a member's epochs by a metric."""
 
     metric: str
     maximize: bool
@@ -135,7 +136,7 @@ class EpochRanking:
         return value > than if self.maximize else value < than
 
     def best(self, reports: Sequence[Report], index: int) -> int | None:
-        """Return the best epoch of a member, the first of several; None if the metric has had no value."""
+        """Return the best epoch of a member (the first one if tied); None if the metric never had a value."""
         best, found = math.nan, None
         for report in reports:
             value = report.members[index].metrics.get(self.metric)

@@ -15,20 +15,20 @@ from trainables.validation import above, added, added_keys, at_least, at_most, b
 
 @checked
 class Training:
-    """How long a trial trains. Methods that are fitted without gradients have these keys only."""
+    """How long a trial trains. These are the only training keys of methods that are fitted without gradients."""
 
     seed: Annotated[int, at_least(0)] = 0
-    """Random seed. Initial weights, order of examples, augmentation and noise derive from it and the data."""
+    """Random seed. Together with the data it determines initial weights, order of examples, augmentation and noise."""
     epochs: Annotated[int, at_least(0)] = 100
-    """Passes over the training examples, without the last, incomplete batch. 0 evaluates the untrained model."""
+    """Passes over the training examples; the last, incomplete batch is dropped. 0 evaluates the untrained model."""
     report_every: Annotated[int, at_least(1)] = 1
     """Epochs between reports, each with an evaluation. The last epoch always reports."""
     patience: Annotated[int, at_least(0)] = added(0)
-    """Epochs without a better `patience_metric` after which a trial ends early. It has finished then, with all metrics
-    of its last epoch. 0 trains all epochs."""
+    """Epochs without a better `patience_metric` after which a trial ends early. The trial then counts as finished and
+    reports all metrics of its last epoch. 0 trains all epochs."""
     patience_metric: str = added("")
-    """The metric on validation images that `patience` waits for, such as `val_knn_z`. By default the one by which the
-    sweep ranks trials."""
+    """Validation metric that `patience` monitors, such as `val_knn_z`. Defaults to the metric by which the sweep ranks
+    trials."""
 
     @property
     def processes(self) -> int:
@@ -43,27 +43,29 @@ class GradientTraining(Training):
     batch_size: Annotated[int, at_least(2)] = 64
     """Examples per step."""
     lr: Annotated[float, above(0)] = 0.05
-    """Peak learning rate, `lr > 0`. After the warm-up it falls to 0 on half a cosine over all steps, unless
-    `lr_schedule` says otherwise. The default is that of VJE on CIFAR-10 with a ResNet-18. On the digits with the
-    default network it is too high for VJE: 37 of 72 trials diverged with it, and none of 288 with 0.002 to 0.02, of
-    which 0.002 was best."""
+    """Peak learning rate. By default it decays to 0 along half a cosine after the warm-up; see `lr_schedule`. The
+    default suits VJE on CIFAR-10 with a ResNet-18 and is too high for VJE on `digits` with the default network: 37 of
+    72 trials diverged at 0.05, none of 288 at 0.002 to 0.02. 0.002 was best."""
     momentum: Annotated[float, at_least(0), below(1)] = 0.9
     """Momentum of SGD, in [0, 1)."""
     weight_decay: Annotated[float, at_least(0)] = 0.0
     """L2 penalty on all parameters, including norms and biases."""
     warmup_epochs: Annotated[int, at_least(0)] = 0
-    """Epochs over which the learning rate first rises linearly from 0."""
+    """Epochs of linear learning-rate warm-up from 0."""
     precision: Annotated[str, one_of("float32", "bfloat16")] = "float32"
-    """Precision of the networks: `float32`, or `bfloat16` by autocast. Likelihoods and weights are always float32."""
+    """Precision of the networks: `float32`, or `bfloat16` with autocast. Likelihoods and weights are always float32."""
     channels_last: bool = False
-    """Store images with channels last, which is faster for CUDA's convolutions in bfloat16."""
+    """Store images in channels-last order, which speeds up bfloat16 convolutions on CUDA."""
     workers: Annotated[int, at_least(1)] = 1
-    """Processes that share each batch, with a device each. BatchNorm sees the part of its own process only."""
+    """Processes that share each batch, each on its own device. BatchNorm sees only its own process's part of the
+    batch."""
     clip_grad_norm: Annotated[float, above(0, infinite=True)] = added(math.inf)
-    """Largest norm of a step's gradient over all parameters; a longer one is scaled down to it. `inf` clips nothing."""
+    """Maximum norm of the gradient over all parameters; longer gradients are scaled down to it. `inf` disables
+    clipping."""
     accumulate: Annotated[int, at_least(1)] = added(1)
-    """Parts of a batch that are learned one after the other, with the memory of one, before the step that takes the
-    mean of their gradients. BatchNorm, and a method that compares the examples of a batch, see one part at a time."""
+    """Number of parts into which each batch is split for gradient accumulation: a step averages the parts' gradients
+    and needs the memory of one part. BatchNorm, and methods that compare the examples of a batch, see one part at a
+    time."""
 
     def __post_init__(self) -> None:
         if self.warmup_epochs and self.warmup_epochs >= self.epochs:
@@ -87,8 +89,9 @@ class GradientTraining(Training):
         return self.workers
 
 
-# The learning rate at `step` of `steps`, as a share of its peak: linear from 0 over `warmup` steps, then as each
-# function says. `gamma`, `per_epoch` (steps of an epoch) and `drop` (steps between two drops) are read by some of them.
+# Schedules: the learning rate at `step` of `steps`, as a share of its peak. It rises linearly from 0 over `warmup`
+# steps, then follows the function. Some functions also read `gamma`, `per_epoch` (steps per epoch) and `drop` (steps
+# between two drops).
 
 
 def cosine(step: int, steps: int, warmup: int = 0, **_: float) -> float:
@@ -99,26 +102,27 @@ def cosine(step: int, steps: int, warmup: int = 0, **_: float) -> float:
 
 
 def constant(step: int, steps: int, warmup: int = 0, **_: float) -> float:
-    """The peak."""
+    """Stay at the peak."""
     return step / warmup if step < warmup else 1.0
 
 
 def drops(step: int, steps: int, warmup: int = 0, *, gamma: float = 0.1, drop: int = 1, **_: float) -> float:
-    """`gamma` times as much after every `drop` steps."""
+    """Multiply by `gamma` every `drop` steps."""
     return step / warmup if step < warmup else gamma ** ((step - warmup) // drop)
 
 
 def exponential(step: int, steps: int, warmup: int = 0, *, gamma: float = 0.1, per_epoch: int = 1, **_: float) -> float:
-    """`gamma` times as much after every epoch."""
+    """Multiply by `gamma` every epoch."""
     return drops(step, steps, warmup, gamma=gamma, drop=per_epoch)
 
 
 CYCLE_RISES, CYCLE_BEGINS, CYCLE_ENDS = 0.3, 1 / 25, 1 / 25 / 1e4
-"""Share of the steps on which `one_cycle` rises, and its first and last value as shares of the peak: PyTorch's."""
+"""PyTorch's values for `one_cycle`: the share of steps on which it rises, and its first and last rate as shares of the
+peak."""
 
 
 def one_cycle(step: int, steps: int, warmup: int = 0, **_: float) -> float:
-    """Half a cosine up from `CYCLE_BEGINS`, then one down to `CYCLE_ENDS`. It has no other warm-up."""
+    """Half a cosine up from `CYCLE_BEGINS`, then half a cosine down to `CYCLE_ENDS`, without any other warm-up."""
     top, last = max(CYCLE_RISES * steps - 1, 0.0), steps - 1
     if step <= top:
         start, end, share = CYCLE_BEGINS, 1.0, step / top if top else 1.0
@@ -142,23 +146,23 @@ class Optimiser:
     """The optimiser and its schedule of learning rates."""
 
     optimiser: Annotated[str, one_of("sgd", "adam", "adamw", "lars")] = "sgd"
-    """`sgd`; `adam` with decay rates 0.9 and 0.999, or `adamw`, whose weight decay is not part of the gradient, neither
-    of which reads `momentum`; or `lars`, SGD whose step of each weight is 0.001 times the weight's norm at rate 1, and
-    which neither scales nor decays biases and norms."""
+    """`sgd`; `adam` (betas 0.9 and 0.999); `adamw` (Adam with decoupled weight decay); or `lars`: SGD in which the step
+    of each weight tensor has 0.001 times the tensor's norm at learning rate 1, without scaling or decay of biases and
+    norms. `adam` and `adamw` ignore `momentum`."""
     lr_schedule: Annotated[str, one_of(*SCHEDULES)] = "cosine"
-    """The learning rate after the warm-up: `cosine` or `constant`; `step`, which is `lr_gamma` times as much every
-    `lr_drop_every` epochs; `exponential`, `lr_gamma` times as much every epoch; or `one_cycle` (PyTorch's, up for 0.3
-    of the steps, then down), which needs `warmup_epochs=0`."""
+    """The learning rate after the warm-up. `cosine`: decay to 0 along half a cosine. `constant`: stay at the peak.
+    `step`: multiply the rate by `lr_gamma` every `lr_drop_every` epochs. `exponential`: multiply it by `lr_gamma` every
+    epoch. `one_cycle`: PyTorch's OneCycleLR, rising for 0.3 of the steps; needs `warmup_epochs=0`."""
     adam_epsilon: Annotated[float, above(0)] = 1e-8
-    """Added by Adam to the root of the mean squared gradient, above 0."""
+    """Term that Adam adds to the root of the mean squared gradient."""
     lr_gamma: Annotated[float, above(0), at_most(1)] = added(0.1)
-    """What `step` and `exponential` multiply the learning rate by."""
+    """Factor by which `step` and `exponential` multiply the learning rate."""
     lr_drop_every: Annotated[int, at_least(1)] = added(30)
     """Epochs between two drops of the schedule `step`."""
 
 
 KEY_TYPES = (bool, int, float, str)
-"""Types that a hyperparameter can have, each also with None."""
+"""Types of hyperparameters; each may also be None."""
 Value = bool | int | float | str | None
 
 
@@ -170,8 +174,7 @@ class TrialConfig:
     """Sections whose keys are part of a trial only if one of them differs from its default. A section that is added
     later must be optional, so that the ids of earlier trials do not change; a key is added to a section by `added`."""
     silent: ClassVar[frozenset[str]] = frozenset()
-    """Optional sections that say nothing of a trial which leaves them at their defaults: its row has none of their
-    keys."""
+    """Optional sections whose keys are left out of a trial's row while they are at their defaults."""
 
     method: str
     training: Training
@@ -187,18 +190,18 @@ class TrialConfig:
 
     @classmethod
     def sections(cls) -> Mapping[str, type]:
-        """Name of each section that all trials of a task have -> its dataclass, without `training` and `options`."""
+        """Name -> dataclass of the sections that all trials of a task share, without `training` and `options`."""
         hints = typing.get_type_hints(cls)
         names = [field.name for field in dataclasses.fields(cls)]
         return {name: hints[name] for name in names if name not in ("method", "training", "options")}
 
     def flat(self) -> dict[str, Value]:
-        """The keys and values that identify the trial: all but those of optional sections and keys that were `added`,
-        at their defaults."""
+        """The keys and values that identify the trial: all keys except those of optional sections, and `added` keys,
+        that are at their defaults."""
         return self._values(complete=False)
 
     def complete(self) -> dict[str, Value]:
-        """All keys and their values, as a row has them: those of `flat`, and the defaults that it leaves out, except in
+        """All keys and values of the trial's row: those of `flat` and the defaults that it leaves out, except in
         `silent` sections."""
         return self._values(complete=True)
 
@@ -222,7 +225,7 @@ class TrialConfig:
 
     @classmethod
     def left_out(cls, sections: Mapping[str, type]) -> dict[str, Value]:
-        """The defaults that `complete` has and `flat` may leave out, of these sections (name -> dataclass)."""
+        """The defaults in these sections (name -> dataclass) that `complete` includes and `flat` may leave out."""
         values: dict[str, Value] = {}
         for name, section in sections.items():
             if name not in cls.silent:
@@ -232,5 +235,5 @@ class TrialConfig:
 
 @functools.cache
 def _default(section: type) -> Any:
-    """The section with all keys at their defaults. It is kept, because its checks take time."""
+    """The section with all keys at their defaults, cached because its checks take time."""
     return section()

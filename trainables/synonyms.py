@@ -1,11 +1,12 @@
-"""What other tools call the keys, values, options and commands of this project, so that an error can name ours."""
+"""Names that other tools use for the keys, values, options and commands of this project, so that an error can suggest
+ours."""
 
 import re
 from collections.abc import Mapping
 
 
 def letters(name: str) -> str:
-    """Return a name without what spellings differ in: `Batch-Size` is `batchsize`."""
+    """Normalise the spelling of a name: `Batch-Size` becomes `batchsize`."""
     return re.sub(r"[-_ .]", "", name).lower()
 
 
@@ -58,4 +59,4 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("resume", "continue", "resumefrom"), CONTINUES),
     **dict.fromkeys(("config", "cfg", "configname", "configpath"), IS_A_FILE),
 }
-"""What other tools call a key, a value or an option of ours, by its `letters` -> ours, or a sentence about it."""
+"""Normalised name (`letters`) of a key, value or option in other tools -> our name, or a sentence that explains it."""

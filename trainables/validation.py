@@ -1,4 +1,5 @@
-"""Configs whose fields are checked for the bounds that they declare, keys that come later, and docstrings of fields.
+"""Config dataclasses that check the declared bounds of their fields, keys that are added later, and docstrings of
+fields.
 
     @checked
     class DenoiseConfig:
@@ -29,14 +30,14 @@ LARGEST_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True)
 class Interval:
-    """The numbers that a field may have, as metadata of its type. They are finite unless `infinite`."""
+    """The range of a numeric field, as metadata of its type. Values must be finite unless `infinite`."""
 
     low: float = -math.inf
     high: float = math.inf
     above: bool = False
-    """Whether `low` itself is too low."""
+    """Whether `low` is excluded."""
     below: bool = False
-    """Whether `high` itself is too high."""
+    """Whether `high` is excluded."""
     infinite: bool = False
 
     def law(self, name: str) -> str:
@@ -50,7 +51,7 @@ class Interval:
         return f"{low} {'<' if self.above else '<='} {name} {'<' if self.below else '<='} {high}"
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError unless `value` is one of these numbers."""
+        """Raises ValueError unless `value` lies in the interval."""
         got = number(name, value)
         outside = not self.low <= got <= self.high
         if outside or (self.above and got == self.low) or (self.below and got == self.high):
@@ -61,20 +62,20 @@ class Interval:
 
 @dataclass(frozen=True)
 class Choices:
-    """The values that a field may have, as metadata of its type."""
+    """The allowed values of a field, as metadata of its type."""
 
     options: tuple[object, ...]
     listing: str = ""
-    """How to list them all, if there are many."""
+    """How to list all values, if there are many."""
     own: str = ""
-    """Name, as an example, of what the user may give instead (see `is_own`); empty if nothing."""
+    """Example name of user code that is also allowed (see `is_own`); empty if none is."""
 
     def law(self, name: str) -> str:
         listed = ", ".join(map(str, filter(None, self.options)))
         return f"one of {listed}{f', or your own {self.own}' if self.own else ''}" if listed else f"your own {self.own}"
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError unless `value` is one of the options, or the user's own where it may be."""
+        """Raises ValueError unless `value` is one of the options or, where allowed, the user's own."""
         if self.own and is_own(str(value)):
             return
         options = [*map(str, self.options)]
@@ -91,7 +92,7 @@ def at_least(low: float) -> Interval:
 
 
 def above(low: float, *, infinite: bool = False) -> Interval:
-    """A bound of a field: `x > low`; with `infinite` also infinity."""
+    """A bound of a field: `x > low`; `infinite` also allows infinity."""
     return Interval(low, above=True, infinite=infinite)
 
 
@@ -111,13 +112,13 @@ def between(low: float, high: float, *, above: bool = False, below: bool = False
 
 
 def one_of(*options: object, listing: str = "", own: str = "") -> Choices:
-    """A bound of a field: one of these values. `listing` says how to list them all, if there are many; `own` is the
-    name, as an example, of what the user may give instead."""
+    """A bound of a field: one of these values. `listing` says how to list all values, if there are many; `own` is an
+    example name of user code that is also allowed."""
     return Choices(options, listing, own)
 
 
 SHIPPED = "torchvision:"
-"""How names with a colon begin that are not the user's own."""
+"""Prefix of names that contain a colon but are not the user's own."""
 
 
 def is_own(name: str) -> bool:
@@ -130,9 +131,9 @@ Bound = Interval | Choices
 
 @dataclass_transform(frozen_default=True)
 def checked(cls: type[T]) -> type[T]:
-    """Make a frozen dataclass of a class, whose fields are checked when it is built: a `bool`, an `int` and a `float`
-    for that, and each field for the bounds of its type, as in `Annotated[float, above(0), below(1)]`. None is legal
-    where the type says so. `__post_init__` checks what concerns several fields; it runs afterwards."""
+    """Turn a class into a frozen dataclass that checks its fields when it is built: the type of each `bool`, `int` and
+    `float`, and the bounds in the type of each field, as in `Annotated[float, above(0), below(1)]`. None is legal if
+    the type allows it. `__post_init__`, which runs afterwards, checks rules across fields."""
     relations = getattr(cls, "__post_init__", None)
 
     def __post_init__(self: Any) -> None:
@@ -153,7 +154,7 @@ def bounds(section: type) -> Mapping[str, tuple[Bound, ...]]:
 
 @dataclass(frozen=True)
 class _Field:
-    """What is checked of a field."""
+    """The checks of one field."""
 
     kind: Any
     optional: bool
@@ -187,9 +188,9 @@ def _fields(section: type) -> Mapping[str, _Field]:
 
 
 def added(default: bool | int | float | str | None) -> Any:
-    """Return the default of a key that is added to a section later, with which trials behave as before. The ids of
-    trials with this default do not depend on the key, so that they are those of earlier trials. Example:
-    `steps: int = added(0)`."""
+    """Return the default of a key that is added to an existing section. With this default trials must behave as before,
+    and their ids do not depend on the key, so they equal the ids of earlier trials. Example: `steps: int =
+    added(0)`."""
     return dataclasses.field(default=default, metadata={"added": True})
 
 
@@ -200,8 +201,8 @@ def added_keys(section: type) -> Mapping[str, Any]:
 
 
 def field_docs(cls: type) -> Mapping[str, str]:
-    """Map each field of a dataclass, inherited ones included, to the docstring beneath it, in one line; empty if there
-    is none."""
+    """Map each field of a dataclass, including inherited fields, to the docstring beneath it, in one line; empty
+    without one."""
     docs = {field.name: "" for field in dataclasses.fields(cls)}
     for owner in reversed(cls.__mro__):
         if dataclasses.is_dataclass(owner):
@@ -211,7 +212,7 @@ def field_docs(cls: type) -> Mapping[str, str]:
 
 @functools.cache  # reading the source takes milliseconds, and methods share most classes
 def _own_field_docs(cls: type) -> Mapping[str, str]:
-    """The docstrings in the body of a class, or what a class that is made of a function has in their place."""
+    """The field docstrings in the body of a class, or their equivalent for a class built from a function."""
     if "key_docs" in vars(cls):
         return dict(vars(cls)["key_docs"])
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
@@ -251,27 +252,27 @@ def whole(name: str, value: int, low: int) -> None:
 
 
 def choices(name: str, value: object, allowed: Iterable[object], listing: str = "") -> None:
-    """Raises ValueError, as `unknown` says it, unless `value` is one of `allowed`."""
+    """Raises ValueError with the message of `unknown` unless `value` is one of `allowed`."""
     options = [str(option) for option in allowed]
     if value not in options:
         raise ValueError(unknown(name, value, options, listing))
 
 
 MANY = 12
-"""More options than this are not listed where there is another way to list them."""
+"""Maximum number of options that a message lists if there is another way to list them."""
 
 
 def unknown(noun: str, name: object, options: Collection[str], listing: str = "") -> str:
-    """Return `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`. Of more than `MANY` options, how to list
-    them all, which `listing` says, takes the place of the list."""
+    """Return `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`. With more than `MANY` options, `listing`,
+    which says how to list them all, replaces the list."""
     hidden = listing and len(options) > MANY
     choices_text = listing if hidden else f"there are: {', '.join(options)}"
     return f"no {noun} {name!r}{nearest(str(name), options)}; {choices_text}"
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
-    """Return ` (did you mean 'x'?)` for the option that is meant by `name` or is nearest to it, or an empty string if
-    none is near."""
+    """Return ` (did you mean 'x'?)` for the option that `name` is a synonym of or closest to; an empty string if none
+    is close."""
     known = list(options)
     by_letters = {letters(option): option for option in reversed(known)}
     meant = by_letters.get(letters(name)) or by_letters.get(letters(SYNONYMS.get(letters(name), "")))

@@ -113,7 +113,7 @@ def test_every_sweep_in_the_documentation_sets_it(file: str) -> None:
 
 @pytest.mark.parametrize("name", ["lr", "vje"])
 def test_its_description_says_where_the_default_is_too_high(name: str) -> None:
-    assert "On the digits with the default network it is too high for VJE" in " ".join(describe(name).split())
+    assert "is too high for VJE on `digits` with the default network" in " ".join(describe(name).split())
 
 
 def test_another_default_would_change_the_ids_of_trials() -> None:

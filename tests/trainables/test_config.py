@@ -162,7 +162,7 @@ def test_errors_state_the_law_and_the_offender(key: str, value: Value, message: 
 
 def test_one_cycle_takes_no_other_warm_up() -> None:
     assert _error(lr_schedule="one_cycle", warmup_epochs=2, epochs=10) == (
-        "one_cycle has a warm-up of its own, so warmup_epochs must be 0, but got warmup_epochs=2"
+        "one_cycle includes a warm-up, so warmup_epochs must be 0, but got warmup_epochs=2"
     )
 
 

@@ -117,7 +117,7 @@ BROKEN = {
     "class x(Denoise):\n    reads = frozenset({'label'})": (
         "reads must name entries of a batch, but got 'label'; there are: labels, plain, plain_pixels, view_pixels"
     ),
-    "class x(Denoise):\n    scores = ('joint',)": "scores must name what score() returns, and be empty without",
+    "class x(Denoise):\n    scores = ('joint',)": "scores must list the names that score() returns",
     "class x(Denoise):\n    task = 'sound'": "no task 'sound'; there are: images",
     "1 / 0": "cannot be imported: method_of_mine.py, line 34: ZeroDivisionError: division by zero",
     "y = 3": "cannot be imported: AttributeError: module 'method_of_mine' has no attribute 'x'",
